@@ -154,7 +154,7 @@ class Context(msgspec.Struct, eq=False):
 
         Raises:
             InvalidOption: a value that cannot be.
-            UnsupportedFeature: the app has no state; or the task runs in a process of its own.
+            UnsupportedFeature: the app has neither a state nor a store; or the task runs in a process of its own.
         """
         if not isinstance(self._writer, LockService):
             raise UnsupportedFeature(

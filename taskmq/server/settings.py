@@ -1,19 +1,13 @@
 """How one server is set up."""
 
 import math
-from typing import Final
 
 import msgspec
 
+from taskmq.api.values import API, MOST_ITEMS, MOST_PER_PAGE
 from taskmq.errors import InvalidSetting
 
 __all__ = ["API", "MOST_ITEMS", "MOST_PER_PAGE", "ServerSettings"]
-
-API: Final = "/api/v1"
-"""Where the API begins, below the root path."""
-MOST_ITEMS: Final = 1_000
-"""So many jobs can be submitted at a time."""
-MOST_PER_PAGE: Final = 200
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,158 +9,27 @@ from litestar import Response, get, post
 from litestar.handlers import delete, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
+from taskmq.api.schedules import (
+    BackfillBody,
+    BackfillView,
+    InstantList,
+    OccurrenceView,
+    PauseScheduleBody,
+    ScheduleBody,
+    ScheduleLine,
+    ScheduleLines,
+    ScheduleView,
+)
+from taskmq.api.values import Instant
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_schedules import TenantSchedule, TenantSchedules
 from taskmq.schedules import ScheduleOptions
-from taskmq.schedules.policy import Catchup, OnResume, Overlap
 from taskmq.schedules.triggers import Trigger, cron, every, instants_after, once
-from taskmq.server.inputs import CallerGiven, Instant, Note, ServedApp, ShortText, instant_text
+from taskmq.server.inputs import CallerGiven, ServedApp, instant_text
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
 __all__ = ["SCHEDULE_HANDLERS"]
-
-
-class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule.
-
-    Attributes:
-        tenant: "" for those of the app, and those that were made without one.
-        starts: the task or the workflow.
-        rule: when, in words.
-        is_dynamic: it was made at run time, and not by the code.
-        next: when it is due next; None where it never is again, or is paused.
-        paused: since when.
-    """
-
-    name: str
-    tenant: str
-    starts: str
-    rule: str
-    is_dynamic: bool
-    next: str | None
-    paused: str | None
-    note: str
-
-
-class ScheduleLines(msgspec.Struct, frozen=True):
-    """Schedules, by name."""
-
-    items: list[ScheduleLine]
-
-
-class OccurrenceView(msgspec.Struct, frozen=True, kw_only=True):
-    """An occurrence that was emitted: due, catchup, buffered, backfill or run."""
-
-    scheduled_for: str | None
-    emitted: str | None
-    kind: str
-
-
-class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule, and what has become of its occurrences; `active` are the jobs that wait or run."""
-
-    name: str
-    tenant: str
-    starts: str
-    rule: str
-    is_dynamic: bool
-    next: str | None
-    paused: str | None
-    note: str
-    fired: int
-    late: int
-    missed: int
-    skipped: int
-    failed: int
-    waiting: int
-    active: list[str]
-    history: list[OccurrenceView]
-
-
-class InstantList(msgspec.Struct, frozen=True):
-    """Instants, the earliest first."""
-
-    items: list[str | None]
-
-
-class SchedulePutBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is started when: one of `cron`, `every` and `at`.
-
-    Attributes:
-        task: the name of a task, or of a definition, of which a version is taken now.
-        args, kwargs: by place and by name.
-        cron: an expression, by the clocks of the zone `tz`.
-        every: a duration, such as "15m".
-        at: the one instant.
-        catchup: what becomes of occurrences that nobody emitted in time.
-        overlap: what becomes of an occurrence while `max_concurrency` earlier ones wait or run.
-        on_resume: what becomes of the occurrences of a pause.
-        jitter: emit each later by a time up to this, which follows from the schedule's name.
-    """
-
-    task: ShortText
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    cron: ShortText | None = None
-    tz: ShortText = "UTC"
-    every: ShortText | float | None = None
-    at: Instant | None = None
-    catchup: Catchup | None = None
-    overlap: Overlap | None = None
-    max_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
-    on_resume: OnResume | None = None
-    jitter: ShortText | float | None = None
-
-    def trigger(self) -> Trigger:
-        """When.
-
-        Raises:
-            Problem: it does not say it in one way.
-            InvalidOption: it cannot be read.
-        """
-        match self.cron, self.every, self.at:
-            case (str() as expression, None, None):
-                return cron(expression, tz=self.tz)
-            case (None, (str() | float() | int()) as period, None):
-                return every(period)
-            case (None, None, datetime() as instant):
-                return once(instant)
-            case _:
-                raise Problem.about("cron", "when? Say one of cron, every and at")
-
-    def options(self) -> ScheduleOptions:
-        """The rest of it that is said."""
-        names = ("catchup", "overlap", "max_concurrency", "on_resume", "jitter")
-        said: Any = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return cast("ScheduleOptions", said)
-
-
-class PauseScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why it is paused, for others to see."""
-
-    note: Note = ""
-
-
-class BackfillBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which occurrences are emitted, again or for the first time.
-
-    Attributes:
-        start, end: the first and the last instant that may be one; `end` is not later than now.
-        dry_run: only say which they are.
-    """
-
-    start: Instant
-    end: Instant
-    dry_run: bool = False
-
-
-class BackfillView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backfill emits; `run` tells its jobs from others, "" where nothing is emitted."""
-
-    run: str
-    instants: list[str | None]
-    has_more: bool
 
 
 @get(
@@ -195,14 +64,14 @@ async def get_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str])
     tags=["schedules"],
 )
 async def put_schedule(
-    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[SchedulePutBody]
+    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[ScheduleBody]
 ) -> Response[ScheduleView]:
     """Start a task whenever the schedule says from now on. 201: there was none of that name; 200: it is changed."""
-    own, trigger = _own(app, caller), data.trigger()
+    own, trigger = _own(app, caller), _trigger(data)
     await own.check_put(name, data.task)
     after = {"task": data.task, "rule": trigger.describe()}
     await caller.note_action(app, "schedule.put", subject=own.full_name(name), after=after)
-    is_new = await own.put(name, data.task, trigger, args=data.args, kwargs=data.kwargs, options=data.options())
+    is_new = await own.put(name, data.task, trigger, args=data.args, kwargs=data.kwargs, options=_options(data))
     return Response(_view(await own.get(name)), status_code=201 if is_new else 200)
 
 
@@ -332,6 +201,24 @@ SCHEDULE_HANDLERS: Final[tuple[Any, ...]] = (
 
 def _own(app: ServedApp, caller: CallerGiven) -> TenantSchedules:
     return TenantSchedules(app, caller.tenant, allows=caller.allows)
+
+
+def _trigger(body: ScheduleBody) -> Trigger:
+    match body.cron, body.every, body.at:
+        case (str() as expression, None, None):
+            return cron(expression, tz=body.tz)
+        case (None, (str() | float() | int()) as period, None):
+            return every(period)
+        case (None, None, datetime() as instant):
+            return once(instant)
+        case _:
+            raise Problem.about("cron", "when? Say one of cron, every and at")
+
+
+def _options(body: ScheduleBody) -> ScheduleOptions:
+    names = ("catchup", "overlap", "max_concurrency", "on_resume", "jitter")
+    said: Any = {name: value for name in names if (value := getattr(body, name)) is not None}
+    return cast("ScheduleOptions", said)
 
 
 def _line(found: TenantSchedule) -> ScheduleLine:

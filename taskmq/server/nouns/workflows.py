@@ -1,17 +1,17 @@
 """`/workflows`: how far they are, ending them, and running again what has failed."""
 
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-import msgspec
 from litestar import get, post
 from litestar.params import FromPath, JSONBody
 
+from taskmq.api.workers import CancelFlowBody, StepView, WorkflowView
 from taskmq.errors import FlowNotFound
 from taskmq.model.identity import Permission
 from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.operations.workflows import cancel_workflow, redrive_workflow, report_workflow
 from taskmq.server.access import Caller
-from taskmq.server.inputs import CallerGiven, Note, ServedApp
+from taskmq.server.inputs import CallerGiven, ServedApp
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.workflow.handle import FlowStep
@@ -20,37 +20,6 @@ from taskmq.workflow.service import Redriven
 __all__ = ["WORKFLOW_HANDLERS"]
 
 _LONGEST_ID: Final = 255
-
-
-class StepView(msgspec.Struct, frozen=True, kw_only=True):
-    """A step of a workflow.
-
-    Attributes:
-        task: "" for one that only waits for others.
-        error: type and message, of one that has failed.
-    """
-
-    step: str
-    task: str
-    state: str
-    attempts: int | None
-    error: str | None
-
-
-class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow; `cancelled` is why it was cancelled."""
-
-    workflow_id: str
-    tenant: str
-    state: Literal["running", "succeeded", "failed", "cancelled"]
-    cancelled: str | None
-    steps: list[StepView]
-
-
-class CancelFlowBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What those are told who await its result."""
-
-    reason: Note = "cancelled by an operator"
 
 
 @get(

@@ -249,7 +249,7 @@ class _MemorySchedules:
 
 
 class _MemorySlotLeases:
-    """The `LeaseStore` of a `MemoryJobStore`."""
+    """The `Coordinator` of a `MemoryJobStore`."""
 
     def __init__(self, store: MemoryJobStore) -> None:
         self._store = store
@@ -268,6 +268,10 @@ class _MemorySlotLeases:
     async def find(self, key: str) -> Lease | None:
         model = self._at_work()
         return model.leases.find(key, now=model.now)
+
+    async def members(self, group: str) -> dict[str, Lease]:
+        model = self._at_work()
+        return model.leases.members(group, now=model.now)
 
     def _at_work(self) -> JobModel:
         try:
