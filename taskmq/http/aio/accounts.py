@@ -198,15 +198,14 @@ class AsyncTenantCalls:
         """Who has which role."""
         return (await self._connection.ask("listMembers", MemberList)).items
 
-    async def set_member(self, user: str, role: Role, *, tasks: Sequence[str] = ("*",), tenant: str = "") -> None:
-        """Give the user of that name a role in a tenant; "": the only one that the caller may do that in."""
-        query, body = {"tenant": tenant or None}, RoleBody(role=role, tasks=tuple(tasks))
-        await self._connection.ask("setMember", _Answer, path={"user": user}, query=query, body=body)
+    async def set_member(self, user: str, role: Role, *, tasks: Sequence[str] = ("*",)) -> None:
+        """Give the user of that name a role in the client's tenant, in place of the one that they have there."""
+        body = RoleBody(role=role, tasks=tuple(tasks))
+        await self._connection.ask("setMember", _Answer, path={"user": user}, body=body)
 
-    async def remove_member(self, user: str, *, tenant: str = "") -> None:
-        """Take the role in a tenant away from the user of that name."""
-        query = {"tenant": tenant or None}
-        await self._connection.ask("removeMember", _Answer, path={"user": user}, query=query)
+    async def remove_member(self, user: str) -> None:
+        """Take the role in the client's tenant away from the user of that name."""
+        await self._connection.ask("removeMember", _Answer, path={"user": user})
 
     async def list(self) -> Sequence[TenantView]:
         """The tenants in which one has a role."""
