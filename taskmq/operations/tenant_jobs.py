@@ -281,7 +281,7 @@ class TenantJobs:
         if isinstance(self._by, Actor):
             # Before it is done: the transaction that submits it knows no audit.
             by = replace(self._by, note=note or self._by.note)
-            facts = {} if new_id is None else {"new_id": new_id}
+            facts: dict[str, Any] = {} if new_id is None else {"new_id": new_id}
             entry = by.entry(action, kind="job", subject=record.id, tenant=record.tenant, after=facts)
             await self._app.sessions.store().identity.audit.add([entry])
         job = await self._jobs.aclone(record.id, new_id=new_id, at=at)

@@ -24,6 +24,7 @@ def server(
     root_path: str = "",
     read_only: Annotated[bool, Parameter(negative="")] = False,
     rate: float = 200.0,
+    drain: float = 0.0,
     health_port: str | None = None,
     default_store: Annotated[str | None, Parameter(show=False)] = None,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
@@ -44,6 +45,9 @@ def server(
         Change nothing.
     rate
         Requests a second of one credential, ten times as many at once; 0: as many as come.
+    drain
+        Seconds for which it goes on when it is told to stop, saying at /health/ready that it is not ready: so long
+        a load balancer may take to see that.
     health_port
         Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
     default_store
@@ -59,7 +63,7 @@ def server(
 
     options = current_globals()
     start_logging()
-    settings = ServerSettings(host=host, port=port, root_path=root_path, read_only=read_only, rate=rate)
+    settings = ServerSettings(host=host, port=port, root_path=root_path, read_only=read_only, rate=rate, drain=drain)
     app, _ = load_app(target_of(target))
     store = options.store or (default_store if app.sessions.store_url is None else None)
     app.sessions.configure(url=options.url, state=options.state, store=store, name="server")
