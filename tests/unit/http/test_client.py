@@ -11,6 +11,7 @@ from taskmq.api.accounts import NewRole
 from taskmq.api.dead_letters import ReplayBody
 from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import RefusedJob, SubmittedJob
+from taskmq.api.schedules import PutScheduleBody
 from taskmq.errors import (
     DefinitionConflict,
     DefinitionNotFound,
@@ -26,8 +27,8 @@ from taskmq.errors import (
     NotAuthenticated,
     NotPermitted,
     QueueMissing,
-    RequestRefused,
     ResultTimeout,
+    ScheduleNotFound,
     UnknownTask,
 )
 from taskmq.http import AsyncClient, Client
@@ -139,6 +140,8 @@ def _use_the_installation(client: Client) -> None:
     assert client.schedules.get("nightly").starts == "report"
     assert client.schedules.next("nightly", count=1, after=LATER) == ["2099-02-01T02:00:00.000Z"]
     assert client.schedules.run("nightly")
+    assert client.schedules.put("hourly", PutScheduleBody(task="report", every="1h")).is_dynamic
+    client.schedules.remove("hourly")
     past = datetime(2026, 1, 1, tzinfo=UTC)
     assert len(client.schedules.backfill("nightly", past, past + timedelta(days=2), dry_run=True).instants) == 2
     for ask in (client.workflows.get, client.workflows.cancel, client.workflows.redrive):
@@ -150,6 +153,7 @@ def _use_accounts(site: Served) -> None:
     client = site.by("")
     assert client.account.login("root", PASSWORD).user == "root"
     assert client.account.me().via == "session"
+    assert client.server().app == "taskmq"
     tenant = client.tenants.add("acme", description="first")
     assert client.tenants.change("acme", description="a customer").created == tenant.created
     assert [one.description for one in client.tenants.list()] == ["a customer"]
@@ -220,7 +224,7 @@ _ERRORS: list[tuple[type[Exception], Any]] = [
     (DefinitionNotFound, lambda client: client.definitions.get("none")),
     (QueueMissing, lambda client: client.queues.get("none", within=0.01)),
     (IdentityNotFound, lambda client: client.users.get("none")),
-    (RequestRefused, lambda client: client.schedules.get("none")),
+    (ScheduleNotFound, lambda client: client.schedules.get("none")),
     (NotAuthenticated, lambda client: client.account.login("root", "wrong")),
     (NotPermitted, lambda client: client.tokens.add("by a token")),
     (NotPermitted, lambda client: client.account.logout()),

@@ -13,6 +13,8 @@ from taskmq.server.application import HANDLERS
 from tests.unit.server.kit import CALLERS, Site, open_site
 
 _PUBLIC = {
+    "getDashboard",
+    "getDashboardFile",
     "getLiveness",
     "getReadiness",
     "getOpenApi",
@@ -31,6 +33,7 @@ _VALUES = {
     "user": "ann",
     "role_tenant": "acme",
     "token_id": "t1",
+    "silence_id": "s1",
 }
 
 

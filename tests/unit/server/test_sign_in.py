@@ -217,3 +217,15 @@ def test_a_tenants_admin_gives_roles_in_the_tenant_and_nowhere_else(served: _Ser
     assert ask("DELETE", "/members/bob", by=by).json()["code"] == "identity_not_found"
     entries = ask("GET", "/audit", by=by).json()["items"]
     assert [(entry["user"], entry["tenant"]) for entry in entries][:1] == [("ann", "acme")]
+
+
+def test_a_page_that_is_loaded_again_learns_its_csrf_token_and_what_it_may_do(served: _Served) -> None:
+    begun = served.log_in()
+
+    by_cookie = served("GET", "/auth/me").json()
+    served.client.cookies.clear()
+    by_bearer = served("GET", "/auth/me", authorization=f"Bearer {begun['token']}").json()
+
+    assert by_cookie["csrf_token"] == begun["csrf_token"]
+    assert by_bearer["csrf_token"] is None
+    assert {"jobs.read", "queues.purge", "account.change"} <= set(by_cookie["permissions"])
