@@ -106,7 +106,7 @@ class ServerApplication(Edge):
 
     def not_ready(self) -> str | None:
         """Why it does not do its work; None where it does, as far as it knows without asking."""
-        return None
+        return "it is about to stop" if self.is_stopping else None
 
     def status(self) -> ServerStatus:
         """Everything, for people."""
@@ -121,6 +121,7 @@ class ServerApplication(Edge):
         return _events_of(self.litestar.state)
 
     def _close(self) -> None:
+        self.litestar.state["is_stopping"] = True
         self._events.close()
 
 

@@ -25,6 +25,7 @@ def server(
     read_only: Annotated[bool, Parameter(negative="")] = False,
     environment: str = "",
     rate: float = 200.0,
+    drain: float = 0.0,
     health_port: str | None = None,
     default_store: Annotated[str | None, Parameter(show=False)] = None,
     development: Annotated[bool, Parameter(show=False, negative="")] = False,
@@ -48,6 +49,9 @@ def server(
         What this is, such as production: the dashboard shows it.
     rate
         Requests a second of one credential, ten times as many at once; 0: as many as come.
+    drain
+        Seconds for which it goes on when it is told to stop, saying at /health/ready that it is not ready: so long
+        a load balancer may take to see that.
     health_port
         Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
     default_store
@@ -73,6 +77,7 @@ def server(
         environment=environment,
         development=development,
         rate=rate,
+        drain=drain,
     )
     app, _ = load_app(target_of(target))
     store = options.store or (default_store if app.sessions.store_url is None else None)

@@ -450,6 +450,12 @@ CALLS: Final[Mapping[str, Example]] = {
             200: {"items": [{"user_id": _ID, "user": "ann", "tenant": "acme", "role": "operator", "tasks": ["*"]}]}
         }
     ),
+    "setMember": Example(
+        parameters={"user": "ann", "tenant": "acme"},
+        body={"role": "submitter", "tasks": ["billing.*"]},
+        answers={200: {"status": "updated"}},
+    ),
+    "removeMember": Example(parameters={"user": "ann", "tenant": "acme"}, answers={200: {"status": "removed"}}),
     "listAuditEntries": Example(
         parameters={"action": "queue."},
         answers={
