@@ -88,8 +88,12 @@ class AsyncJobCalls:
             labels=labels,
             held=held,
         )
+        return await self.keep(body)
+
+    async def keep(self, body: SubmitBody) -> SubmittedJob:
+        """Submit the job that a body describes: `submit` for arguments that are called like its options."""
         # An id does what a key does, and may be longer than one.
-        key = new_key() if job_id is None else None
+        key = new_key() if body.job_id is None else None
         return await self._connection.ask("submitJobs", SubmittedJob, body=body, key=key, repeats=True)
 
     async def submit_many(self, jobs: Sequence[SubmitBody]) -> Sequence[SubmittedJob | RefusedJob]:
