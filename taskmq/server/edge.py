@@ -59,6 +59,8 @@ class Edge:
         request_id = _request_id(scope)
         own["taskmq_request_id"] = request_id
         own["path"], own["root_path"] = self._inside(scope), ""
+        # What a host has said, where nobody has told the server: links begin with it.
+        own["taskmq_root"] = self._root_path or fact_of(scope, "root_path")
         loop = asyncio.get_running_loop()
         began = loop.time()
         is_secure = fact_of(scope, "scheme") == "https"
@@ -90,7 +92,7 @@ class Edge:
 
 
 def fact_of(scope: object, name: str) -> str:
-    """A text of a connection's scope, ours (`taskmq_request_id`) or ASGI's; "" where it is not there."""
+    """A text of a connection's scope, ours (`taskmq_request_id`, `taskmq_root`) or ASGI's; "" where it has none."""
     found = cast("Mapping[str, object]", scope).get(name)
     return found if isinstance(found, str) else ""
 
