@@ -51,6 +51,7 @@ __all__ = [
     "ResultTooLarge",
     "Retry",
     "RunSuperseded",
+    "ScheduleNotFound",
     "SendError",
     "ServerUnavailable",
     "Snooze",
@@ -407,6 +408,10 @@ class InvalidFilter(InvalidOption):
     def __init__(self, message: str, *, column: int) -> None:
         super().__init__(f"column {column}: {message}")
         self.column = column
+
+
+class ScheduleNotFound(InvalidOption):
+    """No schedule has that name, or none of that tenant."""
 
 
 class InvalidSetting(TaskMQError):

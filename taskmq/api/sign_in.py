@@ -13,6 +13,7 @@ __all__ = [
     "MembershipView",
     "NewTokenView",
     "PasswordBody",
+    "ServerView",
     "TokenBody",
     "TokenList",
     "TokenView",
@@ -58,13 +59,21 @@ class MembershipView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallerView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls, and by which credential; `scopes` is None where it narrows nothing."""
+    """Who calls, and by which credential.
+
+    Attributes:
+        scopes: None where they narrow nothing.
+        permissions: what the caller may do, on the instance or at least on one tenant.
+        csrf_token: of a browser's session, for `X-CSRF-Token`; else None.
+    """
 
     user_id: str
     user: str
     via: str
     memberships: list[MembershipView]
     scopes: list[str] | None
+    permissions: list[str]
+    csrf_token: str | None
 
 
 class AuthorizeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,3 +136,20 @@ class TokenList(msgspec.Struct, frozen=True):
     """Tokens, the last one first."""
 
     items: list[TokenView]
+
+
+class ServerView(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom one talks to.
+
+    Attributes:
+        app: its name.
+        environment: what the server was told that it serves, such as `production`; "" where it was told nothing.
+        is_read_only: nothing can be changed through this server.
+        is_development: nobody signs in: it is for this machine's developer.
+    """
+
+    app: str
+    version: str
+    environment: str
+    is_read_only: bool
+    is_development: bool

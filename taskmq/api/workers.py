@@ -104,6 +104,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     """A workflow; `cancelled` is why it was cancelled."""
 
     workflow_id: str
+    tenant: str
     state: Literal["running", "succeeded", "failed", "cancelled"]
     cancelled: str | None
     steps: list[StepView]

@@ -32,6 +32,7 @@ def _posts(path: str, *, repeats: bool = False) -> Operation:
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "getLiveness": _reads("/health/live"),
     "getReadiness": _reads("/health/ready"),
+    "getServer": _reads("/server"),
     "getOpenApi": Operation("GET", "/api/openapi.json", repeats=True),
     # Sign-in and one's own account.
     "logIn": _posts("/auth/login"),
@@ -92,6 +93,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "getTask": _reads("/tasks/{name}"),
     "listSchedules": _reads("/schedules"),
     "getSchedule": _reads("/schedules/{name}"),
+    "putSchedule": Operation("PUT", f"{API}/schedules/{{name}}"),
+    "removeSchedule": Operation("DELETE", f"{API}/schedules/{{name}}"),
     "getNextOccurrences": _reads("/schedules/{name}/next"),
     "pauseSchedule": _posts("/schedules/{name}/pause", repeats=True),
     "resumeSchedule": _posts("/schedules/{name}/resume", repeats=True),

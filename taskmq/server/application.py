@@ -18,6 +18,8 @@ from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Identify, RequestLimits, authorise, caller_of, permission_of
 from taskmq.server.accounts import ACCOUNT_HANDLERS
 from taskmq.server.counts import ServerCounts, ServerStatus
+from taskmq.server.dashboard import DASHBOARD_HANDLERS
+from taskmq.server.dashboard.developer import identify_developer
 from taskmq.server.edge import Edge
 from taskmq.server.health import HEALTH_HANDLERS
 from taskmq.server.inputs import CallerGiven
@@ -38,23 +40,26 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *NOUN_HANDLERS,
     *EVENT_HANDLERS,
     *OPENAPI_HANDLERS,
+    *DASHBOARD_HANDLERS,
 )
 """Every handler of the server."""
 
 
 def build(
-    app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None
+    app: TaskMQ, *, identify: Identify | None = None, settings: ServerSettings | None = None
 ) -> "ServerApplication":
     """The server of an app, to be run by any ASGI server or mounted in another application.
 
     Args:
         app: whose jobs, queues and schedules it serves; its connections are closed with the application.
-        identify: finds out who calls. Default: by the accounts of the app's store.
+        identify: finds out who calls. Default: by the accounts of the app's store; in development nobody signs in.
 
     Raises:
         ValueError: a handler declares no permission.
     """
     settings = settings or ServerSettings()
+    if identify is None:
+        identify = identify_developer if settings.development else identify_by_store
     for handler in HANDLERS:
         permission_of(handler)
         _learn_names(handler)

@@ -59,6 +59,8 @@ class Edge:
         request_id = _request_id(scope)
         own["taskmq_request_id"] = request_id
         own["path"], own["root_path"] = self._inside(scope), ""
+        # Litestar takes a slash off at the end.
+        own["taskmq_path"] = own["path"]
         # What a host has said, where nobody has told the server: links begin with it.
         own["taskmq_root"] = self._root_path or fact_of(scope, "root_path")
         loop = asyncio.get_running_loop()
@@ -92,7 +94,7 @@ class Edge:
 
 
 def fact_of(scope: object, name: str) -> str:
-    """A text of a connection's scope, ours (`taskmq_request_id`, `taskmq_root`) or ASGI's; "" where it has none."""
+    """A text of a connection's scope, ours (`taskmq_...`) or ASGI's; "" where it is not there."""
     found = cast("Mapping[str, object]", scope).get(name)
     return found if isinstance(found, str) else ""
 

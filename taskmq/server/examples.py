@@ -88,6 +88,7 @@ _LETTER: Final[dict[str, Any]] = {
 }
 _SCHEDULE: Final[dict[str, Any]] = {
     "name": "nightly",
+    "tenant": "",
     "starts": "shop.report",
     "rule": "at 02:00 UTC",
     "is_dynamic": False,
@@ -327,6 +328,12 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     ),
     "listSchedules": Example(answers={200: {"items": [_SCHEDULE]}}),
     "getSchedule": Example(parameters=_OF_SCHEDULE, answers={200: _SCHEDULE_STATUS}),
+    "putSchedule": Example(
+        parameters=_OF_SCHEDULE,
+        body={"task": "report", "cron": "0 2 * * *", "tz": "Europe/Berlin", "catchup": "once", "overlap": "skip"},
+        answers={201: {**_SCHEDULE_STATUS, "tenant": "acme", "is_dynamic": True, "fired": 0, "history": []}},
+    ),
+    "removeSchedule": Example(parameters=_OF_SCHEDULE, answers={200: {"status": "removed", "name": "nightly"}}),
     "getNextOccurrences": Example(
         parameters=_OF_SCHEDULE, answers={200: {"items": ["2027-01-31T02:00:00.000Z", "2027-02-01T02:00:00.000Z"]}}
     ),
@@ -353,6 +360,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
         answers={
             200: {
                 "workflow_id": _ID,
+                "tenant": "acme",
                 "state": "running",
                 "cancelled": None,
                 "steps": [
@@ -399,6 +407,19 @@ EXAMPLES: Final[Mapping[str, Example]] = {
                 "via": "session",
                 "memberships": [{"tenant": "acme", "role": "operator", "tasks": ["*"]}],
                 "scopes": None,
+                "permissions": ["jobs.read", "jobs.submit"],
+                "csrf_token": None,
+            }
+        }
+    ),
+    "getServer": Example(
+        answers={
+            200: {
+                "app": "shop",
+                "version": "0.3.0",
+                "environment": "production",
+                "is_read_only": False,
+                "is_development": False,
             }
         }
     ),

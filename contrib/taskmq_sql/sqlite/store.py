@@ -43,7 +43,7 @@ from taskmq_sql.sqlite.jobs.pools import heads, share
 from taskmq_sql.sqlite.jobs.pools import sharing as read_shares
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
-from taskmq_sql.sqlite.leases import SqliteLeases
+from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]
@@ -255,6 +255,7 @@ class SqliteDispatch:
         while await self._writer.call(work, care=Care.LOOSE):
             pass
         await self._writer.call(drop_keys, care=Care.LOOSE)
+        await self._writer.call(drop_ended_leases, care=Care.LOOSE)
         now = await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
         await self._schedules.drop_occurrences(before=now - keep_days * _DAY)
         while await self._writer.call(maintenance.give_back_pages, care=Care.LOOSE):

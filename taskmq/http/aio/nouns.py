@@ -21,6 +21,7 @@ from taskmq.api.schedules import (
     BackfillView,
     InstantList,
     PauseScheduleBody,
+    PutScheduleBody,
     ScheduleLine,
     ScheduleLines,
     ScheduleView,
@@ -129,6 +130,14 @@ class AsyncScheduleCalls:
     async def get(self, name: str) -> ScheduleView:
         """A schedule, and what has become of its occurrences."""
         return await self._connection.ask("getSchedule", ScheduleView, path={"name": name})
+
+    async def put(self, name: str, body: PutScheduleBody) -> ScheduleView:
+        """Start a task whenever the schedule says, from now on."""
+        return await self._connection.ask("putSchedule", ScheduleView, path={"name": name}, body=body)
+
+    async def remove(self, name: str) -> None:
+        """Let a schedule that was made at run time not be due any more."""
+        await self._connection.ask("removeSchedule", _Answer, path={"name": name})
 
     async def next(self, name: str, *, count: int = 5, after: datetime | None = None) -> Sequence[str | None]:
         """The instants at which it is due next, whether or not it is paused."""

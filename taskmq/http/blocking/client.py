@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import httpx
 
+from taskmq.api.sign_in import ServerView
 from taskmq.errors import ServerUnavailable
 from taskmq.http.blocking.accounts import (
     AccountCalls,
@@ -162,6 +163,10 @@ class Client:
         except ServerUnavailable:
             return False
         return True
+
+    def server(self) -> ServerView:
+        """Whom one talks to: the app, the version, what the server is for."""
+        return self._connection.ask("getServer", ServerView)
 
     def openapi(self) -> dict[str, Any]:
         """The description of the API, as OpenAPI 3.1."""

@@ -21,6 +21,7 @@ from taskmq.api.schedules import (
     BackfillView,
     InstantList,
     PauseScheduleBody,
+    PutScheduleBody,
     ScheduleLine,
     ScheduleLines,
     ScheduleView,
@@ -127,6 +128,14 @@ class ScheduleCalls:
     def get(self, name: str) -> ScheduleView:
         """A schedule, and what has become of its occurrences."""
         return self._connection.ask("getSchedule", ScheduleView, path={"name": name})
+
+    def put(self, name: str, body: PutScheduleBody) -> ScheduleView:
+        """Start a task whenever the schedule says, from now on."""
+        return self._connection.ask("putSchedule", ScheduleView, path={"name": name}, body=body)
+
+    def remove(self, name: str) -> None:
+        """Let a schedule that was made at run time not be due any more."""
+        self._connection.ask("removeSchedule", _Answer, path={"name": name})
 
     def next(self, name: str, *, count: int = 5, after: datetime | None = None) -> Sequence[str | None]:
         """The instants at which it is due next, whether or not it is paused."""

@@ -16,7 +16,7 @@ from taskmq.api.sign_in import (
     PasswordBody,
 )
 from taskmq.errors import InvalidOption, NotAuthenticated
-from taskmq.model.identity import Permission, is_token, may
+from taskmq.model.identity import RULES, Identity, Permission, Place, is_token, may, scope_for
 from taskmq.server.access import PUBLIC
 from taskmq.server.edge import fact_of
 from taskmq.server.inputs import CallerGiven, instant_text
@@ -106,9 +106,16 @@ _AUTHORIZE: Final[dict[str, Any]] = {
     summary="Who calls",
     tags=["sign-in"],
 )
-async def get_caller(caller: CallerGiven) -> CallerView:
+async def get_caller(request: Request[Any, Any, Any], caller: CallerGiven) -> CallerView:
     """Who calls, and what they may do."""
     identity = caller.identity
+    given = presented(request) if identity.via == "session" else None
+    # Other sites cannot read an answer, so whoever reads it here is the page that the session is of.
+    csrf = (
+        accounts_of(request.app.state).access.csrf_token(given.session)
+        if given and given.is_cookie and given.session
+        else None
+    )
     return CallerView(
         user_id=identity.user_id,
         user=identity.user,
@@ -117,6 +124,8 @@ async def get_caller(caller: CallerGiven) -> CallerView:
             MembershipView(tenant=one.tenant, role=one.role, tasks=list(one.tasks)) for one in identity.memberships
         ],
         scopes=None if identity.scopes is None else sorted(identity.scopes),
+        permissions=sorted(each for each in Permission if _may_somewhere(identity, each)),
+        csrf_token=csrf,
     )
 
 
@@ -153,6 +162,13 @@ LOGIN_HANDLERS: Final[tuple[Any, ...]] = (
     get_caller,
     change_password,
 )
+
+
+def _may_somewhere(identity: Identity, permission: Permission) -> bool:
+    if RULES[permission].place is not Place.TENANT:
+        return may(identity, permission)
+    tenants = scope_for(identity, permission).tenants
+    return tenants is None or bool(tenants)
 
 
 def _address(request: Request[Any, Any, Any]) -> str:

@@ -214,8 +214,11 @@ class _MemorySchedules:
     async def find(self, app: str, names: Sequence[str]) -> list[StoredSchedule | None]:
         return self._store.at_work().schedules.find(app, names)
 
-    async def list(self, app: str, *, after: str = "", limit: int, only_code: bool = False) -> list[StoredSchedule]:
-        return self._store.at_work().schedules.list(app, after=after, limit=limit, only_code=only_code)
+    async def list(
+        self, app: str, *, after: str = "", limit: int, only_code: bool = False, tenant: str = ""
+    ) -> list[StoredSchedule]:
+        schedules = self._store.at_work().schedules
+        return schedules.list(app, after=after, limit=limit, only_code=only_code, tenant=tenant)
 
     async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:
         return self._store.at_work().schedules.write(changes)
@@ -246,7 +249,7 @@ class _MemorySchedules:
 
 
 class _MemorySlotLeases:
-    """The `LeaseStore` of a `MemoryJobStore`."""
+    """The `Coordinator` of a `MemoryJobStore`."""
 
     def __init__(self, store: MemoryJobStore) -> None:
         self._store = store
@@ -265,6 +268,10 @@ class _MemorySlotLeases:
     async def find(self, key: str) -> Lease | None:
         model = self._at_work()
         return model.leases.find(key, now=model.now)
+
+    async def members(self, group: str) -> dict[str, Lease]:
+        model = self._at_work()
+        return model.leases.members(group, now=model.now)
 
     def _at_work(self) -> JobModel:
         try:

@@ -11,6 +11,7 @@ from taskmq.api.accounts import NewRole
 from taskmq.api.dead_letters import ReplayBody
 from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import RefusedJob, SubmittedJob
+from taskmq.api.schedules import PutScheduleBody
 from taskmq.errors import (
     DefinitionConflict,
     DefinitionNotFound,
@@ -26,8 +27,8 @@ from taskmq.errors import (
     NotAuthenticated,
     NotPermitted,
     QueueMissing,
-    RequestRefused,
     ResultTimeout,
+    ScheduleNotFound,
     UnknownTask,
 )
 from taskmq.http import AsyncClient, Client
@@ -66,6 +67,7 @@ def test_every_call_of_the_api_has_a_method_or_a_reason_for_none(site: Served) -
 
 def test_every_method_makes_its_call_and_reads_the_answer(site: Served) -> None:
     client = site.client
+    assert client.server().app == "taskmq"
     _use_jobs(client)
     _use_definitions_and_tasks(client)
     _use_the_installation(client)
@@ -139,6 +141,8 @@ def _use_the_installation(client: Client) -> None:
     assert client.schedules.get("nightly").starts == "report"
     assert client.schedules.next("nightly", count=1, after=LATER) == ["2099-02-01T02:00:00.000Z"]
     assert client.schedules.run("nightly")
+    assert client.schedules.put("hourly", PutScheduleBody(task="report", every="1h")).is_dynamic
+    client.schedules.remove("hourly")
     past = datetime(2026, 1, 1, tzinfo=UTC)
     assert len(client.schedules.backfill("nightly", past, past + timedelta(days=2), dry_run=True).instants) == 2
     for ask in (client.workflows.get, client.workflows.cancel, client.workflows.redrive):
@@ -217,7 +221,7 @@ _ERRORS: list[tuple[type[Exception], Any]] = [
     (DefinitionNotFound, lambda client: client.definitions.get("none")),
     (QueueMissing, lambda client: client.queues.get("none", within=0.01)),
     (IdentityNotFound, lambda client: client.users.get("none")),
-    (RequestRefused, lambda client: client.schedules.get("none")),
+    (ScheduleNotFound, lambda client: client.schedules.get("none")),
     (NotAuthenticated, lambda client: client.account.login("root", "wrong")),
     (NotPermitted, lambda client: client.tokens.add("by a token")),
     (NotPermitted, lambda client: client.account.logout()),
