@@ -67,7 +67,7 @@ async def get_dashboard(request: Request[Any, Any, Any]) -> Response[bytes | Non
     """The page. It names its files by relative paths, so it is sent only where the path ends with a slash."""
     path = fact_of(request.scope, "taskmq_path")
     if path == "/ui/":
-        return _answer(request, dashboard_files().index, cache="no-cache")
+        return _answer(request, dashboard_files().page, cache="no-cache")
     # Relative, for a proxy may have taken a prefix off that nobody told us of.
     last = "" if path == "/ui" else _path_of_client(request).rpartition("/")[2]
     where = f"{last}/ui/" if last else "ui/"

@@ -85,7 +85,7 @@ export function Notices() {
     };
   }, []);
   return html`<div class="notices" role="status" aria-live="polite">
-    ${notices.map((one) => html`<p key=${one.id} class=${one.isError ? "failure" : "good"}>${one.text}</p>`)}
+    ${notices.map((one) => html`<p key=${one.id} class=${one.isError ? "failure" : "done"}>${one.text}</p>`)}
   </div>`;
 }
 

@@ -32,7 +32,7 @@ function CountTile({ label, filter, kind }) {
 }
 
 function Slots() {
-  const loaded = useData("workers", {}, ["worker"]);
+  const loaded = useData("workers", { within: 0.4 }, ["worker"]);
   const workers = loaded.data?.items ?? [];
   const sum = (/** @type {string} */ name) => workers.reduce((/** @type {number} */ total, /** @type {any} */ one) => total + one[name], 0);
   const value = loaded.data ? `${sum("running")} / ${sum("slots")}` : loaded.error ? "?" : "…";
