@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import httpx
-from playwright.sync_api import expect
+from playwright.sync_api import ViewportSize, expect
 
 from tests.cli.kit import Started
 from tests.dashboard.kit import Eyes, browsing
@@ -20,7 +20,7 @@ from tests.servers import eventually
 __all__ = ["main"]
 
 _PICTURE = ROOT / "docs" / "images" / "dashboard.png"
-_SIZE = {"width": 1180, "height": 720}
+_SIZE: ViewportSize = {"width": 1180, "height": 720}
 _PATIENCE = timedelta(seconds=90)
 
 
