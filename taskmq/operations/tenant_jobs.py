@@ -15,6 +15,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
 from taskmq.errors import InvalidOption, JobNotFound, NotPermitted, TaskMQError
+from taskmq.model.jobs.dependencies import DependencyCondition, generations
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.keys import tenant_key
@@ -35,6 +36,7 @@ class JobOrder(NamedTuple):
         task: its name, or that of a definition of the tenant.
         args, kwargs: plain JSON values.
         options: of the call; its tenant is that of the caller.
+        depends_on: what the caller calls the jobs that it waits for, and how each of them is to end.
     """
 
     task: str
@@ -44,6 +46,7 @@ class JobOrder(NamedTuple):
     description: str = ""
     labels: Mapping[str, str] = {}
     held: bool = False
+    depends_on: Sequence[tuple[str, DependencyCondition]] = ()
 
 
 class SubmitOutcome(NamedTuple):
@@ -96,6 +99,7 @@ class TenantJobs:
             NotPermitted: the caller may not call the task.
             InvalidArguments, InvalidOption, EncodeError, TooLarge: nothing was kept.
             JobConflict: the id is that of a job with other content.
+            JobNotFound: it was to wait for one that the caller's tenant does not have.
         """
         options = dict(order.options)
         if self._tenant:
@@ -113,13 +117,34 @@ class TenantJobs:
             owner=self._by if isinstance(self._by, str) else self._by.user,
             labels=order.labels,
             held=order.held,
+            depends_on=[((await self.get(name)).id, condition) for name, condition in order.depends_on],
         )
         name = options.get("job_id")
         return SubmitOutcome(str(name or answer.id), answer.id, answer.is_new, answer.state, answer.version)
 
     async def submit_many(self, orders: Sequence[JobOrder]) -> JobOutcomes:
-        """Keep each of them that can be kept, whatever becomes of the others; the outcomes in their order."""
-        return await asyncio.gather(*map(self._tried, orders))
+        """Keep each of them that can be kept, whatever becomes of the others; the outcomes in their order.
+
+        Those that wait for others of them, which is said by the ids that their submitter has given them, come behind
+        those; one that waits for itself, also by way of others, is refused.
+        """
+        names = {
+            str(order.options["job_id"]): place for place, order in enumerate(orders) if "job_id" in order.options
+        }
+        upstream = {
+            str(place): [str(names[name]) for name, _ in order.depends_on if name in names]
+            for place, order in enumerate(orders)
+        }
+        groups, circular = generations(upstream)
+        outcomes: dict[str, SubmitOutcome | TaskMQError] = {
+            place: InvalidOption("depends_on: the job waits, also by way of others of these, for itself")
+            for place in circular
+        }
+        for group in groups:
+            outcomes |= zip(
+                group, await asyncio.gather(*(self._tried(orders[int(place)]) for place in group)), strict=True
+            )
+        return [outcomes[str(place)] for place in range(len(orders))]
 
     async def _tried(self, order: JobOrder) -> SubmitOutcome | TaskMQError:
         try:

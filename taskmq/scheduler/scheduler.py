@@ -17,6 +17,7 @@ from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
 from taskmq.scheduler.catalogue import TaskRegistrar
+from taskmq.scheduler.dependents import DependentReleases
 from taskmq.scheduler.duties import AuditSeal, Duties
 from taskmq.scheduler.held_slot import HeldSlot
 from taskmq.scheduler.signals import LiveWorkers, Signals
@@ -63,6 +64,7 @@ class Scheduler:
         self._store: JobStore | None = None
         self._leases: SlotLeases | None = None
         self._signals: Signals | None = None
+        self._releases: DependentReleases | None = None
 
     def __repr__(self) -> str:
         return f"<Scheduler {self._me} slots={sorted(self._held)}>"
@@ -101,10 +103,12 @@ class Scheduler:
                 lost=self._lost,
                 freed=signals.tell_freed,
             )
+            releases = self._releases = DependentReleases(store, fired=self._fired)
             self._has_begun = True
             async with ServiceGroup() as group:
                 await group.start(signals, "listens for jobs and workers")
                 await group.start(Duties(store, me=self._me), "does the store's upkeep")
+                await group.start(releases, "lets jobs go that waited for others")
                 await group.start(AuditSeal(store, me=self._me), "seals the audit")
                 if tasks is not None:
                     await group.start(tasks, "writes down which tasks there are")
@@ -214,6 +218,7 @@ class Scheduler:
             self._workers,
             fired=self._fired,
             again=self._runs_again,
+            upstream_ended=self._upstream_ended,
             counts=self._counts,
         )
         self._held[lease.slot] = held
@@ -260,6 +265,10 @@ class Scheduler:
         assert self._store is not None
         for slot in {self._store.dispatching.slot_of(queue) for queue in queues}:
             self._wake(slot)
+
+    def _upstream_ended(self) -> None:
+        if self._releases is not None:
+            self._releases.wake()
 
     def _runs_again(self, job_id: str, queue: str, seconds: float) -> None:
         assert self._store is not None

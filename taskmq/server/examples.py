@@ -50,6 +50,7 @@ _JOB: Final[dict[str, Any]] = {
     "owner": "ann",
     "labels": {"team": "web"},
     "retry_of": "",
+    "depends_on": [],
 }
 _CHANGED: Final[dict[str, Any]] = {
     "status": "updated",
@@ -88,6 +89,7 @@ _LETTER: Final[dict[str, Any]] = {
 }
 _SCHEDULE: Final[dict[str, Any]] = {
     "name": "nightly",
+    "tenant": "",
     "starts": "shop.report",
     "rule": "at 02:00 UTC",
     "is_dynamic": False,
@@ -170,6 +172,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
             "schedule_time": "2027-01-31T09:00:00Z",
             "priority": "high",
             "payload": {"key": "value"},
+            "depends_on": ["order-16", {"job_id": "order-15", "condition": "ended"}],
         },
         answers={
             201: {
@@ -327,6 +330,12 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     ),
     "listSchedules": Example(answers={200: {"items": [_SCHEDULE]}}),
     "getSchedule": Example(parameters=_OF_SCHEDULE, answers={200: _SCHEDULE_STATUS}),
+    "putSchedule": Example(
+        parameters=_OF_SCHEDULE,
+        body={"task": "report", "cron": "0 2 * * *", "tz": "Europe/Berlin", "catchup": "once", "overlap": "skip"},
+        answers={201: {**_SCHEDULE_STATUS, "tenant": "acme", "is_dynamic": True, "fired": 0, "history": []}},
+    ),
+    "removeSchedule": Example(parameters=_OF_SCHEDULE, answers={200: {"status": "removed", "name": "nightly"}}),
     "getNextOccurrences": Example(
         parameters=_OF_SCHEDULE, answers={200: {"items": ["2027-01-31T02:00:00.000Z", "2027-02-01T02:00:00.000Z"]}}
     ),
@@ -353,6 +362,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
         answers={
             200: {
                 "workflow_id": _ID,
+                "tenant": "acme",
                 "state": "running",
                 "cancelled": None,
                 "steps": [

@@ -5,17 +5,13 @@ from typing import Final
 
 import msgspec
 
+from taskmq.api.values import API, MOST_ITEMS, MOST_PER_PAGE
 from taskmq.errors import InvalidSetting
 
 __all__ = ["API", "LOOPBACK", "MOST_ITEMS", "MOST_PER_PAGE", "ServerSettings"]
 
-API: Final = "/api/v1"
-"""Where the API begins, below the root path."""
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 """What this machine calls itself."""
-MOST_ITEMS: Final = 1_000
-"""So many jobs can be submitted at a time."""
-MOST_PER_PAGE: Final = 200
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):

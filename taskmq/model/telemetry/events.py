@@ -55,6 +55,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
             (it went back to its queue, no attempt is counted); or `parked` (nobody knows what to do with it).
         worker: where.
         number: of this event at its worker, from 1 on; grows by one with each.
+        tenant: whose job it is; "" where it is nobody's.
         at: when it happened; for an end, when the function had ended, before the outcome was settled.
         waited: `started`, first attempt: seconds from the instant when it was due.
         seconds: an end: how long the attempt ran.
@@ -71,6 +72,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     task: str
     queue: str
     attempt: int = 1
+    tenant: str = ""
     waited: float | None = None
     seconds: float | None = None
     delay: float | None = None

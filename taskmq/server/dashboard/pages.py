@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-import msgspec
 from litestar import Request, Response, get
 from litestar.datastructures import State
 from litestar.params import FromPath
 
+from taskmq.api.sign_in import ServerView
 from taskmq.model.identity import Permission
 from taskmq.server.access import PUBLIC
 from taskmq.server.dashboard.files import DashboardFile, dashboard_files
@@ -24,23 +24,6 @@ _POLICY: Final = (
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
 _YEAR: Final = "public, max-age=31536000, immutable"
-
-
-class ServerView(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom one talks to.
-
-    Attributes:
-        app: its name.
-        environment: what the server was told that it serves, such as `production`; "" where it was told nothing.
-        is_read_only: nothing can be changed through this server.
-        is_development: nobody signs in: it is for this machine's developer.
-    """
-
-    app: str
-    version: str
-    environment: str
-    is_read_only: bool
-    is_development: bool
 
 
 @get(

@@ -190,6 +190,7 @@ class EventPublisher:
                 task=envelope.task,
                 queue=self._queue_of(attempt.delivery),
                 attempt=envelope.attempt,
+                tenant=envelope.tenant or "",
                 waited=None if due is None else max(now - due, 0) / 1000,
             )
         )
@@ -214,6 +215,7 @@ class EventPublisher:
                 task=envelope.task,
                 queue=self._queue_of(attempt.delivery),
                 attempt=envelope.attempt,
+                tenant=envelope.tenant or "",
                 seconds=round(seconds, 6),
                 delay=delay,
                 error=error,
