@@ -22,6 +22,7 @@ from taskmq.server.dashboard import DASHBOARD_HANDLERS
 from taskmq.server.dashboard.developer import identify_developer
 from taskmq.server.edge import Edge
 from taskmq.server.health import HEALTH_HANDLERS
+from taskmq.server.history import HISTORY_HANDLERS
 from taskmq.server.inputs import CallerGiven
 from taskmq.server.jobs import JOB_HANDLERS
 from taskmq.server.live import EVENT_HANDLERS, EventHub
@@ -38,6 +39,7 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *ACCOUNT_HANDLERS,
     *JOB_HANDLERS,
     *NOUN_HANDLERS,
+    *HISTORY_HANDLERS,
     *EVENT_HANDLERS,
     *OPENAPI_HANDLERS,
     *DASHBOARD_HANDLERS,

@@ -32,6 +32,7 @@ _VALUES = {
     "user_id": "u1",
     "role_tenant": "acme",
     "token_id": "t1",
+    "silence_id": "s1",
 }
 
 

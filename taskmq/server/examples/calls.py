@@ -1,27 +1,11 @@
-"""An example for every call of the API; the tests send those that can be sent as they are."""
+"""Examples for the calls of accounts, jobs and nouns."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
+from taskmq.server.examples.example import Example
 
-__all__ = ["EXAMPLES", "Example"]
-
-
-class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """One call.
-
-    Attributes:
-        body: that is sent.
-        parameters: of path and query, by name.
-        answers: by status.
-        media_type: of the answers.
-    """
-
-    answers: Mapping[int, Any]
-    body: Any = None
-    parameters: Mapping[str, Any] = {}
-    media_type: str = "application/json"
+__all__ = ["CALLS"]
 
 
 _ID: Final = "0193a1f2-7c1e-7abc-8def-0123456789ab"
@@ -161,7 +145,7 @@ _DEFINITION: Final[dict[str, Any]] = {
     "labels": {},
 }
 
-EXAMPLES: Final[Mapping[str, Example]] = {
+CALLS: Final[Mapping[str, Example]] = {
     "getLiveness": Example(answers={200: {"status": "live", "store": None}}),
     "getReadiness": Example(answers={200: {"status": "ready", "store": True}}),
     "getOpenApi": Example(answers={200: {"openapi": "3.1.0"}}),
