@@ -10,7 +10,17 @@ import msgspec
 
 from taskmq.cli.globals import current_globals
 
-__all__ = ["announce", "confirm", "duration_text", "note", "print_record", "print_rows", "start_logging", "when"]
+__all__ = [
+    "announce",
+    "confirm",
+    "duration_text",
+    "note",
+    "print_line",
+    "print_record",
+    "print_rows",
+    "start_logging",
+    "when",
+]
 
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
@@ -40,6 +50,15 @@ def print_record(record: Mapping[str, Any]) -> None:
         _write(msgspec.json.encode(record).decode())
     else:
         _write(msgspec.json.format(msgspec.json.encode(record)).decode())
+
+
+def print_line(record: Mapping[str, Any], text: str) -> None:
+    """Print one of many things that come one by one: `text` for people, a line of JSON for programs."""
+    if current_globals().output == "table":
+        _write(_text(text))
+    else:
+        _write(msgspec.json.encode(record).decode())
+    sys.stdout.flush()
 
 
 def note(text: str) -> None:
