@@ -29,8 +29,8 @@ class AlertFigures:
         self._rollups: list[Rollup] | None = None
         self._queues: dict[str, dict[str, float]] = {}
 
-    async def samples(self, rule: AlertRule, known: Collection[str]) -> dict[str, float]:
-        """A rule's figure by subject.
+    async def samples(self, rule: AlertRule, known: Collection[str]) -> dict[str, float] | None:
+        """A rule's figure by subject; None where it is not known yet.
 
         Raises:
             StoreUnavailable, BrokerUnavailable: it could not be read.
@@ -42,6 +42,8 @@ class AlertFigures:
             return rollup_samples(rule, self._rollups, self._now, known=known)
         if rule.metric == "schedules_late":
             return {"": await self._schedules_late()}
+        if rule.metric == "workers" and not self._workers.knows_all:
+            return None
         if rule.metric not in self._queues:
             self._queues[rule.metric] = await self._of_queues(rule.metric)
         return queue_samples(rule, self._queues[rule.metric])

@@ -122,6 +122,8 @@ class AlertWatch:
         except BrokerUnavailable as error:
             _log.warning("rule %s is not looked at for now: %s", rule.name, error)
             return
+        if samples is None:
+            return
         found = evaluate(
             rule,
             samples,
