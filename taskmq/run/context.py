@@ -116,7 +116,7 @@ class Context(msgspec.Struct, eq=False):
     def flow_id(self) -> str | None:
         """The id of the workflow or batch that the job is a step of; None where it is none."""
         flow = self._envelope.flow
-        return None if flow is None else flow.partition("/")[0]
+        return None if flow is None else flow.rpartition("/")[0]
 
     @property
     def attempt(self) -> int:
@@ -155,7 +155,7 @@ class Context(msgspec.Struct, eq=False):
 
         Raises:
             InvalidOption: a value that cannot be.
-            UnsupportedFeature: the app has no state; or the task runs in a process of its own.
+            UnsupportedFeature: the app has neither a state nor a store; or the task runs in a process of its own.
         """
         if not isinstance(self._writer, LockService):
             raise UnsupportedFeature(

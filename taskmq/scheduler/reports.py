@@ -69,6 +69,7 @@ class ReportConsumer:
         began: called with a job that is known to run.
         ended: called with a queue and how many of its jobs have left the broker and the workers.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
+        upstream_ended: called when jobs have ended that others wait for.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class ReportConsumer:
         began: Callable[[str], None],
         ended: Callable[[str, int], None],
         again: Callable[[str, str, float], None],
+        upstream_ended: Callable[[], None],
         counts: SchedulerCounts,
     ) -> None:
         self._session = session
@@ -98,6 +100,7 @@ class ReportConsumer:
         self._began = began
         self._ended = ended
         self._again = again
+        self._upstream_ended = upstream_ended
         self._counts = counts
         self._waiting: deque[Delivery] = deque()
         self._in_work: list[Delivery] = []
@@ -262,6 +265,8 @@ class ReportConsumer:
                 self._again(report.id, one.queue, 0.0 if one.state is JobState.QUEUED else report.delay / 1000)
         for queue, count in ended.items():
             self._ended(queue, count)
+        if any(one.has_dependents for one in applied):
+            self._upstream_ended()
         if ends:
             await self._results.put(ends)
 

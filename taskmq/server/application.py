@@ -18,6 +18,8 @@ from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Identify, RequestLimits, authorise, caller_of, permission_of
 from taskmq.server.accounts import ACCOUNT_HANDLERS
 from taskmq.server.counts import ServerCounts, ServerStatus
+from taskmq.server.dashboard import DASHBOARD_HANDLERS
+from taskmq.server.dashboard.developer import identify_developer
 from taskmq.server.edge import Edge
 from taskmq.server.health import HEALTH_HANDLERS
 from taskmq.server.history import HISTORY_HANDLERS
@@ -40,23 +42,26 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *HISTORY_HANDLERS,
     *EVENT_HANDLERS,
     *OPENAPI_HANDLERS,
+    *DASHBOARD_HANDLERS,
 )
 """Every handler of the server."""
 
 
 def build(
-    app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None
+    app: TaskMQ, *, identify: Identify | None = None, settings: ServerSettings | None = None
 ) -> "ServerApplication":
     """The server of an app, to be run by any ASGI server or mounted in another application.
 
     Args:
         app: whose jobs, queues and schedules it serves; its connections are closed with the application.
-        identify: finds out who calls. Default: by the accounts of the app's store.
+        identify: finds out who calls. Default: by the accounts of the app's store; in development nobody signs in.
 
     Raises:
         ValueError: a handler declares no permission.
     """
     settings = settings or ServerSettings()
+    if identify is None:
+        identify = identify_developer if settings.development else identify_by_store
     for handler in HANDLERS:
         permission_of(handler)
         _learn_names(handler)
@@ -99,9 +104,22 @@ class ServerApplication(Edge):
         self._counts = ServerCounts()
         super().__init__(litestar, root_path=root_path, closing=self._close, answered=self._counts.answered)
 
+    @asynccontextmanager
+    async def lifespan(self, host: object = None) -> AsyncGenerator[None]:
+        """Serve within this block, and close what was opened then: for a host, which has a lifespan of its own.
+
+        Without it the server connects on first use, and whoever has the app closes it.
+
+        Args:
+            host: not looked at; hosts give themselves.
+        """
+        del host
+        async with self.litestar.lifespan():
+            yield
+
     def not_ready(self) -> str | None:
         """Why it does not do its work; None where it does, as far as it knows without asking."""
-        return None
+        return "it is about to stop" if self.is_stopping else None
 
     def status(self) -> ServerStatus:
         """Everything, for people."""
@@ -116,6 +134,7 @@ class ServerApplication(Edge):
         return _events_of(self.litestar.state)
 
     def _close(self) -> None:
+        self.litestar.state["is_stopping"] = True
         self._events.close()
 
 

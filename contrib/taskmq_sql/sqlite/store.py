@@ -24,9 +24,11 @@ from taskmq.contracts.jobs import (
     LaneHead,
     NewJob,
     Pick,
+    Released,
     Submitted,
 )
 from taskmq.model.clock import Clock
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.reports import Report
@@ -40,12 +42,13 @@ from taskmq_sql.sqlite.file.versions import upgrade_file, version_of_file
 from taskmq_sql.sqlite.history import LIVE_JOBS
 from taskmq_sql.sqlite.identity import SqliteRunner
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
+from taskmq_sql.sqlite.jobs.dependencies import has_ends, release, unmet
 from taskmq_sql.sqlite.jobs.foreign import submit_in
 from taskmq_sql.sqlite.jobs.pools import heads, share
 from taskmq_sql.sqlite.jobs.pools import sharing as read_shares
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
-from taskmq_sql.sqlite.leases import SqliteLeases
+from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]
@@ -153,6 +156,9 @@ class SqliteJobStore:
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         return await self._reader.call(partial(records.attempts, job_id=job_id), care=Care.READ)
 
+    async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
+        return await self._reader.call(partial(unmet, job_id=job_id, limit=limit), care=Care.READ)
+
     async def sharing(self) -> Sharing:
         return await self._reader.call(read_shares, care=Care.READ)
 
@@ -249,6 +255,12 @@ class SqliteDispatch:
     async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
         return await self._writer.call(partial(updates.fire, slot=slot, epoch=epoch, jobs=jobs), care=Care.DURABLE)
 
+    async def release_dependents(self, *, limit: int = 500) -> Released:
+        # Nearly always there is nothing, and then nobody has to wait for the file.
+        if not await self._reader.call(has_ends, care=Care.READ):
+            return Released()
+        return await self._writer.call(partial(release, limit=limit), care=Care.DURABLE)
+
     async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
         work = partial(dispatches.in_flight, slot=slot, dispatched_before=dispatched_before)
         return await self._reader.call(work, care=Care.READ)
@@ -263,6 +275,7 @@ class SqliteDispatch:
         while await self._writer.call(work, care=Care.LOOSE):
             pass
         await self._writer.call(drop_keys, care=Care.LOOSE)
+        await self._writer.call(drop_ended_leases, care=Care.LOOSE)
         now = await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
         await self._schedules.drop_occurrences(before=now - keep_days * _DAY)
         while await self._writer.call(maintenance.give_back_pages, care=Care.LOOSE):

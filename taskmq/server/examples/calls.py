@@ -34,6 +34,7 @@ _JOB: Final[dict[str, Any]] = {
     "owner": "ann",
     "labels": {"team": "web"},
     "retry_of": "",
+    "depends_on": [],
 }
 _CHANGED: Final[dict[str, Any]] = {
     "status": "updated",
@@ -72,6 +73,7 @@ _LETTER: Final[dict[str, Any]] = {
 }
 _SCHEDULE: Final[dict[str, Any]] = {
     "name": "nightly",
+    "tenant": "",
     "starts": "shop.report",
     "rule": "at 02:00 UTC",
     "is_dynamic": False,
@@ -154,6 +156,7 @@ CALLS: Final[Mapping[str, Example]] = {
             "schedule_time": "2027-01-31T09:00:00Z",
             "priority": "high",
             "payload": {"key": "value"},
+            "depends_on": ["order-16", {"job_id": "order-15", "condition": "ended"}],
         },
         answers={
             201: {
@@ -311,6 +314,12 @@ CALLS: Final[Mapping[str, Example]] = {
     ),
     "listSchedules": Example(answers={200: {"items": [_SCHEDULE]}}),
     "getSchedule": Example(parameters=_OF_SCHEDULE, answers={200: _SCHEDULE_STATUS}),
+    "putSchedule": Example(
+        parameters=_OF_SCHEDULE,
+        body={"task": "report", "cron": "0 2 * * *", "tz": "Europe/Berlin", "catchup": "once", "overlap": "skip"},
+        answers={201: {**_SCHEDULE_STATUS, "tenant": "acme", "is_dynamic": True, "fired": 0, "history": []}},
+    ),
+    "removeSchedule": Example(parameters=_OF_SCHEDULE, answers={200: {"status": "removed", "name": "nightly"}}),
     "getNextOccurrences": Example(
         parameters=_OF_SCHEDULE, answers={200: {"items": ["2027-01-31T02:00:00.000Z", "2027-02-01T02:00:00.000Z"]}}
     ),
@@ -337,6 +346,7 @@ CALLS: Final[Mapping[str, Example]] = {
         answers={
             200: {
                 "workflow_id": _ID,
+                "tenant": "acme",
                 "state": "running",
                 "cancelled": None,
                 "steps": [
@@ -383,6 +393,19 @@ CALLS: Final[Mapping[str, Example]] = {
                 "via": "session",
                 "memberships": [{"tenant": "acme", "role": "operator", "tasks": ["*"]}],
                 "scopes": None,
+                "permissions": ["jobs.read", "jobs.submit"],
+                "csrf_token": None,
+            }
+        }
+    ),
+    "getServer": Example(
+        answers={
+            200: {
+                "app": "shop",
+                "version": "0.3.0",
+                "environment": "production",
+                "is_read_only": False,
+                "is_development": False,
             }
         }
     ),
@@ -427,6 +450,12 @@ CALLS: Final[Mapping[str, Example]] = {
             200: {"items": [{"user_id": _ID, "user": "ann", "tenant": "acme", "role": "operator", "tasks": ["*"]}]}
         }
     ),
+    "setMember": Example(
+        parameters={"user": "ann", "tenant": "acme"},
+        body={"role": "submitter", "tasks": ["billing.*"]},
+        answers={200: {"status": "updated"}},
+    ),
+    "removeMember": Example(parameters={"user": "ann", "tenant": "acme"}, answers={200: {"status": "removed"}}),
     "listAuditEntries": Example(
         parameters={"action": "queue."},
         answers={

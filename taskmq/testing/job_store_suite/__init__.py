@@ -18,6 +18,7 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTasks
 from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
+from taskmq.testing.job_store_suite.dependencies import DependencyEnds, DependencyRaces, WaitingJobs
 from taskmq.testing.job_store_suite.dispatch import Batches, Dispatches, PoolCases, SlotLeases, Timers
 from taskmq.testing.job_store_suite.history import HistoryCases
 from taskmq.testing.job_store_suite.identity import IdentityCases
@@ -37,6 +38,8 @@ __all__ = ["JobStoreCase", "JobStoreSuite", "JobTransactions", "MovedClocks"]
 class JobStoreSuite(
     Submissions,
     UniqueJobs,
+    WaitingJobs,
+    DependencyEnds,
     Lists,
     Updates,
     Dispatches,
@@ -51,6 +54,7 @@ class JobStoreSuite(
     PoolCases,
     Races,
     UniqueRaces,
+    DependencyRaces,
     Definitions,
     RegisteredTasks,
     StoreClosure,

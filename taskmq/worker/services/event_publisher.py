@@ -216,11 +216,11 @@ class EventPublisher:
                 task=envelope.task,
                 queue=self._queue_of(attempt.delivery),
                 attempt=envelope.attempt,
+                tenant=envelope.tenant or "",
                 seconds=round(seconds, 6),
                 delay=delay,
                 error=error,
                 reason=reason,
-                tenant=envelope.tenant or "",
                 is_stored=envelope.store is not None,
             )
         )

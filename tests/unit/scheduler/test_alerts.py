@@ -249,7 +249,7 @@ def test_a_broker_that_is_away_makes_no_alert_and_ends_none() -> None:
             raise BrokerUnavailable("away")
 
         process.broker.stats = stats  # type: ignore[method-assign]
-        await stage.pass_by(15)
+        await stage.pass_by(60)
 
         assert [each.rule for each in await stage.store.history.alerts.alerts()] == ["fails"]
 

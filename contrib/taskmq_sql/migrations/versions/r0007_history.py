@@ -19,8 +19,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-revision = "0006"
-down_revision = "0005"
+revision = "0007"
+down_revision = "0006"
 branch_labels = None
 depends_on = None
 understood_by_previous = True
