@@ -7,6 +7,7 @@ from cyclopts import App, Parameter
 
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
+from taskmq.cli.jobs.logs import logs
 from taskmq.cli.jobs.stored_jobs import COMMANDS
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.output import note, print_record, print_rows, when
@@ -24,9 +25,10 @@ __all__ = ["CANCELLED", "app"]
 
 app = App(
     name="job",
-    help="Jobs: show, waiting, cancel, reschedule; of the store: submit, list, change, hold, release, retry, clone.",
+    help="Jobs: show, waiting, cancel, reschedule, logs; of the store: submit, list, change, hold, release, retry.",
     result_action="return_value",
 )
+app.command(logs)
 for _name, _command in COMMANDS.items():
     app.command(_command, name=_name)
 
