@@ -101,13 +101,6 @@ def test_the_tour_prints_what_the_readme_says(tmp_path: Path) -> None:
     assert _printed("python tour.py", tmp_path) == block_after(README, "tour.py").text
 
 
-def test_the_task_with_dependencies_and_steps_runs_as_a_plain_function(tmp_path: Path) -> None:
-    write_files(README, tmp_path)
-    (tmp_path / "call.py").write_text("from models import train\nprint(train(7))\n")
-
-    assert _printed("python call.py", tmp_path) == "7\n"
-
-
 def _printed(command: str, folder: Path, env: Mapping[str, str] | None = None) -> str:
     done = subprocess.run(
         shlex.split(command),
