@@ -13,7 +13,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import Catalogued, JobStore
 from taskmq.durable.service import ServiceGroup, pause
 from taskmq.durable.task_set import TaskSet
-from taskmq.errors import StoreUnavailable
+from taskmq.errors import StoreUnavailable, StoreWentBack
 from taskmq.model.backoff import Backoff
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
 from taskmq.scheduler.catalogue import TaskRegistrar
@@ -48,6 +48,7 @@ class Scheduler:
     Raises:
         UnsupportedFeature: the app has no store; raised by `run`.
         StoreMismatch: the store's tables are of another version; raised by `run`.
+        StoreWentBack: the store has forgotten what it had confirmed; raised by `run`, once its work has ended.
     """
 
     def __init__(self, app: TaskMQ, *, drains: bool = False) -> None:
@@ -56,6 +57,7 @@ class Scheduler:
         self._me = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._is_stopping = asyncio.Event()
         self._has_begun = False
+        self._refusal: StoreWentBack | None = None
         self._started = app.sessions.clock.now_ms()
         self._counts = SchedulerCounts()
         self._workers = LiveWorkers()
@@ -97,11 +99,13 @@ class Scheduler:
             )
             leases = self._leases = SlotLeases(
                 store.dispatching,
+                address=store.address,
                 me=self._me,
                 taken=self._taken,
                 given=self._given,
                 lost=self._lost,
                 freed=signals.tell_freed,
+                refused=self._refused,
             )
             releases = self._releases = DependentReleases(store, fired=self._fired)
             self._has_begun = True
@@ -117,6 +121,8 @@ class Scheduler:
                     await self._is_stopping.wait()
                 finally:
                     await self._end(leases)
+            if self._refusal is not None:
+                raise self._refusal
         finally:
             await self._app.aclose()
 
@@ -255,6 +261,13 @@ class Scheduler:
     def _due(self, slot: int, seconds: float) -> None:
         if (held := self._held.get(slot)) is not None:
             held.timers.expect(seconds)
+
+    def _refused(self, error: StoreWentBack) -> None:
+        """End at once, and leave what is in flight as it is: other schedulers, and people, decide about it."""
+        _log.critical("stopping: %s", error)
+        self._refusal = error
+        self._drains = False
+        self.stop()
 
     def _freed(self) -> None:
         if self._leases is not None:

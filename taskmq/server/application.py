@@ -104,6 +104,19 @@ class ServerApplication(Edge):
         self._counts = ServerCounts()
         super().__init__(litestar, root_path=root_path, closing=self._close, answered=self._counts.answered)
 
+    @asynccontextmanager
+    async def lifespan(self, host: object = None) -> AsyncGenerator[None]:
+        """Serve within this block, and close what was opened then: for a host, which has a lifespan of its own.
+
+        Without it the server connects on first use, and whoever has the app closes it.
+
+        Args:
+            host: not looked at; hosts give themselves.
+        """
+        del host
+        async with self.litestar.lifespan():
+            yield
+
     def not_ready(self) -> str | None:
         """Why it does not do its work; None where it does, as far as it knows without asking."""
         return "it is about to stop" if self.is_stopping else None

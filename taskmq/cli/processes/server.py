@@ -90,7 +90,7 @@ def server(
         process = ServerProcess(application, settings)
         stop_when_told(process.stop, lifeline=lifeline)
         async with health_of(application, health_port):
-            await process.run(on_ready=lambda address: announce(f"taskmq server: app {app.name!r} at {address}"))
+            await process.run(on_ready=lambda address: announce(f"taskmq server: app {app.name!r} at {address}/"))
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(run())
