@@ -6,6 +6,7 @@ import msgspec
 
 from taskmq.api.problems import ProblemDetails
 from taskmq.api.values import ListPage
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.states import JobState
 
 __all__ = [
@@ -81,6 +82,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     labels: dict[str, str]
     retry_of: str
+    depends_on: list[JobDependency]
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):

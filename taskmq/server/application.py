@@ -22,6 +22,7 @@ from taskmq.server.dashboard import DASHBOARD_HANDLERS
 from taskmq.server.dashboard.developer import identify_developer
 from taskmq.server.edge import Edge
 from taskmq.server.health import HEALTH_HANDLERS
+from taskmq.server.history import HISTORY_HANDLERS
 from taskmq.server.inputs import CallerGiven
 from taskmq.server.jobs import JOB_HANDLERS
 from taskmq.server.live import EVENT_HANDLERS, EventHub
@@ -40,6 +41,7 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *OIDC_HANDLERS,
     *JOB_HANDLERS,
     *NOUN_HANDLERS,
+    *HISTORY_HANDLERS,
     *EVENT_HANDLERS,
     *OPENAPI_HANDLERS,
     *DASHBOARD_HANDLERS,
@@ -125,7 +127,7 @@ class ServerApplication(Edge):
 
     def not_ready(self) -> str | None:
         """Why it does not do its work; None where it does, as far as it knows without asking."""
-        return None
+        return "it is about to stop" if self.is_stopping else None
 
     def status(self) -> ServerStatus:
         """Everything, for people."""
@@ -140,6 +142,7 @@ class ServerApplication(Edge):
         return _events_of(self.litestar.state)
 
     def _close(self) -> None:
+        self.litestar.state["is_stopping"] = True
         self._events.close()
 
 

@@ -85,9 +85,9 @@ class MountedServer:
         """
         return self.server.lifespan(host)
 
-    def close_streams(self) -> None:
+    def begin_stop(self) -> None:
         """End the streams of events: a host that is about to stop waits for them else."""
-        self.server.close_streams()
+        self.server.begin_stop()
 
     def _is_below(self, scope: _Message) -> bool:
         path = fact_of(scope, "path")

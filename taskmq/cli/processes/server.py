@@ -26,6 +26,7 @@ def server(
     read_only: Annotated[bool, Parameter(negative="")] = False,
     environment: str = "",
     rate: float = 200.0,
+    drain: float = 0.0,
     health_port: str | None = None,
     public_url: str | None = None,
     oidc_issuer: str | None = None,
@@ -54,6 +55,9 @@ def server(
         What this is, such as production: the dashboard shows it.
     rate
         Requests a second of one credential, ten times as many at once; 0: as many as come.
+    drain
+        Seconds for which it goes on when it is told to stop, saying at /health/ready that it is not ready: so long
+        a load balancer may take to see that.
     health_port
         Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
     public_url
@@ -89,6 +93,7 @@ def server(
         environment=environment,
         development=development,
         rate=rate,
+        drain=drain,
     )
     app, _ = load_app(target_of(target))
     store = options.store or (default_store if app.sessions.store_url is None else None)
@@ -113,7 +118,7 @@ def server(
         process = ServerProcess(application, settings)
         stop_when_told(process.stop, lifeline=lifeline)
         async with health_of(application, health_port):
-            await process.run(on_ready=lambda address: announce(f"taskmq server: app {app.name!r} at {address}"))
+            await process.run(on_ready=lambda address: announce(f"taskmq server: app {app.name!r} at {address}/"))
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(run())

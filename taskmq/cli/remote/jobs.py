@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from taskmq.api.job_requests import SubmitBody
+from taskmq.api.job_requests import SubmitBody, UpstreamJob
 from taskmq.api.jobs import AttemptView, ChangedJob, HistoryView, JobDetails, JobView, RefusalView
 from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
@@ -13,7 +13,7 @@ from taskmq.cli.jobs.job import CANCELLED
 from taskmq.cli.jobs.stored_jobs import ACTED_COLUMNS, ATTEMPT_COLUMNS, HISTORY_COLUMNS, LIST_COLUMNS
 from taskmq.cli.output import confirm, note, print_rows
 from taskmq.cli.server_link import only_here, show_record, show_rows, text_of_instant
-from taskmq.cli.typed_values import array_of, instant_of, label_of, object_of
+from taskmq.cli.typed_values import array_of, instant_of, label_of, object_of, upstream_from
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.http import Client
 from taskmq.model.states import Cancellation, JobState
@@ -53,6 +53,7 @@ def submit(
     owner: str,
     label: tuple[str, ...],
     held: bool,
+    depends_on: tuple[str, ...],
 ) -> int:
     only_here(owner=owner)
     body = SubmitBody(
@@ -68,6 +69,10 @@ def submit(
         description=description,
         labels=dict(map(label_of, label)),
         held=held,
+        depends_on=[
+            UpstreamJob(job_id=upstream, condition=condition)
+            for upstream, condition in map(upstream_from, depends_on)
+        ],
     )
     jobs = client.jobs if tenant is None else client.for_tenant(tenant).jobs
     made = jobs.keep(body)

@@ -22,10 +22,12 @@ from taskmq.contracts.jobs.dispatch import (
     Lane,
     LaneHead,
     Pick,
+    Released,
     slot_key,
 )
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
+    DependencyRefusal,
     HistoryEntry,
     JobDetail,
     JobPage,
@@ -33,6 +35,7 @@ from taskmq.contracts.jobs.records import (
     JobUpdate,
     NewJob,
     Submitted,
+    renamed,
     replacement,
 )
 from taskmq.contracts.jobs.schedules import (
@@ -56,6 +59,7 @@ __all__ = [
     "Catalogued",
     "DefinitionPage",
     "DefinitionStore",
+    "DependencyRefusal",
     "DispatchBatch",
     "DispatchStore",
     "DispatchedJob",
@@ -76,12 +80,14 @@ __all__ = [
     "Pick",
     "Prunable",
     "PutDefinition",
+    "Released",
     "ScheduleChange",
     "ScheduleFiring",
     "StoredSchedule",
     "Submitted",
     "TaskStore",
     "Upgradable",
+    "renamed",
     "replacement",
     "schedule_shard",
     "slot_key",

@@ -5,7 +5,7 @@ from typing import Any, Final, cast
 from litestar import Request, Response, post
 from litestar.params import JSONBody
 
-from taskmq.api.job_requests import SubmitBody
+from taskmq.api.job_requests import SubmitBody, UpstreamJob
 from taskmq.api.jobs import RefusedJob, SubmittedJob, SubmittedJobs
 from taskmq.app import TaskMQ
 from taskmq.errors import TaskMQError
@@ -82,6 +82,10 @@ def order_of(body: SubmitBody, app: TaskMQ, caller: Caller, *, key: str | None =
         description=body.description,
         labels=body.labels,
         held=body.held,
+        depends_on=[
+            (each.job_id, each.condition) if isinstance(each, UpstreamJob) else (each, "succeeded")
+            for each in body.depends_on
+        ],
     )
 
 

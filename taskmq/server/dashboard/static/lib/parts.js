@@ -85,7 +85,7 @@ export function Notices() {
     };
   }, []);
   return html`<div class="notices" role="status" aria-live="polite">
-    ${notices.map((one) => html`<p key=${one.id} class=${one.isError ? "failure" : "good"}>${one.text}</p>`)}
+    ${notices.map((one) => html`<p key=${one.id} class=${one.isError ? "failure" : "done"}>${one.text}</p>`)}
   </div>`;
 }
 
@@ -144,7 +144,7 @@ export const Code = ({ text, label }) => html`<pre tabIndex="0" role="region" ar
 
 /** A table that scrolls sideways by itself where there is no room. */
 export const Table = ({ label, columns, children }) => html`<div class="scroll" tabIndex="0" role="region" aria-label=${label}>
-  <table><thead><tr>${columns.map((column, at) => html`<th key=${at} scope="col">${column}</th>`)}</tr></thead><tbody>${children}</tbody></table>
+  <table><thead><tr>${columns.map((column, at) => html`<th key=${at} scope="col">${column || html`<span class="sr">Actions</span>`}</th>`)}</tr></thead><tbody>${children}</tbody></table>
 </div>`;
 
 /** A part of a page under a title. */

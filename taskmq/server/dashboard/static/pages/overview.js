@@ -2,7 +2,7 @@
 /** What is going on, and what is wrong. */
 import { may } from "../lib/api.js";
 import { useData } from "../lib/data.js";
-import { count } from "../lib/format.js";
+import { count, failure } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { Code, Empty, Head, Section, Shown, State, Table, Tile, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
@@ -32,7 +32,7 @@ function CountTile({ label, filter, kind }) {
 }
 
 function Slots() {
-  const loaded = useData("workers", {}, ["worker"]);
+  const loaded = useData("workers", { within: 0.4 }, ["worker"]);
   const workers = loaded.data?.items ?? [];
   const sum = (/** @type {string} */ name) => workers.reduce((/** @type {number} */ total, /** @type {any} */ one) => total + one[name], 0);
   const value = loaded.data ? `${sum("running")} / ${sum("slots")}` : loaded.error ? "?" : "…";
@@ -43,7 +43,7 @@ const Recent = ({ title, filter, none }) => html`<${Section} title=${title}>
   <${Shown} loaded=${useData("jobs", { filter, limit: 8, cursor: "" })}>${(/** @type {any} */ { items }) => items.length
     ? html`<${Table} label=${title} columns=${["Job", "State", "When", "Why"]}>${items.map((/** @type {any} */ job) => html`<tr key=${job.id} data-row>
         <td><a href=${to(["jobs", job.id])}>${job.task}</a></td><td><${State} state=${job.state} /></td>
-        <td><${When} at=${job.end_time ?? job.schedule_time} /></td><td>${job.error ? `${job.error.type}: ${job.error.message}`.slice(0, 160) : ""}</td></tr>`)}<//>`
+        <td><${When} at=${job.end_time ?? job.schedule_time} /></td><td class="wide">${failure(job.error)}</td></tr>`)}<//>`
     : html`<p class="dim">${none}</p>`}<//>
 <//>`;
 
