@@ -32,6 +32,9 @@ from taskmq_sql.postgres.statements import (
 
 __all__ = ["Upstream", "find_upstream", "release", "repair", "unmet", "wait"]
 
+Unmet = Sequence[tuple[JobDependency, JobState]]
+"""What a job has to wait for, and the states of those jobs."""
+
 _LIVE: Final = """
 select id, tenant, state, coalesce(has_dependents, false) as is_marked from taskmq.job
 where id = any($1::uuid[]) order by id for key share"""
@@ -77,7 +80,7 @@ class Upstream:
                 return DependencyRefusal(each.id, "unknown")
         return None
 
-    def unmet(self, dependencies: Sequence[JobDependency]) -> list[tuple[JobDependency, JobState]]:
+    def unmet(self, dependencies: Sequence[JobDependency]) -> Unmet:
         """Those that are not met, with the states of the upstream jobs."""
         found = [(each, STATES[self._rows[each.id]["state"]]) for each in dependencies]
         return [
