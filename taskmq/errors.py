@@ -44,13 +44,16 @@ __all__ = [
     "PublishUnknown",
     "QueueMissing",
     "Reject",
+    "RequestRefused",
     "ResultDamaged",
     "ResultExpired",
     "ResultTimeout",
     "ResultTooLarge",
     "Retry",
     "RunSuperseded",
+    "ScheduleNotFound",
     "SendError",
+    "ServerUnavailable",
     "Snooze",
     "SoftTimeout",
     "StateUnavailable",
@@ -359,6 +362,35 @@ class IdentityConflict(TaskMQError):
     """A tenant, user or token is not what the caller takes it for; nothing was changed."""
 
 
+# Over HTTP ---------------------------------------------------------------------------------------------
+
+
+class ServerUnavailable(TaskMQError):
+    """A taskmq server could not be reached, or has not answered.
+
+    Attributes:
+        is_certain: the call has changed nothing; otherwise that is not known.
+    """
+
+    def __init__(self, message: str, *, is_certain: bool = True) -> None:
+        super().__init__(message)
+        self.is_certain = is_certain
+
+
+class RequestRefused(TaskMQError):
+    """A server has refused a request for a reason that has no error of its own here.
+
+    Attributes:
+        status: of the answer.
+        code: stable; "" where the answer is none of a taskmq server's.
+    """
+
+    def __init__(self, message: str, *, status: int, code: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
 # Definition and start ----------------------------------------------------------------------------------
 
 
@@ -376,6 +408,10 @@ class InvalidFilter(InvalidOption):
     def __init__(self, message: str, *, column: int) -> None:
         super().__init__(f"column {column}: {message}")
         self.column = column
+
+
+class ScheduleNotFound(InvalidOption):
+    """No schedule has that name, or none of that tenant."""
 
 
 class InvalidSetting(TaskMQError):

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
+from taskmq.contracts.history import LogStore, history_of
 from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
 from taskmq.errors import InvalidOption, JobNotFound, NotPermitted, TaskMQError
+from taskmq.model.history.logs import LogFilter, LogPage
 from taskmq.model.jobs.dependencies import DependencyCondition, generations
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.jobs.filters import JobFilter
@@ -218,6 +220,25 @@ class TenantJobs:
     async def explain(self, job_id: str) -> Explanation:
         """What the job waits for."""
         return await self._jobs.aexplain((await self.get(job_id)).id)
+
+    async def logs(self, job_id: str, which: LogFilter, *, after: int | None = None, limit: int = 50) -> LogPage:
+        """What the job's runs have logged, the earliest first.
+
+        Args:
+            which: of its lines; the job is put in.
+        """
+        own = replace(which, job=(await self.get(job_id)).id)
+        return await self._logs.page(own, after=after, limit=limit, oldest_first=True)
+
+    async def search_logs(self, which: LogFilter, *, after: int | None = None, limit: int = 50) -> LogPage:
+        """Lines of the caller's jobs, the last one first."""
+        if self._tenant is not None:
+            which = replace(which, tenant=self._tenant)
+        return await self._logs.page(which, after=after, limit=limit)
+
+    @property
+    def _logs(self) -> LogStore:
+        return history_of(self._app.sessions.store()).logs
 
     async def value_of(self, record: JobRecord) -> Any:
         """What the task of a job that succeeded has returned, as plain data.

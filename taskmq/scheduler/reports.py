@@ -3,6 +3,7 @@
     deliveries -> up to 500 reports -> apply, one transaction -> results into the state -> ack
                                        | raises: halves, until the one is found that cannot be applied: parking
                                        | the store is down: the consumer stops and begins again later
+                  lines of logs                     -> the store, before what is reported of their runs
                   no report: an invitation that the broker has dropped -> the job is dispatched again, or has failed
                              anything else                             -> parking
 
@@ -20,6 +21,7 @@ from typing import Final, NamedTuple
 
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Consumer, Delivery, Subscription
+from taskmq.contracts.history import Remembering
 from taskmq.contracts.jobs import AppliedReport, JobStore
 from taskmq.durable.service import pause
 from taskmq.errors import (
@@ -31,6 +33,7 @@ from taskmq.errors import (
     TopologyMismatch,
 )
 from taskmq.model.backoff import Backoff
+from taskmq.model.history.logs import LOGS_TASK, RunLog, decode_logs
 from taskmq.model.jobs.reports import Report, after_report, decode_reports, goes_on
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.scheduler.ledger import Ledger
@@ -90,6 +93,8 @@ class ReportConsumer:
         self._ledger = ledger
         self._name = name
         self._declare = declare
+        self._logs = store.history.logs if isinstance(store, Remembering) else None
+        self._lines: list[RunLog] = []
         self._parked = parked
         self._results = results
         self._began = began
@@ -149,6 +154,8 @@ class ReportConsumer:
                     delivery = self._waiting.popleft()
                     self._in_work.append(delivery)
                     received += await self._read(delivery)
+                # Before what is reported of their runs: afterwards they would not count any more.
+                await self._keep_lines()
                 for start in range(0, len(received), _BATCH):
                     await self._apply(received[start : start + _BATCH])
                 for delivery in self._in_work:
@@ -170,9 +177,30 @@ class ReportConsumer:
             delivery.requeue()
         self._in_work.clear()
         self._waiting.clear()
+        self._lines.clear()
         self._arrived.clear()
 
+    async def _keep_lines(self) -> None:
+        lines, self._lines = self._lines, []
+        if not lines or self._logs is None:
+            return
+        try:
+            added = await self._logs.add(lines)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - what somebody has logged must not hold up reports
+            _log.error("%s: lines of logs are dropped, the store cannot keep them", self._name, exc_info=error)
+        else:
+            self._counts.lines += added
+
     async def _read(self, delivery: Delivery) -> list[_Received]:
+        if delivery.task == LOGS_TASK:
+            try:
+                self._lines += decode_logs(delivery.body)
+            except MalformedMessage as error:
+                self._counts.reports["malformed"] += 1
+                _log.warning("%s: %s", self._name, error)
+            return []
         try:
             reports = decode_reports(delivery.body)
             return [_Received(each, delivery.redelivered) for each in reports if not self._is_alive(each)]

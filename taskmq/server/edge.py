@@ -59,6 +59,8 @@ class Edge:
         request_id = _request_id(scope)
         own["taskmq_request_id"] = request_id
         own["path"], own["root_path"] = self._inside(scope), ""
+        # Litestar takes a slash off at the end.
+        own["taskmq_path"] = own["path"]
         loop = asyncio.get_running_loop()
         began = loop.time()
         is_secure = fact_of(scope, "scheme") == "https"
@@ -90,7 +92,7 @@ class Edge:
 
 
 def fact_of(scope: object, name: str) -> str:
-    """A text of a connection's scope, ours (`taskmq_request_id`) or ASGI's; "" where it is not there."""
+    """A text of a connection's scope, ours (`taskmq_...`) or ASGI's; "" where it is not there."""
     found = cast("Mapping[str, object]", scope).get(name)
     return found if isinstance(found, str) else ""
 

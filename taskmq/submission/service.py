@@ -323,10 +323,17 @@ class Jobs(JobQueries):
         return [called.handle(name) for name in names]
 
     async def named_sending(
-        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, version: int | None = None
+        self,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        version: int | None = None,
+        tenant: str = "",
     ) -> Sending:
         """See `JobService`."""
-        return (await self._names.find(name, version=version)).submission(args, kwargs, {})
+        options = {"tenant": tenant} if tenant else {}
+        return (await self._names.find(name, tenant=tenant, version=version)).submission(args, kwargs, options)
 
     async def submit_sending(self, sending: Sending) -> None:
         """See `JobService`."""

@@ -23,7 +23,8 @@
     task_registration   the forms that tasks have had, as workers and schedulers have told them
     setting        the number of slots, and which older code may use these tables
 
-Those of who may do what are in `taskmq_sql.identity`, whose statements are text on both databases.
+Those of who may do what are in `taskmq_sql.identity`, and of what is remembered of runs in `taskmq_sql.history`:
+their statements are text on both databases.
 
 Instants are ms since the epoch: as long as a timestamp, exact, and the same on every database. Ids of jobs are UUIDs
 of version 7, so the order of ids is that of submissions, and the time of submission is in the id. A SQLite file has
@@ -87,7 +88,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0006"
+HEAD: Final = "0007"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"

@@ -25,7 +25,7 @@ from taskmq_sql.jobs.values import is_job_id, reason
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import release, repair
-from taskmq_sql.postgres.leases import PostgresLeases
+from taskmq_sql.postgres.leases import DROP_ENDED, PostgresLeases
 from taskmq_sql.postgres.records import dispatched_jobs, job_records
 from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
 from taskmq_sql.postgres.schedules import PostgresSchedules
@@ -191,6 +191,7 @@ class PostgresDispatch:
         async def maintain(connection: Connection) -> None:
             await make_days(connection)
             await connection.execute(_DROP_KEYS)
+            await connection.execute(DROP_ENDED)
             await repair(connection)
 
         await self._database.changes.run("statement", maintain)

@@ -22,6 +22,7 @@ from taskmq.errors import StoreUnavailable
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing, read_sharing
+from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
@@ -32,6 +33,7 @@ from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import unmet
 from taskmq_sql.postgres.dispatch import PostgresDispatch
+from taskmq_sql.postgres.history import LIVE_JOBS
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
@@ -71,7 +73,7 @@ where id = $1 order by attempt, at"""
 
 
 class PostgresJobStore:
-    """A `JobStore`, `Catalogued`.
+    """A `JobStore`, `Catalogued` and `Remembering`.
 
     Args:
         url: `postgresql://user:password@host/database`, with asyncpg's options behind a `?`.
@@ -82,6 +84,7 @@ class PostgresJobStore:
         self._url = url
         self._database = Database(url, name=name)
         self._identity = SqlIdentities(PostgresRunner(self._database.reads, self._database.accounts))
+        self._history = SqlHistory(PostgresRunner(self._database.reads, self._database.histories), LIVE_JOBS)
         self._schedules = PostgresSchedules(self._database)
         self._dispatching = PostgresDispatch(self._database, self._schedules)
         self._definitions = PostgresDefinitions(self._database)
@@ -98,6 +101,10 @@ class PostgresJobStore:
     @property
     def identity(self) -> SqlIdentities:
         return self._identity
+
+    @property
+    def history(self) -> SqlHistory:
+        return self._history
 
     @property
     def schedules(self) -> PostgresSchedules:

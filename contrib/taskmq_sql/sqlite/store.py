@@ -32,12 +32,14 @@ from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.reports import Report
+from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks
 from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.file.versions import upgrade_file, version_of_file
+from taskmq_sql.sqlite.history import LIVE_JOBS
 from taskmq_sql.sqlite.identity import SqliteRunner
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.dependencies import has_ends, release, unmet
@@ -46,7 +48,7 @@ from taskmq_sql.sqlite.jobs.pools import heads, share
 from taskmq_sql.sqlite.jobs.pools import sharing as read_shares
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
-from taskmq_sql.sqlite.leases import SqliteLeases
+from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]
@@ -56,7 +58,7 @@ _DAY: Final = 86_400_000
 
 
 class SqliteJobStore:
-    """A `JobStore`, `Catalogued`, in one file, for the processes of one host.
+    """A `JobStore`, `Catalogued` and `Remembering`, in one file, for the processes of one host.
 
     Each store has a thread that writes and one that reads. A file that is new gets its tables with the first call.
 
@@ -88,7 +90,9 @@ class SqliteJobStore:
 
         self._writer = FileThread(connect, name="taskmq jobs writer")
         self._reader = FileThread(connect, name="taskmq jobs reader")
-        self._identity = SqlIdentities(SqliteRunner(self._writer, self._reader))
+        runner = SqliteRunner(self._writer, self._reader)
+        self._identity = SqlIdentities(runner)
+        self._history = SqlHistory(runner, LIVE_JOBS)
         self._schedules = SqliteSchedules(self._writer, self._reader)
         self._dispatching = SqliteDispatch(self._writer, self._reader, self._schedules, keep_days=keep_days)
         self._definitions = SqliteDefinitions(self._writer, self._reader)
@@ -105,6 +109,10 @@ class SqliteJobStore:
     @property
     def identity(self) -> SqlIdentities:
         return self._identity
+
+    @property
+    def history(self) -> SqlHistory:
+        return self._history
 
     @property
     def schedules(self) -> SqliteSchedules:
@@ -267,6 +275,7 @@ class SqliteDispatch:
         while await self._writer.call(work, care=Care.LOOSE):
             pass
         await self._writer.call(drop_keys, care=Care.LOOSE)
+        await self._writer.call(drop_ended_leases, care=Care.LOOSE)
         now = await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
         await self._schedules.drop_occurrences(before=now - keep_days * _DAY)
         while await self._writer.call(maintenance.give_back_pages, care=Care.LOOSE):

@@ -12,7 +12,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from taskmq.contracts.jobs.records import JobRecord
-from taskmq.contracts.stores.leases import LeaseStore
+from taskmq.contracts.stores.leases import Coordinator
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 
@@ -145,7 +145,7 @@ class DispatchStore(Protocol):
         ...
 
     @property
-    def leases(self) -> LeaseStore: ...
+    def leases(self) -> Coordinator: ...
 
     def slot_of(self, queue: str) -> int:
         """The slot of a queue."""

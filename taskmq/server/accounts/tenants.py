@@ -2,63 +2,18 @@
 
 from typing import Any, Final
 
-import msgspec
 from litestar import Request, get, patch, post
 from litestar.handlers import delete
 from litestar.params import FromPath, JSONBody
 
+from taskmq.api.accounts import MemberList, MemberView, TenantBody, TenantChangeBody, TenantList, TenantView
 from taskmq.contracts.identity import Tenant
 from taskmq.model.identity import Permission, Scope, scope_for
-from taskmq.server.inputs import CallerGiven, Note, ShortText, instant_text
+from taskmq.server.inputs import CallerGiven, instant_text
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
 
 __all__ = ["TENANT_HANDLERS"]
-
-
-class TenantBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tenant that is to be added."""
-
-    name: ShortText
-    description: Note = ""
-
-
-class TenantChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different; what is left out stays."""
-
-    description: Note | None = None
-    is_disabled: bool | None = None
-
-
-class TenantView(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant; `disabled`: since when nobody but the instance's roles has access."""
-
-    name: str
-    description: str
-    created: str | None
-    disabled: str | None
-
-
-class TenantList(msgspec.Struct, frozen=True):
-    """Tenants, by name."""
-
-    items: list[TenantView]
-
-
-class MemberView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has which role."""
-
-    user_id: str
-    user: str
-    tenant: str
-    role: str
-    tasks: list[str]
-
-
-class MemberList(msgspec.Struct, frozen=True):
-    """Roles, by tenant and name."""
-
-    items: list[MemberView]
 
 
 @get(

@@ -9,10 +9,12 @@ import msgspec
 from litestar import get, post
 from litestar.params import FromQuery, JSONBody
 
+from taskmq.api.jobs import JobView
+from taskmq.api.values import Instant, Note, ShortText
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import JobOrder, TenantJobs
-from taskmq.server.inputs import Instant, Note, OwnJobs, ShortText, instant_text
-from taskmq.server.jobs.views import JobView, job_view
+from taskmq.server.inputs import OwnJobs, instant_text
+from taskmq.server.jobs.views import job_view
 from taskmq.server.problems import Problem
 
 __all__ = ["DOCUMENT_CALLS"]

@@ -44,6 +44,7 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
 from taskmq.testing.job_store.catalogue import CatalogueModel
 from taskmq.testing.job_store.dependencies import DependencyModel, admitted
+from taskmq.testing.job_store.history import HistoryModel
 from taskmq.testing.job_store.identity import IdentityModel
 from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import fits
@@ -72,6 +73,7 @@ class JobModel:
         jobs: those that live and those that have ended, by id.
         leases: of the slots.
         identity: who may do what.
+        history: what is remembered of runs.
         schedules: whose occurrences become jobs.
         catalogue: definitions, and what is known of tasks.
         dependencies: which jobs wait for which, and ends that those have not heard of.
@@ -85,6 +87,7 @@ class JobModel:
         self.jobs: dict[str, JobRecord] = {}
         self.leases = LeaseModel()
         self.identity = IdentityModel()
+        self.history = HistoryModel()
         self.schedules = ScheduleModel()
         self.catalogue = CatalogueModel()
         self.dependencies = DependencyModel()
@@ -259,7 +262,7 @@ class JobModel:
 
     def undispatch(self, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = "") -> None:
         for one in jobs:
-            if (job := self._under_way(one.id, one.token)) is None:
+            if (job := self.under_way(one.id, one.token)) is None:
                 continue
             if job.cancel_requested is not None:
                 changed = self._set(job, JobState.CANCELLED, error=_reason(job.cancel_requested))
@@ -271,7 +274,7 @@ class JobModel:
 
     def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
         for one in jobs:
-            if (job := self._under_way(one.id, one.token)) is not None:
+            if (job := self.under_way(one.id, one.token)) is not None:
                 self._set(job, JobState.FAILED, error=_reason(reason))
 
     def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
@@ -280,7 +283,7 @@ class JobModel:
         found: list[DispatchBatch] = []
         for batch in [batch for batch in self._batches.values() if batch.slot == slot and batch.epoch < epoch]:
             batch.epoch = epoch
-            held = [self._under_way(job_id, token) for job_id, token in batch.tokens.items()]
+            held = [self.under_way(job_id, token) for job_id, token in batch.tokens.items()]
             jobs = [_dispatched(job) for job in held if job is not None]
             if jobs:
                 found.append(DispatchBatch(batch.id, batch.confirmed, jobs))
@@ -294,7 +297,7 @@ class JobModel:
     def _apply(self, report: Report) -> AppliedReport:
         if (known := self.jobs.get(report.id)) is None:
             return AppliedReport("unknown")
-        if (job := self._under_way(report.id, report.token)) is None:
+        if (job := self.under_way(report.id, report.token)) is None:
             return self._apply_to_other(known, report)
         after = after_report(report.kind, cancel_requested=job.cancel_requested is not None)
         changed = self._set(job, after, **self._reported(job, report, after))
@@ -398,7 +401,7 @@ class JobModel:
     def _holds(self, slot: int, epoch: int) -> bool:
         return self.leases.has(slot_key(slot), epoch)
 
-    def _under_way(self, job_id: str, token: int) -> JobRecord | None:
+    def under_way(self, job_id: str, token: int) -> JobRecord | None:
         job = self.jobs.get(job_id)
         return job if job is not None and job.state in UNDERWAY and job.token == token else None
 

@@ -20,6 +20,7 @@ from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
 from taskmq.testing.job_store_suite.dependencies import DependencyEnds, DependencyRaces, WaitingJobs
 from taskmq.testing.job_store_suite.dispatch import Batches, Dispatches, PoolCases, SlotLeases, Timers
+from taskmq.testing.job_store_suite.history import HistoryCases
 from taskmq.testing.job_store_suite.identity import IdentityCases
 from taskmq.testing.job_store_suite.lists import Lists
 from taskmq.testing.job_store_suite.models.jobs import JobsByModel
@@ -49,6 +50,7 @@ class JobStoreSuite(
     ScheduleFirings,
     SlotLeases,
     IdentityCases,
+    HistoryCases,
     PoolCases,
     Races,
     UniqueRaces,
@@ -59,4 +61,4 @@ class JobStoreSuite(
     JobsByModel,
     JobStoreCase,
 ):
-    """Every guarantee of `taskmq.contracts.jobs` and `taskmq.contracts.identity`; see the module for its use."""
+    """Every guarantee of `taskmq.contracts.jobs`, its `identity` and its `history`; see the module for its use."""

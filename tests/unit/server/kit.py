@@ -50,7 +50,16 @@ CALLERS = {
 """Who calls, by the token that they present."""
 
 
-_WHOLE = ("/api/", "/auth/", "/jobs/create", "/jobs/schedule", "/jobs/status")
+_WHOLE = (
+    "/api/",
+    "/auth/",
+    "/jobs/create",
+    "/jobs/schedule",
+    "/jobs/status",
+    "/logs/query",
+    "/metrics/get",
+    "/alerts/setup",
+)
 """What is no path below `/api/v1`."""
 
 

@@ -75,11 +75,11 @@ def _errors() -> list[type[TaskMQError]]:
     ]
 
 
-# What no request can come to: they are of workers, of the definition of an app, and of code that waits.
+# What no request can come to: they are of workers, of clients, of the definition of an app, and of code that waits.
 _INTERNAL = {
     "AppNotFound", "DuplicateTask", "InvalidSetting", "LockLost", "LockTimeout", "MalformedMessage", "MemoryExceeded",
-    "PartlyReplayed", "PartlySent", "ResultTooLarge", "RunSuperseded", "SendError", "SoftTimeout", "TaskTimeout",
-    "WorkerLost",
+    "PartlyReplayed", "PartlySent", "RequestRefused", "ResultTooLarge", "RunSuperseded", "SendError",
+    "ServerUnavailable", "SoftTimeout", "TaskTimeout", "WorkerLost",
 }  # fmt: skip
 
 

@@ -176,3 +176,15 @@ def test_a_password_is_changed_by_who_knows_it_and_a_bad_one_is_refused(served: 
 def test_an_authorization_of_another_kind_is_none(served: _Served) -> None:
     for header in ("Basic cm9vdDpyb290", "Bearer", "Bearer tmq_no", "Bearer " + "x" * 600):
         assert served("GET", "/jobs", authorization=header).status_code == 401
+
+
+def test_a_page_that_is_loaded_again_learns_its_csrf_token_and_what_it_may_do(served: _Served) -> None:
+    begun = served.log_in()
+
+    by_cookie = served("GET", "/auth/me").json()
+    served.client.cookies.clear()
+    by_bearer = served("GET", "/auth/me", authorization=f"Bearer {begun['token']}").json()
+
+    assert by_cookie["csrf_token"] == begun["csrf_token"]
+    assert by_bearer["csrf_token"] is None
+    assert {"jobs.read", "queues.purge", "account.change"} <= set(by_cookie["permissions"])

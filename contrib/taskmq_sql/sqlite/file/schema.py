@@ -185,8 +185,45 @@ CREATE INDEX dependency_dependent ON dependency (dependent, upstream);
 CREATE TABLE upstream_end (number INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL, state INTEGER NOT NULL)
 """
 
+_HISTORY: Final = """
+CREATE TABLE job_log (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, token INTEGER NOT NULL, line INTEGER NOT NULL,
+    attempt INTEGER NOT NULL, level INTEGER NOT NULL, job TEXT NOT NULL, tenant TEXT NOT NULL, task TEXT NOT NULL,
+    queue TEXT NOT NULL, worker TEXT NOT NULL, logger TEXT NOT NULL, message TEXT NOT NULL, UNIQUE (job, token, line)
+);
+CREATE INDEX job_log_level ON job_log (level, at);
+CREATE INDEX job_log_tenant ON job_log (tenant, number);
+CREATE TABLE rollup (
+    minute INTEGER NOT NULL, task TEXT NOT NULL, queue TEXT NOT NULL, tenant TEXT NOT NULL, figures TEXT NOT NULL,
+    PRIMARY KEY (minute, task, queue, tenant)
+) WITHOUT ROWID;
+CREATE TABLE run_failure (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, seconds REAL, attempt INTEGER NOT NULL,
+    job TEXT NOT NULL, event TEXT NOT NULL, task TEXT NOT NULL, queue TEXT NOT NULL, tenant TEXT NOT NULL,
+    worker TEXT NOT NULL, error TEXT NOT NULL, reason TEXT NOT NULL
+);
+CREATE INDEX run_failure_at ON run_failure (at);
+CREATE INDEX run_failure_job ON run_failure (job);
+CREATE INDEX run_failure_tenant ON run_failure (tenant, number);
+CREATE TABLE alert_rule (
+    tenant TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, content TEXT NOT NULL,
+    PRIMARY KEY (tenant, name)
+) WITHOUT ROWID;
+CREATE TABLE alert (
+    tenant TEXT NOT NULL, rule TEXT NOT NULL, subject TEXT NOT NULL, version INTEGER NOT NULL,
+    changed INTEGER NOT NULL, content TEXT NOT NULL, PRIMARY KEY (tenant, rule, subject)
+) WITHOUT ROWID;
+CREATE TABLE alert_silence (
+    id TEXT NOT NULL PRIMARY KEY, tenant TEXT NOT NULL, ends INTEGER NOT NULL, content TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE alert_notice (
+    id TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL, next_at INTEGER, tries INTEGER NOT NULL, content TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX alert_notice_next ON alert_notice (next_at)
+"""
+
 # One for each version, in their order. A step that was released never changes.
-_STEPS: Final = (_FIRST, _IDENTITY, _SCHEDULES, _CATALOGUE, _UNIQUE, _SHARING, _DEPENDENCIES)
+_STEPS: Final = (_FIRST, _IDENTITY, _SCHEDULES, _CATALOGUE, _UNIQUE, _SHARING, _DEPENDENCIES, _HISTORY)
 
 SCHEMA_VERSION: Final = len(_STEPS)
 """The version that this taskmq works with."""
