@@ -7,6 +7,7 @@ from cyclopts import App, Parameter
 
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
+from taskmq.cli.jobs.logs import logs
 from taskmq.cli.jobs.stored_jobs import COMMANDS
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.output import note, print_record, print_rows, when
@@ -24,9 +25,10 @@ __all__ = ["CANCELLED", "app"]
 
 app = App(
     name="job",
-    help="Jobs: show, waiting, cancel, reschedule; of the store: submit, list, change, hold, release, retry, clone.",
+    help="Jobs: show, waiting, cancel, reschedule, logs; of the store: submit, list, change, hold, release, retry.",
     result_action="return_value",
 )
+app.command(logs)
 for _name, _command in COMMANDS.items():
     app.command(_command, name=_name)
 
@@ -83,11 +85,15 @@ def show(
         )
         return NOT_FOUND
     record = _facts(report)
+    if report.depends_on:
+        record["depends_on"] = [{"job": each.id, "condition": each.condition} for each in report.depends_on]
     if values:
         record |= {"body": None if report.body is None else report.body.decode(errors="replace")}
         record |= {"result": value if report.has_value else None, "traceback": report.traceback}
     if current_globals().output == "table":
         record = {name: value for name, value in record.items() if value not in (None, "", [])}
+        if report.depends_on:
+            record["depends_on"] = "\n".join(f"{each.id} to be {each.condition}" for each in report.depends_on)
         record["letters"] = "\n".join(_letter_text(one) for one in report.letters) or "none"
     print_record(record)
     return OK

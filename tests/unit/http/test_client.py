@@ -49,6 +49,8 @@ _WITHOUT_METHOD = {
     "createJobOfDocument": "jobs.submit with held=True",
     "scheduleJobOfDocument": "jobs.change and jobs.release",
     "getJobStatusOfDocument": "jobs.get",
+    "beginOidcLogin": "for browsers",
+    "endOidcLogin": "for browsers",
     "putJob": "the same as patchJob",
 }
 
