@@ -81,7 +81,18 @@ def test_a_viewer_of_a_tenant_sees_no_button_that_the_server_would_refuse(browse
         pages = eyes.page.locator("nav a").all_inner_texts()
         eyes.open("jobs")
 
-        assert pages == ["Overview", "Jobs", "Tasks", "Schedules", "Workflows", "Account"]
+        assert pages == [
+            "Overview",
+            "Jobs",
+            "Tasks",
+            "Schedules",
+            "Workflows",
+            "Failures",
+            "Logs",
+            "Metrics",
+            "Alerts",
+            "Account",
+        ]
         eyes.see_count(eyes.page.get_by_role("button", name="All that fit"), 0)
 
 
@@ -219,7 +230,14 @@ def test_a_schedule_shows_its_next_instants_and_is_paused_and_resumed(eyes: Eyes
 
 def test_the_keys_lead_everywhere_and_can_be_switched_off(eyes: Eyes) -> None:
     page = eyes.open().page
-    for key, title in (("j", "Jobs"), ("t", "Tasks"), ("s", "Schedules"), ("a", "Audit"), ("o", "Overview")):
+    for key, title in (
+        ("j", "Jobs"),
+        ("t", "Tasks"),
+        ("s", "Schedules"),
+        ("a", "Alerts"),
+        ("m", "Metrics"),
+        ("o", "Overview"),
+    ):
         page.keyboard.press("g")
         page.keyboard.press(key)
         expect(page.locator("h1").first).to_have_text(title)

@@ -3,6 +3,7 @@
 import { may } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { count, failure } from "../lib/format.js";
+import { FigurePlot } from "../lib/figures.js";
 import { html } from "../lib/html.js";
 import { Code, Empty, Head, Section, Shown, State, Table, Tile, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
@@ -70,6 +71,7 @@ export default function Overview() {
   return html`<${Head} title="Overview" />
     ${may("jobs.read") && html`<${First} />
       <div class="tiles">${TILES.map(([label, filter, kind]) => html`<${CountTile} key=${label} label=${label} filter=${filter} kind=${kind} />`)}${may("workers.read") && html`<${Slots} />`}</div>`}
+    ${may("metrics.read") && html`<div class="two">${["jobs", "run"].map((which) => html`<section class="card" key=${which}><${FigurePlot} which=${which} /></section>`)}</div>`}
     <div class="two">
       ${may("jobs.read") && html`<${Recent} title="Failed last" filter="status:failed,expired,upstream_failed" none="Nothing has failed." />
         <${Recent} title="Running now" filter="status:running" none="Nothing runs." />`}

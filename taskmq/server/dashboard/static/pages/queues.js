@@ -20,7 +20,7 @@ function Queue({ name }) {
   const loaded = useData(`queues/${part(name)}`, {}, ["worker", "job"]);
   const [open, show] = useState(false);
   const purge = async () => { const { purged } = await send(`queues/${part(name)}/purge`, { name }); notify(`${count(purged)} messages were deleted.`); loaded.reload(); };
-  return html`<${Shown} loaded=${loaded}>${(/** @type {any} */ queue) => html`
+  return html`<${Shown} loaded=${loaded} title=${name}>${(/** @type {any} */ queue) => html`
     <${Head} title=${name} sub=${queue.paused ? html`Paused <${When} at=${queue.paused.since} /> ${queue.paused.note}` : ""}>
       <a href=${to("jobs", { filter: `queue:${quoted(name)}` })}>Its jobs</a>
       <${PauseAction} name=${name} isPaused=${queue.paused !== null} reload=${loaded.reload} />

@@ -54,7 +54,7 @@ function Next({ name }) {
 
 function Schedule({ name }) {
   const loaded = useData(`schedules/${part(name)}`);
-  return html`<${Shown} loaded=${loaded}>${(/** @type {any} */ one) => html`
+  return html`<${Shown} loaded=${loaded} title=${name}>${(/** @type {any} */ one) => html`
     <${Head} title=${name} sub=${`${one.rule}, starts ${one.starts}`}><${Actions} schedule=${one} reload=${loaded.reload} single /><//>
     ${one.paused && html`<p class="reason">Paused <${When} at=${one.paused} /> ${one.note}</p>`}
     <div class="two"><div><${Next} name=${name} /></div><div>
