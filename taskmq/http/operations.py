@@ -56,6 +56,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "changeTenant": Operation("PATCH", f"{API}/tenants/{{name}}", repeats=True),
     "removeTenant": Operation("DELETE", f"{API}/tenants/{{name}}"),
     "listMembers": _reads("/members"),
+    "setMember": Operation("PUT", f"{API}/members/{{user}}", repeats=True),
+    "removeMember": Operation("DELETE", f"{API}/members/{{user}}"),
     "listAuditEntries": _reads("/audit"),
     # Jobs.
     "submitJobs": _posts("/jobs"),

@@ -156,6 +156,5 @@ def read_rules(values: Sequence[Any]) -> list[AlertRule]:
         try:
             found.append(msgspec.convert(value, AlertRule))
         except msgspec.ValidationError as error:
-            name = value.get("name", "?") if isinstance(value, dict) else "?"
-            raise InvalidOption(f"rule {name}: {error}") from error
+            raise InvalidOption(f"rule {len(found) + 1} of the file: {error}") from error
     return found

@@ -26,7 +26,7 @@ _LINE: Final[dict[str, Any]] = {
     "log_message": "the relay refuses ann@example.com",
 }
 _LINES: Final = {200: {"items": [_LINE], "next": "4711", "is_bounded": False}}
-_METRICS: Final = {
+_METRICS: Final[dict[int, Any]] = {
     200: {
         "items": [
             {

@@ -49,6 +49,8 @@ _WITHOUT_METHOD = {
     "createJobOfDocument": "jobs.submit with held=True",
     "scheduleJobOfDocument": "jobs.change and jobs.release",
     "getJobStatusOfDocument": "jobs.get",
+    "beginOidcLogin": "for browsers",
+    "endOidcLogin": "for browsers",
     "putJob": "the same as patchJob",
 }
 
@@ -161,6 +163,9 @@ def _use_accounts(site: Served) -> None:
     client.users.set_role(user.id, "acme", Role.OPERATOR, tasks=["billing.*"])
     assert [(one.user, one.role) for one in client.tenants.members() if one.tenant == "acme"] == [("ann", "operator")]
     assert client.users.change(user.id, email="ann@example.com").email == "ann@example.com"
+    client.for_tenant("acme").tenants.set_member("ann", Role.VIEWER)
+    client.for_tenant("acme").tenants.remove_member("ann")
+    client.users.set_role(user.id, "acme", Role.OPERATOR, tasks=["billing.*"])
     assert client.users.get(user.id).memberships is not None
     assert [one.name for one in client.users.list(page_size=1)] == ["ann", "root"]
     client.users.remove_role(user.id, "acme")
