@@ -228,6 +228,24 @@ def test_a_schedule_shows_its_next_instants_and_is_paused_and_resumed(eyes: Eyes
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
 
 
+def test_a_schedule_is_made_and_removed(eyes: Eyes, site: Served) -> None:
+    page = eyes.open("schedules").page
+
+    eyes.click("Add a schedule")
+    page.get_by_label("Name", exact=True).fill("quarterly")
+    page.get_by_label("Starts").fill("report")
+    page.get_by_label("When").fill("0 9 1 */3 *")
+    page.get_by_label("Time zone").fill("Europe/Paris")
+    assert violations(page) == []
+    eyes.click("Keep")
+
+    eyes.see_count(page.get_by_label("The next instants").locator("tbody tr"), 10)
+    eyes.click("Remove")
+    eyes.click("Remove")
+    eyes.see("nightly")
+    assert site.api.get("/schedules/quarterly").status_code == 404
+
+
 def test_the_keys_lead_everywhere_and_can_be_switched_off(eyes: Eyes) -> None:
     page = eyes.open().page
     for key, title in (

@@ -159,6 +159,7 @@ function Details({ job, reload, level, from }) {
           ${!items.length && !job.start_time && html`<p class="dim">It has not started.</p>`}`}<//><//>
       </div>
       <div>
+        ${job.depends_on?.length > 0 && html`<${Section} title="Waits for, or has waited for"><${Table} label="Jobs that it depends on" columns=${["Job", "Which has to have"]}>${job.depends_on.map((/** @type {any} */ one) => html`<tr key=${one.id} data-row><td><a href=${to(["jobs", one.id])}>${one.id}</a></td><td>${one.condition}</td></tr>`)}<//><//>`}
         <${Section} title="Arguments">${job.payload === null && job.args === null ? html`<p class="dim">They are kept elsewhere, for they are large.</p>`
           : html`${Object.keys(job.payload ?? {}).length > 0 && html`<${Code} label="Arguments by name" text=${pretty(job.payload)} />`}${(job.args ?? []).length > 0 && html`<${Code} label="Arguments by place" text=${pretty(job.args)} />`}
             ${!Object.keys(job.payload ?? {}).length && !(job.args ?? []).length && html`<p class="dim">None.</p>`}`}<//>
