@@ -174,7 +174,7 @@ function Details({ job, reload, level, from }) {
 
 export default function Job({ rest, query }) {
   const [id] = rest;
-  const loaded = useData(`jobs/${part(id)}`, { expand: "payload,result" });
+  const loaded = useData(`jobs/${part(id)}`, { expand: "payload,result" }, ["job"], 1000);
   if (loaded.error instanceof ApiError && loaded.error.status === 404) {
     return html`<${Head} title=${id} /><${Empty} title="There is no such job here"><p>Either it was never submitted, its retention is over, or it is another tenant's.</p><p><a href=${to("jobs")}>All jobs</a></p><//>`;
   }

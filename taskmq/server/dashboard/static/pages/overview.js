@@ -27,13 +27,13 @@ def hello(name: str) -> str:
     return f"hello {name}"`;
 
 function CountTile({ label, filter, kind }) {
-  const { data, error } = useData("jobs/count", { filter });
+  const { data, error } = useData("jobs/count", { filter }, ["job"], 5000);
   const value = data ? `${count(data.count)}${data.is_exact ? "" : "+"}` : error ? "?" : "…";
   return html`<${Tile} label=${label} value=${value} href=${to("jobs", { filter })} kind=${data?.count ? kind : ""} />`;
 }
 
 function Slots() {
-  const loaded = useData("workers", { within: 0.4 }, ["worker"]);
+  const loaded = useData("workers", { within: 0.4, max_age: 5 }, ["worker"], 5000);
   const workers = loaded.data?.items ?? [];
   const sum = (/** @type {string} */ name) => workers.reduce((/** @type {number} */ total, /** @type {any} */ one) => total + one[name], 0);
   const value = loaded.data ? `${sum("running")} / ${sum("slots")}` : loaded.error ? "?" : "…";
