@@ -23,6 +23,7 @@ from taskmq.server.health import HEALTH_HANDLERS
 from taskmq.server.inputs import CallerGiven
 from taskmq.server.jobs import JOB_HANDLERS
 from taskmq.server.live import EVENT_HANDLERS, EventHub
+from taskmq.server.nodes import NODE_HANDLERS
 from taskmq.server.nouns import NOUN_HANDLERS
 from taskmq.server.openapi import OPENAPI, OPENAPI_HANDLERS
 from taskmq.server.problems import Problem, problem_response
@@ -36,6 +37,7 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *ACCOUNT_HANDLERS,
     *JOB_HANDLERS,
     *NOUN_HANDLERS,
+    *NODE_HANDLERS,
     *EVENT_HANDLERS,
     *OPENAPI_HANDLERS,
 )

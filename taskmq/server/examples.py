@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
+from taskmq.server.nodes.examples import NODE_EXAMPLES
+
 __all__ = ["EXAMPLES", "Example"]
 
 
@@ -510,4 +512,5 @@ EXAMPLES: Final[Mapping[str, Example]] = {
         answers={200: {"job_id": "order-17", "scheduled_time": "2027-01-31T09:00:00.000Z", "status": "scheduled"}},
     ),
     "getJobStatusOfDocument": Example(parameters=_OF_JOB, answers={200: _JOB}),
+    **{name: Example(**fields) for name, fields in NODE_EXAMPLES.items()},
 }

@@ -31,6 +31,7 @@ from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.reports import Report
 from taskmq_sql.identity import SqlIdentities
+from taskmq_sql.nodes import SqlNodes
 from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks
 from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
 from taskmq_sql.sqlite.file.diagnosis import diagnose
@@ -39,6 +40,7 @@ from taskmq_sql.sqlite.file.versions import upgrade_file, version_of_file
 from taskmq_sql.sqlite.identity import SqliteRunner
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.foreign import submit_in
+from taskmq_sql.sqlite.jobs.placements import SqlitePlacements
 from taskmq_sql.sqlite.jobs.pools import heads, share
 from taskmq_sql.sqlite.jobs.pools import sharing as read_shares
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
@@ -85,7 +87,9 @@ class SqliteJobStore:
 
         self._writer = FileThread(connect, name="taskmq jobs writer")
         self._reader = FileThread(connect, name="taskmq jobs reader")
-        self._identity = SqlIdentities(SqliteRunner(self._writer, self._reader))
+        runner = SqliteRunner(self._writer, self._reader)
+        self._identity = SqlIdentities(runner)
+        self._nodes = SqlNodes(runner, SqlitePlacements(self._writer, self._reader))
         self._schedules = SqliteSchedules(self._writer, self._reader)
         self._dispatching = SqliteDispatch(self._writer, self._reader, self._schedules, keep_days=keep_days)
         self._definitions = SqliteDefinitions(self._writer, self._reader)
@@ -106,6 +110,10 @@ class SqliteJobStore:
     @property
     def schedules(self) -> SqliteSchedules:
         return self._schedules
+
+    @property
+    def nodes(self) -> SqlNodes:
+        return self._nodes
 
     @property
     def definitions(self) -> SqliteDefinitions:

@@ -24,6 +24,7 @@ from taskmq.contracts.jobs.dispatch import (
     Pick,
     slot_key,
 )
+from taskmq.contracts.jobs.nodes import NodeStore, PlacedJob, UnplacedJob
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
     HistoryEntry,
@@ -72,8 +73,10 @@ __all__ = [
     "Lane",
     "LaneHead",
     "NewJob",
+    "NodeStore",
     "OccurrenceJob",
     "Pick",
+    "PlacedJob",
     "Prunable",
     "PutDefinition",
     "ScheduleChange",
@@ -81,6 +84,7 @@ __all__ = [
     "StoredSchedule",
     "Submitted",
     "TaskStore",
+    "UnplacedJob",
     "Upgradable",
     "replacement",
     "schedule_shard",

@@ -7,6 +7,7 @@ import msgspec
 
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
+from taskmq.model.nodes import JobNeeds
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 
@@ -29,6 +30,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         definition, definition_version: the template that it was made from.
         retry_of: the job that it is a repetition of.
+        needs: what it asks of the node that it is placed on.
     """
 
     description: str = ""
@@ -37,6 +39,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     definition: str = ""
     definition_version: int = 0
     retry_of: str = ""
+    needs: JobNeeds | None = None
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):

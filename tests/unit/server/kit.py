@@ -50,7 +50,10 @@ CALLERS = {
 """Who calls, by the token that they present."""
 
 
-_WHOLE = ("/api/", "/auth/", "/jobs/create", "/jobs/schedule", "/jobs/status")
+_WHOLE = (
+    "/api/", "/auth/", "/jobs/create", "/jobs/schedule", "/jobs/status", "/nodes/register", "/nodes/update-status",
+    "/nodes/list", "/resources/",
+)  # fmt: skip
 """What is no path below `/api/v1`."""
 
 
