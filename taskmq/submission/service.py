@@ -15,6 +15,7 @@ from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
 from taskmq.model.jobs.changes import Action
+from taskmq.model.nodes import JobNeeds, PlaceOptions, job_needs
 from taskmq.model.states import CHANGEABLE, Cancellation
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, parse_duration, to_ms
@@ -94,6 +95,8 @@ class Jobs(JobQueries):
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
+        resources: Mapping[str, object] | None = None,
+        place: PlaceOptions | None = None,
         held: bool = False,
         connection: Any = None,
         **kwargs: Any,
@@ -111,6 +114,10 @@ class Jobs(JobQueries):
                 other content that is a `JobConflict`.
             expires: how long after its submission, or when, it is not to start any more.
             description, owner, labels: for people, and to find it again.
+            resources: what it takes of the node that it is placed on, such as `{"cpu": 2, "memory": "4G"}`, in a
+                queue with `placed=True`; default: what its task says.
+            place: which nodes: `labels` that they must have, labels that it `prefers` for `patience` seconds, and
+                the `gang` with which it begins, see docs/nodes.md.
             held: it does not run until it is released.
             connection: a connection or session in the caller's own transaction, where store and data are one
                 database: the job is there once that commits, and is not where it does not.
@@ -135,6 +142,8 @@ class Jobs(JobQueries):
             description=description,
             owner=owner,
             labels=labels,
+            resources=resources,
+            place=place,
             held=held,
             connection=connection,
             **kwargs,
@@ -156,6 +165,8 @@ class Jobs(JobQueries):
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
+        resources: Mapping[str, object] | None = None,
+        place: PlaceOptions | None = None,
         held: bool = False,
         connection: Any = None,
         **kwargs: Any,
@@ -175,6 +186,7 @@ class Jobs(JobQueries):
             "description": description,
             "owner": owner,
             "labels": labels,
+            "needs": job_needs(resources, place),
             "held": held,
             "connection": connection,
         }
@@ -191,12 +203,13 @@ class Jobs(JobQueries):
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
+        needs: JobNeeds | None = None,
         held: bool = False,
         connection: Any = None,
     ) -> tuple[Job[R], Submitted]:
         """`asubmit` of a task with options, whatever its parameters are called; and what became of the submission."""
         sending = called.submission(*args, **kwargs)
-        detail = detail_of(description=description, owner=owner, labels=labels)
+        detail = detail_of(description=description, owner=owner, labels=labels, needs=needs)
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
@@ -220,6 +233,7 @@ class Jobs(JobQueries):
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
+        needs: JobNeeds | None = None,
         held: bool = False,
         connection: Any = None,
     ) -> tuple[Job[Any], Submitted]:
@@ -231,7 +245,7 @@ class Jobs(JobQueries):
         """
         named = name if isinstance(name, NamedCall) else await self.named(name, tenant=options.get("tenant"))
         sending = named.submission(
-            args, kwargs, options, description=description, owner=owner, labels=labels, held=held
+            args, kwargs, options, description=description, owner=owner, labels=labels, needs=needs, held=held
         )
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
@@ -295,7 +309,13 @@ class Jobs(JobQueries):
         sending.envelope = replace(sending.envelope, id=await self._store.given(sending, answer))
 
     def _new_job(self, sending: Sending) -> NewJob:
-        return new_job(sending, self._producer.queue(sending.queue), now=self.sessions.clock.now_ms())
+        task = self._tasks.get(sending.envelope.task)
+        return new_job(
+            sending,
+            self._producer.queue(sending.queue),
+            now=self.sessions.clock.now_ms(),
+            resources=None if task is None else task.plan.resources,
+        )
 
     # Changing ------------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ _FIND: Final = f"select {_ENTRY} from taskmq.allocation a where a.id = $1"
 _RELEASE: Final = "update taskmq.allocation set ended = $2 where id = $1 and ended is null and token is null"
 _PLACED: Final = """
 select a.label, a.token, a.node, a.epoch from taskmq.allocation a
-where a.ended is null and a.job = $1 and exists (
+where a.label = $1 and exists (
   select 1 from taskmq.job j where j.id = a.job and j.token = a.token and j.state in ($2, $3))"""
 
 _amounts: Final = msgspec.json.Decoder(dict[str, float])
@@ -164,8 +164,8 @@ def allocations(now: int, which: AllocationFilter, after: str | None, limit: int
     return [_allocation(row) for row in rows]
 
 
-def placed_rows(now: int, jobs: Sequence[object], under_way: UnderWay) -> Steps[list[Row]]:
-    """Id, token, node and epoch of each job under way that has an allocation."""
+def placed_rows(now: int, jobs: Sequence[str], under_way: UnderWay) -> Steps[list[Row]]:
+    """Id, token, node and epoch of each job under way that was placed."""
     del now
     found: list[Row] = []
     for job in jobs:

@@ -20,10 +20,6 @@ class JobsAtHand(Protocol):
     @property
     def under_way(self) -> allocations.UnderWay: ...
 
-    def id_value(self, job: str) -> object | None:
-        """The id as the database has it; None of what is no id."""
-        ...
-
     async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
         """See `NodeStore.waiting`."""
         ...
@@ -85,8 +81,7 @@ class SqlNodes:
         )
 
     async def placed(self, jobs: Sequence[str]) -> list[PlacedJob]:
-        ids = [value for job in jobs if (value := self._jobs.id_value(job)) is not None]
-        rows = await self._runner.read(partial(allocations.placed_rows, jobs=ids, under_way=self._jobs.under_way))
+        rows = await self._runner.read(partial(allocations.placed_rows, jobs=jobs, under_way=self._jobs.under_way))
         return [PlacedJob(job=job, token=token, node=node, epoch=epoch) for job, token, node, epoch in rows]
 
     def _find(self, now: int) -> Steps[list[HostNode]]:

@@ -18,6 +18,7 @@ from taskmq_sql.postgres.transactions import drive
 
 __all__ = ["PostgresPlacements"]
 
+_NOTHING: Final[tuple[Sequence[Row], dict[str, Placement]]] = ([], {})
 _OVER: Final = "its time was over before it started"
 
 
@@ -29,9 +30,6 @@ class PostgresPlacements:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._names = database.names
-
-    def id_value(self, job: str) -> object | None:
-        return job if is_job_id(job) else None
 
     async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
         queues = await self._names.find("queue", {pick.lane.queue for pick in picks})
@@ -68,11 +66,11 @@ class PostgresPlacements:
             now = int(await connection.fetchval("select taskmq.now_ms()"))
             accepted = {each.job: each for each in await drive(connection, reserve(now)) if is_job_id(each.job)}
             if not accepted:
-                return [], {}
+                return _NOTHING
             rows = await connection.fetch(PLACE, list(accepted), slot_key(slot), epoch, slot, _OVER)
             found = {str(row["id"]) for row in rows}
             if any(each.gang and job not in found for job, each in accepted.items()):
-                raise undone(([], {}))
+                raise undone(_NOTHING)
             await drive(connection, take(now, [(accepted[str(row["id"])], row["id"], row["token"]) for row in rows]))
             return rows, accepted
 

@@ -111,5 +111,5 @@ class NodeStore(Protocol):
         ...
 
     async def placed(self, jobs: Sequence[str]) -> list[PlacedJob]:
-        """Of these jobs those that are under way on a node, with their present tokens."""
+        """Of these jobs those under way that were placed by their present tokens; also where the node is lost."""
         ...

@@ -22,6 +22,7 @@ from taskmq.model.nodes.host_nodes import (
 from taskmq.model.nodes.needs import (
     SLOTS,
     JobNeeds,
+    PlaceOptions,
     added,
     best_fit,
     could_ever_fit,
@@ -44,6 +45,7 @@ __all__ = [
     "NewAllocation",
     "NodeState",
     "NodeTold",
+    "PlaceOptions",
     "Placement",
     "added",
     "best_fit",

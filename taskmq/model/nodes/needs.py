@@ -1,7 +1,7 @@
 """What a job asks of its node, and which nodes fit. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypedDict
 
 import msgspec
 
@@ -9,10 +9,12 @@ from taskmq.errors import InvalidOption
 from taskmq.model.nodes.allocations import Placement
 from taskmq.model.nodes.host_nodes import HostNode, check_labels
 from taskmq.model.resources import Amounts, amounts_text, read_amounts
+from taskmq.model.units import did_you_mean
 
 __all__ = [
     "SLOTS",
     "JobNeeds",
+    "PlaceOptions",
     "added",
     "best_fit",
     "could_ever_fit",
@@ -33,6 +35,15 @@ _PATIENCE: Final = 3.0
 _LONGEST_PATIENCE: Final = 86_400.0
 _MOST_RESOURCES: Final = 32
 _SHOWN: Final = 3
+
+
+class PlaceOptions(TypedDict, total=False):
+    """Where a job is to run, as its submitter says it: see `JobNeeds`; `gang` is a name, and how many jobs it has."""
+
+    labels: Mapping[str, str]
+    prefers: Mapping[str, str]
+    patience: float
+    gang: tuple[str, int]
 
 
 class JobNeeds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -59,19 +70,16 @@ class JobNeeds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {SLOTS: 1.0, **self.resources}
 
 
-def job_needs(
-    *,
-    resources: Mapping[str, object] | None = None,
-    labels: Mapping[str, str] | None = None,
-    prefers: Mapping[str, str] | None = None,
-    patience: float | None = None,
-    gang: tuple[str, int] | None = None,
-) -> JobNeeds | None:
+def job_needs(resources: Mapping[str, object] | None = None, place: PlaceOptions | None = None) -> JobNeeds | None:
     """What a submitter asks for; None where that is nothing.
 
     Raises:
         InvalidOption: what cannot be; names the option.
     """
+    wanted = place or {}
+    if unknown := sorted(wanted.keys() - PlaceOptions.__annotations__.keys()):
+        raise InvalidOption(f"place: {did_you_mean(unknown[0], sorted(PlaceOptions.__annotations__))}")
+    patience, gang = wanted.get("patience"), wanted.get("gang")
     amounts = read_amounts(resources, what="resources") if resources else {}
     if len(amounts) > _MOST_RESOURCES:
         raise InvalidOption(f"resources: at most {_MOST_RESOURCES}, these are {len(amounts)}")
@@ -82,8 +90,8 @@ def job_needs(
         raise InvalidOption(f"gang={gang!r}: a name, and how many jobs begin together: 2 to 1000")
     needs = JobNeeds(
         resources=amounts,
-        labels=check_labels(labels or {}, what="node_labels"),
-        prefers=check_labels(prefers or {}, what="prefers"),
+        labels=check_labels(wanted.get("labels", {}), what="place: labels"),
+        prefers=check_labels(wanted.get("prefers", {}), what="place: prefers"),
         patience=_PATIENCE if patience is None else patience,
         gang=name,
         gang_size=size,
@@ -107,7 +115,7 @@ def has_labels(node: HostNode, labels: Mapping[str, str]) -> bool:
 
 
 def left_over(amounts: Amounts, free: Amounts, capacity: Amounts) -> float:
-    """What is left of a node afterwards: the parts of all its resources together, so that a GPU is kept for who asks."""
+    """What is left of a node afterwards: the parts of all its resources together, so a GPU is kept for who asks."""
     return sum((free.get(name, 0.0) - amounts.get(name, 0.0)) / whole for name, whole in capacity.items() if whole)
 
 

@@ -133,14 +133,11 @@ class NodeModel:
         self._entries[made.id] = _Entry(made, placement.epoch, token)
 
     def placed(self, job: str, under_way: IsUnderWay) -> list[tuple[str, int, int]]:
-        """Node, epoch and token of the open allocations of a job of the store."""
+        """Node, epoch and token of where a job of the store was placed by its present token."""
         return [
             (entry.allocation.node, entry.epoch, entry.token)
             for entry in self._entries.values()
-            if entry.allocation.job == job
-            and entry.allocation.ended is None
-            and entry.token is not None
-            and under_way(job, entry.token)
+            if entry.allocation.job == job and entry.token is not None and under_way(job, entry.token)
         ]
 
     def _is_open(self, entry: _Entry, under_way: IsUnderWay, now: int) -> bool:

@@ -1,7 +1,7 @@
 """Schedulers on one store and one broker, in a loop whose time jumps, and a worker that a test plays."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -156,6 +156,7 @@ class Stage:
     broker: MemoryBroker
     processes: list[Process] = field(default_factory=list[Process])
     define: Callable[[TaskMQ], None] = lambda _: None
+    queues: Sequence[WorkQueue] = ()
     tasks: list["asyncio.Task[None]"] = field(default_factory=list["asyncio.Task[None]"])
 
     @property
@@ -165,7 +166,7 @@ class Stage:
 
     def start(self, *, drains: bool = False, store: MemoryJobStore | None = None, has_state: bool = True) -> Process:
         """One more scheduler."""
-        app = TaskMQ(f"memory://{self.name}", name="shop")
+        app = TaskMQ(f"memory://{self.name}", name="shop", queues=self.queues)
         self.define(app)
         app.sessions.clock = self.clock
         options = BrokerOptions(name="scheduler", clock=self.clock)
@@ -277,7 +278,12 @@ async def _exists(broker: Broker, queue: str) -> bool:
     return bool(await broker.stats([queue]))
 
 
-def play(test: Callable[[Stage], Coroutine[Any, Any, None]], define: Callable[[TaskMQ], None] | None = None) -> None:
+def play(
+    test: Callable[[Stage], Coroutine[Any, Any, None]],
+    define: Callable[[TaskMQ], None] | None = None,
+    *,
+    queues: Sequence[WorkQueue] = (),
+) -> None:
     """Run a test; afterwards no task may be left."""
 
     async def main() -> None:
@@ -285,6 +291,7 @@ def play(test: Callable[[Stage], Coroutine[Any, Any, None]], define: Callable[[T
         clock = LoopClock()
         options = BrokerOptions(clock=clock)
         stage = Stage(name, JobModel(now=START), clock, open_memory_broker(f"memory://{name}", options))
+        stage.queues = queues
         if define is not None:
             stage.define = define
         await stage.broker.declare([])

@@ -34,9 +34,6 @@ class SqlitePlacements:
         self._writer = writer
         self._reader = reader
 
-    def id_value(self, job: str) -> object | None:
-        return id_bytes(job)
-
     async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
         return await self._reader.call(partial(_waiting, picks=picks), care=Care.READ)
 

@@ -178,8 +178,11 @@ class PlacementCases(JobStoreCase):
         await driver.store.nodes.expire()
 
         assert (await node_of(driver.store, "a")).used == {}
-        assert await driver.store.nodes.placed([job.id]) == []
+        (placed,) = await driver.store.nodes.placed([job.id])
+        assert placed.epoch != (await node_of(driver.store, "a")).epoch
         assert await driver.state(job) is JobState.DISPATCHED
+        await driver.schedulers.undispatch(batch.jobs)
+        assert await driver.store.nodes.placed([job.id]) == []
 
     @case
     async def test_an_expired_job_ends_instead_of_being_placed(self) -> None:

@@ -72,11 +72,8 @@ def test_labels_are_few_and_short() -> None:
 def test_what_a_job_needs_is_checked() -> None:
     assert job_needs() is None
     needs = job_needs(
-        resources={"cpu": 2, "memory": "1G"},
-        labels={"region": "eu"},
-        prefers={"zone": "b"},
-        patience=5,
-        gang=("g", 2),
+        {"cpu": 2, "memory": "1G"},
+        {"labels": {"region": "eu"}, "prefers": {"zone": "b"}, "patience": 5, "gang": ("g", 2)},
     )
     assert needs is not None
     assert needs.amounts == {"slots": 1.0, "cpu": 2.0, "memory": 2.0**30}
@@ -90,9 +87,10 @@ def test_what_a_job_needs_is_checked() -> None:
     for options in (
         {"resources": {"cpu": 0}},
         {"resources": {f"r{number}": 1 for number in range(33)}},
-        {"patience": -1},
-        {"gang": ("g", 1)},
-        {"gang": ("", 2)},
+        {"place": {"patience": -1}},
+        {"place": {"gang": ("g", 1)}},
+        {"place": {"gang": ("", 2)}},
+        {"place": {"label": {"region": "eu"}}},
     ):
         with pytest.raises(InvalidOption):
             job_needs(**options)  # type: ignore[arg-type]
