@@ -33,6 +33,10 @@ _COMMANDS = {
         "taskmq.cli.processes.worker:app",
         "Run the tasks of an app's queues; `worker control`: status, drain, concurrency, stacks of running ones.",
     ),
+    "top": (
+        "taskmq.cli.processes.top:show_activity",
+        "What goes on: queues, tasks and workers, drawn again and again.",
+    ),
     "workers": ("taskmq.cli.operators.workers:workers", "List the workers that answer."),
     "probe": ("taskmq.cli.processes.probe:probe", "Exit with 0 if a worker is live or ready; for health checks."),
     "beat": ("taskmq.cli.processes.beat:beat", "Emit an app's schedules; any number may run."),

@@ -16,13 +16,14 @@ from litestar.handlers.base import BaseRouteHandler
 from litestar.types import Scope
 
 from taskmq.access import actor_of
+from taskmq.api.problems import FieldProblem
 from taskmq.app import TaskMQ
 from taskmq.contracts.identity import Actor
 from taskmq.errors import NotAuthenticated
 from taskmq.model.identity import RULES, Identity, Permission, Place, allows_task, may, roles_in, scope_for
 from taskmq.model.units import did_you_mean
 from taskmq.server.edge import fact_of
-from taskmq.server.problems import FieldProblem, Problem
+from taskmq.server.problems import Problem
 from taskmq.server.rates import RateLimits
 
 __all__ = ["PUBLIC", "Caller", "Identify", "RequestLimits", "authorise", "caller_of", "permission_of"]

@@ -18,8 +18,11 @@ from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Identify, RequestLimits, authorise, caller_of, permission_of
 from taskmq.server.accounts import ACCOUNT_HANDLERS
 from taskmq.server.counts import ServerCounts, ServerStatus
+from taskmq.server.dashboard import DASHBOARD_HANDLERS
+from taskmq.server.dashboard.developer import identify_developer
 from taskmq.server.edge import Edge
 from taskmq.server.health import HEALTH_HANDLERS
+from taskmq.server.history import HISTORY_HANDLERS
 from taskmq.server.inputs import CallerGiven
 from taskmq.server.jobs import JOB_HANDLERS
 from taskmq.server.live import EVENT_HANDLERS, EventHub
@@ -38,25 +41,29 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *JOB_HANDLERS,
     *NOUN_HANDLERS,
     *NODE_HANDLERS,
+    *HISTORY_HANDLERS,
     *EVENT_HANDLERS,
     *OPENAPI_HANDLERS,
+    *DASHBOARD_HANDLERS,
 )
 """Every handler of the server."""
 
 
 def build(
-    app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None
+    app: TaskMQ, *, identify: Identify | None = None, settings: ServerSettings | None = None
 ) -> "ServerApplication":
     """The server of an app, to be run by any ASGI server or mounted in another application.
 
     Args:
         app: whose jobs, queues and schedules it serves; its connections are closed with the application.
-        identify: finds out who calls. Default: by the accounts of the app's store.
+        identify: finds out who calls. Default: by the accounts of the app's store; in development nobody signs in.
 
     Raises:
         ValueError: a handler declares no permission.
     """
     settings = settings or ServerSettings()
+    if identify is None:
+        identify = identify_developer if settings.development else identify_by_store
     for handler in HANDLERS:
         permission_of(handler)
         _learn_names(handler)
@@ -101,7 +108,7 @@ class ServerApplication(Edge):
 
     def not_ready(self) -> str | None:
         """Why it does not do its work; None where it does, as far as it knows without asking."""
-        return None
+        return "it is about to stop" if self.is_stopping else None
 
     def status(self) -> ServerStatus:
         """Everything, for people."""
@@ -116,6 +123,7 @@ class ServerApplication(Edge):
         return _events_of(self.litestar.state)
 
     def _close(self) -> None:
+        self.litestar.state["is_stopping"] = True
         self._events.close()
 
 

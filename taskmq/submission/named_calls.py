@@ -22,6 +22,7 @@ from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType, Signature, decode_value, encode_value
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, merged
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.units import did_you_mean
 from taskmq.options.task_options import CallPlan, plan_call
@@ -97,6 +98,7 @@ class NamedCall:
         labels: Mapping[str, str] | None = None,
         needs: JobNeeds | None = None,
         held: bool = False,
+        depends_on: tuple[JobDependency, ...] = (),
     ) -> Sending:
         """A call with these over the definition's own; the arguments may be encoded values.
 
@@ -106,13 +108,16 @@ class NamedCall:
         content = None if self._definition is None else self._definition.content
         asked_for = None
         if content is not None:
+            said = (description, owner, labels or {}, *((each.id, each.condition) for each in depends_on))
             more = () if needs is None else (msgspec.to_builtins(needs),)
-            asked_for = _asked_for(self._name, args, kwargs, options, (description, owner, labels or {}), *more)
+            asked_for = _asked_for(self._name, args, kwargs, options, said, *more)
             given, named = merged(content, tuple(args), kwargs)
             sending = self._sending(given, named, {**_options_of(content), **options})
         else:
             sending = self._sending(args, kwargs, options)
-        detail = self._detail(content, description=description, owner=owner, labels=labels, needs=needs)
+        detail = self._detail(
+            content, description=description, owner=owner, labels=labels, needs=needs, depends_on=depends_on
+        )
         sending.submission = replace(
             sending.submission or Submission(), detail=detail, held=held, asked_for=asked_for
         )
@@ -168,14 +173,16 @@ class NamedCall:
         owner: str,
         labels: Mapping[str, str] | None,
         needs: JobNeeds | None,
+        depends_on: tuple[JobDependency, ...],
     ) -> JobDetail | None:
         if content is None or self._definition is None:
-            return detail_of(description=description, owner=owner, labels=labels, needs=needs)
+            return detail_of(description=description, owner=owner, labels=labels, needs=needs, depends_on=depends_on)
         detail = detail_of(
             description=description or content.description,
             owner=owner or content.owner,
             labels={**content.labels, **(labels or {})},
             needs=needs,
+            depends_on=depends_on,
         )
         return replace(
             detail or JobDetail(), definition=self._definition.name, definition_version=self._definition.version

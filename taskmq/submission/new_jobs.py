@@ -14,6 +14,7 @@ from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.keys import tenant_key
 from taskmq.model.nodes import JobNeeds
@@ -35,6 +36,7 @@ def detail_of(
     labels: Mapping[str, str] | None = None,
     retry_of: str = "",
     needs: JobNeeds | None = None,
+    depends_on: tuple[JobDependency, ...] = (),
 ) -> JobDetail | None:
     """What few jobs have; None where there is nothing of it.
 
@@ -50,6 +52,7 @@ def detail_of(
         labels=pairs,
         retry_of=retry_of,
         needs=needs,
+        depends_on=depends_on,
     )
     return None if detail == JobDetail() else detail
 
@@ -96,7 +99,9 @@ def new_job(
 
 
 def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int) -> NewJob:
-    """Another job with the same call, which knows whose repetition it is; it neither expires nor takes a unique key.
+    """Another job with the same call, which knows whose repetition it is.
+
+    It neither expires, nor takes a unique key, nor waits for those that the first one has waited for.
 
     Args:
         now, due: ms since the epoch.
@@ -115,7 +120,7 @@ def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int) -> NewJ
         key=key,
         fingerprint=b"" if key is None else _fingerprint(envelope, [record.queue, "clone", record.id]),
         due=due,
-        detail=replace(record.detail or JobDetail(), retry_of=record.id),
+        detail=replace(record.detail or JobDetail(), retry_of=record.id, depends_on=()),
         held=False,
     )
 

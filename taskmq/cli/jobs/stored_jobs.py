@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
-from taskmq.cli.typed_values import array_of, instant_of, label_of, object_of, user_name
+from taskmq.cli.typed_values import array_of, instant_of, label_of, object_of, upstream_from, user_name
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
@@ -53,6 +53,7 @@ def submit(
     owner: str = "",
     label: Annotated[tuple[str, ...], Parameter(help="NAME=VALUE; may be repeated.", negative="")] = (),
     held: Annotated[bool, Parameter(negative="")] = False,
+    depends_on: Annotated[tuple[str, ...], Parameter(negative="")] = (),
 ) -> int:
     """Submit a job to the store and print its id.
 
@@ -77,6 +78,9 @@ def submit(
         For people.
     held
         It does not run until it is released.
+    depends_on
+        The id of a job that has to succeed before it runs; ended=ID or failed=ID: that has to end so. May be
+        repeated.
     """
     given = {
         "eta": None if at is None else instant_of("--at", at),
@@ -93,7 +97,15 @@ def submit(
 
     async def run(target: "TaskMQ") -> dict[str, Any]:
         job, _ = await target.jobs.keep_named(
-            task, positional, named, options, description=description, owner=owner, labels=labels, held=held
+            task,
+            positional,
+            named,
+            options,
+            description=description,
+            owner=owner,
+            labels=labels,
+            held=held,
+            depends_on=list(map(upstream_from, depends_on)),
         )
         record = await target.jobs.aget(job.id)
         made = {"job": job.id, "task": record.task, "queue": record.queue, "state": record.state}

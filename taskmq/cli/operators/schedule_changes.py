@@ -144,7 +144,7 @@ def add(
     Parameters
     ----------
     name
-        What the schedule is called from now on.
+        What the schedule is called from now on. With a job store @acme:nightly is one of tenant acme.
     task
         The task's name; with a job store, that of a definition, too.
     expression

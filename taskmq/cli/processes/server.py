@@ -23,12 +23,15 @@ def server(
     port: int = 8787,
     root_path: str = "",
     read_only: Annotated[bool, Parameter(negative="")] = False,
+    environment: str = "",
     rate: float = 200.0,
+    drain: float = 0.0,
     health_port: str | None = None,
     default_store: Annotated[str | None, Parameter(show=False)] = None,
+    development: Annotated[bool, Parameter(show=False, negative="")] = False,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
 ) -> int:
-    """Serve an app over HTTP until stopped; any number may run. Needs a job store, and taskmq[server].
+    """Serve an app and its dashboard by HTTP until stopped; any number may run. Needs a job store and taskmq[server].
 
     Parameters
     ----------
@@ -42,12 +45,19 @@ def server(
         The prefix under which clients see it, such as /taskmq.
     read_only
         Change nothing.
+    environment
+        What this is, such as production: the dashboard shows it.
     rate
         Requests a second of one credential, ten times as many at once; 0: as many as come.
+    drain
+        Seconds for which it goes on when it is told to stop, saying at /health/ready that it is not ready: so long
+        a load balancer may take to see that.
     health_port
         Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
     default_store
         The store of an app that has none.
+    development
+        Nobody signs in: everybody on this machine is an admin.
     lifeline
         Stop when standard input ends: whoever holds its other end is gone, however that went.
     """
@@ -59,7 +69,16 @@ def server(
 
     options = current_globals()
     start_logging()
-    settings = ServerSettings(host=host, port=port, root_path=root_path, read_only=read_only, rate=rate)
+    settings = ServerSettings(
+        host=host,
+        port=port,
+        root_path=root_path,
+        read_only=read_only,
+        environment=environment,
+        development=development,
+        rate=rate,
+        drain=drain,
+    )
     app, _ = load_app(target_of(target))
     store = options.store or (default_store if app.sessions.store_url is None else None)
     app.sessions.configure(url=options.url, state=options.state, store=store, name="server")

@@ -22,11 +22,13 @@ from taskmq.contracts.jobs.dispatch import (
     Lane,
     LaneHead,
     Pick,
+    Released,
     slot_key,
 )
 from taskmq.contracts.jobs.nodes import NodeStore, PlacedJob, UnplacedJob
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
+    DependencyRefusal,
     HistoryEntry,
     JobDetail,
     JobPage,
@@ -34,6 +36,7 @@ from taskmq.contracts.jobs.records import (
     JobUpdate,
     NewJob,
     Submitted,
+    renamed,
     replacement,
 )
 from taskmq.contracts.jobs.schedules import (
@@ -57,6 +60,7 @@ __all__ = [
     "Catalogued",
     "DefinitionPage",
     "DefinitionStore",
+    "DependencyRefusal",
     "DispatchBatch",
     "DispatchStore",
     "DispatchedJob",
@@ -79,6 +83,7 @@ __all__ = [
     "PlacedJob",
     "Prunable",
     "PutDefinition",
+    "Released",
     "ScheduleChange",
     "ScheduleFiring",
     "StoredSchedule",
@@ -86,6 +91,7 @@ __all__ = [
     "TaskStore",
     "UnplacedJob",
     "Upgradable",
+    "renamed",
     "replacement",
     "schedule_shard",
     "slot_key",

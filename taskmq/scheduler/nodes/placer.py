@@ -16,7 +16,7 @@ from taskmq.contracts.jobs import DispatchBatch, JobRecord, JobStore, Lane, Pick
 from taskmq.model.nodes import HostNode, JobNeeds
 from taskmq.model.topology import node_queue
 from taskmq.scheduler.fairness.costs import RunTimes
-from taskmq.scheduler.placement import Candidate, Flight, plan_placements
+from taskmq.scheduler.placement import Candidate, NodeRun, plan_placements
 from taskmq.scheduler.slots import HeldLease
 
 __all__ = ["Placer"]
@@ -128,10 +128,10 @@ class Placer:
             is_first=one.is_first,
         )
 
-    def _flights(self) -> Iterable[Flight]:
+    def _flights(self) -> Iterable[NodeRun]:
         for placed in self._placed.values():
             seconds = self._times.expected(placed.task, _lane(placed.tenant))
-            yield Flight(placed.node, placed.amounts, placed.began + seconds)
+            yield NodeRun(placed.node, placed.amounts, placed.began + seconds)
 
 
 def _lane(tenant: str) -> Lane:

@@ -12,6 +12,6 @@ The same calls give the same plan. What it plans is never more than is free, and
 """
 
 from taskmq.scheduler.placement.plan import Candidate, Plan, plan_placements
-from taskmq.scheduler.placement.room import Flight, Hold, Room
+from taskmq.scheduler.placement.room import Hold, NodeRun, Room
 
-__all__ = ["Candidate", "Flight", "Hold", "Plan", "Room", "plan_placements"]
+__all__ = ["Candidate", "Hold", "NodeRun", "Plan", "Room", "plan_placements"]

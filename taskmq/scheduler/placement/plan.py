@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from taskmq.model.nodes import HostNode, JobNeeds, Placement, has_labels
-from taskmq.scheduler.placement.room import Flight, Room
+from taskmq.scheduler.placement.room import NodeRun, Room
 
 __all__ = ["Candidate", "Plan", "plan_placements"]
 
@@ -49,7 +49,7 @@ class Plan:
 def plan_placements(
     candidates: Sequence[Candidate],
     nodes: Iterable[HostNode],
-    flights: Sequence[Flight] = (),
+    flights: Sequence[NodeRun] = (),
     *,
     now: float,
     held: str = "",

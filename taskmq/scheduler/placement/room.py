@@ -7,11 +7,11 @@ from math import inf
 from taskmq.model.nodes import HostNode, JobNeeds, added, could_ever_fit, fits, has_labels, left_over
 from taskmq.model.resources import Amounts
 
-__all__ = ["Flight", "Hold", "Room"]
+__all__ = ["Hold", "NodeRun", "Room"]
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
+class NodeRun:
     """A job that runs on a node, and when it will probably have ended; seconds."""
 
     node: str
@@ -89,7 +89,7 @@ class Room:
             spare = added(hold.spare, amounts, sign=-1.0)
             self.hold = Hold(hold.job, hold.node, hold.begins, spare)
 
-    def hold_for(self, job: str, needs: JobNeeds, flights: Sequence[Flight]) -> None:
+    def hold_for(self, job: str, needs: JobNeeds, flights: Sequence[NodeRun]) -> None:
         """Hold the node on which a job can probably begin first; it `could_fit` on one."""
         able = [name for name, node in self.nodes.items() if could_ever_fit(needs, node)]
         found = {name: self._begins(name, needs.amounts, flights) for name in able}
@@ -97,7 +97,7 @@ class Room:
         begins, free = found[name]
         self.hold = Hold(job, name, begins, added(free, needs.amounts, sign=-1.0))
 
-    def _begins(self, name: str, amounts: Amounts, flights: Sequence[Flight]) -> tuple[float, dict[str, float]]:
+    def _begins(self, name: str, amounts: Amounts, flights: Sequence[NodeRun]) -> tuple[float, dict[str, float]]:
         """When so much will be free on a node, and what will be free then."""
         free, at = self._free[name], self._now
         for flight in sorted((each for each in flights if each.node == name), key=_by_end):
@@ -114,5 +114,5 @@ class Room:
         return self._now + seconds <= hold.begins < inf or fits(amounts, hold.spare)
 
 
-def _by_end(flight: Flight) -> float:
+def _by_end(flight: NodeRun) -> float:
     return flight.ends

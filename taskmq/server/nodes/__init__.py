@@ -1,7 +1,7 @@
 """Host nodes and their resources over HTTP.
 
 `hosts` has `/api/v1/nodes` and the calls of document 000 for nodes; `resources` those for allocations, which also
-others use that share the nodes; `examples` one example for each.
+others use that share the nodes.
 """
 
 from taskmq.server.nodes.hosts import HOST_HANDLERS

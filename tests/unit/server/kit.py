@@ -51,9 +51,19 @@ CALLERS = {
 
 
 _WHOLE = (
-    "/api/", "/auth/", "/jobs/create", "/jobs/schedule", "/jobs/status", "/nodes/register", "/nodes/update-status",
-    "/nodes/list", "/resources/",
-)  # fmt: skip
+    "/api/",
+    "/auth/",
+    "/jobs/create",
+    "/jobs/schedule",
+    "/jobs/status",
+    "/logs/query",
+    "/metrics/get",
+    "/alerts/setup",
+    "/nodes/register",
+    "/nodes/update-status",
+    "/nodes/list",
+    "/resources/",
+)
 """What is no path below `/api/v1`."""
 
 

@@ -39,7 +39,8 @@ def test_a_node_has_one_state_and_the_worst_counts() -> None:
     assert _node(is_busy=True).state == "busy"
     assert _node(is_busy=True, is_draining=True).state == "draining"
     assert _node(is_draining=True, is_lost=True).state == "lost"
-    assert [_node(**{name: True}).is_open for name in ("is_busy", "is_draining", "is_lost")] == [False] * 3
+    closed = [_node(is_busy=True), _node(is_draining=True), _node(is_lost=True)]
+    assert [node.is_open for node in closed] == [False] * 3
 
 
 def test_a_name_of_a_node_is_one_of_a_queue_as_well() -> None:
@@ -93,7 +94,7 @@ def test_what_a_job_needs_is_checked() -> None:
         {"place": {"label": {"region": "eu"}}},
     ):
         with pytest.raises(InvalidOption):
-            job_needs(**options)  # type: ignore[arg-type]
+            job_needs(**options)
 
 
 def test_amounts_are_added_and_compared_by_name() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.model.nodes import HostNode, JobNeeds, NodeTold, reservable
-from taskmq.scheduler.placement import Candidate, Flight, plan_placements
+from taskmq.scheduler.placement import Candidate, NodeRun, plan_placements
 
 
 def _node(name: str, cpu: float = 4.0, *, used: float = 0.0, labels: dict[str, str] | None = None) -> HostNode:
@@ -73,7 +73,7 @@ def test_a_gang_begins_together_or_not_at_all() -> None:
 
 def test_a_node_is_held_for_the_large_job_that_has_waited_longest() -> None:
     nodes = [_node("a", used=2.0)]
-    flights = [Flight("a", {"cpu": 2.0}, ends=10.0)]
+    flights = [NodeRun("a", {"cpu": 2.0}, ends=10.0)]
     large, larger = _job("large", 4.0, waited=5.0), _job("larger", 3.0, waited=9.0)
 
     plan = plan_placements([_job("small", seconds=60.0), large, larger], nodes, flights, now=0.0)
@@ -86,7 +86,7 @@ def test_a_node_is_held_for_the_large_job_that_has_waited_longest() -> None:
 
 def test_small_jobs_are_filled_in_that_end_before_the_large_one_begins() -> None:
     nodes = [_node("a", used=2.0)]
-    flights = [Flight("a", {"cpu": 1.0}, ends=20.0), Flight("a", {"cpu": 1.0}, ends=10.0)]
+    flights = [NodeRun("a", {"cpu": 1.0}, ends=20.0), NodeRun("a", {"cpu": 1.0}, ends=10.0)]
     large = _job("large", 4.0, waited=5.0)
 
     short, long = _job("short", seconds=19.0), _job("long", seconds=21.0)
@@ -97,7 +97,7 @@ def test_small_jobs_are_filled_in_that_end_before_the_large_one_begins() -> None
 
 def test_whatever_fits_beside_a_hold_takes_of_what_is_spare_once() -> None:
     nodes = [_node("a", 8.0, used=6.0)]
-    flights = [Flight("a", {"cpu": 6.0}, ends=10.0)]
+    flights = [NodeRun("a", {"cpu": 6.0}, ends=10.0)]
     large = _job("large", 7.0)
 
     assert _where([_job("1", seconds=60.0), _job("2", seconds=60.0), large], nodes, flights=flights) == {"1": "a"}
@@ -115,7 +115,7 @@ def test_where_nobody_knows_when_there_is_room_only_what_fits_beside_it_goes() -
 
 def test_the_node_where_a_large_job_can_begin_first_is_held() -> None:
     nodes = [_node("small", 2.0), _node("late", used=4.0), _node("early", used=4.0)]
-    flights = [Flight("late", {"cpu": 4.0}, ends=30.0), Flight("early", {"cpu": 4.0}, ends=-1.0)]
+    flights = [NodeRun("late", {"cpu": 4.0}, ends=30.0), NodeRun("early", {"cpu": 4.0}, ends=-1.0)]
 
     plan = plan_placements([_job("large", 4.0)], nodes, flights, now=0.0)
 
@@ -170,7 +170,7 @@ _NODES = st.lists(
 )
 _FLIGHTS = st.lists(
     st.builds(
-        Flight,
+        NodeRun,
         st.sampled_from(["n1", "n2"]),
         st.fixed_dictionaries({"cpu": st.just(1.0)}),
         ends=st.floats(-5, 50),
@@ -181,7 +181,7 @@ _FLIGHTS = st.lists(
 
 @given(_CANDIDATES, _NODES, _FLIGHTS)
 def test_every_plan_can_be_carried_out_as_it_is_and_is_the_same_each_time(
-    candidates: list[Candidate], nodes: list[HostNode], flights: list[Flight]
+    candidates: list[Candidate], nodes: list[HostNode], flights: list[NodeRun]
 ) -> None:
     plan = plan_placements(candidates, nodes, flights, now=0.0)
 
@@ -197,7 +197,7 @@ def test_every_plan_can_be_carried_out_as_it_is_and_is_the_same_each_time(
 def test_a_large_job_begins_under_a_flood_of_small_ones(seed: int) -> None:
     dice = random.Random(seed)
     node, held, large = _node("a"), "", _job("large", 4.0, waited=100.0)
-    running: list[Flight] = []
+    running: list[NodeRun] = []
     begun = inf
     for second in range(40):
         now = float(second)
@@ -210,12 +210,12 @@ def test_a_large_job_begins_under_a_flood_of_small_ones(seed: int) -> None:
         plan = plan_placements([small, large], [present], running, now=now, held=held)
 
         held = plan.held
-        running += [Flight("a", each.amounts, now + seconds) for each in plan.placements]
+        running += [NodeRun("a", each.amounts, now + seconds) for each in plan.placements]
         if second and any(each.job == "large" for each in plan.placements):
             begun = now
             break
         # The node is busy when the large one comes.
         if not second:
-            running = [Flight("a", {"cpu": 1.0}, 3.0)]
+            running = [NodeRun("a", {"cpu": 1.0}, 3.0)]
 
     assert begun <= 4.0
