@@ -5,9 +5,22 @@ from typing import Annotated, Any
 import msgspec
 
 from taskmq.api.values import MOST_ITEMS, Instant, Note, PriorityLevel, ShortText
+from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition
 from taskmq.operations.bulk import BulkAction
 
-__all__ = ["ActionBody", "BulkBody", "ChangeBody", "CloneBody", "SubmitBody"]
+__all__ = ["ActionBody", "BulkBody", "ChangeBody", "CloneBody", "SubmitBody", "UpstreamJob"]
+
+
+class UpstreamJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job that another one waits for.
+
+    Attributes:
+        job_id: the id that its submitter has given it, or the store's.
+        condition: how it has to end.
+    """
+
+    job_id: ShortText
+    condition: DependencyCondition = "succeeded"
 
 
 class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,6 +36,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         queue: the task's own, which is the default.
         expires_at: when it is not to start any more; or `expires_in`, such as "1h".
         held: it does not run until it is released.
+        depends_on: ids of jobs that have to succeed before it runs, or `{"job_id": ..., "condition": "ended"}`.
     """
 
     job_type: ShortText | None = None
@@ -40,6 +54,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     description: str = ""
     labels: dict[str, str] = {}
     held: bool = False
+    depends_on: Annotated[list[ShortText | UpstreamJob], msgspec.Meta(max_length=MOST_UPSTREAM)] = []
 
 
 class ChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

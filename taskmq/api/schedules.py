@@ -13,7 +13,7 @@ __all__ = [
     "InstantList",
     "OccurrenceView",
     "PauseScheduleBody",
-    "ScheduleBody",
+    "PutScheduleBody",
     "ScheduleLine",
     "ScheduleLines",
     "ScheduleView",
@@ -83,7 +83,7 @@ class InstantList(msgspec.Struct, frozen=True):
     items: list[str | None]
 
 
-class ScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PutScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is started when: one of `cron`, `every` and `at`.
 
     Attributes:

@@ -13,6 +13,7 @@ __all__ = [
     "MembershipView",
     "NewTokenView",
     "PasswordBody",
+    "ServerView",
     "TokenBody",
     "TokenList",
     "TokenView",
@@ -118,8 +119,6 @@ class TokenView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     scopes: list[str] | None
-    permissions: list[str]
-    csrf_token: str | None
     tenants: list[str] | None
     tasks: list[str]
     created: str | None
@@ -137,3 +136,20 @@ class TokenList(msgspec.Struct, frozen=True):
     """Tokens, the last one first."""
 
     items: list[TokenView]
+
+
+class ServerView(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom one talks to.
+
+    Attributes:
+        app: its name.
+        environment: what the server was told that it serves, such as `production`; "" where it was told nothing.
+        is_read_only: nothing can be changed through this server.
+        is_development: nobody signs in: it is for this machine's developer.
+    """
+
+    app: str
+    version: str
+    environment: str
+    is_read_only: bool
+    is_development: bool

@@ -4,6 +4,8 @@
     job_body       bodies beyond `LONGEST_BODY`
     job_detail     what few jobs have, as JSON
     job_key        the ids that submitters chose
+    dependency     what waiting jobs wait for, as far as it has not come; a job's `has_dependents` says that others do
+    upstream_end   ends of such jobs, until those that waited have heard of them
     unique_key     the keys of which one job is to be the only one, and who has them
     ready          one narrow row per queued job
     timer          one narrow row per scheduled or retrying job
@@ -19,9 +21,12 @@
     definition     templates of jobs by tenant and name: which version is the last, and whether it was deleted
     definition_version  all their versions
     task_registration   the forms that tasks have had, as workers and schedulers have told them
+    node           machines, and what they say of themselves
+    allocation     what of a node somebody has, or had; one of a job counts while the job has the token that it names
     setting        the number of slots, and which older code may use these tables
 
-Those of who may do what are in `taskmq_sql.identity`, whose statements are text on both databases.
+Those of who may do what are in `taskmq_sql.identity`, and of what is remembered of runs in `taskmq_sql.history`:
+their statements are text on both databases.
 
 Instants are ms since the epoch: as long as a timestamp, exact, and the same on every database. Ids of jobs are UUIDs
 of version 7, so the order of ids is that of submissions, and the time of submission is in the id. A SQLite file has
@@ -57,9 +62,11 @@ __all__ = [
     "NAMES",
     "SCHEMA",
     "VERSION_TABLE",
+    "allocation",
     "attempt",
     "definition",
     "definition_version",
+    "dependency",
     "dispatch_batch",
     "event",
     "job",
@@ -69,6 +76,7 @@ __all__ = [
     "job_key",
     "lease",
     "metadata",
+    "node",
     "occurrence",
     "queue",
     "ready",
@@ -80,10 +88,11 @@ __all__ = [
     "tenant",
     "timer",
     "unique_key",
+    "upstream_end",
     "worker",
 ]
 
-HEAD: Final = "0005"
+HEAD: Final = "0008"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -140,6 +149,8 @@ job: Final = Table(
     "job",
     metadata,
     *_job_columns(),
+    # Null for nearly all: it takes no room, and an end need not look for those that wait for it.
+    Column("has_dependents", Boolean),
     PrimaryKeyConstraint("id", name="job_pkey"),
     postgresql_with=_vacuumed(fillfactor=70),
 )
@@ -215,6 +226,28 @@ dispatch_batch: Final = Table(
     Column("ids", _IDS, nullable=False),
     Column("tokens", _TOKENS, nullable=False),
     PrimaryKeyConstraint("id", name="dispatch_batch_pkey"),
+    postgresql_with=_vacuumed(threshold=500),
+)
+
+dependency: Final = Table(
+    "dependency",
+    metadata,
+    Column("upstream", _ID, nullable=False),
+    Column("dependent", _ID, nullable=False),
+    Column("condition", SmallInteger, nullable=False),
+    PrimaryKeyConstraint("upstream", "dependent", name="dependency_pkey"),
+    Index("dependency_dependent", "dependent", "upstream"),
+    postgresql_with=_vacuumed(),
+)
+
+upstream_end: Final = Table(
+    "upstream_end",
+    metadata,
+    # In this order they are settled.
+    Column("number", BigInteger, Identity(always=True), nullable=False),
+    Column("id", _ID, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    PrimaryKeyConstraint("number", name="upstream_end_pkey"),
     postgresql_with=_vacuumed(threshold=500),
 )
 
@@ -394,6 +427,49 @@ task_registration: Final = Table(
     Column("first_told", BigInteger, nullable=False),
     Column("last_told", BigInteger, nullable=False),
     PrimaryKeyConstraint("task", "origin", "digest", name="task_registration_pkey"),
+)
+
+node: Final = Table(
+    "node",
+    metadata,
+    Column("name", _NAME, nullable=False),
+    Column("id", Text, nullable=False),
+    # JSON: `taskmq.model.nodes.NodeTold`.
+    Column("told", Text, nullable=False),
+    Column("lost_after", BigInteger),
+    Column("heartbeat", BigInteger, nullable=False),
+    Column("registered", BigInteger, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("is_busy", SmallInteger, nullable=False),
+    Column("is_draining", SmallInteger, nullable=False),
+    Column("is_lost", SmallInteger, nullable=False),
+    PrimaryKeyConstraint("name", name="node_pkey"),
+    postgresql_with=_vacuumed(fillfactor=50, threshold=500),
+)
+
+allocation: Final = Table(
+    "allocation",
+    metadata,
+    # A UUID of version 7: in the order of their making.
+    Column("id", _NAME, nullable=False),
+    Column("node", _NAME, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    # Of the store: then it has the token of a dispatch.
+    Column("job", _ID),
+    Column("token", BigInteger),
+    Column("label", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("amounts", Text, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("until", BigInteger),
+    Column("ended", BigInteger),
+    PrimaryKeyConstraint("id", name="allocation_pkey"),
+    Index("allocation_open", "node", postgresql_where=text("ended is null")),
+    Index("allocation_job", "job", postgresql_where=text("ended is null")),
+    Index("allocation_label", "label", "id"),
+    Index("allocation_ended", "ended"),
+    postgresql_with=_vacuumed(),
 )
 
 setting: Final = Table(

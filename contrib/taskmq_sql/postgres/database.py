@@ -32,6 +32,7 @@ class Database:
         steps: for what schedulers do between one dispatch and the next.
         reads, lookups: for lists, and for single jobs.
         accounts: for changes of who may do what.
+        histories: for what is remembered of runs.
         slots: as the store was made; known from the first connection on.
     """
 
@@ -50,6 +51,7 @@ class Database:
         self.reads = self._connections(_READERS, LISTS)
         self.lookups = self._connections(1, LOOKUPS)
         self.accounts = self._connections(1, LISTS)
+        self.histories = self._connections(1, LISTS)
         self.names = Names(self.reads, self.slot_of)
 
     def slot_of(self, queue: str) -> int:
@@ -67,6 +69,7 @@ class Database:
             self.reads,
             self.lookups,
             self.accounts,
+            self.histories,
             self.firings,
         ):
             await each.aclose()

@@ -19,17 +19,23 @@ from taskmq.contracts.jobs import (
     Submitted,
 )
 from taskmq.errors import StoreUnavailable
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing, read_sharing
+from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, submitted_at
+from taskmq_sql.nodes import SqlNodes
 from taskmq_sql.postgres.catalogue import PostgresDefinitions, PostgresTasks
 from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.dependencies import unmet
 from taskmq_sql.postgres.dispatch import PostgresDispatch
+from taskmq_sql.postgres.history import LIVE_JOBS
+from taskmq_sql.postgres.nodes import PostgresPlacements
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
@@ -69,7 +75,7 @@ where id = $1 order by attempt, at"""
 
 
 class PostgresJobStore:
-    """A `JobStore`, `Catalogued`.
+    """A `JobStore`, `Catalogued` and `Remembering`.
 
     Args:
         url: `postgresql://user:password@host/database`, with asyncpg's options behind a `?`; several hosts
@@ -80,7 +86,10 @@ class PostgresJobStore:
     def __init__(self, url: str, *, name: str = "taskmq") -> None:
         self._url = url
         self._database = Database(url, name=name)
-        self._identity = SqlIdentities(PostgresRunner(self._database.reads, self._database.accounts))
+        runner = PostgresRunner(self._database.reads, self._database.accounts)
+        self._identity = SqlIdentities(runner)
+        self._nodes = SqlNodes(runner, PostgresPlacements(self._database))
+        self._history = SqlHistory(PostgresRunner(self._database.reads, self._database.histories), LIVE_JOBS)
         self._schedules = PostgresSchedules(self._database)
         self._dispatching = PostgresDispatch(self._database, self._schedules)
         self._definitions = PostgresDefinitions(self._database)
@@ -99,8 +108,16 @@ class PostgresJobStore:
         return self._identity
 
     @property
+    def history(self) -> SqlHistory:
+        return self._history
+
+    @property
     def schedules(self) -> PostgresSchedules:
         return self._schedules
+
+    @property
+    def nodes(self) -> SqlNodes:
+        return self._nodes
 
     @property
     def definitions(self) -> PostgresDefinitions:
@@ -174,6 +191,11 @@ class PostgresJobStore:
         if not is_job_id(job_id):
             return []
         return await attempt_records(await self._rows(_ATTEMPTS, job_id), self._database.names)
+
+    async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
+        if not is_job_id(job_id):
+            return []
+        return await self._database.lookups.run("read", lambda connection: unmet(connection, job_id, limit))
 
     async def sharing(self) -> Sharing:
         rows = await self._rows(_SHARING)

@@ -4,14 +4,18 @@ from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 
 from taskmq.model.identity import AuditEntry
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
+from taskmq.model.nodes import JobNeeds
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 
 __all__ = [
     "AttemptRecord",
+    "DependencyRefusal",
     "HistoryEntry",
     "JobDetail",
     "JobPage",
@@ -19,6 +23,7 @@ __all__ = [
     "JobUpdate",
     "NewJob",
     "Submitted",
+    "renamed",
     "replacement",
 ]
 
@@ -29,6 +34,8 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         definition, definition_version: the template that it was made from.
         retry_of: the job that it is a repetition of.
+        needs: what it asks of the node that it is placed on.
+        depends_on: the jobs that it waits for, or has waited for.
     """
 
     description: str = ""
@@ -37,6 +44,8 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     definition: str = ""
     definition_version: int = 0
     retry_of: str = ""
+    needs: JobNeeds | None = None
+    depends_on: tuple[JobDependency, ...] = ()
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +62,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
         held: it is not to run until it is released.
         unique: it is to be the only job of a key.
         body: an envelope in JSON without `attempt`, `eta` and `store`, ready to be sent.
+        detail: with `depends_on` it waits for those jobs first, which are of the same tenant.
     """
 
     id: str
@@ -70,6 +80,18 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     unique: UniqueKey | None = None
 
 
+class DependencyRefusal(msgspec.Struct, frozen=True):
+    """Why a job was not made that was to wait for others.
+
+    Attributes:
+        id: of the job that it was to wait for.
+        reason: `unknown`: its tenant has no such job (any more); `cycle`: that one waits for it, of the same call.
+    """
+
+    id: str
+    reason: Literal["unknown", "cycle"]
+
+
 class Submitted(msgspec.Struct, frozen=True):
     """What became of a submission.
 
@@ -79,6 +101,7 @@ class Submitted(msgspec.Struct, frozen=True):
         is_same: what was asked for is what that job is; True for a new one.
         state, version: the job's at that moment.
         is_duplicate: the job is another one, which has the unique key; nothing was made.
+        refusal: nothing was made; the state is `unknown`.
     """
 
     id: str
@@ -87,6 +110,7 @@ class Submitted(msgspec.Struct, frozen=True):
     state: JobState
     version: int
     is_duplicate: bool = False
+    refusal: DependencyRefusal | None = None
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -193,6 +217,14 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     note: str = ""
     audit: AuditEntry | None = None
+
+
+def renamed(job: NewJob, ids: Mapping[str, str]) -> NewJob:
+    """The job, which waits for these ids in place of those."""
+    if job.detail is None or not any(each.id in ids for each in job.detail.depends_on):
+        return job
+    depends_on = tuple(structs.replace(each, id=ids.get(each.id, each.id)) for each in job.detail.depends_on)
+    return structs.replace(job, detail=structs.replace(job.detail, depends_on=depends_on))
 
 
 def replacement(holder: KeyHolder, *, by: str) -> JobUpdate:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.identity import IdentityStore
 from taskmq.contracts.jobs.dispatch import DispatchStore
+from taskmq.contracts.jobs.nodes import NodeStore
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
     HistoryEntry,
@@ -20,6 +21,7 @@ from taskmq.contracts.jobs.records import (
     Submitted,
 )
 from taskmq.contracts.jobs.schedules import JobScheduleStore
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 
@@ -49,6 +51,11 @@ class JobStore(Protocol):
         """The schedules whose occurrences become jobs."""
         ...
 
+    @property
+    def nodes(self) -> NodeStore:
+        """The machines that jobs are placed on, and what is allocated of them."""
+        ...
+
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         """Keep the jobs, all of them in one transaction; what became of each, in their order.
 
@@ -59,6 +66,10 @@ class JobStore(Protocol):
         key is free (`taskmq.model.jobs.uniqueness`). Where it is taken, nothing is made. One that replaces another
         ends it as cancelled, or, where the broker has that one already, asks for its end; in any case it has the key
         from then on.
+
+        A job with `depends_on` waits until those have ended as they are to; they are there already, or in this call,
+        in any place. One that ends in the same moment has ended before, or is waited for: none is missed. Where one
+        is unknown, another tenant's, or waits itself for the job, the job is refused, and the others are kept.
 
         Args:
             connection: of the caller's own transaction, which commits them; without one they are durable when this
@@ -85,8 +96,9 @@ class JobStore(Protocol):
     async def update(self, update: JobUpdate) -> int | None:
         """Change one live job, and write down the event; its new version.
 
-        A terminal `after` ends it. None, and nothing is changed, where it is not in that state and version, or where
-        `after` is another state that may not follow it (`taskmq.model.states`).
+        A terminal `after` ends it. A job that waits for others does not run before they have ended: where `after`
+        says that it is queued or scheduled, it is waiting. None, and nothing is changed, where it is not in that
+        state and version, or where `after` is another state that may not follow it (`taskmq.model.states`).
         """
         ...
 
@@ -96,6 +108,10 @@ class JobStore(Protocol):
 
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         """Its attempts that did not end it, the earliest first."""
+        ...
+
+    async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
+        """Up to `limit` of the jobs that it waits for still, in the order of their ids."""
         ...
 
     async def sharing(self) -> Sharing:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import httpx
 
+from taskmq.api.sign_in import ServerView
 from taskmq.errors import ServerUnavailable
 from taskmq.http.aio.accounts import (
     AsyncAccountCalls,
@@ -16,6 +17,7 @@ from taskmq.http.aio.accounts import (
     AsyncUserCalls,
 )
 from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.history import AsyncAlertCalls, AsyncFigureCalls, AsyncLogCalls
 from taskmq.http.aio.jobs import AsyncJobCalls
 from taskmq.http.aio.nouns import (
     AsyncDeadLetterCalls,
@@ -93,6 +95,21 @@ class AsyncClient:
         return AsyncJobCalls(self._connection)
 
     @property
+    def logs(self) -> AsyncLogCalls:
+        """What the runs of jobs have logged."""
+        return AsyncLogCalls(self._connection)
+
+    @property
+    def figures(self) -> AsyncFigureCalls:
+        """What was counted of runs."""
+        return AsyncFigureCalls(self._connection)
+
+    @property
+    def alerts(self) -> AsyncAlertCalls:
+        """What is wrong, and who is told."""
+        return AsyncAlertCalls(self._connection)
+
+    @property
     def definitions(self) -> AsyncDefinitionCalls:
         """Templates that jobs are made from."""
         return AsyncDefinitionCalls(self._connection)
@@ -162,6 +179,10 @@ class AsyncClient:
         except ServerUnavailable:
             return False
         return True
+
+    async def server(self) -> ServerView:
+        """Whom one talks to: the app, the version, what the server is for."""
+        return await self._connection.ask("getServer", ServerView)
 
     async def openapi(self) -> dict[str, Any]:
         """The description of the API, as OpenAPI 3.1."""

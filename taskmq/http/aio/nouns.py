@@ -21,7 +21,7 @@ from taskmq.api.schedules import (
     BackfillView,
     InstantList,
     PauseScheduleBody,
-    ScheduleBody,
+    PutScheduleBody,
     ScheduleLine,
     ScheduleLines,
     ScheduleView,
@@ -131,7 +131,7 @@ class AsyncScheduleCalls:
         """A schedule, and what has become of its occurrences."""
         return await self._connection.ask("getSchedule", ScheduleView, path={"name": name})
 
-    async def put(self, name: str, body: ScheduleBody) -> ScheduleView:
+    async def put(self, name: str, body: PutScheduleBody) -> ScheduleView:
         """Start a task whenever the schedule says, from now on."""
         return await self._connection.ask("putSchedule", ScheduleView, path={"name": name}, body=body)
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import httpx
 
+from taskmq.api.sign_in import ServerView
 from taskmq.errors import ServerUnavailable
 from taskmq.http.blocking.accounts import (
     AccountCalls,
@@ -16,6 +17,7 @@ from taskmq.http.blocking.accounts import (
     UserCalls,
 )
 from taskmq.http.blocking.connection import HttpConnection
+from taskmq.http.blocking.history import AlertCalls, FigureCalls, LogCalls
 from taskmq.http.blocking.jobs import JobCalls
 from taskmq.http.blocking.nouns import (
     DeadLetterCalls,
@@ -93,6 +95,21 @@ class Client:
         return JobCalls(self._connection)
 
     @property
+    def logs(self) -> LogCalls:
+        """What the runs of jobs have logged."""
+        return LogCalls(self._connection)
+
+    @property
+    def figures(self) -> FigureCalls:
+        """What was counted of runs."""
+        return FigureCalls(self._connection)
+
+    @property
+    def alerts(self) -> AlertCalls:
+        """What is wrong, and who is told."""
+        return AlertCalls(self._connection)
+
+    @property
     def definitions(self) -> DefinitionCalls:
         """Templates that jobs are made from."""
         return DefinitionCalls(self._connection)
@@ -162,6 +179,10 @@ class Client:
         except ServerUnavailable:
             return False
         return True
+
+    def server(self) -> ServerView:
+        """Whom one talks to: the app, the version, what the server is for."""
+        return self._connection.ask("getServer", ServerView)
 
     def openapi(self) -> dict[str, Any]:
         """The description of the API, as OpenAPI 3.1."""

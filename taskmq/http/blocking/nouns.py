@@ -21,7 +21,7 @@ from taskmq.api.schedules import (
     BackfillView,
     InstantList,
     PauseScheduleBody,
-    ScheduleBody,
+    PutScheduleBody,
     ScheduleLine,
     ScheduleLines,
     ScheduleView,
@@ -129,7 +129,7 @@ class ScheduleCalls:
         """A schedule, and what has become of its occurrences."""
         return self._connection.ask("getSchedule", ScheduleView, path={"name": name})
 
-    def put(self, name: str, body: ScheduleBody) -> ScheduleView:
+    def put(self, name: str, body: PutScheduleBody) -> ScheduleView:
         """Start a task whenever the schedule says, from now on."""
         return self._connection.ask("putSchedule", ScheduleView, path={"name": name}, body=body)
 

@@ -62,6 +62,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         delay: `retried`, `snoozed`: seconds until it runs again.
         error: `retried`, `dead`: the type of the exception.
         reason: `dead`: see `taskmq.model.outcome.DeadReason`.
+        is_stored: it is a job of the store, which remembers its end itself.
     """
 
     event: str
@@ -78,6 +79,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     delay: float | None = None
     error: str | None = None
     reason: str | None = None
+    is_stored: bool = False
 
 
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):

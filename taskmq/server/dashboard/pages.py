@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-import msgspec
 from litestar import Request, Response, get
 from litestar.datastructures import State
 from litestar.params import FromPath
 
+from taskmq.api.sign_in import ServerView
 from taskmq.model.identity import Permission
 from taskmq.server.access import PUBLIC
 from taskmq.server.dashboard.files import DashboardFile, dashboard_files
@@ -24,23 +24,6 @@ _POLICY: Final = (
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
 _YEAR: Final = "public, max-age=31536000, immutable"
-
-
-class ServerView(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom one talks to.
-
-    Attributes:
-        app: its name.
-        environment: what the server was told that it serves, such as `production`; "" where it was told nothing.
-        is_read_only: nothing can be changed through this server.
-        is_development: nobody signs in: it is for this machine's developer.
-    """
-
-    app: str
-    version: str
-    environment: str
-    is_read_only: bool
-    is_development: bool
 
 
 @get(
@@ -67,7 +50,8 @@ async def get_dashboard(request: Request[Any, Any, Any]) -> Response[bytes | Non
     """The page. It names its files by relative paths, so it is sent only where the path ends with a slash."""
     path = fact_of(request.scope, "taskmq_path")
     if path == "/ui/":
-        return _answer(request, dashboard_files().index, cache="no-cache")
+        found, has_provider = dashboard_files(), request.app.state.get("oidc") is not None
+        return _answer(request, found.page_with_provider if has_provider else found.page, cache="no-cache")
     # Relative, for a proxy may have taken a prefix off that nobody told us of.
     last = "" if path == "/ui" else _path_of_client(request).rpartition("/")[2]
     where = f"{last}/ui/" if last else "ui/"

@@ -5,7 +5,7 @@ from typing import Any, Final, cast
 from litestar import Request, Response, post
 from litestar.params import JSONBody
 
-from taskmq.api.job_requests import SubmitBody
+from taskmq.api.job_requests import SubmitBody, UpstreamJob
 from taskmq.api.jobs import RefusedJob, SubmittedJob, SubmittedJobs
 from taskmq.app import TaskMQ
 from taskmq.errors import TaskMQError
@@ -13,6 +13,7 @@ from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import JobOrder, SubmitOutcome, TenantJobs
 from taskmq.options.task_options import CallOptions
 from taskmq.server.access import Caller
+from taskmq.server.edge import fact_of
 from taskmq.server.inputs import CallerGiven, OwnJobs, ServedApp, idempotency_key, priority_number
 from taskmq.server.problems import Problem, problem_of
 from taskmq.server.settings import API, MOST_ITEMS
@@ -44,7 +45,8 @@ async def submit_jobs(
         return await _submit_many(data, key, app, caller, jobs)
     outcome = await jobs.submit(order_of(data, app, caller, key=key))
     made = _submitted(outcome)
-    headers = {"ETag": f'"{made.version}"', "Location": f"{_root(request)}{API}/jobs/{made.id}"}
+    root = fact_of(request.scope, "taskmq_root")
+    headers = {"ETag": f'"{made.version}"', "Location": f"{root}{API}/jobs/{made.id}"}
     return Response(made, status_code=201 if made.is_new else 200, headers=headers)
 
 
@@ -80,6 +82,10 @@ def order_of(body: SubmitBody, app: TaskMQ, caller: Caller, *, key: str | None =
         description=body.description,
         labels=body.labels,
         held=body.held,
+        depends_on=[
+            (each.job_id, each.condition) if isinstance(each, UpstreamJob) else (each, "succeeded")
+            for each in body.depends_on
+        ],
     )
 
 
@@ -139,8 +145,3 @@ def _job_id(job_id: str | None, key: str | None) -> str | None:
 
 def _known(app: TaskMQ, caller: Caller) -> str:
     return ", ".join(sorted(filter(caller.allows, app.tasks)))
-
-
-def _root(request: Request[Any, Any, Any]) -> str:
-    root: str = request.app.state["settings"].root_path
-    return root

@@ -84,6 +84,7 @@ def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobVi
         owner="" if detail is None else detail.owner,
         labels={} if detail is None else dict(detail.labels),
         retry_of="" if detail is None else detail.retry_of,
+        depends_on=[] if detail is None else list(detail.depends_on),
     )
 
 

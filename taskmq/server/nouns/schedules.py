@@ -15,7 +15,7 @@ from taskmq.api.schedules import (
     InstantList,
     OccurrenceView,
     PauseScheduleBody,
-    ScheduleBody,
+    PutScheduleBody,
     ScheduleLine,
     ScheduleLines,
     ScheduleView,
@@ -64,7 +64,7 @@ async def get_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str])
     tags=["schedules"],
 )
 async def put_schedule(
-    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[ScheduleBody]
+    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[PutScheduleBody]
 ) -> Response[ScheduleView]:
     """Start a task whenever the schedule says from now on. 201: there was none of that name; 200: it is changed."""
     own, trigger = _own(app, caller), _trigger(data)
@@ -203,7 +203,7 @@ def _own(app: ServedApp, caller: CallerGiven) -> TenantSchedules:
     return TenantSchedules(app, caller.tenant, allows=caller.allows)
 
 
-def _trigger(body: ScheduleBody) -> Trigger:
+def _trigger(body: PutScheduleBody) -> Trigger:
     match body.cron, body.every, body.at:
         case (str() as expression, None, None):
             return cron(expression, tz=body.tz)
@@ -215,7 +215,7 @@ def _trigger(body: ScheduleBody) -> Trigger:
             raise Problem.about("cron", "when? Say one of cron, every and at")
 
 
-def _options(body: ScheduleBody) -> ScheduleOptions:
+def _options(body: PutScheduleBody) -> ScheduleOptions:
     names = ("catchup", "overlap", "max_concurrency", "on_resume", "jitter")
     said: Any = {name: value for name in names if (value := getattr(body, name)) is not None}
     return cast("ScheduleOptions", said)

@@ -21,6 +21,7 @@ from taskmq.contracts.jobs import (
     LaneHead,
     NewJob,
     Pick,
+    Released,
     ScheduleChange,
     ScheduleFiring,
     StoredSchedule,
@@ -30,13 +31,16 @@ from taskmq.contracts.jobs import (
 from taskmq.contracts.stores import Lease
 from taskmq.errors import StateUnavailable, StoreUnavailable, UnsupportedFeature
 from taskmq.model.clock import Clock
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import TERMINAL
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.job_store.catalogue import CatalogueModel, MemoryDefinitions, MemoryTasks
+from taskmq.testing.job_store.history import HistoryAtWork, MemoryHistory
 from taskmq.testing.job_store.identity import MemoryIdentities
+from taskmq.testing.job_store.memory_nodes import MemoryNodes
 from taskmq.testing.job_store.model import JobModel
 
 __all__ = ["MemoryJobStore"]
@@ -55,6 +59,7 @@ class MemoryJobStore:
 
     Attributes:
         definitions, tasks: what is kept beside jobs, see `taskmq.contracts.jobs.Catalogued`.
+        history: what is remembered of runs, see `taskmq.contracts.history`.
         is_reachable: set it to False and every call raises, as in an outage.
     """
 
@@ -66,8 +71,10 @@ class MemoryJobStore:
         self._dispatching = _MemoryDispatch(self)
         self._identity = MemoryIdentities(self.model.identity, look=lambda: self.at_work().now)
         self._schedules = _MemorySchedules(self)
+        self._nodes = MemoryNodes(self.at_work)
         self.definitions = MemoryDefinitions(self._catalogue)
         self.tasks = MemoryTasks(self._catalogue)
+        self.history = MemoryHistory(self._remembering)
 
     @property
     def address(self) -> str:
@@ -84,6 +91,10 @@ class MemoryJobStore:
     @property
     def schedules(self) -> "_MemorySchedules":
         return self._schedules
+
+    @property
+    def nodes(self) -> MemoryNodes:
+        return self._nodes
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if connection is not None:
@@ -111,6 +122,9 @@ class MemoryJobStore:
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         return self.at_work().attempts(job_id)
 
+    async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
+        return self.at_work().unmet(job_id, limit=limit)
+
     async def sharing(self) -> Sharing:
         return self.at_work().sharing
 
@@ -133,6 +147,10 @@ class MemoryJobStore:
     def _catalogue(self) -> tuple[CatalogueModel, int]:
         model = self.at_work()
         return model.catalogue, model.now
+
+    def _remembering(self) -> HistoryAtWork:
+        model = self.at_work()
+        return HistoryAtWork(model.history, model.now, model.under_way, model.identity.note)
 
     def at_work(self) -> JobModel:
         """The model, at the clock's time.
@@ -197,6 +215,9 @@ class _MemoryDispatch:
 
     async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
         return self._store.at_work().fire(slot, epoch, jobs)
+
+    async def release_dependents(self, *, limit: int = 500) -> Released:
+        return self._store.at_work().release_dependents(limit=limit)
 
     async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
         return self._store.at_work().in_flight(slot, dispatched_before=dispatched_before)

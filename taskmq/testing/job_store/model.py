@@ -16,6 +16,7 @@ from taskmq.contracts.jobs import (
     SLOTS,
     AppliedReport,
     AttemptRecord,
+    DependencyRefusal,
     DispatchBatch,
     DispatchedJob,
     DueJob,
@@ -27,11 +28,13 @@ from taskmq.contracts.jobs import (
     LaneHead,
     NewJob,
     Pick,
+    Released,
     Submitted,
     replacement,
     slot_key,
 )
 from taskmq.model.jobs.changes import ready_state
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.reports import Report, after_report, goes_on
@@ -40,14 +43,18 @@ from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
 from taskmq.testing.job_store.catalogue import CatalogueModel
+from taskmq.testing.job_store.dependencies import DependencyModel, admitted
+from taskmq.testing.job_store.history import HistoryModel
 from taskmq.testing.job_store.identity import IdentityModel
 from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import fits
+from taskmq.testing.job_store.nodes import NodeModel
 from taskmq.testing.job_store.schedules import ScheduleModel
 
 __all__ = ["JobModel", "escaped", "lane_of", "shard_of"]
 
 _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
+_RUNS: Final = frozenset({JobState.SCHEDULED, JobState.QUEUED})
 _CHANGED: Final = ("due", "expires", "priority", "queue", "body", "cancel_requested")
 
 
@@ -67,10 +74,13 @@ class JobModel:
         jobs: those that live and those that have ended, by id.
         leases: of the slots.
         identity: who may do what.
+        history: what is remembered of runs.
         schedules: whose occurrences become jobs.
         catalogue: definitions, and what is known of tasks.
+        dependencies: which jobs wait for which, and ends that those have not heard of.
         placed: slots of queues where they are not to be the model's own.
         sharing: what operators have said about turns.
+        nodes: machines, and what is allocated of them.
     """
 
     def __init__(self, *, slots: int = SLOTS, now: int = 0, dice: random.Random | None = None) -> None:
@@ -79,10 +89,13 @@ class JobModel:
         self.jobs: dict[str, JobRecord] = {}
         self.leases = LeaseModel()
         self.identity = IdentityModel()
+        self.history = HistoryModel()
         self.schedules = ScheduleModel()
         self.catalogue = CatalogueModel()
+        self.dependencies = DependencyModel()
         self.placed: dict[str, int] = {}
         self.sharing = Sharing()
+        self.nodes = NodeModel()
         self._dice = dice or random.Random(0)
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
         self._unique: dict[str, tuple[str, int]] = {}
@@ -94,7 +107,7 @@ class JobModel:
     # What apps and operators do ---------------------------------------------------------------------------
 
     def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
-        return [self._submit(job) for job in jobs]
+        return admitted(jobs, self._submit)
 
     def _submit(self, job: NewJob) -> Submitted:
         if job.key is not None and (known := self._keys.get((job.tenant, job.key))) is not None:
@@ -103,9 +116,15 @@ class JobModel:
             return Submitted(job_id, False, fingerprint == job.fingerprint, first.state, first.version)
         if (found := self.jobs.get(job.id)) is not None:
             return Submitted(job.id, False, True, found.state, found.version)
+        upstream = () if job.detail is None else job.detail.depends_on
+        for each in upstream:
+            if (other := self.jobs.get(each.id)) is None or other.tenant != job.tenant:
+                refusal = DependencyRefusal(each.id, "unknown")
+                return Submitted(job.id, False, False, JobState.UNKNOWN, 0, refusal=refusal)
         if job.unique is not None and (holder := self._claim(job.id, job.unique)) is not None:
             return Submitted(holder.id, False, False, holder.state, holder.version, is_duplicate=True)
         due = max(job.due, self.now)
+        waits = self.dependencies.add(job.id, [(each, self.jobs[each.id].state) for each in upstream])
         self.jobs[job.id] = JobRecord(
             id=job.id,
             tenant=job.tenant,
@@ -113,7 +132,7 @@ class JobModel:
             task=job.task,
             queue=job.queue,
             priority=job.priority,
-            state=JobState.HELD if job.held else ready_state(due, self.now),
+            state=JobState.HELD if job.held else JobState.WAITING if waits else ready_state(due, self.now),
             version=1,
             due=due,
             submitted=self.now,
@@ -165,11 +184,14 @@ class JobModel:
             return None
         if update.after is not update.before and not can_follow(update.before, update.after):
             return None
+        after = update.after
+        if after in _RUNS and self.dependencies.waits(job.id):
+            after = JobState.WAITING
         fields = {name: getattr(update, name) for name in _CHANGED}
         fields = {name: value for name, value in fields.items() if value is not msgspec.UNSET}
         if update.error is not msgspec.UNSET:
             fields["error"] = escaped(update.error)
-        changed = self._set(job, update.after, **fields)
+        changed = self._set(job, after, **fields)
         self._note(changed, update.kind, by=update.by, note=update.note)
         if update.audit is not None:
             self.identity.note(self.now, [update.audit])
@@ -180,6 +202,9 @@ class JobModel:
 
     def attempts(self, job_id: str) -> list[AttemptRecord]:
         return list(self._attempts.get(job_id, ()))
+
+    def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
+        return self.dependencies.unmet(job_id)[:limit]
 
     def share(self, sharing: Sharing) -> bool:
         if sharing.version != self.sharing.version + 1:
@@ -214,7 +239,10 @@ class JobModel:
     def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         if not self._holds(slot, epoch):
             return None
-        taken = [job for pick in picks for job in self.ready(pick.lane)[: pick.count]]
+        return self.hand_out(slot, epoch, [job for pick in picks for job in self.ready(pick.lane)[: pick.count]])
+
+    def hand_out(self, slot: int, epoch: int, taken: Sequence[JobRecord]) -> DispatchBatch | None:
+        """Dispatch these jobs, which are ready; those that are over end."""
         jobs: list[DispatchedJob] = []
         for job in taken:
             if job.expires is not None and job.expires <= self.now:
@@ -240,7 +268,7 @@ class JobModel:
 
     def undispatch(self, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = "") -> None:
         for one in jobs:
-            if (job := self._under_way(one.id, one.token)) is None:
+            if (job := self.under_way(one.id, one.token)) is None:
                 continue
             if job.cancel_requested is not None:
                 changed = self._set(job, JobState.CANCELLED, error=_reason(job.cancel_requested))
@@ -252,7 +280,7 @@ class JobModel:
 
     def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
         for one in jobs:
-            if (job := self._under_way(one.id, one.token)) is not None:
+            if (job := self.under_way(one.id, one.token)) is not None:
                 self._set(job, JobState.FAILED, error=_reason(reason))
 
     def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
@@ -261,7 +289,7 @@ class JobModel:
         found: list[DispatchBatch] = []
         for batch in [batch for batch in self._batches.values() if batch.slot == slot and batch.epoch < epoch]:
             batch.epoch = epoch
-            held = [self._under_way(job_id, token) for job_id, token in batch.tokens.items()]
+            held = [self.under_way(job_id, token) for job_id, token in batch.tokens.items()]
             jobs = [_dispatched(job) for job in held if job is not None]
             if jobs:
                 found.append(DispatchBatch(batch.id, batch.confirmed, jobs))
@@ -275,7 +303,7 @@ class JobModel:
     def _apply(self, report: Report) -> AppliedReport:
         if (known := self.jobs.get(report.id)) is None:
             return AppliedReport("unknown")
-        if (job := self._under_way(report.id, report.token)) is None:
+        if (job := self.under_way(report.id, report.token)) is None:
             return self._apply_to_other(known, report)
         after = after_report(report.kind, cancel_requested=job.cancel_requested is not None)
         changed = self._set(job, after, **self._reported(job, report, after))
@@ -293,7 +321,8 @@ class JobModel:
             self._note(changed, "detached", by=report.worker)
         if report.kind == "refused":
             self._note(changed, "refused", by=report.worker, note=changed.error.message if changed.error else "")
-        return AppliedReport("accepted", after, job.queue)
+        has_dependents = after in TERMINAL and self.dependencies.has_dependents(job.id)
+        return AppliedReport("accepted", after, job.queue, has_dependents)
 
     def _apply_to_other(self, job: JobRecord, report: Report) -> AppliedReport:
         """The report has another token than the job, or finds it waiting or ended."""
@@ -345,6 +374,21 @@ class JobModel:
                 queues.add(job.queue)
         return queues
 
+    def release_dependents(self, *, limit: int = 500) -> Released:
+        settled = self.dependencies.settle(limit)
+        queues: set[str] = set()
+        for job_id, end in settled.ends.items():
+            self._set(self.jobs[job_id], end.state, error=_reason(end.reason))
+        for job_id in settled.free:
+            job = self.jobs[job_id]
+            if job.state is JobState.HELD:
+                self._set(job, JobState.HELD)
+                continue
+            due = max(job.due, self.now)
+            if self._set(job, ready_state(due, self.now), due=due).state is JobState.QUEUED:
+                queues.add(job.queue)
+        return Released(frozenset(queues), self.dependencies.is_behind)
+
     def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
         found = [
             replace(job, body=b"")
@@ -363,7 +407,7 @@ class JobModel:
     def _holds(self, slot: int, epoch: int) -> bool:
         return self.leases.has(slot_key(slot), epoch)
 
-    def _under_way(self, job_id: str, token: int) -> JobRecord | None:
+    def under_way(self, job_id: str, token: int) -> JobRecord | None:
         job = self.jobs.get(job_id)
         return job if job is not None and job.state in UNDERWAY and job.token == token else None
 
@@ -374,6 +418,8 @@ class JobModel:
             fields.setdefault("finished", self.now)
         changed = replace(job, state=after, version=job.version + 1, **fields)
         self.jobs[job.id] = changed
+        if after in TERMINAL:
+            self.dependencies.end(job.id, after)
         return changed
 
     def _note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "") -> None:

@@ -191,6 +191,7 @@ class EventPublisher:
                 queue=self._queue_of(attempt.delivery),
                 attempt=envelope.attempt,
                 tenant=envelope.tenant or "",
+                is_stored=envelope.store is not None,
                 waited=None if due is None else max(now - due, 0) / 1000,
             )
         )
@@ -220,6 +221,7 @@ class EventPublisher:
                 delay=delay,
                 error=error,
                 reason=reason,
+                is_stored=envelope.store is not None,
             )
         )
 
