@@ -63,6 +63,11 @@ _COMMANDS = {
     ),
     "workflow": ("taskmq.cli.operators.workflow:app", "Workflows: show, cancel, redrive."),
     "dlq": ("taskmq.cli.operators.dlq:app", "Dead letters: list, groups, show, replay, purge, export, archive."),
+    "stats": ("taskmq.cli.history.stats:stats", "What was counted of runs: failures, waits, run times."),
+    "alert": (
+        "taskmq.cli.history.alert:app",
+        "Alerts: list, rules, apply, remove, test, silence, notices.",
+    ),
     "topology": (
         "taskmq.cli.operators.topology:app",
         "What taskmq needs at the broker: plan, apply, diff, export, policies, permissions, migrate.",
