@@ -59,6 +59,7 @@ __all__ = [
     "StateUnavailable",
     "StoreMismatch",
     "StoreUnavailable",
+    "StoreWentBack",
     "TaskControl",
     "TaskFailed",
     "TaskMQError",
@@ -287,6 +288,13 @@ class StoreUnavailable(TaskMQError):
 
 class StoreMismatch(TaskMQError):
     """The tables of the job store are of another version than this taskmq works with; nothing was changed."""
+
+
+class StoreWentBack(TaskMQError):
+    """The job store does not know what it has confirmed, or its clock was set back: people have to look at it first.
+
+    A standby has taken over without the last transactions, a backup was brought back, or a clock was set.
+    """
 
 
 class JobNotFound(TaskMQError):

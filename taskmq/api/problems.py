@@ -35,6 +35,7 @@ from taskmq.errors import (
     StateUnavailable,
     StoreMismatch,
     StoreUnavailable,
+    StoreWentBack,
     TaskFailed,
     TaskMQError,
     TooLarge,
@@ -82,6 +83,7 @@ PROBLEMS: Final[tuple[tuple[type[TaskMQError], int, str, str], ...]] = (
     (PublishUnknown, 503, "publish_unknown", "it is not known whether the broker has taken the message"),
     (StateUnavailable, 503, "state_unavailable", "the state could not be reached"),
     (StoreUnavailable, 503, "store_unavailable", "the job store could not be reached"),
+    (StoreWentBack, 503, "store_went_back", "the job store has forgotten what it had confirmed"),
     (StoreMismatch, 503, "store_mismatch", "the job store's tables are of another version than this server's"),
     (TopologyMismatch, 409, "topology_mismatch", ""),
 )

@@ -311,7 +311,7 @@ class TenantJobs:
         record = await self.get(job_id)
         self._check_task(record.task)
         if record.state.is_final:
-            return await self.clone(record.id, new_id=new_id)
+            return await self._clone(record, "job.retry", new_id=new_id, at=None, note=note)
         await self._jobs.aretry(record.id, version=version, by=self._by, note=note)
         return await self.get(record.id)
 
@@ -319,6 +319,17 @@ class TenantJobs:
         """Submit another job with the same call, which is linked to it."""
         record = await self.get(job_id)
         self._check_task(record.task)
+        return await self._clone(record, "job.clone", new_id=new_id, at=at, note="")
+
+    async def _clone(
+        self, record: JobRecord, action: str, *, new_id: str | None, at: datetime | None, note: str
+    ) -> JobRecord:
+        if isinstance(self._by, Actor):
+            # Before it is done: the transaction that submits it knows no audit.
+            by = replace(self._by, note=note or self._by.note)
+            facts: dict[str, Any] = {} if new_id is None else {"new_id": new_id}
+            entry = by.entry(action, kind="job", subject=record.id, tenant=record.tenant, after=facts)
+            await self._app.sessions.store().identity.audit.add([entry])
         job = await self._jobs.aclone(record.id, new_id=new_id, at=at)
         return await self._jobs.aget(job.id)
 

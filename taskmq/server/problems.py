@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import HTTPException, ValidationException
+from litestar.exceptions import HTTPException, InternalServerException, ValidationException
 
 from taskmq.api.problems import MEDIA_TYPE, PROBLEMS, FieldProblem, ProblemDetails
 from taskmq.errors import (
@@ -31,6 +31,8 @@ _log = logging.getLogger("taskmq.server")
 _RETRY_SECONDS: Final = 5
 _UNKNOWN_FIELD: Final = re.compile(r"unknown field `(?P<field>[^`]*)`")
 _MOST_FIELDS: Final = 20
+# What Litestar says of a client that has closed the connection before its body was there.
+_GONE: Final = "client disconnected prematurely"
 
 _TITLES: Final = {
     400: "The request cannot be read",
@@ -155,6 +157,11 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
             code = _CODES.get(status, "bad_request")
             details = _details(status, code, _detail_of(error, status), request_id=request_id)
             headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
+        case InternalServerException(detail=detail) if detail == _GONE:
+            # Nobody reads the answer; it is no error of the server, either.
+            details = _details(
+                400, "client_gone", "the client has gone in the middle of the request", request_id=request_id
+            )
         case UnicodeDecodeError():
             details = _details(400, "bad_request", "the body is no text in UTF-8", request_id=request_id)
         case RecursionError():

@@ -26,7 +26,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         body_limit: bytes of a request's body.
         streams: so many event streams may be open for one user.
         rate: requests a second of one credential, ten times as many at once; 0: as many as come.
-        grace: seconds that requests have to end in, once the server is told to stop.
+        drain: seconds for which the server goes on when it is told to stop, saying that it is not ready: so long a
+            load balancer may take to see that.
+        grace: seconds that requests have to end in after that.
+        request_seconds: a client has so many for each request, its body included.
 
     Raises:
         InvalidSetting: a value that cannot be.
@@ -41,7 +44,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     body_limit: int = 1 << 20
     streams: int = 10
     rate: float = 200.0
+    drain: float = 0.0
     grace: int = 10
+    request_seconds: float = 30.0
 
     def __post_init__(self) -> None:
         if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):
@@ -52,5 +57,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidSetting(f"host {self.host}: a server that nobody signs in to listens on this machine alone")
         if not 0 <= self.rate < math.inf:
             raise InvalidSetting(f"rate {self.rate}: requests a second, or 0 for no limit")
+        if not 0 <= self.drain < math.inf:
+            raise InvalidSetting(f"drain {self.drain}: seconds, or 0 for none")
         if not 0 <= self.port < 1 << 16:
             raise InvalidSetting(f"port {self.port}: 1 to 65535, or 0 for any that is free")

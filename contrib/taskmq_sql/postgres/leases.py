@@ -1,7 +1,7 @@
 """Leases in the table `lease`, by the database's clock.
 
-The next token of a key is larger because its row stays, or where that was dropped, because new rows begin with the
-time.
+A token is the time, in ms, or one more than the one before it where that is later: so also what the database has
+forgotten, with the row or as a standby that takes over late, is not given twice.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,8 @@ _NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 _ACQUIRE: Final = f"""
 insert into taskmq.lease as l (key, epoch, holder, expires, note) values ($1, {_NOW}, $2, {_NOW} + $3, $4)
 on conflict (key) do update
-set epoch = l.epoch + 1, holder = excluded.holder, expires = {_NOW} + $3, note = excluded.note
+set epoch = greatest(l.epoch + 1, excluded.epoch), holder = excluded.holder, expires = {_NOW} + $3,
+  note = excluded.note
 where l.holder is null or l.expires <= {_NOW} returning epoch"""
 _RENEW: Final = f"""
 update taskmq.lease set expires = {_NOW} + $3, note = coalesce($4, note)

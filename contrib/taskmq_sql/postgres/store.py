@@ -78,7 +78,8 @@ class PostgresJobStore:
     """A `JobStore`, `Catalogued` and `Remembering`.
 
     Args:
-        url: `postgresql://user:password@host/database`, with asyncpg's options behind a `?`.
+        url: `postgresql://user:password@host/database`, with asyncpg's options behind a `?`; several hosts
+            are parted by commas, and `?target_session_attrs=read-write` finds the one that is no standby.
         name: what is shown at the server for this process.
     """
 

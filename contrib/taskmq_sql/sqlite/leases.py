@@ -1,7 +1,7 @@
 """The leases of the slots, and others.
 
-The next token of a key is larger because its row stays, or where that was dropped, because new rows begin with the
-time.
+A token is the time, in ms, or one more than the one before it where that is later: so also what a file has
+forgotten that was brought back is not given twice.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _MEMBERS: Final = """
 """
 _TAKE: Final = """
     INSERT INTO lease (key, token, owner, until, note) VALUES (:key, :first, :owner, :until, :note)
-    ON CONFLICT (key) DO UPDATE SET token = token + 1, owner = :owner, until = :until, note = :note
+    ON CONFLICT (key) DO UPDATE SET token = max(token + 1, :first), owner = :owner, until = :until, note = :note
     RETURNING token
 """
 _RENEW: Final = """

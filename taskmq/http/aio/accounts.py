@@ -198,6 +198,15 @@ class AsyncTenantCalls:
         """Who has which role."""
         return (await self._connection.ask("listMembers", MemberList)).items
 
+    async def set_member(self, user: str, role: Role, *, tasks: Sequence[str] = ("*",)) -> None:
+        """Give the user of that name a role in the client's tenant, in place of the one that they have there."""
+        body = RoleBody(role=role, tasks=tuple(tasks))
+        await self._connection.ask("setMember", _Answer, path={"user": user}, body=body)
+
+    async def remove_member(self, user: str) -> None:
+        """Take the role in the client's tenant away from the user of that name."""
+        await self._connection.ask("removeMember", _Answer, path={"user": user})
+
     async def list(self) -> Sequence[TenantView]:
         """The tenants in which one has a role."""
         return (await self._connection.ask("listTenants", TenantList)).items

@@ -194,6 +194,15 @@ class TenantCalls:
         """Who has which role."""
         return (self._connection.ask("listMembers", MemberList)).items
 
+    def set_member(self, user: str, role: Role, *, tasks: Sequence[str] = ("*",)) -> None:
+        """Give the user of that name a role in the client's tenant, in place of the one that they have there."""
+        body = RoleBody(role=role, tasks=tuple(tasks))
+        self._connection.ask("setMember", _Answer, path={"user": user}, body=body)
+
+    def remove_member(self, user: str) -> None:
+        """Take the role in the client's tenant away from the user of that name."""
+        self._connection.ask("removeMember", _Answer, path={"user": user})
+
     def list(self) -> Sequence[TenantView]:
         """The tenants in which one has a role."""
         return (self._connection.ask("listTenants", TenantList)).items

@@ -363,6 +363,8 @@ CALLS: Final[Mapping[str, Example]] = {
     "redriveWorkflow": Example(parameters=_OF_FLOW, answers={200: {"steps": 3, "letters": 1}}),
     "listTasks": Example(answers={200: {"items": [_TASK], "next": None}}),
     "getTask": Example(parameters={"name": "shop.resize"}, answers={200: _TASK}),
+    "beginOidcLogin": Example(answers={}, parameters={"next": "/"}),
+    "endOidcLogin": Example(answers={}),
     **dict.fromkeys(
         ("logIn", "logInOfDocument"),
         Example(
@@ -450,6 +452,12 @@ CALLS: Final[Mapping[str, Example]] = {
             200: {"items": [{"user_id": _ID, "user": "ann", "tenant": "acme", "role": "operator", "tasks": ["*"]}]}
         }
     ),
+    "setMember": Example(
+        parameters={"user": "ann", "tenant": "acme"},
+        body={"role": "submitter", "tasks": ["billing.*"]},
+        answers={200: {"status": "updated"}},
+    ),
+    "removeMember": Example(parameters={"user": "ann", "tenant": "acme"}, answers={200: {"status": "removed"}}),
     "listAuditEntries": Example(
         parameters={"action": "queue."},
         answers={

@@ -30,6 +30,7 @@ _VALUES = {
     "queue": "work",
     "workflow_id": "w1",
     "user_id": "u1",
+    "user": "ann",
     "role_tenant": "acme",
     "token_id": "t1",
     "silence_id": "s1",
