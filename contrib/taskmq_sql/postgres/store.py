@@ -15,6 +15,7 @@ from taskmq.contracts.jobs import (
     JobPage,
     JobRecord,
     JobUpdate,
+    KeptJob,
     NewJob,
     Submitted,
 )
@@ -41,6 +42,7 @@ from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
 from taskmq_sql.postgres.transactions import PostgresRunner, connection_of
+from taskmq_sql.postgres.upkeep import retention
 from taskmq_sql.postgres.upkeep.diagnosis import POOLED_BY_TRANSACTION, diagnose
 from taskmq_sql.postgres.upkeep.pooler import is_pooled_by_transaction
 
@@ -228,6 +230,27 @@ class PostgresJobStore:
     async def prune(self, *, keep_days: int) -> None:
         """See `taskmq.contracts.jobs.Prunable`: by whole days, UTC."""
         await self._dispatching.drop_days(keep_days)
+
+    async def ended_days(self) -> list[int]:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        return await self._database.reads.run("read", retention.ended_days)
+
+    async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        return await retention.ended_on(self._database, day, after=after, limit=limit)
+
+    async def forget_ended(self, ids: Sequence[str]) -> int:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        return await self._database.accounts.run(
+            "transaction", lambda connection: retention.forget_ended(connection, ids)
+        )
+
+    async def forget_tenant(self, tenant: str) -> None:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        names = self._database.names
+        await self._database.accounts.run(
+            "transaction", lambda connection: retention.forget_tenant(connection, tenant, names)
+        )
 
     async def check(self) -> None:
         await self._rows("select 1")

@@ -20,6 +20,7 @@ from taskmq.contracts.jobs import (
     JobPage,
     JobRecord,
     JobUpdate,
+    KeptJob,
     Lane,
     LaneHead,
     NewJob,
@@ -178,6 +179,23 @@ class SqliteJobStore:
     async def prune(self, *, keep_days: int) -> None:
         """See `taskmq.contracts.jobs.Prunable`."""
         await self._dispatching.drop_old(keep_days)
+
+    async def ended_days(self) -> list[int]:
+        """See `taskmq.contracts.jobs.Retaining`; the instants are those that workers have said."""
+        return await self._reader.call(maintenance.ended_days, care=Care.READ)
+
+    async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        work = partial(maintenance.ended_on, day=day, after=after, limit=limit)
+        return await self._reader.call(work, care=Care.READ)
+
+    async def forget_ended(self, ids: Sequence[str]) -> int:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        return await self._writer.call(partial(maintenance.forget_ended, ids=ids), care=Care.DURABLE)
+
+    async def forget_tenant(self, tenant: str) -> None:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        await self._writer.call(partial(maintenance.forget_tenant, tenant=tenant), care=Care.DURABLE)
 
     async def check(self) -> None:
         # The connection looks when it is opened, and whenever the tables were changed.

@@ -39,6 +39,7 @@ from taskmq.contracts.jobs.records import (
     renamed,
     replacement,
 )
+from taskmq.contracts.jobs.retention import KeptJob, Prunable, Retaining
 from taskmq.contracts.jobs.schedules import (
     SCHEDULE_SHARDS,
     DueSchedule,
@@ -50,7 +51,7 @@ from taskmq.contracts.jobs.schedules import (
     StoredSchedule,
     schedule_shard,
 )
-from taskmq.contracts.jobs.store import JobStore, Prunable, Upgradable
+from taskmq.contracts.jobs.store import JobStore, Upgradable
 
 __all__ = [
     "SCHEDULE_SHARDS",
@@ -74,6 +75,7 @@ __all__ = [
     "JobScheduleStore",
     "JobStore",
     "JobUpdate",
+    "KeptJob",
     "Lane",
     "LaneHead",
     "NewJob",
@@ -84,6 +86,7 @@ __all__ = [
     "Prunable",
     "PutDefinition",
     "Released",
+    "Retaining",
     "ScheduleChange",
     "ScheduleFiring",
     "StoredSchedule",

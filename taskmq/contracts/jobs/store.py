@@ -25,7 +25,7 @@ from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 
-__all__ = ["JobStore", "Prunable", "Upgradable"]
+__all__ = ["JobStore", "Upgradable"]
 
 
 class JobStore(Protocol):
@@ -163,20 +163,5 @@ class Upgradable(Protocol):
         Raises:
             StoreMismatch: they are of a later version.
             StoreUnavailable: it could not be reached.
-        """
-        ...
-
-
-@runtime_checkable
-class Prunable(Protocol):
-    """A job store that forgets ended jobs before the time for which it keeps them."""
-
-    async def prune(self, *, keep_days: int) -> None:
-        """Forget jobs that ended longer than so many days ago, with all that is kept about them, and their keys.
-
-        Jobs that have not ended stay; of what happened to those, what is that old may be forgotten.
-
-        Raises:
-            StoreUnavailable: it could not be reached; some may be forgotten.
         """
         ...

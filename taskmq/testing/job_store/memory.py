@@ -17,6 +17,7 @@ from taskmq.contracts.jobs import (
     JobPage,
     JobRecord,
     JobUpdate,
+    KeptJob,
     Lane,
     LaneHead,
     NewJob,
@@ -130,6 +131,18 @@ class MemoryJobStore:
 
     async def share(self, sharing: Sharing) -> bool:
         return self.at_work().share(sharing)
+
+    async def ended_days(self) -> list[int]:
+        return self.at_work().ended_days()
+
+    async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
+        return self.at_work().ended_on(day, after=after, limit=limit)
+
+    async def forget_ended(self, ids: Sequence[str]) -> int:
+        return self.at_work().forget_ended(ids)
+
+    async def forget_tenant(self, tenant: str) -> None:
+        self.at_work().catalogue.forget_tenant(tenant)
 
     async def now_ms(self) -> int:
         return self.at_work().now

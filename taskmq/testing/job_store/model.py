@@ -24,6 +24,7 @@ from taskmq.contracts.jobs import (
     JobPage,
     JobRecord,
     JobUpdate,
+    KeptJob,
     Lane,
     LaneHead,
     NewJob,
@@ -53,6 +54,7 @@ from taskmq.testing.job_store.schedules import ScheduleModel
 
 __all__ = ["JobModel", "escaped", "lane_of", "shard_of"]
 
+_DAY: Final = 86_400_000
 _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
 _RUNS: Final = frozenset({JobState.SCHEDULED, JobState.QUEUED})
 _CHANGED: Final = ("due", "expires", "priority", "queue", "body", "cancel_requested")
@@ -211,6 +213,31 @@ class JobModel:
             return False
         self.sharing = sharing
         return True
+
+    def ended_days(self) -> list[int]:
+        return sorted({job.finished // _DAY for job in self.jobs.values() if job.finished is not None})
+
+    def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
+        found = [
+            job
+            for job in self.jobs.values()
+            if job.finished is not None and job.finished // _DAY == day and job.state in TERMINAL
+        ]
+        return [
+            KeptJob(job=job, events=self.events(job.id), attempts=self.attempts(job.id))
+            for job in sorted(found, key=_by_id)
+            if after is None or job.id > after
+        ][:limit]
+
+    def forget_ended(self, ids: Sequence[str]) -> int:
+        gone = [job_id for job_id in set(ids) if job_id in self.jobs and self.jobs[job_id].state in TERMINAL]
+        for job_id in gone:
+            job = self.jobs.pop(job_id)
+            if job.key is not None and self._keys.get((job.tenant, job.key), ("", b""))[0] == job_id:
+                del self._keys[job.tenant, job.key]
+            self._events.pop(job_id, None)
+            self._attempts.pop(job_id, None)
+        return len(gone)
 
     # What schedulers do -----------------------------------------------------------------------------------
 
