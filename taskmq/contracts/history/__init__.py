@@ -1,6 +1,6 @@
 """Contracts of what a job store remembers of runs: logs, figures by the minute, failures, alerts."""
 
-from taskmq.contracts.history.alerts import AlertNotice, AlertStore, StoredRule
+from taskmq.contracts.history.alerts import AlertNotice, AlertStore, StoredAlertRule
 from taskmq.contracts.history.logs import LogStore
 from taskmq.contracts.history.rollups import FailureFilter, FailurePage, RollupFilter, RollupStore
 from taskmq.contracts.history.store import HistoryStore, Remembering, history_of
@@ -15,6 +15,6 @@ __all__ = [
     "Remembering",
     "RollupFilter",
     "RollupStore",
-    "StoredRule",
+    "StoredAlertRule",
     "history_of",
 ]

@@ -8,7 +8,7 @@ from litestar.handlers import delete, put
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.history import AlertNotice, StoredRule
+from taskmq.contracts.history import AlertNotice, StoredAlertRule
 from taskmq.model.history.alerts import (
     METRICS,
     Alert,
@@ -375,7 +375,7 @@ def _read(name: str, body: RuleBody) -> AlertRule:
         raise Problem.about("name", str(error)) from error
 
 
-def _rule(stored: StoredRule) -> RuleView:
+def _rule(stored: StoredAlertRule) -> RuleView:
     fields: dict[str, Any] = {field: getattr(stored.rule, field) for field in RuleBody.__struct_fields__}
     fields |= {"channels": list(stored.rule.channels), "unless": list(stored.rule.unless)}
     return RuleView(**fields, name=stored.rule.name, tenant=stored.rule.tenant, version=stored.version)
