@@ -56,6 +56,10 @@ _COMMANDS = {
     "definition": ("taskmq.cli.jobs.definition:app", "Templates of jobs: put, show, list, versions, delete."),
     "task": ("taskmq.cli.jobs.task:app", "Tasks that workers and schedulers have registered: list, show."),
     "pool": ("taskmq.cli.operators.pool:app", "Pools of tenants, and policies of queues: list, set, remove."),
+    "node": (
+        "taskmq.cli.nodes.node:app",
+        "Host nodes that jobs are placed on: list, show, drain, resume, remove, allocations.",
+    ),
     "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, purge."),
     "schedule": (
         "taskmq.cli.operators.schedule:app",

@@ -26,7 +26,9 @@ from taskmq.server.history import HISTORY_HANDLERS
 from taskmq.server.inputs import CallerGiven
 from taskmq.server.jobs import JOB_HANDLERS
 from taskmq.server.live import EVENT_HANDLERS, EventHub
+from taskmq.server.nodes import NODE_HANDLERS
 from taskmq.server.nouns import NOUN_HANDLERS
+from taskmq.server.oidc import OIDC_HANDLERS, OidcProvider
 from taskmq.server.openapi import OPENAPI, OPENAPI_HANDLERS
 from taskmq.server.problems import Problem, problem_response
 from taskmq.server.settings import ServerSettings
@@ -37,8 +39,10 @@ __all__ = ["HANDLERS", "ServerApplication", "build"]
 HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *HEALTH_HANDLERS,
     *ACCOUNT_HANDLERS,
+    *OIDC_HANDLERS,
     *JOB_HANDLERS,
     *NOUN_HANDLERS,
+    *NODE_HANDLERS,
     *HISTORY_HANDLERS,
     *EVENT_HANDLERS,
     *OPENAPI_HANDLERS,
@@ -48,13 +52,18 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
 
 
 def build(
-    app: TaskMQ, *, identify: Identify | None = None, settings: ServerSettings | None = None
+    app: TaskMQ,
+    *,
+    identify: Identify | None = None,
+    settings: ServerSettings | None = None,
+    oidc: OidcProvider | None = None,
 ) -> "ServerApplication":
     """The server of an app, to be run by any ASGI server or mounted in another application.
 
     Args:
         app: whose jobs, queues and schedules it serves; its connections are closed with the application.
         identify: finds out who calls. Default: by the accounts of the app's store; in development nobody signs in.
+        oidc: where users can sign in beside that; it is closed with the application.
 
     Raises:
         ValueError: a handler declares no permission.
@@ -84,6 +93,7 @@ def build(
                 "settings": settings,
                 "events": EventHub(app),
                 "limits": RequestLimits(settings.rate),
+                "oidc": oidc,
             }
         ),
         # The process's own logging counts.
@@ -159,6 +169,9 @@ async def _connections(litestar: Litestar) -> AsyncGenerator[None]:
             yield
         finally:
             await _events_of(litestar.state).aclose()
+            oidc: OidcProvider | None = litestar.state.get("oidc")
+            if oidc is not None:
+                await oidc.aclose()
 
 
 def _learn_names(handler: HTTPRouteHandler) -> None:

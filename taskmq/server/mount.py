@@ -14,6 +14,7 @@ from taskmq.errors import InvalidSetting
 from taskmq.server.access import Identify
 from taskmq.server.application import ServerApplication, build
 from taskmq.server.edge import fact_of
+from taskmq.server.oidc import OidcProvider
 from taskmq.server.settings import ServerSettings
 from taskmq.server.sign_in import identify_by_store
 
@@ -33,6 +34,7 @@ def asgi(
     identify: Identify = identify_by_store,
     read_only: bool = False,
     rate: float = 200.0,
+    oidc: OidcProvider | None = None,
     beside: Application | None = None,
 ) -> "MountedServer":
     """The server of an app as an ASGI application, for another application to mount.
@@ -44,6 +46,7 @@ def asgi(
         identify: finds out who calls; for a host that has users of its own. Default: by the accounts of the store.
         read_only: nothing can be changed through it.
         rate: requests a second of one credential, ten times as many at once; 0: as many as come.
+        oidc: where users can sign in beside that.
         beside: gets what is not below the prefix; for hosts that can mount nothing, such as Django.
 
     Raises:
@@ -52,7 +55,7 @@ def asgi(
     if beside is not None and not prefix:
         raise InvalidSetting("where is the server beside the application? Say prefix=, such as /taskmq")
     settings = ServerSettings(root_path=prefix, read_only=read_only, rate=rate)
-    return MountedServer(build(app, identify=identify, settings=settings), prefix, beside)
+    return MountedServer(build(app, identify=identify, settings=settings, oidc=oidc), prefix, beside)
 
 
 class MountedServer:

@@ -27,6 +27,7 @@ from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, submitted_at
+from taskmq_sql.nodes import SqlNodes
 from taskmq_sql.postgres.catalogue import PostgresDefinitions, PostgresTasks
 from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
@@ -34,6 +35,7 @@ from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import unmet
 from taskmq_sql.postgres.dispatch import PostgresDispatch
 from taskmq_sql.postgres.history import LIVE_JOBS
+from taskmq_sql.postgres.nodes import PostgresPlacements
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
@@ -84,7 +86,9 @@ class PostgresJobStore:
     def __init__(self, url: str, *, name: str = "taskmq") -> None:
         self._url = url
         self._database = Database(url, name=name)
-        self._identity = SqlIdentities(PostgresRunner(self._database.reads, self._database.accounts))
+        runner = PostgresRunner(self._database.reads, self._database.accounts)
+        self._identity = SqlIdentities(runner)
+        self._nodes = SqlNodes(runner, PostgresPlacements(self._database))
         self._history = SqlHistory(PostgresRunner(self._database.reads, self._database.histories), LIVE_JOBS)
         self._schedules = PostgresSchedules(self._database)
         self._dispatching = PostgresDispatch(self._database, self._schedules)
@@ -110,6 +114,10 @@ class PostgresJobStore:
     @property
     def schedules(self) -> PostgresSchedules:
         return self._schedules
+
+    @property
+    def nodes(self) -> SqlNodes:
+        return self._nodes
 
     @property
     def definitions(self) -> PostgresDefinitions:

@@ -34,6 +34,7 @@ from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.reports import Report
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
+from taskmq_sql.nodes import SqlNodes
 from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks
 from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
 from taskmq_sql.sqlite.file.diagnosis import diagnose
@@ -49,6 +50,7 @@ from taskmq_sql.sqlite.jobs.pools import sharing as read_shares
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
+from taskmq_sql.sqlite.placements import SqlitePlacements
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]
@@ -92,6 +94,7 @@ class SqliteJobStore:
         self._reader = FileThread(connect, name="taskmq jobs reader")
         runner = SqliteRunner(self._writer, self._reader)
         self._identity = SqlIdentities(runner)
+        self._nodes = SqlNodes(runner, SqlitePlacements(self._writer, self._reader))
         self._history = SqlHistory(runner, LIVE_JOBS)
         self._schedules = SqliteSchedules(self._writer, self._reader)
         self._dispatching = SqliteDispatch(self._writer, self._reader, self._schedules, keep_days=keep_days)
@@ -117,6 +120,10 @@ class SqliteJobStore:
     @property
     def schedules(self) -> SqliteSchedules:
         return self._schedules
+
+    @property
+    def nodes(self) -> SqlNodes:
+        return self._nodes
 
     @property
     def definitions(self) -> SqliteDefinitions:

@@ -85,11 +85,15 @@ def show(
         )
         return NOT_FOUND
     record = _facts(report)
+    if report.depends_on:
+        record["depends_on"] = [{"job": each.id, "condition": each.condition} for each in report.depends_on]
     if values:
         record |= {"body": None if report.body is None else report.body.decode(errors="replace")}
         record |= {"result": value if report.has_value else None, "traceback": report.traceback}
     if current_globals().output == "table":
         record = {name: value for name, value in record.items() if value not in (None, "", [])}
+        if report.depends_on:
+            record["depends_on"] = "\n".join(f"{each.id} to be {each.condition}" for each in report.depends_on)
         record["letters"] = "\n".join(_letter_text(one) for one in report.letters) or "none"
     print_record(record)
     return OK

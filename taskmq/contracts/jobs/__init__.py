@@ -25,6 +25,7 @@ from taskmq.contracts.jobs.dispatch import (
     Released,
     slot_key,
 )
+from taskmq.contracts.jobs.nodes import NodeStore, PlacedJob, UnplacedJob
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
     DependencyRefusal,
@@ -76,8 +77,10 @@ __all__ = [
     "Lane",
     "LaneHead",
     "NewJob",
+    "NodeStore",
     "OccurrenceJob",
     "Pick",
+    "PlacedJob",
     "Prunable",
     "PutDefinition",
     "Released",
@@ -86,6 +89,7 @@ __all__ = [
     "StoredSchedule",
     "Submitted",
     "TaskStore",
+    "UnplacedJob",
     "Upgradable",
     "renamed",
     "replacement",

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.identity import IdentityStore
 from taskmq.contracts.jobs.dispatch import DispatchStore
+from taskmq.contracts.jobs.nodes import NodeStore
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
     HistoryEntry,
@@ -48,6 +49,11 @@ class JobStore(Protocol):
     @property
     def schedules(self) -> JobScheduleStore:
         """The schedules whose occurrences become jobs."""
+        ...
+
+    @property
+    def nodes(self) -> NodeStore:
+        """The machines that jobs are placed on, and what is allocated of them."""
         ...
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:

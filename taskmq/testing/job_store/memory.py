@@ -40,6 +40,7 @@ from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.job_store.catalogue import CatalogueModel, MemoryDefinitions, MemoryTasks
 from taskmq.testing.job_store.history import HistoryAtWork, MemoryHistory
 from taskmq.testing.job_store.identity import MemoryIdentities
+from taskmq.testing.job_store.memory_nodes import MemoryNodes
 from taskmq.testing.job_store.model import JobModel
 
 __all__ = ["MemoryJobStore"]
@@ -70,6 +71,7 @@ class MemoryJobStore:
         self._dispatching = _MemoryDispatch(self)
         self._identity = MemoryIdentities(self.model.identity, look=lambda: self.at_work().now)
         self._schedules = _MemorySchedules(self)
+        self._nodes = MemoryNodes(self.at_work)
         self.definitions = MemoryDefinitions(self._catalogue)
         self.tasks = MemoryTasks(self._catalogue)
         self.history = MemoryHistory(self._remembering)
@@ -89,6 +91,10 @@ class MemoryJobStore:
     @property
     def schedules(self) -> "_MemorySchedules":
         return self._schedules
+
+    @property
+    def nodes(self) -> MemoryNodes:
+        return self._nodes
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if connection is not None:

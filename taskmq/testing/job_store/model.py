@@ -48,6 +48,7 @@ from taskmq.testing.job_store.history import HistoryModel
 from taskmq.testing.job_store.identity import IdentityModel
 from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import fits
+from taskmq.testing.job_store.nodes import NodeModel
 from taskmq.testing.job_store.schedules import ScheduleModel
 
 __all__ = ["JobModel", "escaped", "lane_of", "shard_of"]
@@ -79,6 +80,7 @@ class JobModel:
         dependencies: which jobs wait for which, and ends that those have not heard of.
         placed: slots of queues where they are not to be the model's own.
         sharing: what operators have said about turns.
+        nodes: machines, and what is allocated of them.
     """
 
     def __init__(self, *, slots: int = SLOTS, now: int = 0, dice: random.Random | None = None) -> None:
@@ -93,6 +95,7 @@ class JobModel:
         self.dependencies = DependencyModel()
         self.placed: dict[str, int] = {}
         self.sharing = Sharing()
+        self.nodes = NodeModel()
         self._dice = dice or random.Random(0)
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
         self._unique: dict[str, tuple[str, int]] = {}
@@ -236,7 +239,10 @@ class JobModel:
     def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         if not self._holds(slot, epoch):
             return None
-        taken = [job for pick in picks for job in self.ready(pick.lane)[: pick.count]]
+        return self.hand_out(slot, epoch, [job for pick in picks for job in self.ready(pick.lane)[: pick.count]])
+
+    def hand_out(self, slot: int, epoch: int, taken: Sequence[JobRecord]) -> DispatchBatch | None:
+        """Dispatch these jobs, which are ready; those that are over end."""
         jobs: list[DispatchedJob] = []
         for job in taken:
             if job.expires is not None and job.expires <= self.now:

@@ -24,6 +24,7 @@ from taskmq.testing.job_store_suite.history import HistoryCases
 from taskmq.testing.job_store_suite.identity import IdentityCases
 from taskmq.testing.job_store_suite.lists import Lists
 from taskmq.testing.job_store_suite.models.jobs import JobsByModel
+from taskmq.testing.job_store_suite.nodes import AllocationCases, NodeCases, PlacementCases
 from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.reports import Reports
 from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
@@ -52,6 +53,9 @@ class JobStoreSuite(
     IdentityCases,
     HistoryCases,
     PoolCases,
+    NodeCases,
+    AllocationCases,
+    PlacementCases,
     Races,
     UniqueRaces,
     DependencyRaces,
