@@ -15,6 +15,7 @@ __all__ = [
     "confirm",
     "duration_text",
     "note",
+    "print_line",
     "print_record",
     "print_rows",
     "printable",
@@ -52,6 +53,15 @@ def print_record(record: Mapping[str, Any]) -> None:
         write_line(msgspec.json.encode(record).decode())
     else:
         write_line(msgspec.json.format(msgspec.json.encode(record)).decode())
+
+
+def print_line(record: Mapping[str, Any], text: str) -> None:
+    """Print one of many things that come one by one: `text` for people, a line of JSON for programs."""
+    if current_globals().output == "table":
+        write_line(printable(text))
+    else:
+        write_line(msgspec.json.encode(record).decode())
+    sys.stdout.flush()
 
 
 def note(text: str) -> None:

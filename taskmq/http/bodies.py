@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.api.job_requests import ChangeBody, SubmitBody
+from taskmq.api.job_requests import ChangeBody, SubmitBody, UpstreamJob
 from taskmq.api.jobs import JobDetails, RefusedJob, SubmittedJob, SubmittedJobs
 from taskmq.api.values import PriorityLevel
 from taskmq.errors import InvalidOption, JobCancelled, TaskFailed
@@ -39,6 +39,7 @@ def submit_body(
     description: str = "",
     labels: Mapping[str, str] | None = None,
     held: bool = False,
+    depends_on: Sequence[str | UpstreamJob] = (),
 ) -> SubmitBody:
     """A submission.
 
@@ -61,6 +62,7 @@ def submit_body(
         description=description,
         labels=dict(labels or {}),
         held=held,
+        depends_on=list(depends_on),
     )
 
 

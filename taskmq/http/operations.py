@@ -105,6 +105,22 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "getWorkflow": _reads("/workflows/{workflow_id}"),
     "cancelWorkflow": _posts("/workflows/{workflow_id}/cancel"),
     "redriveWorkflow": _posts("/workflows/{workflow_id}/redrive"),
+    # History.
+    "getJobLogs": _reads("/jobs/{job_id}/logs"),
+    "searchLogs": _reads("/logs"),
+    "listRollups": _reads("/rollups"),
+    "queryMetrics": _reads("/metrics/query"),
+    "listFailures": _reads("/failures"),
+    "listAlerts": _reads("/alerts"),
+    "listAlertMetrics": _reads("/alerts/metrics"),
+    "listAlertRules": _reads("/alerts/rules"),
+    "putAlertRule": Operation("PUT", f"{API}/alerts/rules/{{name}}"),
+    "deleteAlertRule": Operation("DELETE", f"{API}/alerts/rules/{{name}}"),
+    "testAlertRule": _posts("/alerts/rules/{name}/test"),
+    "listSilences": _reads("/alerts/silences"),
+    "addSilence": _posts("/alerts/silences"),
+    "deleteSilence": Operation("DELETE", f"{API}/alerts/silences/{{silence_id}}"),
+    "listAlertNotices": _reads("/alerts/notices"),
     "followEvents": _reads("/events"),
 }
 """By the operation's id in `/api/openapi.json`."""

@@ -328,7 +328,8 @@ class Context(msgspec.Struct, eq=False):
 
 def invitation_of(context: Context) -> Invitation | None:
     """What the store has sent the job with; None for one that is none of the store's."""
-    return context._envelope.store  # noqa: SLF001 - for the worker alone, not for tasks
+    # For the worker alone: no attribute that tasks see.
+    return context._envelope.store  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 current_context: ContextVar[Context | None] = ContextVar("taskmq_context", default=None)

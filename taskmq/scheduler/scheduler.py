@@ -6,20 +6,23 @@ import os
 import socket
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from taskmq.app import TaskMQ
+from taskmq.contracts.history import HistoryStore, Remembering
 from taskmq.contracts.jobs import Catalogued, JobStore
-from taskmq.durable.service import ServiceGroup, pause
+from taskmq.durable.service import Service, ServiceGroup, pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable, StoreWentBack
 from taskmq.model.backoff import Backoff
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
+from taskmq.scheduler.alerts import AlertSettings, AlertWatch, NoticeSender
 from taskmq.scheduler.catalogue import TaskRegistrar
 from taskmq.scheduler.dependents import DependentReleases
 from taskmq.scheduler.duties import AuditSeal, Duties
 from taskmq.scheduler.held_slot import HeldSlot
+from taskmq.scheduler.history import RunHistory
 from taskmq.scheduler.nodes import NodeRegistrar
 from taskmq.scheduler.signals import LiveWorkers, Signals
 from taskmq.scheduler.slots import HeldLease, SlotLeases
@@ -45,6 +48,8 @@ class Scheduler:
 
     Args:
         drains: `stop` waits until everything in flight was reported; a second `stop` does not.
+        counts_runs: what workers tell of their runs is counted, and failures of plain jobs are kept.
+        alerts: how people are told of alerts; None: rules are not looked at.
 
     Raises:
         UnsupportedFeature: the app has no store; raised by `run`.
@@ -52,7 +57,11 @@ class Scheduler:
         StoreWentBack: the store has forgotten what it had confirmed; raised by `run`, once its work has ended.
     """
 
-    def __init__(self, app: TaskMQ, *, drains: bool = False) -> None:
+    def __init__(
+        self, app: TaskMQ, *, drains: bool = False, counts_runs: bool = False, alerts: AlertSettings | None = None
+    ) -> None:
+        self._counts_runs = counts_runs
+        self._alerts = alerts
         self._app = app
         self._drains = drains
         self._me = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
@@ -120,6 +129,9 @@ class Scheduler:
                 await group.start(nodes, "writes down which nodes there are")
                 if tasks is not None:
                     await group.start(tasks, "writes down which tasks there are")
+                if isinstance(store, Remembering):
+                    for service, name in self._observers(store, store.history):
+                        await group.start(service, name)
                 await group.start(leases, "holds slots")
                 try:
                     await self._is_stopping.wait()
@@ -129,6 +141,17 @@ class Scheduler:
                 raise self._refusal
         finally:
             await self._app.aclose()
+
+    def _observers(self, store: JobStore, history: HistoryStore) -> Iterator[tuple[Service, str]]:
+        """What looks at how things go, and tells people."""
+        if self._counts_runs:
+            broker = self._app.sessions.current().broker
+            counting = RunHistory(broker, store.dispatching.leases, history.rollups, me=self._me)
+            yield counting, "counts what workers tell"
+        if self._alerts is not None:
+            watch = AlertWatch(self._app, store, history.alerts, self._workers, self._alerts, me=self._me)
+            yield watch, "looks at rules of alerts"
+            yield NoticeSender(history.alerts, self._alerts), "tells people of alerts"
 
     # For others to see -----------------------------------------------------------------------------------
 

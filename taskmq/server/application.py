@@ -28,6 +28,7 @@ from taskmq.server.jobs import JOB_HANDLERS
 from taskmq.server.live import EVENT_HANDLERS, EventHub
 from taskmq.server.nodes import NODE_HANDLERS
 from taskmq.server.nouns import NOUN_HANDLERS
+from taskmq.server.oidc import OIDC_HANDLERS, OidcProvider
 from taskmq.server.openapi import OPENAPI, OPENAPI_HANDLERS
 from taskmq.server.problems import Problem, problem_response
 from taskmq.server.settings import ServerSettings
@@ -38,6 +39,7 @@ __all__ = ["HANDLERS", "ServerApplication", "build"]
 HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *HEALTH_HANDLERS,
     *ACCOUNT_HANDLERS,
+    *OIDC_HANDLERS,
     *JOB_HANDLERS,
     *NOUN_HANDLERS,
     *NODE_HANDLERS,
@@ -50,13 +52,18 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
 
 
 def build(
-    app: TaskMQ, *, identify: Identify | None = None, settings: ServerSettings | None = None
+    app: TaskMQ,
+    *,
+    identify: Identify | None = None,
+    settings: ServerSettings | None = None,
+    oidc: OidcProvider | None = None,
 ) -> "ServerApplication":
     """The server of an app, to be run by any ASGI server or mounted in another application.
 
     Args:
         app: whose jobs, queues and schedules it serves; its connections are closed with the application.
         identify: finds out who calls. Default: by the accounts of the app's store; in development nobody signs in.
+        oidc: where users can sign in beside that; it is closed with the application.
 
     Raises:
         ValueError: a handler declares no permission.
@@ -86,6 +93,7 @@ def build(
                 "settings": settings,
                 "events": EventHub(app),
                 "limits": RequestLimits(settings.rate),
+                "oidc": oidc,
             }
         ),
         # The process's own logging counts.
@@ -105,6 +113,19 @@ class ServerApplication(Edge):
         self.litestar: Litestar = litestar
         self._counts = ServerCounts()
         super().__init__(litestar, root_path=root_path, closing=self._close, answered=self._counts.answered)
+
+    @asynccontextmanager
+    async def lifespan(self, host: object = None) -> AsyncGenerator[None]:
+        """Serve within this block, and close what was opened then: for a host, which has a lifespan of its own.
+
+        Without it the server connects on first use, and whoever has the app closes it.
+
+        Args:
+            host: not looked at; hosts give themselves.
+        """
+        del host
+        async with self.litestar.lifespan():
+            yield
 
     def not_ready(self) -> str | None:
         """Why it does not do its work; None where it does, as far as it knows without asking."""
@@ -148,6 +169,9 @@ async def _connections(litestar: Litestar) -> AsyncGenerator[None]:
             yield
         finally:
             await _events_of(litestar.state).aclose()
+            oidc: OidcProvider | None = litestar.state.get("oidc")
+            if oidc is not None:
+                await oidc.aclose()
 
 
 def _learn_names(handler: HTTPRouteHandler) -> None:

@@ -65,6 +65,8 @@ class Edge:
         own["path"], own["root_path"] = self._inside(scope), ""
         # Litestar takes a slash off at the end.
         own["taskmq_path"] = own["path"]
+        # What a host has said, where nobody has told the server: links begin with it.
+        own["taskmq_root"] = self._root_path or fact_of(scope, "root_path")
         loop = asyncio.get_running_loop()
         began = loop.time()
         is_secure = fact_of(scope, "scheme") == "https"

@@ -15,6 +15,7 @@ from taskmq.api.values import Instant, ListPage, Note, PriorityLevel, ShortText
 from taskmq.app import TaskMQ
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Caller
+from taskmq.server.edge import fact_of
 from taskmq.server.problems import Problem
 from taskmq.server.settings import MOST_PER_PAGE
 
@@ -97,7 +98,7 @@ def instant_text(milliseconds: int | None) -> str | None:
 def next_link(request: Request[Any, Any, Any], cursor: str) -> str:
     """The `Link` to the next page of what was asked for."""
     asked = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
-    root = request.app.state["settings"].root_path
+    root = fact_of(request.scope, "taskmq_root")
     path = request.url.path.removeprefix(root)
     return f'<{root}{path}?{urlencode([*asked, ("cursor", cursor)])}>; rel="next"'
 

@@ -159,7 +159,9 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
             headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
         case InternalServerException(detail=detail) if detail == _GONE:
             # Nobody reads the answer; it is no error of the server, either.
-            details = _details(400, "client_gone", "the client has gone in the middle of the request")
+            details = _details(
+                400, "client_gone", "the client has gone in the middle of the request", request_id=request_id
+            )
         case UnicodeDecodeError():
             details = _details(400, "bad_request", "the body is no text in UTF-8", request_id=request_id)
         case RecursionError():

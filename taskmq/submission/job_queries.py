@@ -103,13 +103,13 @@ class JobQueries(JobService):
         which = LogFilter(job=record.id, level=read_level(level), text=text)
         return await history_of(self.sessions.store()).logs.page(which, after=after, limit=limit, oldest_first=True)
 
-    async def follow_logs(self, job_id: str, *, level: str = "debug") -> AsyncGenerator[StoredLine]:
+    async def follow_logs(self, job_id: str, *, level: str = "debug", text: str = "") -> AsyncGenerator[StoredLine]:
         """Its lines from the first on, and further ones as they come, until it has ended."""
         after: int | None = None
         while True:
             is_over = (await self._store.get(job_id)).state.is_final
             # What was logged before its end is there when the end is.
-            while (page := await self.alogs(job_id, level=level, after=after)).lines:
+            while (page := await self.alogs(job_id, level=level, text=text, after=after)).lines:
                 for line in page.lines:
                     yield line
                 after = page.after

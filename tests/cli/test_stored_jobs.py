@@ -184,4 +184,4 @@ def test_a_job_waits_for_others_that_are_named(shop: Shop) -> None:
     assert shop.state(job) == "waiting"
     assert [each["condition"] for each in shop("show", job).data["depends_on"]] == ["succeeded", "ended"]
     assert "it waits for job first of task report" in shop("explain", job).out
-    assert shop("submit", "report", "--args", '["x"]', "--depends-on", "nobody").code == 4
+    assert shop("submit", "report", "--args", '["x"]', "--depends-on", "nobody").code == 3

@@ -1,6 +1,6 @@
 """Jobs that wait for others: made with what they wait for, and let go when that has ended.
 
-    submit    locks the upstream jobs that live, marks them, and writes what is unmet          `dependency`
+    submit    locks the upstream jobs that live, judges, marks those, and writes what is unmet `dependency`
     an end    of a job that is marked writes itself down, in the same statement                `upstream_end`
     release   takes some dependencies of the earliest ends, locks the jobs that wait, decides, and writes
 
@@ -30,11 +30,13 @@ from taskmq_sql.postgres.statements import (
     WAITING_JOBS,
 )
 
-__all__ = ["Upstream", "find_upstream", "release", "repair", "unmet", "wait"]
+__all__ = ["Unmet", "Upstream", "find_upstream", "release", "repair", "unmet", "wait"]
+
+Unmet = Sequence[tuple[JobDependency, JobState]]
+"""What a job has to wait for, and the states of those jobs."""
 
 _LIVE: Final = """
-select id, tenant, state, coalesce(has_dependents, false) as is_marked from taskmq.job
-where id = any($1::uuid[]) order by id for key share"""
+select id, tenant, state from taskmq.job where id = any($1::uuid[]) order by id for key share"""
 _MARK: Final = """
 with unmarked as (
   select id from taskmq.job where id = any($1::uuid[]) and has_dependents is null order by id for no key update)
@@ -77,7 +79,7 @@ class Upstream:
                 return DependencyRefusal(each.id, "unknown")
         return None
 
-    def unmet(self, dependencies: Sequence[JobDependency]) -> list[tuple[JobDependency, JobState]]:
+    def unmet(self, dependencies: Sequence[JobDependency]) -> Unmet:
         """Those that are not met, with the states of the upstream jobs."""
         found = [(each, STATES[self._rows[each.id]["state"]]) for each in dependencies]
         return [
@@ -86,6 +88,10 @@ class Upstream:
             if state not in TERMINAL or after_upstream(each.condition, state) is not None
         ]
 
+    def again(self, unmet: Unmet) -> Unmet:
+        """The same, as it is now."""
+        return [(each, STATES[self._rows[each.id]["state"]]) for each, _ in unmet]
+
 
 async def find_upstream(connection: Connection, ids: Sequence[str]) -> Upstream:
     """The jobs of these ids; those that live do not end until the transaction has."""
@@ -93,8 +99,6 @@ async def find_upstream(connection: Connection, ids: Sequence[str]) -> Upstream:
     if not wanted:
         return Upstream(())
     live = await connection.fetch(_LIVE, wanted)
-    if unmarked := [row["id"] for row in live if not row["is_marked"]]:
-        await connection.execute(_MARK, unmarked)
     found = {str(row["id"]) for row in live}
     if not (gone := [each for each in wanted if each not in found]):
         return Upstream(live)
@@ -110,6 +114,9 @@ async def wait(
     if not jobs:
         return
     await connection.execute(_WAIT, [job.id for job, _ in jobs if not job.held])
+    live = {each.id for _, unmet in jobs for each, state in unmet if state not in TERMINAL}
+    if live:
+        await connection.execute(_MARK, sorted(live))
     edges = [(each.id, job.id, CONDITION_CODES[each.condition]) for job, unmet in jobs for each, _ in unmet]
     await connection.execute(_DEPEND, *([edge[column] for edge in edges] for column in range(3)))
     ended = {each.id: CODES[state] for _, unmet in jobs for each, state in unmet if state in TERMINAL}

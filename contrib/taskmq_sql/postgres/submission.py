@@ -19,7 +19,7 @@ from taskmq_sql.jobs.values import encode_detail, escaped
 from taskmq_sql.postgres.changes import change_in
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
-from taskmq_sql.postgres.dependencies import find_upstream, wait
+from taskmq_sql.postgres.dependencies import Unmet, find_upstream, wait
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.statements import SUBMIT, SUBMIT_KEYED
 
@@ -121,9 +121,10 @@ async def _insert_waiting(connection: Connection, jobs: Sequence[NewJob], number
     """Submit jobs of which none waits for another one of them."""
     # Submitted once more: whatever has become of those that it was to wait for.
     known = await _known(connection, jobs, numbers)
-    found = await find_upstream(connection, [each.id for job in jobs for each in _depends_on(job)])
+    others = [each.id for place, job in enumerate(jobs) if place not in known for each in _depends_on(job)]
+    found = await find_upstream(connection, others)
     answers: dict[int, Submitted] = {}
-    unmet: dict[str, list[tuple[JobDependency, JobState]]] = {}
+    unmet: dict[str, Unmet] = {}
     kept: list[int] = []
     for place, job in enumerate(jobs):
         if place not in known and (refusal := found.refusal(_depends_on(job), numbers.tenants[job.tenant])):
@@ -137,7 +138,12 @@ async def _insert_waiting(connection: Connection, jobs: Sequence[NewJob], number
         is_waiting = answer.is_new and jobs[place].id in unmet and not jobs[place].held
         answers[place] = structs.replace(answer, state=JobState.WAITING) if is_waiting else answer
     new = {jobs[place].id: jobs[place] for place in kept if answers[place].is_new}
-    await wait(connection, [(job, unmet[job_id]) for job_id, job in new.items() if job_id in unmet])
+    waiting = [(job, unmet[job_id]) for job_id, job in new.items() if job_id in unmet]
+    if any(job.unique is not None for job, _ in waiting):
+        # The one that had the key may be one that they wait for, and has ended now.
+        found = await find_upstream(connection, others)
+        waiting = [(job, found.again(left)) for job, left in waiting]
+    await wait(connection, waiting)
     return [answers[place] for place in range(len(jobs))]
 
 

@@ -1,6 +1,7 @@
 """`taskmq server`."""
 
 import asyncio
+import os
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -27,6 +28,11 @@ def server(
     rate: float = 200.0,
     drain: float = 0.0,
     health_port: str | None = None,
+    public_url: str | None = None,
+    oidc_issuer: str | None = None,
+    oidc_client: str | None = None,
+    oidc_role: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    oidc_groups: str = "groups",
     default_store: Annotated[str | None, Parameter(show=False)] = None,
     development: Annotated[bool, Parameter(show=False, negative="")] = False,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
@@ -54,6 +60,16 @@ def server(
         a load balancer may take to see that.
     health_port
         Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
+    public_url
+        Where browsers see it, such as https://jobs.example.com; with --oidc-issuer.
+    oidc_issuer
+        Users may sign in by this OpenID Connect provider; needs taskmq[oidc].
+    oidc_client
+        The client that this server is there; its secret is $TASKMQ_OIDC_SECRET.
+    oidc_role
+        GROUP=TENANT:ROLE, such as ops=*:operator, where * is the instance; several times for more.
+    oidc_groups
+        The claim of the provider that names a user's groups.
     default_store
         The store of an app that has none.
     development
@@ -62,7 +78,7 @@ def server(
         Stop when standard input ends: whoever holds its other end is gone, however that went.
     """
     try:
-        from taskmq.server import ServerSettings, build
+        from taskmq.server import GroupRole, OidcProvider, OidcSettings, ServerSettings, build
         from taskmq.server.process import ServerProcess
     except ImportError as error:
         raise UnsupportedFeature(f"the server needs {error.name}: pip install 'taskmq[server]'") from error
@@ -85,12 +101,24 @@ def server(
     if app.sessions.store_url is None:
         raise UnsupportedFeature("the server needs a job store: say --store URL, or set $TASKMQ_STORE")
 
+    provider: OidcProvider | None = None
+    if oidc_issuer is not None:
+        oidc = OidcSettings(
+            issuer=oidc_issuer,
+            client_id=oidc_client or "",
+            client_secret=os.environ.get("TASKMQ_OIDC_SECRET", ""),
+            public_url=public_url or "",
+            roles=tuple(map(GroupRole.read, oidc_role)),
+            groups_claim=oidc_groups,
+        )
+        provider = OidcProvider(oidc, clock=app.sessions.clock)
+
     async def run() -> None:
-        application = build(app, settings=settings)
+        application = build(app, settings=settings, oidc=provider)
         process = ServerProcess(application, settings)
         stop_when_told(process.stop, lifeline=lifeline)
         async with health_of(application, health_port):
-            await process.run(on_ready=lambda address: announce(f"taskmq server: app {app.name!r} at {address}"))
+            await process.run(on_ready=lambda address: announce(f"taskmq server: app {app.name!r} at {address}/"))
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(run())

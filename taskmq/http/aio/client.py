@@ -17,6 +17,7 @@ from taskmq.http.aio.accounts import (
     AsyncUserCalls,
 )
 from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.history import AsyncAlertCalls, AsyncFigureCalls, AsyncLogCalls
 from taskmq.http.aio.jobs import AsyncJobCalls
 from taskmq.http.aio.nouns import (
     AsyncDeadLetterCalls,
@@ -92,6 +93,21 @@ class AsyncClient:
     def jobs(self) -> AsyncJobCalls:
         """Jobs of the store."""
         return AsyncJobCalls(self._connection)
+
+    @property
+    def logs(self) -> AsyncLogCalls:
+        """What the runs of jobs have logged."""
+        return AsyncLogCalls(self._connection)
+
+    @property
+    def figures(self) -> AsyncFigureCalls:
+        """What was counted of runs."""
+        return AsyncFigureCalls(self._connection)
+
+    @property
+    def alerts(self) -> AsyncAlertCalls:
+        """What is wrong, and who is told."""
+        return AsyncAlertCalls(self._connection)
 
     @property
     def definitions(self) -> AsyncDefinitionCalls:

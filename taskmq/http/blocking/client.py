@@ -17,6 +17,7 @@ from taskmq.http.blocking.accounts import (
     UserCalls,
 )
 from taskmq.http.blocking.connection import HttpConnection
+from taskmq.http.blocking.history import AlertCalls, FigureCalls, LogCalls
 from taskmq.http.blocking.jobs import JobCalls
 from taskmq.http.blocking.nouns import (
     DeadLetterCalls,
@@ -92,6 +93,21 @@ class Client:
     def jobs(self) -> JobCalls:
         """Jobs of the store."""
         return JobCalls(self._connection)
+
+    @property
+    def logs(self) -> LogCalls:
+        """What the runs of jobs have logged."""
+        return LogCalls(self._connection)
+
+    @property
+    def figures(self) -> FigureCalls:
+        """What was counted of runs."""
+        return FigureCalls(self._connection)
+
+    @property
+    def alerts(self) -> AlertCalls:
+        """What is wrong, and who is told."""
+        return AlertCalls(self._connection)
 
     @property
     def definitions(self) -> DefinitionCalls:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from taskmq.api.job_requests import ActionBody, BulkBody, CloneBody, SubmitBody
+from taskmq.api.job_requests import ActionBody, BulkBody, CloneBody, SubmitBody, UpstreamJob
 from taskmq.api.jobs import (
     AttemptList,
     AttemptView,
@@ -56,6 +56,7 @@ class JobCalls:
         description: str = "",
         labels: Mapping[str, str] | None = None,
         held: bool = False,
+        depends_on: Sequence[str | UpstreamJob] = (),
         **kwargs: Any,
     ) -> SubmittedJob:
         """Submit a job; it is durable when this returns, and one job however often the request had to be sent.
@@ -67,6 +68,7 @@ class JobCalls:
             job_id: an id of one's own: the same again with the same content is the same job.
             expires: it does not start later than this.
             held: it does not run until it is released.
+            depends_on: ids of jobs that have to succeed before it runs; `UpstreamJob` for those that have to end so.
 
         Raises:
             UnknownTask: there is no task and no definition of that name.
@@ -87,9 +89,14 @@ class JobCalls:
             description=description,
             labels=labels,
             held=held,
+            depends_on=depends_on,
         )
+        return self.keep(body)
+
+    def keep(self, body: SubmitBody) -> SubmittedJob:
+        """Submit the job that a body describes: `submit` for arguments that are called like its options."""
         # An id does what a key does, and may be longer than one.
-        key = new_key() if job_id is None else None
+        key = new_key() if body.job_id is None else None
         return self._connection.ask("submitJobs", SubmittedJob, body=body, key=key, repeats=True)
 
     def submit_many(self, jobs: Sequence[SubmitBody]) -> Sequence[SubmittedJob | RefusedJob]:

@@ -127,12 +127,12 @@ class LogPage(msgspec.Struct, frozen=True):
     is_bounded: bool = False
 
 
-class _Batch(msgspec.Struct, frozen=True):
+class _LineBatch(msgspec.Struct, frozen=True):
     logs: list[RunLog]
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(_Batch)
+_decoder = msgspec.json.Decoder(_LineBatch)
 
 
 def standard_level(level: int) -> int:

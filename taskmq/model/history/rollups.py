@@ -5,7 +5,9 @@ and queues can be added, and a quantile of the sum is right to within a fifth.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -82,15 +84,10 @@ class Buckets(msgspec.Struct):
         """
         if not self.counts:
             return None
-        wanted = max(math.ceil(share * self.count), 1)
-        seen = 0
-        bound = 0.0
-        for bucket in sorted(self.counts):
-            seen += self.counts[bucket]
-            bound = bucket_bound(bucket)
-            if seen >= wanted:
-                break
-        return bound
+        ordered = sorted(self.counts)
+        seen = list(accumulate(self.counts[bucket] for bucket in ordered))
+        wanted = min(max(math.ceil(share * seen[-1]), 1), seen[-1])
+        return bucket_bound(ordered[bisect_left(seen, wanted)])
 
 
 class RollupKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
@@ -115,6 +112,11 @@ class Rollup(msgspec.Struct):
     outcomes: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     waited: Buckets = msgspec.field(default_factory=Buckets)
     ran: Buckets = msgspec.field(default_factory=Buckets)
+
+    @classmethod
+    def empty(cls) -> "Rollup":
+        """Figures of nothing."""
+        return cls(RollupKey(0, "", "", ""))
 
     @property
     def ended(self) -> int:

@@ -363,6 +363,8 @@ CALLS: Final[Mapping[str, Example]] = {
     "redriveWorkflow": Example(parameters=_OF_FLOW, answers={200: {"steps": 3, "letters": 1}}),
     "listTasks": Example(answers={200: {"items": [_TASK], "next": None}}),
     "getTask": Example(parameters={"name": "shop.resize"}, answers={200: _TASK}),
+    "beginOidcLogin": Example(answers={}, parameters={"next": "/"}),
+    "endOidcLogin": Example(answers={}),
     **dict.fromkeys(
         ("logIn", "logInOfDocument"),
         Example(

@@ -13,6 +13,7 @@ from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import JobOrder, SubmitOutcome, TenantJobs
 from taskmq.options.task_options import CallOptions
 from taskmq.server.access import Caller
+from taskmq.server.edge import fact_of
 from taskmq.server.inputs import CallerGiven, OwnJobs, ServedApp, idempotency_key, priority_number
 from taskmq.server.problems import Problem, problem_of
 from taskmq.server.settings import API, MOST_ITEMS
@@ -44,7 +45,8 @@ async def submit_jobs(
         return await _submit_many(data, key, app, caller, jobs)
     outcome = await jobs.submit(order_of(data, app, caller, key=key))
     made = _submitted(outcome)
-    headers = {"ETag": f'"{made.version}"', "Location": f"{_root(request)}{API}/jobs/{made.id}"}
+    root = fact_of(request.scope, "taskmq_root")
+    headers = {"ETag": f'"{made.version}"', "Location": f"{root}{API}/jobs/{made.id}"}
     return Response(made, status_code=201 if made.is_new else 200, headers=headers)
 
 
@@ -143,8 +145,3 @@ def _job_id(job_id: str | None, key: str | None) -> str | None:
 
 def _known(app: TaskMQ, caller: Caller) -> str:
     return ", ".join(sorted(filter(caller.allows, app.tasks)))
-
-
-def _root(request: Request[Any, Any, Any]) -> str:
-    root: str = request.app.state["settings"].root_path
-    return root

@@ -8,6 +8,7 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.api.accounts import NewRole
+from taskmq.api.alerts import RuleBody
 from taskmq.api.dead_letters import ReplayBody
 from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import RefusedJob, SubmittedJob
@@ -49,6 +50,12 @@ _WITHOUT_METHOD = {
     "createJobOfDocument": "jobs.submit with held=True",
     "scheduleJobOfDocument": "jobs.change and jobs.release",
     "getJobStatusOfDocument": "jobs.get",
+    "beginOidcLogin": "for browsers",
+    "endOidcLogin": "for browsers",
+    "downloadJobLogs": "logs.of_job, page by page",
+    "queryLogsOfDocument": "logs.search",
+    "getMetricsOfDocument": "figures.over_time",
+    "setUpAlertOfDocument": "alerts.put_rule",
     "putJob": "the same as patchJob",
     **dict.fromkeys(
         (
@@ -78,6 +85,7 @@ def test_every_method_makes_its_call_and_reads_the_answer(site: Served) -> None:
     _use_jobs(client)
     _use_definitions_and_tasks(client)
     _use_the_installation(client)
+    _use_history(client)
     _use_accounts(site)
     assert client.is_live()
     assert client.is_ready()
@@ -155,6 +163,25 @@ def _use_the_installation(client: Client) -> None:
     for ask in (client.workflows.get, client.workflows.cancel, client.workflows.redrive):
         with pytest.raises(FlowNotFound):
             ask("none")
+
+
+def _use_history(client: Client) -> None:
+    assert client.logs.of_job("one").items == []
+    assert client.logs.search("nothing", since=LATER).next is None
+    assert client.figures.rollups(until=LATER).items == []
+    assert client.figures.over_time("ended", step=600) is not None
+    assert client.figures.failures(task="report").items == []
+    rule = RuleBody(metric="depth", threshold=100, channels=["https://example.com/hook"])
+    assert client.alerts.put_rule("deep", rule).version == 1
+    assert client.alerts.test_rule("deep") == ["https://example.com/hook"]
+    assert [one.name for one in client.alerts.rules()] == ["deep"]
+    assert "depth" in client.alerts.metrics()
+    assert client.alerts.list("firing").items == []
+    silence = client.alerts.silence(60, rule="deep", note="known")
+    assert [one.id for one in client.alerts.silences()] == [silence.id]
+    client.alerts.end_silence(silence.id)
+    client.alerts.delete_rule("deep")
+    assert [one.rule for one in client.alerts.notices()] == ["deep"]
 
 
 def _use_accounts(site: Served) -> None:

@@ -165,7 +165,7 @@ def test_a_stream_that_nobody_reads_holds_up_no_other_and_keeps_little(tmp_path:
     "data",
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET\r\n\r\n", b"\0\0\0\0\r\n\r\n",
-        b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
+        b"GET /x HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",

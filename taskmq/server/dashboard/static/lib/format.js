@@ -57,3 +57,7 @@ export const quoted = (value) =>
 
 /** @param {unknown} value */
 export const pretty = (value) => JSON.stringify(value, null, 2) ?? "";
+
+/** An error on one line: its type without the module, and how its words begin.
+ * @param {{type: string, message: string} | null | undefined} error */
+export const failure = (error) => (error ? `${error.type.split(".").at(-1)}: ${error.message}`.slice(0, 160) : "");

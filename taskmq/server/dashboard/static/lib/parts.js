@@ -21,12 +21,12 @@ export function When({ at, exact = false }) {
   return html`<time dateTime=${at} title=${`${instant(at)} here · ${instant(at, "UTC")} UTC`}>${exact ? instant(at) : ago(at, now)}</time>`;
 }
 
-/** What is loaded, or why it is not. `children` gets what was read. */
-export function Shown({ loaded, children }) {
+/** What is loaded, or why it is not. `children` gets what was read; `title` is the page's for as long as there is nothing. */
+export function Shown({ loaded, children, title = "" }) {
   const { data, error, isLoading, at } = loaded;
   if (isLoading) return html`<p class="note" role="status" data-loading>Loading …</p>`;
   const failure = error && html`<${Failure} error=${error} at=${data === null ? 0 : at} retry=${loaded.reload} />`;
-  return html`${failure}${data !== null && children(data)}`;
+  return html`${title && data === null && html`<${Head} title=${title} />`}${failure}${data !== null && children(data)}`;
 }
 
 /** An error, in words, with what can be done. */
@@ -85,7 +85,7 @@ export function Notices() {
     };
   }, []);
   return html`<div class="notices" role="status" aria-live="polite">
-    ${notices.map((one) => html`<p key=${one.id} class=${one.isError ? "failure" : "good"}>${one.text}</p>`)}
+    ${notices.map((one) => html`<p key=${one.id} class=${one.isError ? "failure" : "done"}>${one.text}</p>`)}
   </div>`;
 }
 
@@ -144,7 +144,7 @@ export const Code = ({ text, label }) => html`<pre tabIndex="0" role="region" ar
 
 /** A table that scrolls sideways by itself where there is no room. */
 export const Table = ({ label, columns, children }) => html`<div class="scroll" tabIndex="0" role="region" aria-label=${label}>
-  <table><thead><tr>${columns.map((column, at) => html`<th key=${at} scope="col">${column}</th>`)}</tr></thead><tbody>${children}</tbody></table>
+  <table><thead><tr>${columns.map((column, at) => html`<th key=${at} scope="col">${column || html`<span class="sr">Actions</span>`}</th>`)}</tr></thead><tbody>${children}</tbody></table>
 </div>`;
 
 /** A part of a page under a title. */

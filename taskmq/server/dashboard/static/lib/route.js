@@ -29,7 +29,9 @@ function decoded(text) {
 export function to(path, query = {}) {
   const parts = Array.isArray(path) ? path : [path];
   const search = new URLSearchParams();
-  for (const [name, value] of Object.entries({ tenant: route().query.tenant, ...query })) {
+  /** @type {[string, unknown][]} */
+  const said = Object.entries({ tenant: route().query.tenant, ...query });
+  for (const [name, value] of said) {
     if (value !== undefined && value !== null && value !== "" && value !== false) search.set(name, String(value));
   }
   const text = search.toString();

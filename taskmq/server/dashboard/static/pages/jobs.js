@@ -2,7 +2,7 @@
 /** Jobs by a filter, page by page; and the same done to many of them. */
 import { may, send, session } from "../lib/api.js";
 import { useData } from "../lib/data.js";
-import { between, count, span } from "../lib/format.js";
+import { between, count, failure, span } from "../lib/format.js";
 import { html, useEffect, useMemo, useState } from "../lib/html.js";
 import { Dialog, Empty, Failure, Field, Head, Shown, State, Table, When } from "../lib/parts.js";
 import { change, to } from "../lib/route.js";
@@ -101,7 +101,7 @@ function Row({ job, chosen, choose, canBulk, hasTenant }) {
     <td><${When} at=${job.schedule_time ?? job.submitted_at} /></td>
     <td class="number">${job.start_time ? span(between(job.start_time, job.end_time ?? (job.state === "running" ? new Date().toISOString() : null))) : "–"}</td>
     <td class="number">${job.attempt}</td>
-    <td>${job.error ? `${job.error.type}: ${job.error.message}`.slice(0, 160) : ""}</td>
+    <td class="wide">${failure(job.error)}</td>
   </tr>`;
 }
 

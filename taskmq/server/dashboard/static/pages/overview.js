@@ -2,7 +2,8 @@
 /** What is going on, and what is wrong. */
 import { may } from "../lib/api.js";
 import { useData } from "../lib/data.js";
-import { count } from "../lib/format.js";
+import { count, failure } from "../lib/format.js";
+import { FigurePlot } from "../lib/figures.js";
 import { html } from "../lib/html.js";
 import { Code, Empty, Head, Section, Shown, State, Table, Tile, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
@@ -26,13 +27,13 @@ def hello(name: str) -> str:
     return f"hello {name}"`;
 
 function CountTile({ label, filter, kind }) {
-  const { data, error } = useData("jobs/count", { filter });
+  const { data, error } = useData("jobs/count", { filter }, ["job"], 5000);
   const value = data ? `${count(data.count)}${data.is_exact ? "" : "+"}` : error ? "?" : "…";
   return html`<${Tile} label=${label} value=${value} href=${to("jobs", { filter })} kind=${data?.count ? kind : ""} />`;
 }
 
 function Slots() {
-  const loaded = useData("workers", {}, ["worker"]);
+  const loaded = useData("workers", { within: 0.4, max_age: 5 }, ["worker"], 5000);
   const workers = loaded.data?.items ?? [];
   const sum = (/** @type {string} */ name) => workers.reduce((/** @type {number} */ total, /** @type {any} */ one) => total + one[name], 0);
   const value = loaded.data ? `${sum("running")} / ${sum("slots")}` : loaded.error ? "?" : "…";
@@ -43,7 +44,7 @@ const Recent = ({ title, filter, none }) => html`<${Section} title=${title}>
   <${Shown} loaded=${useData("jobs", { filter, limit: 8, cursor: "" })}>${(/** @type {any} */ { items }) => items.length
     ? html`<${Table} label=${title} columns=${["Job", "State", "When", "Why"]}>${items.map((/** @type {any} */ job) => html`<tr key=${job.id} data-row>
         <td><a href=${to(["jobs", job.id])}>${job.task}</a></td><td><${State} state=${job.state} /></td>
-        <td><${When} at=${job.end_time ?? job.schedule_time} /></td><td>${job.error ? `${job.error.type}: ${job.error.message}`.slice(0, 160) : ""}</td></tr>`)}<//>`
+        <td><${When} at=${job.end_time ?? job.schedule_time} /></td><td class="wide">${failure(job.error)}</td></tr>`)}<//>`
     : html`<p class="dim">${none}</p>`}<//>
 <//>`;
 
@@ -70,6 +71,7 @@ export default function Overview() {
   return html`<${Head} title="Overview" />
     ${may("jobs.read") && html`<${First} />
       <div class="tiles">${TILES.map(([label, filter, kind]) => html`<${CountTile} key=${label} label=${label} filter=${filter} kind=${kind} />`)}${may("workers.read") && html`<${Slots} />`}</div>`}
+    ${may("metrics.read") && html`<div class="two">${["jobs", "run"].map((which) => html`<section class="card" key=${which}><${FigurePlot} which=${which} /></section>`)}</div>`}
     <div class="two">
       ${may("jobs.read") && html`<${Recent} title="Failed last" filter="status:failed,expired,upstream_failed" none="Nothing has failed." />
         <${Recent} title="Running now" filter="status:running" none="Nothing runs." />`}
