@@ -59,7 +59,15 @@ _WITHOUT_METHOD = {
     "getMetricsOfDocument": "figures.over_time",
     "setUpAlertOfDocument": "alerts.put_rule",
     "putJob": "the same as patchJob",
-}
+    **dict.fromkeys(
+        (
+            "listNodes", "getNode", "drainNode", "resumeNode", "removeNode", "registerNodeOfDocument",
+            "updateNodeStatusOfDocument", "listNodesOfDocument", "allocateResourcesOfDocument",
+            "releaseResourcesOfDocument", "getResourceUsageOfDocument",
+        ),
+        "made by agents of nodes and by operators, as docs/nodes.md shows: taskmq node",
+    ),
+}  # fmt: skip
 
 
 def test_every_call_of_the_api_has_a_method_or_a_reason_for_none(site: Served) -> None:
