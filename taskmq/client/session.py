@@ -79,9 +79,9 @@ class Session:
         self._declared: set[str] = set()
         self._beside = TaskSet("session", failure="what was looked up beside the sends failed")
 
-    def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Carry out something for which no send waits; it is cancelled when the session ends."""
-        return self._beside.start(work)
+        self._beside.start(work)
 
     async def declare(self, queues: Sequence[WorkQueue]) -> None:
         """Make sure that the queues exist, once per session.

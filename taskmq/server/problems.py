@@ -36,6 +36,7 @@ from taskmq.errors import (
     PublishRejected,
     PublishUnknown,
     QueueMissing,
+    QuotaExceeded,
     ResultDamaged,
     ResultExpired,
     ResultTimeout,
@@ -82,6 +83,7 @@ _KINDS: Final[tuple[tuple[type[TaskMQError], int, str, str], ...]] = (
     (IdentityConflict, 409, "identity_conflict", ""),
     (JobConflict, 409, "job_conflict", ""),
     (DuplicateJob, 409, "duplicate_job", ""),
+    (QuotaExceeded, 429, "quota_exceeded", ""),
     (FlowClosed, 409, "workflow_closed", ""),
     (FlowFailed, 409, "workflow_failed", ""),
     (TaskFailed, 409, "job_failed", ""),
@@ -248,6 +250,9 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
             headers["Retry-After"] = str(math.ceil(error.retry_after))
         case TaskMQError():
             details = problem_of(error, request_id)
+            if isinstance(error, QuotaExceeded):
+                wait = _RETRY_SECONDS if error.retry_after is None else math.ceil(error.retry_after)
+                headers["Retry-After"] = str(wait)
         case ValidationException():
             details = _details(
                 400,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.jobs import JobRecord, NewJob, Submitted
-from taskmq.errors import DuplicateJob, InvalidOption, PartlySent, SendError
+from taskmq.errors import DuplicateJob, InvalidOption, PartlySent, QuotaExceeded, SendError
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
@@ -120,6 +120,7 @@ class Jobs(JobQueries):
             InvalidArguments, EncodeError, InvalidOption: nothing was kept.
             JobConflict: the id is that of a job with other content.
             DuplicateJob: the task is `unique`, and another job has the key.
+            QuotaExceeded: its tenant or owner has submitted as much as it may; says until when.
             TooLarge: the broker could not carry it.
         """
         call = self.asubmit(
@@ -249,7 +250,8 @@ class Jobs(JobQueries):
         Raises:
             InvalidArguments, EncodeError, InvalidOption, TooLarge: nothing was kept.
             StoreUnavailable: chunks before the one that failed were kept.
-            PartlySent: the task is `unique`, and other jobs have some of the keys; the others were kept.
+            PartlySent: the task is `unique`, and other jobs have some of the keys, or a quota had no room for some;
+                the others were kept.
         """
         return self.sessions.run_sync(self.asubmit_many(task, calls, connection=connection), instead="asubmit_many")
 
@@ -275,7 +277,7 @@ class Jobs(JobQueries):
         for place, (sending, answer) in enumerate(zip(sendings, answers, strict=True)):
             try:
                 names.append(await self._store.given(sending, answer))
-            except DuplicateJob as error:
+            except (DuplicateJob, QuotaExceeded) as error:
                 failures[place] = error
         if failures:
             partly = PartlySent(failures, sent=len(names))

@@ -4,6 +4,7 @@
     job_body       bodies beyond `LONGEST_BODY`
     job_detail     what few jobs have, as JSON
     job_key        the ids that submitters chose
+    quota_usage    what was submitted of late by tenants and users that have quotas
     unique_key     the keys of which one job is to be the only one, and who has them
     ready          one narrow row per queued job
     timer          one narrow row per scheduled or retrying job
@@ -35,6 +36,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Double,
     Identity,
     Index,
     Integer,
@@ -83,7 +85,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0005"
+HEAD: Final = "0008"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -180,6 +182,20 @@ unique_key: Final = Table(
     Column("until", BigInteger, nullable=False),
     PrimaryKeyConstraint("name", name="unique_key_pkey"),
     postgresql_with=_vacuumed(fillfactor=70),
+)
+
+quota_usage: Final = Table(
+    "quota_usage",
+    metadata,
+    Column("name", Text, nullable=False),
+    # Days since the epoch, of which the next two are.
+    Column("day", Integer, nullable=False),
+    Column("jobs", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    # Until when the rate is used up.
+    Column("used_until", Double, nullable=False),
+    PrimaryKeyConstraint("name", name="quota_usage_pkey"),
+    postgresql_with=_vacuumed(fillfactor=50),
 )
 
 ready: Final = Table(

@@ -21,6 +21,7 @@ from taskmq.contracts.jobs import (
 from taskmq.errors import StoreUnavailable
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing, read_sharing
+from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
@@ -30,6 +31,7 @@ from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dispatch import PostgresDispatch
+from taskmq_sql.postgres.quotas import KnownQuotas
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
@@ -79,6 +81,7 @@ class PostgresJobStore:
     def __init__(self, url: str, *, name: str = "taskmq") -> None:
         self._url = url
         self._database = Database(url, name=name)
+        self._quotas = KnownQuotas(self._database)
         self._identity = SqlIdentities(PostgresRunner(self._database.reads, self._database.accounts))
         self._schedules = PostgresSchedules(self._database)
         self._dispatching = PostgresDispatch(self._database, self._schedules)
@@ -113,7 +116,7 @@ class PostgresJobStore:
         if not jobs:
             return []
         own = None if connection is None else await connection_of(connection)
-        return await submit(self._database, jobs, own)
+        return await submit(self._database, jobs, own, quotas=await self._quotas.current())
 
     async def get(self, job_id: str) -> JobRecord | None:
         if not is_job_id(job_id):
@@ -186,6 +189,15 @@ class PostgresJobStore:
             "statement", lambda connection: connection.fetch(statement, content, *before)
         )
         return bool(rows)
+
+    async def quotas(self) -> Quotas:
+        return await self._quotas.read()
+
+    async def limit(self, quotas: Quotas) -> bool:
+        return await self._quotas.say(quotas)
+
+    async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
+        return await self._quotas.usage(names)
 
     async def now_ms(self) -> int:
         return int((await self._rows("select taskmq.now_ms()"))[0][0])

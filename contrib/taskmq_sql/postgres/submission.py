@@ -6,7 +6,8 @@ Jobs with unique keys cost some more: their keys are locked, in one order everyw
 from collections.abc import Sequence
 from typing import Any, Final
 
-from taskmq.contracts.jobs import NewJob, Submitted, replacement
+from taskmq.contracts.jobs import NewJob, Submitted, refusal, replacement
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.jobs.tables import LONGEST_BODY
@@ -15,6 +16,7 @@ from taskmq_sql.postgres.changes import change_in
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.names import Names
+from taskmq_sql.postgres.quotas import admit_jobs, concern
 from taskmq_sql.postgres.statements import SUBMIT, SUBMIT_KEYED
 
 __all__ = ["Numbers", "insert_jobs", "numbers_of", "submit"]
@@ -54,16 +56,21 @@ class Numbers:
         self.tasks = tasks
 
 
-async def submit(database: Database, jobs: Sequence[NewJob], connection: Connection | None) -> list[Submitted]:
+async def submit(
+    database: Database, jobs: Sequence[NewJob], connection: Connection | None, *, quotas: Quotas
+) -> list[Submitted]:
     """What `JobStore.submit` does; in the caller's transaction where there is a connection."""
     numbers = await numbers_of(database.names, jobs)
+    has_quotas = concern(quotas, jobs)
 
     async def work(connection: Connection) -> list[Submitted]:
+        if has_quotas:
+            return await _insert_where_room(connection, jobs, numbers, quotas)
         return await insert_jobs(connection, jobs, numbers)
 
     if connection is not None:
         return await work(connection)
-    is_one_statement = all(
+    is_one_statement = not has_quotas and all(
         len(job.body) <= LONGEST_BODY and job.detail is None and job.unique is None for job in jobs
     )
     return await database.submits.run("statement" if is_one_statement else "transaction", work)
@@ -76,6 +83,17 @@ async def numbers_of(names: Names, jobs: Sequence[NewJob]) -> Numbers:
         await names.ids("queue", (job.queue for job in jobs)),
         await names.ids("task", (job.task for job in jobs)),
     )
+
+
+async def _insert_where_room(
+    connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, quotas: Quotas
+) -> list[Submitted]:
+    """Submit those of the jobs that are within their quotas."""
+    known = await _known(connection, jobs, numbers)
+    over = await admit_jobs(connection, quotas, jobs, numbers.tenants, known)
+    rest = [job for place, job in enumerate(jobs) if place not in over]
+    made = iter(await insert_jobs(connection, rest, numbers) if rest else [])
+    return [refusal(job, over[place]) if place in over else next(made) for place, job in enumerate(jobs)]
 
 
 async def insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:

@@ -33,6 +33,7 @@ from taskmq.contracts.jobs.records import (
     JobUpdate,
     NewJob,
     Submitted,
+    refusal,
     replacement,
 )
 from taskmq.contracts.jobs.schedules import (
@@ -82,6 +83,7 @@ __all__ = [
     "Submitted",
     "TaskStore",
     "Upgradable",
+    "refusal",
     "replacement",
     "schedule_shard",
     "slot_key",

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from taskmq.model.identity import AuditEntry
+from taskmq.model.jobs.quotas import QuotaExcess
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
@@ -19,6 +20,7 @@ __all__ = [
     "JobUpdate",
     "NewJob",
     "Submitted",
+    "refusal",
     "replacement",
 ]
 
@@ -79,6 +81,7 @@ class Submitted(msgspec.Struct, frozen=True):
         is_same: what was asked for is what that job is; True for a new one.
         state, version: the job's at that moment.
         is_duplicate: the job is another one, which has the unique key; nothing was made.
+        exceeded: the quota for which nothing was made; the other fields say nothing then.
     """
 
     id: str
@@ -87,6 +90,7 @@ class Submitted(msgspec.Struct, frozen=True):
     state: JobState
     version: int
     is_duplicate: bool = False
+    exceeded: QuotaExcess | None = None
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -193,6 +197,11 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     note: str = ""
     audit: AuditEntry | None = None
+
+
+def refusal(job: NewJob, excess: QuotaExcess) -> Submitted:
+    """What became of a job for which there was no room."""
+    return Submitted(job.id, False, False, JobState.QUEUED, 0, exceeded=excess)
 
 
 def replacement(holder: KeyHolder, *, by: str) -> JobUpdate:

@@ -22,6 +22,7 @@ from taskmq.contracts.jobs.records import (
 from taskmq.contracts.jobs.schedules import JobScheduleStore
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
+from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 
 __all__ = ["JobStore", "Prunable", "Upgradable"]
 
@@ -59,6 +60,10 @@ class JobStore(Protocol):
         key is free (`taskmq.model.jobs.uniqueness`). Where it is taken, nothing is made. One that replaces another
         ends it as cancelled, or, where the broker has that one already, asks for its end; in any case it has the key
         from then on.
+
+        Of a tenant or an owner that has quotas (`taskmq.model.jobs.quotas`) no job is made beyond them: whether there
+        is room is found out in the same transaction, one submission of theirs after the other; those of others wait
+        for nobody. Quotas that were just changed may hold a second later.
 
         Args:
             connection: of the caller's own transaction, which commits them; without one they are durable when this
@@ -104,6 +109,18 @@ class JobStore(Protocol):
 
     async def share(self, sharing: Sharing) -> bool:
         """Say it instead of what there is; False, and nothing is changed, where that is not one version older."""
+        ...
+
+    async def quotas(self) -> Quotas:
+        """What operators have said about quotas."""
+        ...
+
+    async def limit(self, quotas: Quotas) -> bool:
+        """Say it instead of what there is; False, and nothing is changed, where that is not one version older."""
+        ...
+
+    async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
+        """What was submitted of late under the quotas of these names (`taskmq.model.jobs.quotas.usage_name`)."""
         ...
 
     async def now_ms(self) -> int:

@@ -22,6 +22,7 @@ from taskmq.testing.job_store_suite.dispatch import Batches, Dispatches, PoolCas
 from taskmq.testing.job_store_suite.identity import IdentityCases
 from taskmq.testing.job_store_suite.lists import Lists
 from taskmq.testing.job_store_suite.models.jobs import JobsByModel
+from taskmq.testing.job_store_suite.quotas import QuotaCases
 from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.reports import Reports
 from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
@@ -47,6 +48,7 @@ class JobStoreSuite(
     SlotLeases,
     IdentityCases,
     PoolCases,
+    QuotaCases,
     Races,
     UniqueRaces,
     Definitions,

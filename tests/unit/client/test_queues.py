@@ -325,11 +325,10 @@ def test_a_tenant_that_floods_goes_to_the_slow_lane() -> None:
         async with app:
             broker = app.sessions.current().broker
             await broker.declare([MAIL])
-            looks = LooksThatEnd(app)
             # The first send declares, and the next one has somebody look.
             await post.options(tenant="flood").asend(1)
             await post.options(tenant="flood").asend(2)
-            await looks.ended()
+            await looks_ended()
             await post.options(tenant="flood").asend_many((number,) for number in range(500))
             return {entry.queue: entry.ready for entry in await broker.stats(MAIL.always)}
 
@@ -348,23 +347,14 @@ def test_a_broker_that_does_not_tell_leaves_a_tenant_in_its_two_lanes() -> None:
             session = app.sessions.current()
             broker = session.broker = FlakyBroker(session.broker)
             broker.fail_calls("stats", 1, BrokerUnavailable("gone"))
-            looks = LooksThatEnd(app)
             for number in range(100):
                 await post.options(tenant="flood").asend(number)
-            await looks.ended()
+            await looks_ended()
             return {entry.queue: entry.ready for entry in await broker.stats(MAIL.always) if entry.ready}
 
     assert asyncio.run(flood()) == {f"mail.lane{number:02d}": 50 for number in lane_pair("flood", 16)}
 
 
-class LooksThatEnd:
-    """Knows the looks at the broker that an app's session begins."""
-
-    def __init__(self, app: TaskMQ) -> None:
-        self._looks: list[asyncio.Task[None]] = []
-        session = app.sessions.current()
-        start = session.start
-        session.start = lambda work: self._looks.append(start(work))
-
-    async def ended(self) -> None:
-        await asyncio.gather(*self._looks)
+async def looks_ended() -> None:
+    """Whoever looks at the broker for the lanes has learnt what there is."""
+    await asyncio.gather(*(each for each in asyncio.all_tasks() if each.get_name() == "taskmq session"))
