@@ -1,7 +1,7 @@
 """Quotas: how much a tenant, or one of its users, may submit to the store. Pure.
 
-    a job that is submitted -> the quota of its tenant, and that of its owner -> room in both: it is made
-                                                                              -> else: refused, with what and until when
+    a job that is submitted -> the quota of its tenant, and that of its owner ->
+        room in both: it is made; else: refused, with the limit and until when
 
 What has been submitted under a quota is in its usage: this day's count and bytes (days of UTC), and the instant until
 which a rate is used up (the generic cell rate algorithm: one number, however high the rate). How many jobs of a

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption
-from taskmq.model.jobs.quotas import Quota, QuotaBook, QuotaUsage, Quotas, limited_tenants, read_quotas, usage_name
+from taskmq.model.jobs.quotas import Quota, QuotaBook, Quotas, QuotaUsage, limited_tenants, read_quotas, usage_name
 
 _DAY = 86_400_000
 
