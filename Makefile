@@ -6,12 +6,13 @@ RUN := $(UV) run --frozen --no-sync
 # Where an image forbids bytecode, each of the hundreds of processes that the tests start would compile taskmq anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check test-properties test-matrix faults-worker bench bench-quick clean
+.PHONY: help demo test check test-browser test-properties test-matrix faults-worker bench bench-quick clean
 
 help:
 	@echo "make demo         the main job on real files, on an embedded broker"
 	@echo "make test         the whole gate: format, lint, imports, types, all tests, coverage"
 	@echo "make check        the static half of it"
+	@echo "make test-browser every page of the dashboard in a browser: hostile texts, widths, themes, axe-core"
 	@echo "make test-properties  2,000 new examples of every property"
 	@echo "make test-matrix  conformance and integration on RabbitMQ 3.10, 4.0 and 4.3"
 	@echo "make faults-worker workers that are killed, frozen, held up, starved, at full size; takes an hour"
@@ -40,6 +41,10 @@ test: .venv/dev
 
 check: .venv/dev
 	$(RUN) poe check
+
+test-browser: .venv/dev
+	$(RUN) poe servers
+	$(RUN) poe test-browser
 
 test-properties: .venv/dev
 	$(RUN) poe test-properties

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from taskmq.run.execution import Execution
     from taskmq.run.locks import Lock
     from taskmq.run.log_fields import JobFields, install_job_fields
+    from taskmq.run.member import Member
     from taskmq.tasks.definition import task
     from taskmq.tasks.task import Task
     from taskmq.workflow.batch import batch
@@ -114,6 +115,7 @@ __all__ = [
     "Lock",
     "LockLost",
     "LockTimeout",
+    "Member",
     "Middleware",
     "PartlySent",
     "Proceed",
@@ -183,6 +185,7 @@ _HOMES = {
     "Cancellation": "model.states",
     "JobState": "model.states",
     "Lock": "run.locks",
+    "Member": "run.member",
     "Middleware": "middleware.chain",
     "Proceed": "middleware.chain",
     "RateLimit": "options.limits",

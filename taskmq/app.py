@@ -8,6 +8,7 @@ import contextlib
 import functools
 import os
 import socket
+import uuid
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, Unpack, overload
@@ -15,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, S
 from taskmq.client.producer import Producer
 from taskmq.client.queues import Queues
 from taskmq.client.services import AppServices
-from taskmq.client.session import Session
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.stores import LeaseStore, require_store, state_required
+from taskmq.contracts.stores import member_key
 from taskmq.errors import InvalidOption
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Middleware
@@ -30,6 +30,7 @@ from taskmq.model.units import Duration, Size
 from taskmq.options.task_options import TaskOptions
 from taskmq.run.context import Context
 from taskmq.run.locks import Lock
+from taskmq.run.member import Member, check_group
 from taskmq.schedules import ScheduleEntry, ScheduleOptions, Schedules, read_policy
 from taskmq.schedules.decorators import CronOptions, EveryOptions, divided
 from taskmq.schedules.triggers import Trigger
@@ -291,12 +292,16 @@ class TaskMQ:
         """
         return Job(tenant_key(tenant, job_id), task="", jobs=self.jobs, returns=ReturnType(Any), was_sent=False)
 
-    def flow(self, flow_id: str) -> "Flow[Any]":
-        """A handle for a workflow that was sent before; its values are plain data."""
+    def flow(self, flow_id: str, *, tenant: str | None = None) -> "Flow[Any]":
+        """A handle for a workflow that was sent before; its values are plain data.
+
+        Args:
+            tenant: whose it is, where `flow_id` is what its sender has called it; not with the `id` of a handle.
+        """
         from taskmq.workflow.handle import Flow
         from taskmq.workflow.service import WorkflowService
 
-        return Flow(flow_id, service=WorkflowService(self._services))
+        return Flow(tenant_key(tenant, flow_id), service=WorkflowService(self._services))
 
     def _define_with(self, options: TaskOptions, function: Callable[..., Any]) -> Task[..., Any]:
         task = define(function, options)
@@ -343,15 +348,37 @@ class TaskMQ:
 
         Raises:
             InvalidOption: a value that cannot be.
-            UnsupportedFeature: the app has no state.
+            UnsupportedFeature: the app has neither a state nor a store.
         """
-        if self.sessions.state_url is None:
-            raise state_required("locks need")
+        self.sessions.check_coordinator("locks need")
+        return self._lock(name, None, timeout=timeout, lease=lease)
+
+    def member(
+        self, group: str, name: str | None = None, *, timeout: Duration | None = None, lease: Duration = 10.0
+    ) -> Member:
+        """A place in a group of processes that know each other: `async with app.member("importers") as group`.
+
+        Args:
+            name: the member's, of 1 to 255 bytes; one at a time has it. Default: a new one of this host and process.
+            timeout: how long to wait for the end of a member of this name; None: as long as it takes; 0: one look.
+            lease: how long the others see it after its process died, or lost its way to the state.
+
+        Raises:
+            InvalidOption: a value that cannot be.
+            UnsupportedFeature: the app has neither a state nor a store.
+        """
+        self.sessions.check_coordinator("groups of members need")
+        member = f"{_here()}:{uuid.uuid4().hex[:8]}" if name is None else name
+        held = self._lock(member, member_key(check_group(group), member), timeout=timeout, lease=lease)
+        return Member(group, member, coordinator=self.sessions.coordinator, lease=held)
+
+    def _lock(self, name: str, key: str | None, *, timeout: Duration | None, lease: Duration) -> Lock:
         return Lock(
             name,
-            leases=lambda: _lease_store(self.sessions.current()),
+            leases=self.sessions.coordinator,
             call=functools.partial(self.sessions.run_sync, instead="async with app.lock"),
-            owner=f"{socket.gethostname()}:{os.getpid()}",
+            owner=_here(),
+            key=key,
             timeout=timeout,
             lease=lease,
             monotonic=self.sessions.clock.monotonic,
@@ -384,5 +411,5 @@ class TaskMQ:
         await self.aclose()
 
 
-def _lease_store(session: Session) -> LeaseStore:
-    return require_store(session.stores.leases, "locks need")
+def _here() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"

@@ -45,18 +45,22 @@ __all__ = [
     "QueueMissing",
     "QuotaExceeded",
     "Reject",
+    "RequestRefused",
     "ResultDamaged",
     "ResultExpired",
     "ResultTimeout",
     "ResultTooLarge",
     "Retry",
     "RunSuperseded",
+    "ScheduleNotFound",
     "SendError",
+    "ServerUnavailable",
     "Snooze",
     "SoftTimeout",
     "StateUnavailable",
     "StoreMismatch",
     "StoreUnavailable",
+    "StoreWentBack",
     "TaskControl",
     "TaskFailed",
     "TaskMQError",
@@ -317,6 +321,13 @@ class StoreMismatch(TaskMQError):
     """The tables of the job store are of another version than this taskmq works with; nothing was changed."""
 
 
+class StoreWentBack(TaskMQError):
+    """The job store does not know what it has confirmed, or its clock was set back: people have to look at it first.
+
+    A standby has taken over without the last transactions, a backup was brought back, or a clock was set.
+    """
+
+
 class JobNotFound(TaskMQError):
     """The store has no job of that id, or none of that tenant."""
 
@@ -390,6 +401,35 @@ class IdentityConflict(TaskMQError):
     """A tenant, user or token is not what the caller takes it for; nothing was changed."""
 
 
+# Over HTTP ---------------------------------------------------------------------------------------------
+
+
+class ServerUnavailable(TaskMQError):
+    """A taskmq server could not be reached, or has not answered.
+
+    Attributes:
+        is_certain: the call has changed nothing; otherwise that is not known.
+    """
+
+    def __init__(self, message: str, *, is_certain: bool = True) -> None:
+        super().__init__(message)
+        self.is_certain = is_certain
+
+
+class RequestRefused(TaskMQError):
+    """A server has refused a request for a reason that has no error of its own here.
+
+    Attributes:
+        status: of the answer.
+        code: stable; "" where the answer is none of a taskmq server's.
+    """
+
+    def __init__(self, message: str, *, status: int, code: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
 # Definition and start ----------------------------------------------------------------------------------
 
 
@@ -407,6 +447,10 @@ class InvalidFilter(InvalidOption):
     def __init__(self, message: str, *, column: int) -> None:
         super().__init__(f"column {column}: {message}")
         self.column = column
+
+
+class ScheduleNotFound(InvalidOption):
+    """No schedule has that name, or none of that tenant."""
 
 
 class InvalidSetting(TaskMQError):

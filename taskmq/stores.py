@@ -13,6 +13,7 @@ from taskmq.contracts.stores import (
     CheckpointStore,
     Claimed,
     ClaimStore,
+    Coordinator,
     DelayStore,
     Demand,
     DiagnosableState,
@@ -49,6 +50,9 @@ from taskmq.contracts.stores import (
     TakenNode,
     Timekeeper,
     WaitingMessage,
+    group_of,
+    member_key,
+    members_prefix,
     remembered_for,
 )
 
@@ -62,6 +66,7 @@ __all__ = [
     "CheckpointStore",
     "ClaimStore",
     "Claimed",
+    "Coordinator",
     "DelayStore",
     "Demand",
     "DiagnosableState",
@@ -98,5 +103,8 @@ __all__ = [
     "TakenNode",
     "Timekeeper",
     "WaitingMessage",
+    "group_of",
+    "member_key",
+    "members_prefix",
     "remembered_for",
 ]

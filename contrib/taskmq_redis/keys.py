@@ -2,6 +2,8 @@
 
 import msgspec
 
+from taskmq.contracts.stores import group_of, member_key, members_prefix
+
 __all__ = ["Keys"]
 
 
@@ -20,7 +22,18 @@ class Keys(msgspec.Struct, frozen=True):
         return f"{self.prefix}:{{{job_id}}}:starts"
 
     def lease(self, key: str) -> str:
+        if (group := group_of(key)) is not None:
+            member = key.removeprefix(members_prefix(group))
+            return f"{self.prefix}:{{members of {group}}}:{member}:lease"
         return f"{self.prefix}:{{{key}}}:lease"
+
+    def members(self, group: str) -> str:
+        """The names of those who are or were members; in one slot with their leases."""
+        return f"{self.prefix}:{{members of {group}}}:names"
+
+    def member_of(self, group: str, lease: str) -> str:
+        """The member whose lease has this name."""
+        return lease.removeprefix(self.lease(member_key(group, ""))[: -len(":lease")]).removesuffix(":lease")
 
     def flow(self, flow_id: str) -> str:
         """With it the names of all that belong to the flow begin."""

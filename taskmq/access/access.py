@@ -175,6 +175,30 @@ class Access:
         if self._hasher.is_outdated(kept):
             after = await self._hasher.hash(password)
             await self._store.accounts.rehash_password(account.user.id, before=kept, after=after)
+        return await self.begin_session(
+            account, address=address, agent=agent, request_id=request_id, replaces=replaces
+        )
+
+    async def begin_session(
+        self,
+        account: UserAccount,
+        *,
+        address: str,
+        agent: str = "",
+        request_id: str = "",
+        replaces: str | None = None,
+    ) -> LoggedIn:
+        """Begin a session of a user who has shown elsewhere who they are, as by a provider.
+
+        Args:
+            replaces: the secret of the session that the browser has, which ends.
+
+        Raises:
+            NotAuthenticated: the account is disabled.
+            StoreUnavailable: the store cannot be reached.
+        """
+        if account.user.disabled is not None:
+            raise NotAuthenticated(_GENERIC)
         secret = session_key(secrets.token_bytes(32))
         session = NewBrowserSession(
             id=str(uuid.uuid4()),

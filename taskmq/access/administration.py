@@ -8,7 +8,17 @@ import msgspec
 
 from taskmq.access.access import Access
 from taskmq.access.passwords import PasswordHasher
-from taskmq.contracts.identity import Actor, ApiToken, IdentityStore, NewApiToken, NewUser, Tenant, User, UserChange
+from taskmq.contracts.identity import (
+    Actor,
+    ApiToken,
+    IdentityStore,
+    NewApiToken,
+    NewUser,
+    Tenant,
+    User,
+    UserAccount,
+    UserChange,
+)
 from taskmq.errors import IdentityNotFound, NotAuthenticated
 from taskmq.model.identity import (
     EVERYWHERE,
@@ -70,6 +80,35 @@ class IdentityAdministration:
         """
         user = await self._new_user(name, password, tuple(memberships), email=email)
         return await self._store.accounts.add_user(user, by=by)
+
+    async def keep_provided_user(
+        self, user_id: str, name: str, *, email: str, memberships: Collection[Membership], by: Actor
+    ) -> UserAccount:
+        """Add a user who signs in elsewhere, or give them the roles that they have there now, and no others.
+
+        Args:
+            user_id: follows from who they are there.
+            name: of a new user; one who is here keeps theirs.
+
+        Raises:
+            IdentityConflict: the name is another user's.
+            IdentityNotFound: a role is on a tenant that there is not.
+            InvalidOption: the name cannot be.
+        """
+        account = await self._store.accounts.account(user_id)
+        if account is None:
+            check_name(name, what="user")
+            user = NewUser(id=user_id, name=name, email=email, memberships=tuple(memberships))
+            return UserAccount(user=await self._store.accounts.add_user(user, by=by), memberships=user.memberships)
+        wanted = {one.tenant: one for one in memberships}
+        for one in account.memberships:
+            if one.tenant not in wanted:
+                await self._store.accounts.remove_membership(user_id, one.tenant, by=by)
+        for one in wanted.values():
+            if one not in account.memberships:
+                await self._store.accounts.set_membership(user_id, one, by=by)
+        self._forget()
+        return UserAccount(user=account.user, memberships=tuple(memberships))
 
     async def set_password(self, user_id: str, password: str, *, by: Actor, keep_session: str = "") -> User:
         """Give a user another password; their sessions end, but for the one with the id `keep_session`.

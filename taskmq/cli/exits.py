@@ -25,10 +25,13 @@ from taskmq.errors import (
     PartlyReplayed,
     PublishUnknown,
     QueueMissing,
+    RequestRefused,
     ResultTimeout,
+    ServerUnavailable,
     StateUnavailable,
     StoreMismatch,
     StoreUnavailable,
+    StoreWentBack,
     TaskFailed,
     TaskMQError,
     TopologyMismatch,
@@ -81,11 +84,13 @@ _CODES: Final[tuple[tuple[type[TaskMQError], int], ...]] = (
     (PublishUnknown, UNREACHABLE),
     (StateUnavailable, UNREACHABLE),
     (StoreUnavailable, UNREACHABLE),
+    (ServerUnavailable, UNREACHABLE),
     (JobNotFound, NOT_FOUND),
     (JobConflict, CONFLICT),
     (DefinitionNotFound, NOT_FOUND),
     (DefinitionConflict, CONFLICT),
     (StoreMismatch, CONFLICT),
+    (StoreWentBack, CONFLICT),
     (TopologyMismatch, CONFLICT),
     (AppNotFound, USAGE),
     (DuplicateTask, USAGE),
@@ -96,8 +101,14 @@ _CODES: Final[tuple[tuple[type[TaskMQError], int], ...]] = (
 )
 
 
+# Of a server's answer that is no error of ours.
+_STATUSES: Final = {404: NOT_FOUND, 409: CONFLICT, 410: NOT_FOUND, 412: CONFLICT, 413: USAGE, 422: USAGE}
+
+
 def exit_code(error: TaskMQError) -> int:
     """The code for an error that ends a command."""
     if isinstance(error, PartlyReplayed):
         return exit_code(error.failure)
+    if isinstance(error, RequestRefused):
+        return _STATUSES.get(error.status, FAILED)
     return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)

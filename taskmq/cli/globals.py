@@ -21,7 +21,11 @@ Format = Literal["table", "json", "jsonl"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Globals:
-    """What was said before the command, or is the same for all."""
+    """What was said before the command, or is the same for all.
+
+    Attributes:
+        server: the URL of the server that commands go through, in place of app, broker, state and store.
+    """
 
     app: str | None = None
     url: str | None = None
@@ -29,6 +33,7 @@ class Globals:
     store: str | None = None
     output: Format = "table"
     log_level: int = logging.INFO
+    server: str | None = None
 
 
 _current: ContextVar[Globals | None] = ContextVar("taskmq_cli_globals", default=None)
@@ -61,6 +66,11 @@ def open_app() -> "TaskMQ":
     from taskmq.load_app import load_app
 
     options = current_globals()
+    if options.server is not None:
+        raise InvalidSetting(
+            f"this command does not go through a server, and {options.server} is one: leave --server and "
+            "$TASKMQ_SERVER out, and say which app, broker or store it is about"
+        )
     target = options.app or _settings_app()
     app = TaskMQ() if target is None else load_app(target)[0]
     app.sessions.configure(url=options.url, state=options.state, store=options.store, name="taskmq cli")

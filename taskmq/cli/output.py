@@ -10,7 +10,20 @@ import msgspec
 
 from taskmq.cli.globals import current_globals
 
-__all__ = ["announce", "confirm", "duration_text", "note", "print_record", "print_rows", "start_logging", "when"]
+__all__ = [
+    "announce",
+    "confirm",
+    "duration_text",
+    "note",
+    "print_line",
+    "print_record",
+    "print_rows",
+    "printable",
+    "start_logging",
+    "when",
+    "write_line",
+    "write_plain",
+]
 
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
@@ -19,14 +32,14 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Non
     """Print rows in the format that was asked for."""
     match current_globals().output:
         case "json":
-            _write(msgspec.json.format(msgspec.json.encode(list(rows))).decode())
+            write_line(msgspec.json.format(msgspec.json.encode(list(rows))).decode())
         case "jsonl":
             for row in rows:
-                _write(msgspec.json.encode(row).decode())
+                write_line(msgspec.json.encode(row).decode())
         case "table" if sys.stdout.isatty():
             _print_table(columns, rows)
         case "table":
-            _print_plain(columns, rows)
+            write_plain(columns, rows)
 
 
 def print_record(record: Mapping[str, Any]) -> None:
@@ -34,12 +47,21 @@ def print_record(record: Mapping[str, Any]) -> None:
     if current_globals().output == "table":
         width = max(map(len, record), default=0)
         for name, value in record.items():
-            text = _text(value)
-            _write(f"{name:<{width}}  {text}" if "\n" not in text else f"{name}:\n{text}")
+            text = printable(value)
+            write_line(f"{name:<{width}}  {text}" if "\n" not in text else f"{name}:\n{text}")
     elif current_globals().output == "jsonl":
-        _write(msgspec.json.encode(record).decode())
+        write_line(msgspec.json.encode(record).decode())
     else:
-        _write(msgspec.json.format(msgspec.json.encode(record)).decode())
+        write_line(msgspec.json.format(msgspec.json.encode(record)).decode())
+
+
+def print_line(record: Mapping[str, Any], text: str) -> None:
+    """Print one of many things that come one by one: `text` for people, a line of JSON for programs."""
+    if current_globals().output == "table":
+        write_line(printable(text))
+    else:
+        write_line(msgspec.json.encode(record).decode())
+    sys.stdout.flush()
 
 
 def note(text: str) -> None:
@@ -102,22 +124,25 @@ def _print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> N
         table.add_column(column, overflow="fold")
     for row in rows:
         # As Text: a str would be read as rich's markup, and "list[int]" is data.
-        table.add_row(*(Text(_text(row.get(column))) for column in columns))
+        table.add_row(*(Text(printable(row.get(column))) for column in columns))
     Console().print(table)
 
 
-def _print_plain(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    cells = [list(columns), *([_text(row.get(column)).replace("\n", " ") for column in columns] for row in rows)]
+def write_plain(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as columns of text."""
+    cells = [list(columns), *([printable(row.get(column)).replace("\n", " ") for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     for line in cells:
-        _write("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+        write_line("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def _text(value: object) -> str:
+def printable(value: object) -> str:
+    """A value for people, which does nothing to their terminal."""
     text = "" if value is None else str(value)
     # What a message says must not move the cursor or write into the terminal's answers.
     return text.translate(_CONTROLS) if sys.stdout.isatty() else text
 
 
-def _write(text: str) -> None:
+def write_line(text: str) -> None:
+    """Write a line of data."""
     sys.stdout.write(f"{text}\n")

@@ -10,7 +10,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from taskmq.cli.exits import FAILED, INTERRUPTED, USAGE, exit_code
 from taskmq.cli.globals import Format, Globals, set_globals
-from taskmq.errors import TaskMQError
+from taskmq.errors import InvalidSetting, TaskMQError
 from taskmq.version import VERSION
 
 __all__ = ["run_command"]
@@ -32,6 +32,10 @@ _COMMANDS = {
     "worker": (
         "taskmq.cli.processes.worker:app",
         "Run the tasks of an app's queues; `worker control`: status, drain, concurrency, stacks of running ones.",
+    ),
+    "top": (
+        "taskmq.cli.processes.top:show_activity",
+        "What goes on: queues, tasks and workers, drawn again and again.",
     ),
     "workers": ("taskmq.cli.operators.workers:workers", "List the workers that answer."),
     "probe": ("taskmq.cli.processes.probe:probe", "Exit with 0 if a worker is live or ready; for health checks."),
@@ -110,15 +114,32 @@ def _build() -> App:
             str | None, Parameter(help="The shared state; over the app's own and $TASKMQ_STATE.")
         ] = None,
         store: Annotated[str | None, Parameter(help="The job store; over the app's own and $TASKMQ_STORE.")] = None,
+        server: Annotated[
+            str | None,
+            Parameter(
+                help="Go through the HTTP API of this server instead; default $TASKMQ_SERVER, with $TASKMQ_TOKEN."
+            ),
+        ] = None,
         output: Annotated[Format, Parameter(name=["--output", "-o"], help="How data is printed.")] = "table",
         quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Errors only.")] = False,
         verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", help="Say more.")] = False,
     ) -> Any:
         level = logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO
-        set_globals(Globals(app=app, url=url, state=state, store=store, output=output, log_level=level))
+        through = _server(server, app, url, state, store)
+        set_globals(
+            Globals(app=app, url=url, state=state, store=store, output=output, log_level=level, server=through)
+        )
         return root(tokens, exit_on_error=False, print_error=True, result_action="return_value")
 
     return root
+
+
+def _server(server: str | None, *others: str | None) -> str | None:
+    """The server to go through: what is said here counts before the environment."""
+    is_local = any(other is not None for other in others)
+    if server is not None and is_local:
+        raise InvalidSetting("--server goes in place of --app, --url, --state and --store: say the one or the other")
+    return server or (None if is_local else os.environ.get("TASKMQ_SERVER") or None)
 
 
 def run_command(tokens: Sequence[str]) -> int:
@@ -132,6 +153,8 @@ def run_command(tokens: Sequence[str]) -> int:
         return USAGE
     except TaskMQError as error:
         sys.stderr.write(f"taskmq: {error}\n")
+        for line in getattr(error, "__notes__", ()):
+            sys.stderr.write(f"taskmq: {line}\n")
         return exit_code(error)
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -2,13 +2,16 @@
 
 import getpass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, get_args
 
 import msgspec
 
 from taskmq.errors import InvalidOption
+from taskmq.model.jobs.dependencies import DependencyCondition
 
-__all__ = ["array_of", "instant_of", "json_value", "label_of", "object_of", "user_name"]
+__all__ = ["array_of", "instant_of", "json_value", "label_of", "object_of", "upstream_from", "user_name"]
+
+_CONDITIONS: Final[tuple[DependencyCondition, ...]] = get_args(DependencyCondition)
 
 
 def json_value(option: str, text: str, kind: type[list[object]] | type[dict[str, object]]) -> msgspec.Raw:
@@ -66,6 +69,14 @@ def label_of(text: str) -> tuple[str, str]:
     if not parted or not name:
         raise InvalidOption(f"--label {text!r}: NAME=VALUE")
     return name, value
+
+
+def upstream_from(text: str) -> tuple[str, DependencyCondition]:
+    """A job that another one is to wait for, and how it has to end: an id, or `CONDITION=ID`."""
+    for condition in _CONDITIONS:
+        if text.startswith(f"{condition}="):
+            return text.removeprefix(f"{condition}="), condition
+    return text, "succeeded"
 
 
 def user_name(given: str | None) -> str:

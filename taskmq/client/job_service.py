@@ -55,9 +55,18 @@ class JobService:
         raise NotImplementedError
 
     async def named_sending(
-        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, version: int | None = None
+        self,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        version: int | None = None,
+        tenant: str = "",
     ) -> Sending:
         """The call, for the store, of what is called so: a task, or a definition in its last or this version.
+
+        Args:
+            tenant: whose definition and whose call it is; "": nobody's.
 
         Raises:
             UnknownTask: nothing is called so.

@@ -11,7 +11,7 @@ import msgspec
 from taskmq.client.delayed import to_outgoing, to_waiting
 from taskmq.client.large_values import LargeArguments, LargeClaims, LargeResults, LargeValues
 from taskmq.contracts.broker import Broker, Outgoing, PublishingMany
-from taskmq.contracts.stores import BlobStore, DelayStore, State, Stores, TakenMessage
+from taskmq.contracts.stores import BlobStore, Coordinator, DelayStore, State, Stores, TakenMessage
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.durable.relay import Relay
 from taskmq.durable.task_set import TaskSet
@@ -82,6 +82,13 @@ class Session:
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Carry out something for which no send waits; it is cancelled when the session ends."""
         self._beside.start(work)
+
+    @property
+    def coordinator(self) -> Coordinator | None:
+        """Where locks and members of groups are: the state, or where there is none the job store."""
+        if self.state is not None:
+            return self.state.leases
+        return None if self.store is None else self.store.dispatching.leases
 
     async def declare(self, queues: Sequence[WorkQueue]) -> None:
         """Make sure that the queues exist, once per session.

@@ -21,7 +21,7 @@ from taskmq.client.portal import Portal, current_portal
 from taskmq.client.session import Session
 from taskmq.client.settings import DEFAULT_URL, Settings, load_settings
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.contracts.stores import BlobStore, DelayStore, require_store
+from taskmq.contracts.stores import BlobStore, Coordinator, DelayStore, coordinator_required, require_store
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.clock import Clock
@@ -144,6 +144,28 @@ class Sessions:
         if (state := self.settings.state) is not None:
             return state
         return self.url if self.url.startswith(_EMBEDDED) else None
+
+    def check_coordinator(self, what: str) -> None:
+        """Return if there is something that can hold locks and groups of members.
+
+        Args:
+            what: wants one: a subject and its verb, such as "locks need".
+
+        Raises:
+            UnsupportedFeature: there is neither a state nor a store.
+        """
+        if self.state_url is None and self.store_url is None:
+            raise coordinator_required(what)
+
+    def coordinator(self) -> Coordinator:
+        """Where locks and members of groups are, as the running loop's session sees it.
+
+        Raises:
+            UnsupportedFeature: there is neither a state nor a store.
+        """
+        if (found := self.current().coordinator) is None:
+            raise coordinator_required("locks need")
+        return found
 
     # Sessions ------------------------------------------------------------------------------------------
 

@@ -18,7 +18,10 @@ __all__ = ["DEFAULT_URL", "Settings", "load_settings"]
 DEFAULT_URL: Final = "local://.taskmq"
 _PREFIX: Final = "TASKMQ_"
 # Variables of the test suite and of `taskmq probe` are no setting.
-_FOREIGN: Final = ("TASKMQ_TEST_", "TASKMQ_BENCH_", "TASKMQ_HEALTH_PORT")
+_FOREIGN: Final = (
+    *("TASKMQ_TEST_", "TASKMQ_BENCH_", "TASKMQ_HEALTH_PORT"),
+    *("TASKMQ_SERVER", "TASKMQ_TOKEN", "TASKMQ_OIDC_SECRET"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

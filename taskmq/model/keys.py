@@ -22,6 +22,7 @@ __all__ = [
     "scheduled_job_id",
     "split_tenant_key",
     "tenant_key",
+    "tenant_span",
     "unique_key",
     "worker_key",
 ]
@@ -38,6 +39,12 @@ def tenant_key(tenant: str | None, key: str) -> str:
     if tenant is None:
         return key
     return f"@{tenant.replace('%', '%25').replace(':', '%3A')}:{key}"
+
+
+def tenant_span(tenant: str) -> tuple[str, str]:
+    """All keys of the tenant come after the first and before the second, in the order of code points."""
+    begin = tenant_key(tenant, "")
+    return begin, f"{begin[:-1]};"
 
 
 def split_tenant_key(key: str) -> tuple[str, str]:

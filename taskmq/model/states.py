@@ -110,7 +110,8 @@ _AFTER_A_RUN = _GIVEN_UP | {
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.WAITING: _GIVEN_UP
     | {JobState.SCHEDULED, JobState.QUEUED, JobState.HELD, JobState.SKIPPED, JobState.UPSTREAM_FAILED},
-    JobState.HELD: _GIVEN_UP | {JobState.WAITING, JobState.SCHEDULED, JobState.QUEUED, JobState.UPSTREAM_FAILED},
+    JobState.HELD: _GIVEN_UP
+    | {JobState.WAITING, JobState.SCHEDULED, JobState.QUEUED, JobState.SKIPPED, JobState.UPSTREAM_FAILED},
     JobState.SCHEDULED: _GIVEN_UP | {JobState.QUEUED, JobState.HELD},
     JobState.QUEUED: _GIVEN_UP
     | {JobState.DISPATCHED, JobState.RUNNING, JobState.SCHEDULED, JobState.HELD, JobState.FAILED},

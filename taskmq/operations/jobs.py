@@ -1,5 +1,6 @@
 """One job, as the state, the dead letters and the workers know it. Nothing is guessed."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from taskmq.contracts.jobs import JobRecord
 from taskmq.contracts.stores import ResultRecord, Stores, WaitingMessage
 from taskmq.errors import JobNotFound, MalformedMessage, UnsupportedFeature
 from taskmq.model.envelope import Envelope, decode_envelope
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
 from taskmq.model.units import Duration
@@ -51,6 +53,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         has_value: there is a result to be had.
         letters: of the job, in all queues that were looked at.
         body: its message, where it waits in the state or is a dead letter.
+        depends_on: what a job of the store waits for, or has waited for.
     """
 
     id: str
@@ -73,6 +76,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     has_value: bool = False
     letters: list[JobLetter] = []
     body: bytes | None = None
+    depends_on: Sequence[JobDependency] = ()
 
     @property
     def is_known(self) -> bool:
@@ -156,6 +160,7 @@ async def _of_stored(app: TaskMQ, job_id: str, record: JobRecord) -> JobReport:
         progress=await _progress(stores, job_id),
         has_value=record.state is JobState.SUCCEEDED,
         body=record.body,
+        depends_on=() if record.detail is None else record.detail.depends_on,
     )
 
 

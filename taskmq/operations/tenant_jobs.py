@@ -12,9 +12,12 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
+from taskmq.contracts.history import LogStore, history_of
 from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
 from taskmq.errors import InvalidOption, JobNotFound, NotPermitted, TaskMQError
+from taskmq.model.history.logs import LogFilter, LogPage
+from taskmq.model.jobs.dependencies import DependencyCondition, generations
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.keys import tenant_key
@@ -35,6 +38,7 @@ class JobOrder(NamedTuple):
         task: its name, or that of a definition of the tenant.
         args, kwargs: plain JSON values.
         options: of the call; its tenant is that of the caller.
+        depends_on: what the caller calls the jobs that it waits for, and how each of them is to end.
     """
 
     task: str
@@ -44,6 +48,7 @@ class JobOrder(NamedTuple):
     description: str = ""
     labels: Mapping[str, str] = {}
     held: bool = False
+    depends_on: Sequence[tuple[str, DependencyCondition]] = ()
 
 
 class SubmitOutcome(NamedTuple):
@@ -96,6 +101,7 @@ class TenantJobs:
             NotPermitted: the caller may not call the task.
             InvalidArguments, InvalidOption, EncodeError, TooLarge: nothing was kept.
             JobConflict: the id is that of a job with other content.
+            JobNotFound: it was to wait for one that the caller's tenant does not have.
         """
         options = dict(order.options)
         if self._tenant:
@@ -113,13 +119,34 @@ class TenantJobs:
             owner=self._by if isinstance(self._by, str) else self._by.user,
             labels=order.labels,
             held=order.held,
+            depends_on=[((await self.get(name)).id, condition) for name, condition in order.depends_on],
         )
         name = options.get("job_id")
         return SubmitOutcome(str(name or answer.id), answer.id, answer.is_new, answer.state, answer.version)
 
     async def submit_many(self, orders: Sequence[JobOrder]) -> JobOutcomes:
-        """Keep each of them that can be kept, whatever becomes of the others; the outcomes in their order."""
-        return await asyncio.gather(*map(self._tried, orders))
+        """Keep each of them that can be kept, whatever becomes of the others; the outcomes in their order.
+
+        Those that wait for others of them, which is said by the ids that their submitter has given them, come behind
+        those; one that waits for itself, also by way of others, is refused.
+        """
+        names = {
+            str(order.options["job_id"]): place for place, order in enumerate(orders) if "job_id" in order.options
+        }
+        upstream = {
+            str(place): [str(names[name]) for name, _ in order.depends_on if name in names]
+            for place, order in enumerate(orders)
+        }
+        groups, circular = generations(upstream)
+        outcomes: dict[str, SubmitOutcome | TaskMQError] = {
+            place: InvalidOption("depends_on: the job waits, also by way of others of these, for itself")
+            for place in circular
+        }
+        for group in groups:
+            outcomes |= zip(
+                group, await asyncio.gather(*(self._tried(orders[int(place)]) for place in group)), strict=True
+            )
+        return [outcomes[str(place)] for place in range(len(orders))]
 
     async def _tried(self, order: JobOrder) -> SubmitOutcome | TaskMQError:
         try:
@@ -194,6 +221,25 @@ class TenantJobs:
         """What the job waits for."""
         return await self._jobs.aexplain((await self.get(job_id)).id)
 
+    async def logs(self, job_id: str, which: LogFilter, *, after: int | None = None, limit: int = 50) -> LogPage:
+        """What the job's runs have logged, the earliest first.
+
+        Args:
+            which: of its lines; the job is put in.
+        """
+        own = replace(which, job=(await self.get(job_id)).id)
+        return await self._logs.page(own, after=after, limit=limit, oldest_first=True)
+
+    async def search_logs(self, which: LogFilter, *, after: int | None = None, limit: int = 50) -> LogPage:
+        """Lines of the caller's jobs, the last one first."""
+        if self._tenant is not None:
+            which = replace(which, tenant=self._tenant)
+        return await self._logs.page(which, after=after, limit=limit)
+
+    @property
+    def _logs(self) -> LogStore:
+        return history_of(self._app.sessions.store()).logs
+
     async def value_of(self, record: JobRecord) -> Any:
         """What the task of a job that succeeded has returned, as plain data.
 
@@ -265,7 +311,7 @@ class TenantJobs:
         record = await self.get(job_id)
         self._check_task(record.task)
         if record.state.is_final:
-            return await self.clone(record.id, new_id=new_id)
+            return await self._clone(record, "job.retry", new_id=new_id, at=None, note=note)
         await self._jobs.aretry(record.id, version=version, by=self._by, note=note)
         return await self.get(record.id)
 
@@ -273,6 +319,17 @@ class TenantJobs:
         """Submit another job with the same call, which is linked to it."""
         record = await self.get(job_id)
         self._check_task(record.task)
+        return await self._clone(record, "job.clone", new_id=new_id, at=at, note="")
+
+    async def _clone(
+        self, record: JobRecord, action: str, *, new_id: str | None, at: datetime | None, note: str
+    ) -> JobRecord:
+        if isinstance(self._by, Actor):
+            # Before it is done: the transaction that submits it knows no audit.
+            by = replace(self._by, note=note or self._by.note)
+            facts: dict[str, Any] = {} if new_id is None else {"new_id": new_id}
+            entry = by.entry(action, kind="job", subject=record.id, tenant=record.tenant, after=facts)
+            await self._app.sessions.store().identity.audit.add([entry])
         job = await self._jobs.aclone(record.id, new_id=new_id, at=at)
         return await self._jobs.aget(job.id)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from taskmq.contracts.stores import BegunRun
 from taskmq.errors import UnsupportedFeature
-from taskmq.model.envelope import Envelope
+from taskmq.model.envelope import Envelope, Invitation
 from taskmq.model.resources import Grant
 from taskmq.model.units import Duration
 from taskmq.run.journal import CHECKPOINT, DETACHED, HEARTBEAT, JournalWriter, RunJournal, SavedStep, read_value
@@ -26,6 +26,7 @@ __all__ = [
     "Context",
     "current_context",
     "due_instant",
+    "invitation_of",
 ]
 
 SCHEDULE_NAME: Final = "taskmq.schedule"
@@ -115,7 +116,7 @@ class Context(msgspec.Struct, eq=False):
     def flow_id(self) -> str | None:
         """The id of the workflow or batch that the job is a step of; None where it is none."""
         flow = self._envelope.flow
-        return None if flow is None else flow.partition("/")[0]
+        return None if flow is None else flow.rpartition("/")[0]
 
     @property
     def attempt(self) -> int:
@@ -154,7 +155,7 @@ class Context(msgspec.Struct, eq=False):
 
         Raises:
             InvalidOption: a value that cannot be.
-            UnsupportedFeature: the app has no state; or the task runs in a process of its own.
+            UnsupportedFeature: the app has neither a state nor a store; or the task runs in a process of its own.
         """
         if not isinstance(self._writer, LockService):
             raise UnsupportedFeature(
@@ -323,6 +324,12 @@ class Context(msgspec.Struct, eq=False):
 
     def __repr__(self) -> str:
         return f"<Context {self.task} job={self.job_id} attempt={self.attempt}/{self.max_attempts}>"
+
+
+def invitation_of(context: Context) -> Invitation | None:
+    """What the store has sent the job with; None for one that is none of the store's."""
+    # For the worker alone: no attribute that tasks see.
+    return context._envelope.store  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 current_context: ContextVar[Context | None] = ContextVar("taskmq_context", default=None)

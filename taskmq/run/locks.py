@@ -1,9 +1,10 @@
 """Locks that one holder at a time has, over all processes: `async with app.lock("account:7") as lock`.
 
-A lock is a lease in the state, which is renewed in the background while the block runs, and given back at its end.
-Whoever holds it trusts it for the lease's time from the moment before it was last asked for. When the state does not
-answer for that long, when the process stood still, or when the state was emptied, the lock is lost, and somebody else
-may have it. The block can see that (`is_lost`, `lost()`, `check()`), and ends with `LockLost`.
+A lock is a lease in the state, or where there is none in the job store. It is renewed in the background while the
+block runs, and given back at its end. Whoever holds it trusts it for the lease's time from the moment before it was
+last asked for. When there is no answer for that long, when the process stood still, or when the state was emptied,
+the lock is lost, and somebody else may have it. The block can see that (`is_lost`, `lost()`, `check()`), and ends
+with `LockLost`.
 
 No lock of this kind can keep a holder that stood still from acting when it goes on. So what it guards takes the token
 along, which grows from holder to holder, and refuses smaller ones than it has seen.
@@ -47,6 +48,7 @@ class Lock:
         leases: the store, called on the loop where it is used.
         call: runs a coroutine of this lock from code without a loop.
         owner: who is to be seen as its holder.
+        key: of its lease; None: that of the lock of this name.
         timeout: how long to wait for it; None: as long as it takes; 0: one look.
         lease: how long it outlives its holder's process, or its way to the state.
         monotonic: the clock by which it is trusted.
@@ -66,6 +68,7 @@ class Lock:
         leases: Callable[[], LeaseStore],
         call: Callable[[Coroutine[Any, Any, Any]], Any],
         owner: str,
+        key: str | None = None,
         timeout: Duration | None = None,
         lease: Duration = 30.0,
         monotonic: Callable[[], float] = time.monotonic,
@@ -78,6 +81,7 @@ class Lock:
         self._call = call
         self._monotonic = monotonic
         self._owner = owner
+        self._key = lock_key(name) if key is None else key
         self._timeout = None if timeout is None else parse_duration(timeout, what="timeout").total_seconds()
         self._seconds = parse_duration(lease, what="lease").total_seconds()
         if self._seconds < 1:
@@ -156,14 +160,14 @@ class Lock:
     def _begin(self) -> None:
         if self.token:
             raise InvalidOption(f"lock {self.name!r}: it is held; for another block make another one by its name")
-        if self.name in _held.get():
+        if self._key in _held.get():
             raise InvalidOption(
                 f"lock {self.name!r} is held by this very task, which would wait for itself: take it once, further "
                 "out"
             )
 
     def _remember(self) -> None:
-        self._mark = _held.set(_held.get() | {self.name})
+        self._mark = _held.set(_held.get() | {self._key})
 
     def _forget(self) -> None:
         if self._mark is not None:
@@ -176,10 +180,6 @@ class Lock:
             raise LockLost(self.name, token)
 
     # On the loop ---------------------------------------------------------------------------------------------
-
-    @property
-    def _key(self) -> str:
-        return lock_key(self.name)
 
     async def _acquire(self) -> None:
         leases = self._leases()
@@ -257,7 +257,7 @@ class LockService(Protocol):
         """A lock that is not held yet.
 
         Raises:
-            UnsupportedFeature: the app has no state.
+            UnsupportedFeature: the app has neither a state nor a store.
         """
         ...
 

@@ -12,6 +12,8 @@ Any number run, active-active. Queues and timers are divided into slots, and eac
       lost_jobs  cancels until they are heard; jobs that nobody has any more
     signals      hints over the broker: ready jobs, free slots, live workers
     duties       once an hour, for all
+    history      what workers tell of their runs -> figures by the minute, failures of plain jobs
+    alerts       rules -> who is told of what
 
 What holds, whatever happens:
 
@@ -24,6 +26,7 @@ What holds, whatever happens:
   out of the store. Both are waited for.
 """
 
+from taskmq.scheduler.alerts import AlertSettings
 from taskmq.scheduler.scheduler import Scheduler
 
-__all__ = ["Scheduler"]
+__all__ = ["AlertSettings", "Scheduler"]

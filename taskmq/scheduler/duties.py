@@ -12,6 +12,7 @@ from taskmq.contracts.jobs import JobStore
 from taskmq.contracts.stores import Lease
 from taskmq.durable.service import pause
 from taskmq.errors import StateUnavailable, StoreUnavailable
+from taskmq.scheduler.history import forget_old
 
 __all__ = ["AuditSeal", "Duties"]
 
@@ -53,6 +54,7 @@ class Duties:
             try:
                 await self._store.dispatching.maintain()
                 await self._store.identity.credentials.sweep()
+                await forget_old(self._store)
             except StoreUnavailable:
                 # Somebody else may have more luck; the lease may not be given back either.
                 await leases.release(_DUTIES, token=token)

@@ -53,6 +53,7 @@ class HeldSlot:
     Args:
         fired: called with queues, of whichever slot, that have got jobs which are ready.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
+        upstream_ended: called when jobs have ended that others wait for.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class HeldSlot:
         *,
         fired: Callable[[set[str]], None],
         again: Callable[[str, str, float], None],
+        upstream_ended: Callable[[], None],
         counts: SchedulerCounts,
     ) -> None:
         session = app.sessions.current()
@@ -106,6 +108,7 @@ class HeldSlot:
             began=self.dispatcher.began,
             ended=self.dispatcher.ended,
             again=again,
+            upstream_ended=upstream_ended,
             counts=counts,
         )
         self._watch = InFlightWatch(

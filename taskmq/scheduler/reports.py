@@ -3,6 +3,7 @@
     deliveries -> up to 500 reports -> apply, one transaction -> results into the state -> ack
                                        | raises: halves, until the one is found that cannot be applied: parking
                                        | the store is down: the consumer stops and begins again later
+                  lines of logs                     -> the store, before what is reported of their runs
                   no report: an invitation that the broker has dropped -> the job is dispatched again, or has failed
                              anything else                             -> parking
 
@@ -20,6 +21,7 @@ from typing import Final, NamedTuple
 
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Consumer, Delivery, Subscription
+from taskmq.contracts.history import Remembering
 from taskmq.contracts.jobs import AppliedReport, JobStore
 from taskmq.durable.service import pause
 from taskmq.errors import (
@@ -31,6 +33,7 @@ from taskmq.errors import (
     TopologyMismatch,
 )
 from taskmq.model.backoff import Backoff
+from taskmq.model.history.logs import LOGS_TASK, RunLog, decode_logs
 from taskmq.model.jobs.reports import Report, after_report, decode_reports, goes_on
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.scheduler.ledger import Ledger
@@ -66,6 +69,7 @@ class ReportConsumer:
         began: called with a job that is known to run.
         ended: called with a queue and how many of its jobs have left the broker and the workers.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
+        upstream_ended: called when jobs have ended that others wait for.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class ReportConsumer:
         began: Callable[[str], None],
         ended: Callable[[str, int], None],
         again: Callable[[str, str, float], None],
+        upstream_ended: Callable[[], None],
         counts: SchedulerCounts,
     ) -> None:
         self._session = session
@@ -88,11 +93,14 @@ class ReportConsumer:
         self._ledger = ledger
         self._name = name
         self._declare = declare
+        self._logs = store.history.logs if isinstance(store, Remembering) else None
+        self._lines: list[RunLog] = []
         self._parked = parked
         self._results = results
         self._began = began
         self._ended = ended
         self._again = again
+        self._upstream_ended = upstream_ended
         self._counts = counts
         self._waiting: deque[Delivery] = deque()
         self._in_work: list[Delivery] = []
@@ -146,6 +154,8 @@ class ReportConsumer:
                     delivery = self._waiting.popleft()
                     self._in_work.append(delivery)
                     received += await self._read(delivery)
+                # Before what is reported of their runs: afterwards they would not count any more.
+                await self._keep_lines()
                 for start in range(0, len(received), _BATCH):
                     await self._apply(received[start : start + _BATCH])
                 for delivery in self._in_work:
@@ -167,9 +177,30 @@ class ReportConsumer:
             delivery.requeue()
         self._in_work.clear()
         self._waiting.clear()
+        self._lines.clear()
         self._arrived.clear()
 
+    async def _keep_lines(self) -> None:
+        lines, self._lines = self._lines, []
+        if not lines or self._logs is None:
+            return
+        try:
+            added = await self._logs.add(lines)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - what somebody has logged must not hold up reports
+            _log.error("%s: lines of logs are dropped, the store cannot keep them", self._name, exc_info=error)
+        else:
+            self._counts.lines += added
+
     async def _read(self, delivery: Delivery) -> list[_Received]:
+        if delivery.task == LOGS_TASK:
+            try:
+                self._lines += decode_logs(delivery.body)
+            except MalformedMessage as error:
+                self._counts.reports["malformed"] += 1
+                _log.warning("%s: %s", self._name, error)
+            return []
         try:
             reports = decode_reports(delivery.body)
             return [_Received(each, delivery.redelivered) for each in reports if not self._is_alive(each)]
@@ -234,6 +265,8 @@ class ReportConsumer:
                 self._again(report.id, one.queue, 0.0 if one.state is JobState.QUEUED else report.delay / 1000)
         for queue, count in ended.items():
             self._ended(queue, count)
+        if any(one.has_dependents for one in applied):
+            self._upstream_ended()
         if ends:
             await self._results.put(ends)
 

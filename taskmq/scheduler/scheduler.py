@@ -6,19 +6,23 @@ import os
 import socket
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from taskmq.app import TaskMQ
+from taskmq.contracts.history import HistoryStore, Remembering
 from taskmq.contracts.jobs import Catalogued, JobStore
-from taskmq.durable.service import ServiceGroup, pause
+from taskmq.durable.service import Service, ServiceGroup, pause
 from taskmq.durable.task_set import TaskSet
-from taskmq.errors import StoreUnavailable
+from taskmq.errors import StoreUnavailable, StoreWentBack
 from taskmq.model.backoff import Backoff
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
+from taskmq.scheduler.alerts import AlertSettings, AlertWatch, NoticeSender
 from taskmq.scheduler.catalogue import TaskRegistrar
+from taskmq.scheduler.dependents import DependentReleases
 from taskmq.scheduler.duties import AuditSeal, Duties
 from taskmq.scheduler.held_slot import HeldSlot
+from taskmq.scheduler.history import RunHistory
 from taskmq.scheduler.signals import LiveWorkers, Signals
 from taskmq.scheduler.slots import HeldLease, SlotLeases
 from taskmq.scheduler.status import SchedulerCounts, SchedulerStatus
@@ -43,18 +47,26 @@ class Scheduler:
 
     Args:
         drains: `stop` waits until everything in flight was reported; a second `stop` does not.
+        counts_runs: what workers tell of their runs is counted, and failures of plain jobs are kept.
+        alerts: how people are told of alerts; None: rules are not looked at.
 
     Raises:
         UnsupportedFeature: the app has no store; raised by `run`.
         StoreMismatch: the store's tables are of another version; raised by `run`.
+        StoreWentBack: the store has forgotten what it had confirmed; raised by `run`, once its work has ended.
     """
 
-    def __init__(self, app: TaskMQ, *, drains: bool = False) -> None:
+    def __init__(
+        self, app: TaskMQ, *, drains: bool = False, counts_runs: bool = False, alerts: AlertSettings | None = None
+    ) -> None:
+        self._counts_runs = counts_runs
+        self._alerts = alerts
         self._app = app
         self._drains = drains
         self._me = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._is_stopping = asyncio.Event()
         self._has_begun = False
+        self._refusal: StoreWentBack | None = None
         self._started = app.sessions.clock.now_ms()
         self._counts = SchedulerCounts()
         self._workers = LiveWorkers()
@@ -63,6 +75,7 @@ class Scheduler:
         self._store: JobStore | None = None
         self._leases: SlotLeases | None = None
         self._signals: Signals | None = None
+        self._releases: DependentReleases | None = None
 
     def __repr__(self) -> str:
         return f"<Scheduler {self._me} slots={sorted(self._held)}>"
@@ -95,26 +108,46 @@ class Scheduler:
             )
             leases = self._leases = SlotLeases(
                 store.dispatching,
+                address=store.address,
                 me=self._me,
                 taken=self._taken,
                 given=self._given,
                 lost=self._lost,
                 freed=signals.tell_freed,
+                refused=self._refused,
             )
+            releases = self._releases = DependentReleases(store, fired=self._fired)
             self._has_begun = True
             async with ServiceGroup() as group:
                 await group.start(signals, "listens for jobs and workers")
                 await group.start(Duties(store, me=self._me), "does the store's upkeep")
+                await group.start(releases, "lets jobs go that waited for others")
                 await group.start(AuditSeal(store, me=self._me), "seals the audit")
                 if tasks is not None:
                     await group.start(tasks, "writes down which tasks there are")
+                if isinstance(store, Remembering):
+                    for service, name in self._observers(store, store.history):
+                        await group.start(service, name)
                 await group.start(leases, "holds slots")
                 try:
                     await self._is_stopping.wait()
                 finally:
                     await self._end(leases)
+            if self._refusal is not None:
+                raise self._refusal
         finally:
             await self._app.aclose()
+
+    def _observers(self, store: JobStore, history: HistoryStore) -> Iterator[tuple[Service, str]]:
+        """What looks at how things go, and tells people."""
+        if self._counts_runs:
+            broker = self._app.sessions.current().broker
+            counting = RunHistory(broker, store.dispatching.leases, history.rollups, me=self._me)
+            yield counting, "counts what workers tell"
+        if self._alerts is not None:
+            watch = AlertWatch(self._app, store, history.alerts, self._workers, self._alerts, me=self._me)
+            yield watch, "looks at rules of alerts"
+            yield NoticeSender(history.alerts, self._alerts), "tells people of alerts"
 
     # For others to see -----------------------------------------------------------------------------------
 
@@ -214,6 +247,7 @@ class Scheduler:
             self._workers,
             fired=self._fired,
             again=self._runs_again,
+            upstream_ended=self._upstream_ended,
             counts=self._counts,
         )
         self._held[lease.slot] = held
@@ -251,6 +285,13 @@ class Scheduler:
         if (held := self._held.get(slot)) is not None:
             held.timers.expect(seconds)
 
+    def _refused(self, error: StoreWentBack) -> None:
+        """End at once, and leave what is in flight as it is: other schedulers, and people, decide about it."""
+        _log.critical("stopping: %s", error)
+        self._refusal = error
+        self._drains = False
+        self.stop()
+
     def _freed(self) -> None:
         if self._leases is not None:
             self._leases.look()
@@ -260,6 +301,10 @@ class Scheduler:
         assert self._store is not None
         for slot in {self._store.dispatching.slot_of(queue) for queue in queues}:
             self._wake(slot)
+
+    def _upstream_ended(self) -> None:
+        if self._releases is not None:
+            self._releases.wake()
 
     def _runs_again(self, job_id: str, queue: str, seconds: float) -> None:
         assert self._store is not None

@@ -73,6 +73,19 @@ class LiveWorkers:
             self._counted = now
         return self._slots.get(queue)
 
+    def queues(self) -> set[str]:
+        """The queues that live workers consume."""
+        return {name for status in self._live() for name in status.queues}
+
+    def count_of(self, queue: str) -> int:
+        """How many live workers consume a queue."""
+        return sum(queue in status.queues for status in self._live())
+
+    @property
+    def knows_all(self) -> bool:
+        """Whether it has been heard of workers for so long that each of them would have been heard."""
+        return self._since is not None and _now() - self._since >= _SILENT
+
     def have_in_hand(self, physical: str) -> bool:
         """Whether a live worker says that it has deliveries of a physical queue."""
         return any(status.in_hand.get(physical, 0) for status in self._live())

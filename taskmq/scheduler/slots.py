@@ -4,6 +4,8 @@
     LeaseKeeper        -> renew all that are held, three times a lease
                           lost, or not renewed in time: its work stops at once, and the store's epochs fence the rest
 
+A store that went back is refused: people have to look at it first (`Watermark`).
+
 No slot is without a holder for longer than a lease while one scheduler lives, and one that is given back is free at
 once: that is announced, so that others look.
 """
@@ -18,7 +20,8 @@ from taskmq.contracts.jobs import DispatchStore, slot_key
 from taskmq.contracts.stores import Lease
 from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.durable.service import pause
-from taskmq.errors import StateUnavailable, StoreUnavailable
+from taskmq.durable.watermark import Watermark
+from taskmq.errors import StateUnavailable, StoreUnavailable, StoreWentBack
 from taskmq.scheduler.fairness import divide
 
 __all__ = ["LEASE", "HeldLease", "SlotLeases"]
@@ -58,17 +61,20 @@ class SlotLeases:
             `release`.
         lost: called with each that somebody else may hold already.
         freed: called when slots were released, for others to be told.
+        refused: called when the store went back: nothing is taken there any more.
     """
 
     def __init__(
         self,
         store: DispatchStore,
         *,
+        address: str,
         me: str,
         taken: Callable[[HeldLease], None],
         given: Callable[[HeldLease], None],
         lost: Callable[[HeldLease], None],
         freed: Callable[[], None],
+        refused: Callable[[StoreWentBack], None],
     ) -> None:
         self._store = store
         self._me = me
@@ -76,6 +82,8 @@ class SlotLeases:
         self._given = given
         self._lost = lost
         self._freed = freed
+        self._refused = refused
+        self._mark = Watermark(store.leases, address=address, me=me)
         self._held: dict[int, HeldLease] = {}
         # Those that are being given back: held still, until their work has stopped.
         self._going: set[int] = set()
@@ -115,6 +123,9 @@ class SlotLeases:
                 self._well()
             except (StateUnavailable, StoreUnavailable) as error:
                 self._trouble(error)
+            except StoreWentBack as error:
+                self._is_stopping = True
+                self._refused(error)
             self._drop_expired()
             await pause(self._waking, wait)
 
@@ -136,9 +147,11 @@ class SlotLeases:
         await self._keeper.aclose()
         with contextlib.suppress(StateUnavailable, StoreUnavailable):
             await self._want_no_more()
+            await self._mark.end()
 
     async def _look(self) -> float:
         """One look; seconds until the next one."""
+        await self._mark.keep()
         leases: dict[int, Lease | None] = {}
         for slot in range(self._store.slots):
             if slot not in self._held:

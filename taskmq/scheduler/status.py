@@ -58,6 +58,7 @@ class SchedulerCounts:
         fired: jobs whose time has come.
         lost: jobs that were given up.
         refused: firings of schedules that came to nothing, as the slot had passed on.
+        lines: of logs that were kept.
         schedules: occurrences of schedules that became jobs.
         reports: by what they came to.
     """
@@ -68,6 +69,7 @@ class SchedulerCounts:
         self.fired = 0
         self.lost = 0
         self.refused = 0
+        self.lines = 0
         self.schedules = OccurrenceCounts()
         self.reports: Counter[str] = Counter()
 

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
 from taskmq.contracts.stores import require_store
-from taskmq.errors import InvalidOption
+from taskmq.errors import InvalidOption, ScheduleNotFound
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import new_job_id
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
-from taskmq.schedules.definition import ScheduleEntry, check_arguments, read_definition
+from taskmq.schedules.definition import ScheduleEntry, check_arguments, check_schedule_name, read_definition
 from taskmq.schedules.kept_records import ScheduleRecords, StateRecords
 from taskmq.schedules.policy import ScheduleOptions, read_policy
 from taskmq.schedules.record import HISTORY, Emitted, MissedSpan, ScheduleRecord
@@ -79,6 +79,10 @@ class Schedules(Mapping[str, ScheduleEntry]):
         """
         if entry.name in self._static:
             raise InvalidOption(f"schedule {entry.name!r} is defined twice; give one of them a name=")
+        if entry.tenant:
+            raise InvalidOption(
+                f"schedule {entry.name!r}: the code's schedules are no tenant's; call the task with tenant="
+            )
         check_arguments(entry, self._producer.content_type)
         self._static[entry.name] = entry
 
@@ -97,6 +101,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         """Start `task` whenever `trigger` says from now on; within a second, and until it is removed.
 
         Args:
+            name: `@acme:nightly` is one of tenant `acme`, whose jobs and workflows are that tenant's, too.
             task: a task, which is called with `args` and `kwargs`; `task.s(...)` with all its arguments; a
                 workflow, one of which is started for each occurrence; or, with a job store, the name of a definition
                 of a task of this app, whose present version it starts from then on.
@@ -178,8 +183,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     ) -> bytes:
         from taskmq.schedules.triggers import for_schedule
 
-        if not name or not name.isprintable():
-            raise InvalidOption(f"schedule {name!r}: a name is a text that can be printed")
+        check_schedule_name(name)
         if name in self._own:
             raise InvalidOption(f"schedule {name!r} is defined in the code already")
         if isinstance(task, str):
@@ -208,7 +212,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
 
         if self._producer.sessions.current().store is None:
             raise InvalidOption(f"schedule {name!r}: names are for apps with a job store; say a task instead")
-        sending = await self._producer.jobs.named_sending(called, *call)
+        sending = await self._producer.jobs.named_sending(called, *call, tenant=check_schedule_name(name))
         detail = None if sending.submission is None else sending.submission.detail
         task = self._tasks.get(sending.envelope.task)
         if task is None:
@@ -227,19 +231,35 @@ class Schedules(Mapping[str, ScheduleEntry]):
 
     # Looking -------------------------------------------------------------------------------------------
 
-    def all(self) -> dict[str, ScheduleEntry]:
-        """All schedules by name, those that were made at run time among them."""
-        return self._producer.sessions.run_sync(self.aall(), instead="aall")
+    def entry(self, name: str) -> ScheduleEntry:
+        """The schedule of that name, also one that was made at run time.
 
-    async def aall(self) -> dict[str, ScheduleEntry]:
+        Raises:
+            ScheduleNotFound: there is none.
+        """
+        return self._producer.sessions.run_sync(self.aentry(name), instead="aentry")
+
+    async def aentry(self, name: str) -> ScheduleEntry:
+        """`entry` for coroutines."""
+        return await self._find(name)
+
+    def all(self, *, tenant: str = "") -> dict[str, ScheduleEntry]:
+        """All schedules by name, those that were made at run time among them.
+
+        Args:
+            tenant: only those of this one.
+        """
+        return self._producer.sessions.run_sync(self.aall(tenant=tenant), instead="aall")
+
+    async def aall(self, *, tenant: str = "") -> dict[str, ScheduleEntry]:
         """`all` for coroutines; those whose task this app does not have are left out."""
         found: dict[str, ScheduleEntry] = {}
-        for name, kept in (await self._records().definitions()).items():
+        for name, kept in (await self._records().definitions(tenant=tenant)).items():
             try:
                 found[name] = read_definition(kept, name=name, tasks=self._tasks)
             except InvalidOption as error:
                 _log.warning("a schedule is left out: %s", error)
-        return {**found, **self._own}
+        return found if tenant else {**found, **self._own}
 
     def status(self, name: str) -> ScheduleStatus:
         """What has become of a schedule's occurrences so far."""
@@ -252,9 +272,9 @@ class Schedules(Mapping[str, ScheduleEntry]):
         history = await records.history(entry, record, limit=HISTORY)
         return status_of(entry, record, history, now=await records.now())
 
-    async def astatuses(self) -> dict[str, ScheduleStatus]:
+    async def astatuses(self, *, tenant: str = "") -> dict[str, ScheduleStatus]:
         """What has become of the occurrences of all schedules so far, by name; without their histories."""
-        entries, records = list((await self.aall()).values()), self._records()
+        entries, records = list((await self.aall(tenant=tenant)).values()), self._records()
         found, now = await records.read(entries), await records.now()
         return {
             entry.name: status_of(entry, record, [], now=now) for entry, record in zip(entries, found, strict=True)
@@ -341,15 +361,20 @@ class Schedules(Mapping[str, ScheduleEntry]):
         if entry.workflow is not None:
             from taskmq.workflow.service import WorkflowService
 
-            graph = graph_for(entry.workflow, meta=said, priority=None)
-            await WorkflowService(entry.task.services).start(graph, flow_id=job_id, keep=KEEP_SECONDS)
+            graph = graph_for(entry.workflow, meta=said, priority=None, tenant=entry.tenant)
+            job_id = await WorkflowService(entry.task.services).start(
+                graph, flow_id=job_id, keep=KEEP_SECONDS, tenant=entry.tenant or None
+            )
         else:
             is_stored = self._producer.sessions.keeps_schedules
             if entry.definition:
                 jobs, version = self._producer.jobs, entry.definition_version
-                sending = await jobs.named_sending(entry.definition, entry.args, entry.kwargs, version=version)
+                sending = await jobs.named_sending(
+                    entry.definition, entry.args, entry.kwargs, version=version, tenant=entry.tenant
+                )
             else:
-                make = entry.task.submission if is_stored else entry.task.sending
+                called = entry.task.options(tenant=entry.tenant) if entry.tenant else entry.task
+                make = called.submission if is_stored else called.sending
                 sending = make(*entry.args, **entry.kwargs)
             meta = {**(sending.envelope.meta or {}), **said}
             sending.envelope = replace(sending.envelope, id=job_id, meta=meta)
@@ -405,8 +430,8 @@ class Schedules(Mapping[str, ScheduleEntry]):
             raise self._unknown(name)
         return read_definition(kept, name=name, tasks=self._tasks)
 
-    def _unknown(self, name: str) -> InvalidOption:
-        return InvalidOption(f"no schedule is called {name!r}; `taskmq schedule list` shows them")
+    def _unknown(self, name: str) -> ScheduleNotFound:
+        return ScheduleNotFound(f"no schedule is called {name!r}; `taskmq schedule list` shows them")
 
     def _records(self) -> ScheduleRecords:
         sessions = self._producer.sessions

@@ -14,6 +14,7 @@ from taskmq.contracts.jobs import JobDetail
 from taskmq.errors import InvalidArguments, InvalidOption, MalformedMessage
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope
+from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.schedules import triggers
 from taskmq.schedules.policy import DEFAULT_POLICY, SchedulePolicy, read_policy
 from taskmq.schedules.target import read_graph, tasks_of, write_graph
@@ -25,6 +26,7 @@ __all__ = [
     "ScheduleEntry",
     "StoredRule",
     "check_arguments",
+    "check_schedule_name",
     "read_definition",
     "read_stored",
     "rule_of",
@@ -39,6 +41,7 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
     """A recurring call of one task, or start of one workflow.
 
     Attributes:
+        name: one of a tenant begins with the tenant, such as `@acme:nightly`.
         task: that is called; of a workflow, the one of its first step.
         is_dynamic: whether it was made at run time, and is kept in the state.
         workflow: what is started instead of the task alone.
@@ -57,11 +60,31 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
     definition_version: int = 0
 
     @property
+    def tenant(self) -> str:
+        """Whom its jobs belong to; "" where it does not say."""
+        return split_tenant_key(self.name)[0]
+
+    @property
     def starts(self) -> str:
         """What it starts, for people."""
         if self.definition:
             return f"{self.definition} version {self.definition_version} ({self.task.name})"
         return self.task.name if self.workflow is None else f"workflow of {', '.join(tasks_of(self.workflow))}"
+
+
+def check_schedule_name(name: str) -> str:
+    """The tenant of the schedule of that name; "" for none.
+
+    Raises:
+        InvalidOption: it is no name.
+    """
+    if not name or not name.isprintable():
+        raise InvalidOption(f"schedule {name!r}: a name is a text that can be printed")
+    tenant, own = split_tenant_key(name)
+    if tenant and (not own or tenant_key(tenant, own) != name):
+        meant = tenant_key(tenant, own or "NAME")
+        raise InvalidOption(f"schedule {name!r}: a name of tenant {tenant!r} is written {meant!r}")
+    return tenant
 
 
 def rule_of(trigger: Trigger) -> str:

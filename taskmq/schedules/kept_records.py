@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from taskmq.contracts.stores import ScheduleStore
+from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Sending
 from taskmq.model.clock import Clock
 from taskmq.model.keys import schedule_record_key
@@ -41,8 +42,8 @@ class ScheduleRecords(Protocol):
         """The definition of that name that was made at run time."""
         ...
 
-    async def definitions(self) -> dict[str, bytes]:
-        """All that were made at run time."""
+    async def definitions(self, *, tenant: str = "") -> dict[str, bytes]:
+        """All that were made at run time, or those of a tenant."""
         ...
 
     async def read(self, entries: Sequence[ScheduleEntry]) -> list[ScheduleRecord]:
@@ -76,6 +77,8 @@ class StateRecords:
         self._clock = clock
 
     def written(self, entry: ScheduleEntry, call: Sending | None = None) -> bytes:  # noqa: ARG002 - beats know no definitions
+        if entry.tenant:
+            raise InvalidOption(f"schedule {entry.name!r}: schedules of tenants are for apps with a job store")
         return write_definition(entry)
 
     async def define(self, name: str, *, before: bytes | None, after: bytes | None) -> bool:
@@ -84,7 +87,9 @@ class StateRecords:
     async def definition(self, name: str) -> bytes | None:
         return (await self.definitions()).get(name)
 
-    async def definitions(self) -> dict[str, bytes]:
+    async def definitions(self, *, tenant: str = "") -> dict[str, bytes]:
+        if tenant:
+            return {}
         place = 0
         found: dict[str, bytes] = {}
         while page := await self._store.changed(self._app, place, limit=_PAGE):

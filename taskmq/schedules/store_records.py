@@ -55,7 +55,8 @@ class StoredRecords:
         if call is None:
             token = current_context.set(None)
             try:
-                call = entry.task.submission(*entry.args, **entry.kwargs)
+                called = entry.task.options(tenant=entry.tenant) if entry.tenant else entry.task
+                call = called.submission(*entry.args, **entry.kwargs)
             finally:
                 current_context.reset(token)
         if call.unique is not None:
@@ -90,8 +91,8 @@ class StoredRecords:
         (row,) = await self._store.schedules.find(self._app, [name])
         return None if row is None or row.is_code else row.definition
 
-    async def definitions(self) -> dict[str, bytes]:
-        return {row.name: row.definition for row in await self._all() if not row.is_code}
+    async def definitions(self, *, tenant: str = "") -> dict[str, bytes]:
+        return {row.name: row.definition for row in await self._all(tenant=tenant) if not row.is_code}
 
     async def read(self, entries: Sequence[ScheduleEntry]) -> list[ScheduleRecord]:
         found: list[ScheduleRecord] = []
@@ -184,10 +185,10 @@ class StoredRecords:
             found.update((row.name, row) for row in rows if row is not None)
         return found
 
-    async def _all(self, *, only_code: bool = False) -> list[StoredSchedule]:
+    async def _all(self, *, only_code: bool = False, tenant: str = "") -> list[StoredSchedule]:
         found: list[StoredSchedule] = []
         while page := await self._store.schedules.list(
-            self._app, after=found[-1].name if found else "", limit=_PAGE, only_code=only_code
+            self._app, after=found[-1].name if found else "", limit=_PAGE, only_code=only_code, tenant=tenant
         ):
             found += page
         return found

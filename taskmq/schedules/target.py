@@ -85,10 +85,11 @@ def tasks_of(workflow: Graph) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def graph_for(workflow: Graph, *, meta: Mapping[str, str], priority: int | None) -> Graph:
+def graph_for(workflow: Graph, *, meta: Mapping[str, str], priority: int | None, tenant: str = "") -> Graph:
     """The workflow of one occurrence.
 
     Args:
+        tenant: of all its steps; "": their own.
         meta: for all its steps, beside their own.
         priority: of all its steps; None: their own.
     """
@@ -98,7 +99,8 @@ def graph_for(workflow: Graph, *, meta: Mapping[str, str], priority: int | None)
             call = decode_call(node.call)
             # What is ordered has no priority.
             level = call.priority if priority is None or call.order_key is not None else priority
-            call = replace(call, meta={**(call.meta or {}), **meta}, priority=level)
+            whose = tenant or call.tenant
+            call = replace(call, meta={**(call.meta or {}), **meta}, priority=level, tenant=whose)
             nodes.append(replace(node, call=encode_call(call)))
         else:
             nodes.append(node)

@@ -11,6 +11,19 @@ do not exist. Needs `pip install 'taskmq[server]'`.
 
 from taskmq.server.access import Caller, Identify
 from taskmq.server.application import ServerApplication, build
+from taskmq.server.mount import MountedServer, asgi
+from taskmq.server.oidc import GroupRole, OidcProvider, OidcSettings
 from taskmq.server.settings import ServerSettings
 
-__all__ = ["Caller", "Identify", "ServerApplication", "ServerSettings", "build"]
+__all__ = [
+    "Caller",
+    "GroupRole",
+    "Identify",
+    "MountedServer",
+    "OidcProvider",
+    "OidcSettings",
+    "ServerApplication",
+    "ServerSettings",
+    "asgi",
+    "build",
+]

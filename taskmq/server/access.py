@@ -16,13 +16,14 @@ from litestar.handlers.base import BaseRouteHandler
 from litestar.types import Scope
 
 from taskmq.access import actor_of
+from taskmq.api.problems import FieldProblem
 from taskmq.app import TaskMQ
 from taskmq.contracts.identity import Actor
 from taskmq.errors import NotAuthenticated
 from taskmq.model.identity import RULES, Identity, Permission, Place, allows_task, may, roles_in, scope_for
 from taskmq.model.units import did_you_mean
 from taskmq.server.edge import fact_of
-from taskmq.server.problems import FieldProblem, Problem
+from taskmq.server.problems import Problem
 from taskmq.server.rates import RateLimits
 
 __all__ = ["PUBLIC", "Caller", "Identify", "RequestLimits", "authorise", "caller_of", "permission_of"]
@@ -194,7 +195,7 @@ def _refused(needs: Permission) -> Problem:
 def _check_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
     known = _ALWAYS | handler.opt.get("query", frozenset())
     for name, value in connection.query_params.multi_items():
-        if name not in known:
+        if name not in known and not handler.opt.get("takes_any_parameter"):
             hint = did_you_mean(name, sorted(known))
             error = FieldProblem(name[:80], "there is no such parameter", hint)
             raise Problem(400, "unknown_parameter", f"there is no parameter {name[:80]!r}: {hint}", errors=[error])

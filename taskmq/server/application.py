@@ -18,12 +18,16 @@ from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Identify, RequestLimits, authorise, caller_of, permission_of
 from taskmq.server.accounts import ACCOUNT_HANDLERS
 from taskmq.server.counts import ServerCounts, ServerStatus
+from taskmq.server.dashboard import DASHBOARD_HANDLERS
+from taskmq.server.dashboard.developer import identify_developer
 from taskmq.server.edge import Edge
 from taskmq.server.health import HEALTH_HANDLERS
+from taskmq.server.history import HISTORY_HANDLERS
 from taskmq.server.inputs import CallerGiven
 from taskmq.server.jobs import JOB_HANDLERS
 from taskmq.server.live import EVENT_HANDLERS, EventHub
 from taskmq.server.nouns import NOUN_HANDLERS
+from taskmq.server.oidc import OIDC_HANDLERS, OidcProvider
 from taskmq.server.openapi import OPENAPI, OPENAPI_HANDLERS
 from taskmq.server.problems import Problem, problem_response
 from taskmq.server.settings import ServerSettings
@@ -34,27 +38,37 @@ __all__ = ["HANDLERS", "ServerApplication", "build"]
 HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *HEALTH_HANDLERS,
     *ACCOUNT_HANDLERS,
+    *OIDC_HANDLERS,
     *JOB_HANDLERS,
     *NOUN_HANDLERS,
+    *HISTORY_HANDLERS,
     *EVENT_HANDLERS,
     *OPENAPI_HANDLERS,
+    *DASHBOARD_HANDLERS,
 )
 """Every handler of the server."""
 
 
 def build(
-    app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None
+    app: TaskMQ,
+    *,
+    identify: Identify | None = None,
+    settings: ServerSettings | None = None,
+    oidc: OidcProvider | None = None,
 ) -> "ServerApplication":
     """The server of an app, to be run by any ASGI server or mounted in another application.
 
     Args:
         app: whose jobs, queues and schedules it serves; its connections are closed with the application.
-        identify: finds out who calls. Default: by the accounts of the app's store.
+        identify: finds out who calls. Default: by the accounts of the app's store; in development nobody signs in.
+        oidc: where users can sign in beside that; it is closed with the application.
 
     Raises:
         ValueError: a handler declares no permission.
     """
     settings = settings or ServerSettings()
+    if identify is None:
+        identify = identify_developer if settings.development else identify_by_store
     for handler in HANDLERS:
         permission_of(handler)
         _learn_names(handler)
@@ -77,6 +91,7 @@ def build(
                 "settings": settings,
                 "events": EventHub(app),
                 "limits": RequestLimits(settings.rate),
+                "oidc": oidc,
             }
         ),
         # The process's own logging counts.
@@ -97,9 +112,22 @@ class ServerApplication(Edge):
         self._counts = ServerCounts()
         super().__init__(litestar, root_path=root_path, closing=self._close, answered=self._counts.answered)
 
+    @asynccontextmanager
+    async def lifespan(self, host: object = None) -> AsyncGenerator[None]:
+        """Serve within this block, and close what was opened then: for a host, which has a lifespan of its own.
+
+        Without it the server connects on first use, and whoever has the app closes it.
+
+        Args:
+            host: not looked at; hosts give themselves.
+        """
+        del host
+        async with self.litestar.lifespan():
+            yield
+
     def not_ready(self) -> str | None:
         """Why it does not do its work; None where it does, as far as it knows without asking."""
-        return None
+        return "it is about to stop" if self.is_stopping else None
 
     def status(self) -> ServerStatus:
         """Everything, for people."""
@@ -114,6 +142,7 @@ class ServerApplication(Edge):
         return _events_of(self.litestar.state)
 
     def _close(self) -> None:
+        self.litestar.state["is_stopping"] = True
         self._events.close()
 
 
@@ -138,6 +167,9 @@ async def _connections(litestar: Litestar) -> AsyncGenerator[None]:
             yield
         finally:
             await _events_of(litestar.state).aclose()
+            oidc: OidcProvider | None = litestar.state.get("oidc")
+            if oidc is not None:
+                await oidc.aclose()
 
 
 def _learn_names(handler: HTTPRouteHandler) -> None:

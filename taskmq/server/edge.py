@@ -31,6 +31,9 @@ _HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
 class Edge:
     """Wraps an ASGI application.
 
+    Attributes:
+        is_stopping: the server is about to stop: each answer asks its client to come over another connection.
+
     Args:
         root_path: the prefix under which clients see it; a proxy may have taken it off already, or not.
         closing: ends what would not end by itself.
@@ -45,6 +48,7 @@ class Edge:
         closing: Callable[[], None],
         answered: Callable[[str, int, float], None],
     ) -> None:
+        self.is_stopping: bool = False
         self._answered = answered
         self._app = app
         self._closing = closing
@@ -59,6 +63,10 @@ class Edge:
         request_id = _request_id(scope)
         own["taskmq_request_id"] = request_id
         own["path"], own["root_path"] = self._inside(scope), ""
+        # Litestar takes a slash off at the end.
+        own["taskmq_path"] = own["path"]
+        # What a host has said, where nobody has told the server: links begin with it.
+        own["taskmq_root"] = self._root_path or fact_of(scope, "root_path")
         loop = asyncio.get_running_loop()
         began = loop.time()
         is_secure = fact_of(scope, "scheme") == "https"
@@ -71,13 +79,16 @@ class Edge:
                 there = {name.lower() for name, _ in message["headers"]}
                 added = [(b"x-request-id", request_id.encode())]
                 added += [pair for pair in (*_HEADERS, *((_HSTS,) if is_secure else ())) if pair[0] not in there]
+                if self.is_stopping:
+                    added.append((b"connection", b"close"))
                 message["headers"] = [*message["headers"], *added]
             await send(message)
 
         await self._app(own, receive, send_with_headers)
 
-    def close_streams(self) -> None:
-        """End the streams of events, before the server stops."""
+    def begin_stop(self) -> None:
+        """End the streams of events, and let clients and load balancers go elsewhere, before the server stops."""
+        self.is_stopping = True
         self._closing()
 
     def _inside(self, scope: Scope) -> str:
@@ -90,7 +101,7 @@ class Edge:
 
 
 def fact_of(scope: object, name: str) -> str:
-    """A text of a connection's scope, ours (`taskmq_request_id`) or ASGI's; "" where it is not there."""
+    """A text of a connection's scope, ours (`taskmq_...`) or ASGI's; "" where it is not there."""
     found = cast("Mapping[str, object]", scope).get(name)
     return found if isinstance(found, str) else ""
 

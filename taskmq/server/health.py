@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 from litestar import Response, get
+from litestar.datastructures import State
 
 from taskmq.errors import TaskMQError
 from taskmq.server.access import PUBLIC
@@ -44,8 +45,10 @@ async def live() -> HealthView:
     summary="Whether the server can do its work",
     tags=["health"],
 )
-async def ready(app: ServedApp) -> Response[HealthView]:
-    """200 where the job store answers; 503 where it does not."""
+async def ready(app: ServedApp, state: State) -> Response[HealthView]:
+    """200 where the job store answers; 503 where it does not, and where this server is about to stop."""
+    if state.get("is_stopping"):
+        return Response(HealthView(status="not ready"), status_code=503, headers={"Retry-After": "5"})
     try:
         await app.sessions.store().now_ms()
     except TaskMQError:

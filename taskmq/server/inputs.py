@@ -3,18 +3,19 @@
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
-import msgspec
 from litestar import Request
 from litestar.datastructures import Headers
 from litestar.di import NamedDependency
 from litestar.params import QueryParameter
 
+from taskmq.api.values import Instant, ListPage, Note, PriorityLevel, ShortText
 from taskmq.app import TaskMQ
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Caller
+from taskmq.server.edge import fact_of
 from taskmq.server.problems import Problem
 from taskmq.server.settings import MOST_PER_PAGE
 
@@ -43,10 +44,6 @@ CallerGiven = NamedDependency[Caller]
 OwnJobs = NamedDependency[TenantJobs]
 
 # A NUL is no part of a text in any database, and of none that people write.
-ShortText = Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[^\x00]*$")]
-Note = Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00]*$")]
-Instant = Annotated[datetime, msgspec.Meta(tz=True)]
-PriorityLevel = Literal["high", "medium", "low"] | Annotated[int, msgspec.Meta(ge=0, le=9)]
 Limit = Annotated[int, QueryParameter(ge=1, le=MOST_PER_PAGE, description="How many at most.")]
 Cursor = Annotated[str | None, QueryParameter(description="`next` of the page before; empty for the first page.")]
 
@@ -54,19 +51,6 @@ _PRIORITIES: Final = {"high": 8, "medium": 4, "low": 1}
 _ETAG: Final = re.compile(r'"([0-9]{1,18})"')
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class ListPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a list.
-
-    Attributes:
-        next: what to say as `cursor` for the next page; None at the end.
-        is_bounded: the search stopped before it had looked at everything; the next page goes on from there.
-    """
-
-    items: list[Any]
-    next: str | None = None
-    is_bounded: bool = False
 
 
 def priority_number(level: str | int | None) -> int | None:
@@ -114,7 +98,7 @@ def instant_text(milliseconds: int | None) -> str | None:
 def next_link(request: Request[Any, Any, Any], cursor: str) -> str:
     """The `Link` to the next page of what was asked for."""
     asked = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
-    root = request.app.state["settings"].root_path
+    root = fact_of(request.scope, "taskmq_root")
     path = request.url.path.removeprefix(root)
     return f'<{root}{path}?{urlencode([*asked, ("cursor", cursor)])}>; rel="next"'
 

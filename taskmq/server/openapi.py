@@ -7,6 +7,7 @@ from litestar import Request, Response, get
 from litestar.openapi import OpenAPIConfig
 
 from taskmq.server.access import PUBLIC, permission_of
+from taskmq.server.edge import fact_of
 from taskmq.server.examples import EXAMPLES
 from taskmq.server.problems import MEDIA_TYPE
 from taskmq.version import VERSION
@@ -73,7 +74,8 @@ async def openapi(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
     state = request.app.state
     if "openapi" not in state:
         state["openapi"] = describe(request.app)
-    return Response(state["openapi"], media_type=_JSON)
+    root = fact_of(request.scope, "taskmq_root")
+    return Response({**state["openapi"], "servers": [{"url": root or "/"}]}, media_type=_JSON)
 
 
 OPENAPI_HANDLERS: Final[tuple[Any, ...]] = (openapi,)
@@ -83,8 +85,6 @@ def describe(app: Any) -> dict[str, Any]:
     """The document: Litestar's, with what it does not know."""
     found: dict[str, Any] = copy.deepcopy(app.openapi_schema.to_schema())
     found["info"]["description"] = _ABOUT
-    root = app.state["settings"].root_path
-    found["servers"] = [{"url": root or "/"}]
     components = found.setdefault("components", {})
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     components.setdefault("responses", {})["Problem"] = _PROBLEM

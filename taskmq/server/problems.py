@@ -8,100 +8,33 @@ from typing import Any, Final, cast
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import HTTPException, ValidationException
+from litestar.exceptions import HTTPException, InternalServerException, ValidationException
 
+from taskmq.api.problems import MEDIA_TYPE, PROBLEMS, FieldProblem, ProblemDetails
 from taskmq.errors import (
-    AccessDenied,
-    BrokerBlocked,
-    BrokerUnavailable,
     DefinitionConflict,
-    DefinitionNotFound,
-    DuplicateJob,
-    EncodeError,
-    FlowClosed,
-    FlowFailed,
-    FlowNotFound,
-    IdentityConflict,
-    IdentityNotFound,
-    InvalidArguments,
     InvalidFilter,
-    InvalidOption,
-    JobCancelled,
     JobConflict,
-    JobNotFound,
     LoginThrottled,
-    NotAuthenticated,
-    NotPermitted,
     PartlyReplayed,
-    PublishRejected,
-    PublishUnknown,
-    QueueMissing,
     QuotaExceeded,
-    ResultDamaged,
-    ResultExpired,
-    ResultTimeout,
     StateUnavailable,
-    StoreMismatch,
     StoreUnavailable,
-    TaskFailed,
     TaskMQError,
-    TooLarge,
-    TopologyMismatch,
-    UnknownTask,
-    Unroutable,
-    UnsupportedFeature,
 )
 from taskmq.model.units import did_you_mean
 from taskmq.server.edge import fact_of
 
-__all__ = ["FieldProblem", "Problem", "ProblemDetails", "problem_of", "problem_response"]
+__all__ = ["MEDIA_TYPE", "FieldProblem", "Problem", "ProblemDetails", "problem_of", "problem_response"]
 
 _log = logging.getLogger("taskmq.server")
 
-MEDIA_TYPE: Final = "application/problem+json"
 _RETRY_SECONDS: Final = 5
 _UNKNOWN_FIELD: Final = re.compile(r"unknown field `(?P<field>[^`]*)`")
 _MOST_FIELDS: Final = 20
+# What Litestar says of a client that has closed the connection before its body was there.
+_GONE: Final = "client disconnected prematurely"
 
-# Status, code, and for those that are ours and not the caller's what is told instead of the message.
-_KINDS: Final[tuple[tuple[type[TaskMQError], int, str, str], ...]] = (
-    (DefinitionNotFound, 404, "definition_not_found", ""),
-    (DefinitionConflict, 409, "definition_conflict", ""),
-    (JobNotFound, 404, "job_not_found", ""),
-    (QueueMissing, 404, "queue_not_found", ""),
-    (Unroutable, 404, "queue_not_found", ""),
-    (FlowNotFound, 404, "workflow_not_found", ""),
-    (IdentityNotFound, 404, "identity_not_found", ""),
-    (NotAuthenticated, 401, "not_signed_in", ""),
-    (NotPermitted, 403, "not_allowed", ""),
-    (UnknownTask, 422, "unknown_task", ""),
-    (InvalidArguments, 422, "invalid_arguments", ""),
-    (EncodeError, 422, "invalid_arguments", ""),
-    (InvalidFilter, 400, "invalid_filter", ""),
-    (InvalidOption, 400, "invalid_option", ""),
-    (TooLarge, 413, "too_large", ""),
-    (IdentityConflict, 409, "identity_conflict", ""),
-    (JobConflict, 409, "job_conflict", ""),
-    (DuplicateJob, 409, "duplicate_job", ""),
-    (QuotaExceeded, 429, "quota_exceeded", ""),
-    (FlowClosed, 409, "workflow_closed", ""),
-    (FlowFailed, 409, "workflow_failed", ""),
-    (TaskFailed, 409, "job_failed", ""),
-    (JobCancelled, 409, "job_cancelled", ""),
-    (ResultTimeout, 409, "job_not_ended", ""),
-    (ResultExpired, 410, "result_expired", ""),
-    (ResultDamaged, 410, "result_damaged", "the result is not what was stored"),
-    (UnsupportedFeature, 501, "unsupported", ""),
-    (AccessDenied, 503, "broker_denied", "the broker refuses this server's user"),
-    (BrokerUnavailable, 503, "broker_unavailable", "the broker could not be reached; nothing was sent"),
-    (BrokerBlocked, 503, "broker_blocked", "the broker takes no messages for now; nothing was sent"),
-    (PublishRejected, 503, "publish_rejected", "the broker refused the message; nothing was sent"),
-    (PublishUnknown, 503, "publish_unknown", "it is not known whether the broker has taken the message"),
-    (StateUnavailable, 503, "state_unavailable", "the state could not be reached"),
-    (StoreUnavailable, 503, "store_unavailable", "the job store could not be reached"),
-    (StoreMismatch, 503, "store_mismatch", "the job store's tables are of another version than this server's"),
-    (TopologyMismatch, 409, "topology_mismatch", ""),
-)
 _TITLES: Final = {
     400: "The request cannot be read",
     401: "Not signed in",
@@ -132,43 +65,6 @@ _CODES: Final = {
     415: "unsupported_media_type",
     429: "too_many_requests",
 }
-
-
-class FieldProblem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is wrong with one field of a request.
-
-    Attributes:
-        field: its path, such as `priority` or `3.job_type`.
-        suggestion: what may be meant, or can stand there.
-    """
-
-    field: str
-    message: str
-    suggestion: str = ""
-
-
-class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An error, as `application/problem+json`.
-
-    Attributes:
-        code: stable; programs go by it.
-        detail: for people: what happened, to which name, and what to do.
-        request_id: to be named where somebody is asked for help.
-        errors: about single fields.
-        state, version: of the job, where it is in conflict.
-        column: where a filter cannot be read, from 1.
-    """
-
-    type: str
-    title: str
-    status: int
-    code: str
-    detail: str = ""
-    request_id: str = ""
-    errors: list[FieldProblem] = []
-    state: str = ""
-    version: int = 0
-    column: int = 0
 
 
 class Problem(Exception):
@@ -223,7 +119,7 @@ def problem_of(error: TaskMQError, request_id: str = "") -> ProblemDetails:
         return msgspec.structs.replace(
             found, detail=f"{error.replayed} were replayed, {error.failed} were not: {found.detail}"
         )
-    for kind, status, code, said in _KINDS:
+    for kind, status, code, said in PROBLEMS:
         if isinstance(error, kind):
             facts: dict[str, Any] = {}
             if isinstance(error, JobConflict):
@@ -250,9 +146,7 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
             headers["Retry-After"] = str(math.ceil(error.retry_after))
         case TaskMQError():
             details = problem_of(error, request_id)
-            if isinstance(error, QuotaExceeded):
-                wait = _RETRY_SECONDS if error.retry_after is None else math.ceil(error.retry_after)
-                headers["Retry-After"] = str(wait)
+            headers = _time_to_wait(error)
         case ValidationException():
             details = _details(
                 400,
@@ -265,6 +159,11 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
             code = _CODES.get(status, "bad_request")
             details = _details(status, code, _detail_of(error, status), request_id=request_id)
             headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
+        case InternalServerException(detail=detail) if detail == _GONE:
+            # Nobody reads the answer; it is no error of the server, either.
+            details = _details(
+                400, "client_gone", "the client has gone in the middle of the request", request_id=request_id
+            )
         case UnicodeDecodeError():
             details = _details(400, "bad_request", "the body is no text in UTF-8", request_id=request_id)
         case RecursionError():
@@ -319,3 +218,9 @@ def _fields(request: Request[Any, Any, Any], error: ValidationException) -> list
         suggestion = did_you_mean(name, known) if known else ""
         found.append(FieldProblem(place, "there is no such field", suggestion))
     return found[:_MOST_FIELDS]
+
+
+def _time_to_wait(error: TaskMQError) -> dict[str, str]:
+    if not isinstance(error, QuotaExceeded):
+        return {}
+    return {"Retry-After": str(_RETRY_SECONDS if error.retry_after is None else math.ceil(error.retry_after))}

@@ -1,5 +1,6 @@
 """The server's process: uvicorn around the application, with an orderly end."""
 
+import asyncio
 import contextlib
 import logging
 import socket
@@ -9,6 +10,7 @@ from typing import Final
 import uvicorn
 
 from taskmq.errors import InvalidSetting
+from taskmq.server.connections import connections_within
 from taskmq.server.edge import Edge
 from taskmq.server.settings import ServerSettings
 
@@ -31,7 +33,7 @@ class ServerProcess:
             server_header=False,
             lifespan="on",
             # One parser, in Python: what it refuses is the same everywhere.
-            http="h11",
+            http=connections_within(settings.request_seconds),
             ws="none",
             timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=settings.grace,
@@ -39,6 +41,7 @@ class ServerProcess:
         self._server = _Uvicorn(config)
         self._settings = settings
         self._application = application
+        self._draining: asyncio.TimerHandle | None = None
 
     async def run(self, *, on_ready: Callable[[str], None]) -> None:
         """Serve; returns once `stop` was called and the requests that were under way have ended.
@@ -57,8 +60,19 @@ class ServerProcess:
             await self._server.serve([listener])
 
     def stop(self) -> None:
-        """Take no more connections, end what is under way, and return from `run`; a second time at once."""
-        self._application.close_streams()
+        """Say that it is not ready, for `drain` seconds serve what still comes, then end what is under way.
+
+        `run` returns after that. A second call ends the first wait, a third one all others. For the running loop.
+        """
+        self._application.begin_stop()
+        if self._draining is None and self._settings.drain:
+            self._draining = asyncio.get_running_loop().call_later(self._settings.drain, self._end)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        if self._draining is not None:
+            self._draining.cancel()
         if self._server.should_exit:
             self._server.force_exit = True
         self._server.should_exit = True

@@ -5,15 +5,13 @@ from typing import Final
 
 import msgspec
 
+from taskmq.api.values import API, MOST_ITEMS, MOST_PER_PAGE
 from taskmq.errors import InvalidSetting
 
-__all__ = ["API", "MOST_ITEMS", "MOST_PER_PAGE", "ServerSettings"]
+__all__ = ["API", "LOOPBACK", "MOST_ITEMS", "MOST_PER_PAGE", "ServerSettings"]
 
-API: Final = "/api/v1"
-"""Where the API begins, below the root path."""
-MOST_ITEMS: Final = 1_000
-"""So many jobs can be submitted at a time."""
-MOST_PER_PAGE: Final = 200
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+"""What this machine calls itself."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,10 +21,15 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         host, port: where it listens; this machine alone unless told otherwise.
         root_path: the prefix under which clients see it, such as `/taskmq`; also where a proxy leaves it on.
         read_only: nothing can be changed through this server.
+        environment: what it serves, such as `production`; the dashboard shows it, and asks twice there.
+        development: nobody signs in; only for callers on this machine, whom it takes for an admin of the instance.
         body_limit: bytes of a request's body.
         streams: so many event streams may be open for one user.
         rate: requests a second of one credential, ten times as many at once; 0: as many as come.
-        grace: seconds that requests have to end in, once the server is told to stop.
+        drain: seconds for which the server goes on when it is told to stop, saying that it is not ready: so long a
+            load balancer may take to see that.
+        grace: seconds that requests have to end in after that.
+        request_seconds: a client has so many for each request, its body included.
 
     Raises:
         InvalidSetting: a value that cannot be.
@@ -36,17 +39,25 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8787
     root_path: str = ""
     read_only: bool = False
+    environment: str = ""
+    development: bool = False
     body_limit: int = 1 << 20
     streams: int = 10
     rate: float = 200.0
+    drain: float = 0.0
     grace: int = 10
+    request_seconds: float = 30.0
 
     def __post_init__(self) -> None:
         if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):
             raise InvalidSetting(
                 f"root path {self.root_path!r}: it begins with a slash and ends without one: /taskmq"
             )
+        if self.development and self.host not in LOOPBACK:
+            raise InvalidSetting(f"host {self.host}: a server that nobody signs in to listens on this machine alone")
         if not 0 <= self.rate < math.inf:
             raise InvalidSetting(f"rate {self.rate}: requests a second, or 0 for no limit")
+        if not 0 <= self.drain < math.inf:
+            raise InvalidSetting(f"drain {self.drain}: seconds, or 0 for none")
         if not 0 <= self.port < 1 << 16:
             raise InvalidSetting(f"port {self.port}: 1 to 65535, or 0 for any that is free")

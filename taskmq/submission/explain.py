@@ -1,14 +1,18 @@
 """Why a job of the store does not run yet."""
 
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
 from taskmq.contracts.jobs import JobRecord, JobStore, slot_key
 from taskmq.model.jobs.pools import path_of, shares_of
 from taskmq.model.states import UNDERWAY, JobState
+from taskmq.submission.new_jobs import name_of
 
 __all__ = ["Explanation", "explain_job"]
+
+_MOST_NAMED: Final = 10
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +38,9 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
     match record.state:
         case JobState.HELD:
             reasons.append("an operator holds it: release it")
+            reasons += await _upstream(store, record)
         case JobState.WAITING:
-            reasons.append("it waits for other jobs")
+            reasons += await _upstream(store, record) or ["it waits for other jobs"]
         case JobState.SCHEDULED | JobState.RETRYING:
             what = "its next attempt" if record.state is JobState.RETRYING else "its time"
             reasons.append(f"it waits for {what}, {_when(record.due)}, in {max(record.due - now, 0) / 1000:.0f} s")
@@ -60,6 +65,26 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
     if record.error is not None:
         reasons.append(f"its last attempt failed: {record.error.type_name}: {record.error.message}"[:500])
     return Explanation(state=record.state, reasons=reasons)
+
+
+async def _upstream(store: JobStore, record: JobRecord) -> list[str]:
+    """The first of those that it waits for."""
+    unmet = await store.unmet(record.id, limit=_MOST_NAMED + 1)
+    reasons: list[str] = []
+    for each in unmet[:_MOST_NAMED]:
+        other = await store.get(each.id)
+        if other is None:
+            reasons.append(f"it waits for job {each.id} to be {each.condition}, which is not kept any more")
+        elif other.state.is_final:
+            reasons.append(f"it waits for a scheduler to see that job {name_of(other)} is {other.state}")
+        else:
+            what = f"job {name_of(other)} of task {other.task}"
+            reasons.append(f"it waits for {what} to be {each.condition}: that one is {other.state}")
+    if len(unmet) > _MOST_NAMED:
+        reasons.append(
+            f"and for more of the {len(record.detail.depends_on) if record.detail else 0} that it depends on"
+        )
+    return reasons
 
 
 async def _turn(store: JobStore, record: JobRecord) -> list[str]:

@@ -1,13 +1,15 @@
 """What can be seen of the jobs in the store: the reading half of `app.jobs`."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
 from taskmq.client.job_service import JobService
+from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption, ResultTimeout
+from taskmq.model.history.logs import LogFilter, LogPage, StoredLine, read_level
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.states import JobState
 from taskmq.submission.explain import Explanation, explain_job
@@ -75,6 +77,45 @@ class JobQueries(JobService):
         """`attempts` for coroutines."""
         record = await self._store.get(job_id)
         return await self.sessions.store().attempts(record.id)
+
+    def logs(
+        self, job_id: str, *, level: str = "debug", text: str = "", after: int | None = None, limit: int = 1_000
+    ) -> LogPage:
+        """What its runs have logged, the earliest first; nothing unless its workers run with `capture_logs`.
+
+        Args:
+            level: lines from this one on: debug, info, warning, error.
+            text: only lines that have it.
+            after: the `after` of the page before; also that of an empty page, to follow a job that runs.
+
+        Raises:
+            UnsupportedFeature: the store keeps no lines.
+        """
+        return self.sessions.run_sync(
+            self.alogs(job_id, level=level, text=text, after=after, limit=limit), instead="alogs"
+        )
+
+    async def alogs(
+        self, job_id: str, *, level: str = "debug", text: str = "", after: int | None = None, limit: int = 1_000
+    ) -> LogPage:
+        """`logs` for coroutines."""
+        record = await self._store.get(job_id)
+        which = LogFilter(job=record.id, level=read_level(level), text=text)
+        return await history_of(self.sessions.store()).logs.page(which, after=after, limit=limit, oldest_first=True)
+
+    async def follow_logs(self, job_id: str, *, level: str = "debug", text: str = "") -> AsyncGenerator[StoredLine]:
+        """Its lines from the first on, and further ones as they come, until it has ended."""
+        after: int | None = None
+        while True:
+            is_over = (await self._store.get(job_id)).state.is_final
+            # What was logged before its end is there when the end is.
+            while (page := await self.alogs(job_id, level=level, text=text, after=after)).lines:
+                for line in page.lines:
+                    yield line
+                after = page.after
+            if is_over:
+                return
+            await asyncio.sleep(_LONGEST_LOOK)
 
     def explain(self, job_id: str) -> Explanation:
         """What the job waits for."""

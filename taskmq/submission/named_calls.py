@@ -22,6 +22,7 @@ from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType, Signature, decode_value, encode_value
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, merged
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.units import did_you_mean
 from taskmq.options.task_options import CallPlan, plan_call
 from taskmq.submission.new_jobs import detail_of
@@ -95,6 +96,7 @@ class NamedCall:
         owner: str = "",
         labels: Mapping[str, str] | None = None,
         held: bool = False,
+        depends_on: tuple[JobDependency, ...] = (),
     ) -> Sending:
         """A call with these over the definition's own; the arguments may be encoded values.
 
@@ -104,12 +106,13 @@ class NamedCall:
         content = None if self._definition is None else self._definition.content
         asked_for = None
         if content is not None:
-            asked_for = _asked_for(self._name, args, kwargs, options, (description, owner, labels or {}))
+            said = (description, owner, labels or {}, *((each.id, each.condition) for each in depends_on))
+            asked_for = _asked_for(self._name, args, kwargs, options, said)
             given, named = merged(content, tuple(args), kwargs)
             sending = self._sending(given, named, {**_options_of(content), **options})
         else:
             sending = self._sending(args, kwargs, options)
-        detail = self._detail(content, description=description, owner=owner, labels=labels)
+        detail = self._detail(content, description=description, owner=owner, labels=labels, depends_on=depends_on)
         sending.submission = replace(
             sending.submission or Submission(), detail=detail, held=held, asked_for=asked_for
         )
@@ -158,14 +161,21 @@ class NamedCall:
         return Sending(envelope, plan.queue, JSON, submission=Submission(job_id=plan.job_id, asked=asked))
 
     def _detail(
-        self, content: DefinitionContent | None, *, description: str, owner: str, labels: Mapping[str, str] | None
+        self,
+        content: DefinitionContent | None,
+        *,
+        description: str,
+        owner: str,
+        labels: Mapping[str, str] | None,
+        depends_on: tuple[JobDependency, ...],
     ) -> JobDetail | None:
         if content is None or self._definition is None:
-            return detail_of(description=description, owner=owner, labels=labels)
+            return detail_of(description=description, owner=owner, labels=labels, depends_on=depends_on)
         detail = detail_of(
             description=description or content.description,
             owner=owner or content.owner,
             labels={**content.labels, **(labels or {})},
+            depends_on=depends_on,
         )
         return replace(
             detail or JobDetail(), definition=self._definition.name, definition_version=self._definition.version

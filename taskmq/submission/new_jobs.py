@@ -14,6 +14,7 @@ from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.keys import tenant_key
 from taskmq.model.topology import WorkQueue
@@ -27,7 +28,12 @@ _LABELS: Final = 32
 
 
 def detail_of(
-    *, description: str = "", owner: str = "", labels: Mapping[str, str] | None = None, retry_of: str = ""
+    *,
+    description: str = "",
+    owner: str = "",
+    labels: Mapping[str, str] | None = None,
+    retry_of: str = "",
+    depends_on: tuple[JobDependency, ...] = (),
 ) -> JobDetail | None:
     """What few jobs have; None where there is nothing of it.
 
@@ -42,6 +48,7 @@ def detail_of(
         owner=_text("owner", owner, 255),
         labels=pairs,
         retry_of=retry_of,
+        depends_on=depends_on,
     )
     return None if detail == JobDetail() else detail
 
@@ -84,7 +91,9 @@ def new_job(
 
 
 def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int) -> NewJob:
-    """Another job with the same call, which knows whose repetition it is; it neither expires nor takes a unique key.
+    """Another job with the same call, which knows whose repetition it is.
+
+    It neither expires, nor takes a unique key, nor waits for those that the first one has waited for.
 
     Args:
         now, due: ms since the epoch.
@@ -103,7 +112,7 @@ def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int) -> NewJ
         key=key,
         fingerprint=b"" if key is None else _fingerprint(envelope, [record.queue, "clone", record.id]),
         due=due,
-        detail=replace(record.detail or JobDetail(), retry_of=record.id),
+        detail=replace(record.detail or JobDetail(), retry_of=record.id, depends_on=()),
         held=False,
     )
 

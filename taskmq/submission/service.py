@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.jobs import JobRecord, NewJob, Submitted
+from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob, Submitted
 from taskmq.errors import DuplicateJob, InvalidOption, PartlySent, QuotaExceeded, SendError
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
@@ -19,6 +19,7 @@ from taskmq.model.states import CHANGEABLE, Cancellation
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.submission.definitions import Definitions
+from taskmq.submission.dependencies import DependsOn, check_refusal
 from taskmq.submission.job_queries import JobQueries
 from taskmq.submission.named_calls import NamedCall, NamedCalls
 from taskmq.submission.new_jobs import cloned, detail_of, name_of, new_job
@@ -95,6 +96,7 @@ class Jobs(JobQueries):
         owner: str = "",
         labels: Mapping[str, str] | None = None,
         held: bool = False,
+        depends_on: DependsOn = (),
         connection: Any = None,
         **kwargs: Any,
     ) -> Job[R]:
@@ -112,12 +114,16 @@ class Jobs(JobQueries):
             expires: how long after its submission, or when, it is not to start any more.
             description, owner, labels: for people, and to find it again.
             held: it does not run until it is released.
+            depends_on: jobs of its tenant, up to 1,000, that have to end before it runs: handles or ids, of jobs that
+                are to succeed, or with another condition `(job, "ended")`, `(job, "failed")`. Where one cannot meet
+                it any more, the job ends: as `upstream_failed`, or, where that one was to fail, as `skipped`.
             connection: a connection or session in the caller's own transaction, where store and data are one
                 database: the job is there once that commits, and is not where it does not.
 
         Raises:
             UnknownTask: neither the app nor the store has a task or a definition of that name.
             InvalidArguments, EncodeError, InvalidOption: nothing was kept.
+            JobNotFound: so it is where the store has no job that it is to wait for.
             JobConflict: the id is that of a job with other content.
             DuplicateJob: the task is `unique`, and another job has the key.
             QuotaExceeded: its tenant or owner has submitted as much as it may; says until when.
@@ -137,6 +143,7 @@ class Jobs(JobQueries):
             owner=owner,
             labels=labels,
             held=held,
+            depends_on=depends_on,
             connection=connection,
             **kwargs,
         )
@@ -158,6 +165,7 @@ class Jobs(JobQueries):
         owner: str = "",
         labels: Mapping[str, str] | None = None,
         held: bool = False,
+        depends_on: DependsOn = (),
         connection: Any = None,
         **kwargs: Any,
     ) -> Job[R]:
@@ -177,6 +185,7 @@ class Jobs(JobQueries):
             "owner": owner,
             "labels": labels,
             "held": held,
+            "depends_on": depends_on,
             "connection": connection,
         }
         if isinstance(task, str) and task not in self._tasks:
@@ -193,11 +202,13 @@ class Jobs(JobQueries):
         owner: str = "",
         labels: Mapping[str, str] | None = None,
         held: bool = False,
+        depends_on: DependsOn = (),
         connection: Any = None,
     ) -> tuple[Job[R], Submitted]:
         """`asubmit` of a task with options, whatever its parameters are called; and what became of the submission."""
         sending = called.submission(*args, **kwargs)
-        detail = detail_of(description=description, owner=owner, labels=labels)
+        upstream = await self._store.upstream(depends_on)
+        detail = detail_of(description=description, owner=owner, labels=labels, depends_on=upstream)
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
@@ -222,6 +233,7 @@ class Jobs(JobQueries):
         owner: str = "",
         labels: Mapping[str, str] | None = None,
         held: bool = False,
+        depends_on: DependsOn = (),
         connection: Any = None,
     ) -> tuple[Job[Any], Submitted]:
         """`keep_call` of what a name stands for: a task, also one that this app does not know, or a definition.
@@ -232,20 +244,34 @@ class Jobs(JobQueries):
         """
         named = name if isinstance(name, NamedCall) else await self.named(name, tenant=options.get("tenant"))
         sending = named.submission(
-            args, kwargs, options, description=description, owner=owner, labels=labels, held=held
+            args,
+            kwargs,
+            options,
+            description=description,
+            owner=owner,
+            labels=labels,
+            held=held,
+            depends_on=await self._store.upstream(depends_on),
         )
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
         return named.handle(await self._store.given(sending, answer)), answer
 
     def submit_many(
-        self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
+        self,
+        task: "Call[..., R] | str",
+        calls: Iterable[Arguments],
+        /,
+        *,
+        depends_on: DependsOn = (),
+        connection: Any = None,
     ) -> list[Job[R]]:
         """Keep many jobs of one task, in chunks of 500 of which each is kept as a whole; durable when this returns.
 
         Args:
             task: as for `submit`; `task.options(...)` for options.
             calls: one sequence of positional arguments per job, or one mapping of all arguments by name.
+            depends_on: what each of them waits for.
 
         Raises:
             InvalidArguments, EncodeError, InvalidOption, TooLarge: nothing was kept.
@@ -253,10 +279,17 @@ class Jobs(JobQueries):
             PartlySent: the task is `unique`, and other jobs have some of the keys, or a quota had no room for some;
                 the others were kept.
         """
-        return self.sessions.run_sync(self.asubmit_many(task, calls, connection=connection), instead="asubmit_many")
+        call = self.asubmit_many(task, calls, depends_on=depends_on, connection=connection)
+        return self.sessions.run_sync(call, instead="asubmit_many")
 
     async def asubmit_many(
-        self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
+        self,
+        task: "Call[..., R] | str",
+        calls: Iterable[Arguments],
+        /,
+        *,
+        depends_on: DependsOn = (),
+        connection: Any = None,
     ) -> list[Job[R]]:
         """`submit_many` for coroutines."""
         if isinstance(task, str) and task not in self._tasks:
@@ -267,7 +300,12 @@ class Jobs(JobQueries):
                 raise InvalidOption("job_id is for one job, not for many")
         jobs: list[NewJob] = []
         sendings: list[Sending] = []
+        upstream = await self._store.upstream(depends_on)
         for sending in called.submissions(calls):
+            if upstream:
+                told = sending.submission or Submission()
+                detail = replace(told.detail or JobDetail(), depends_on=upstream)
+                sending.submission = replace(told, detail=detail)
             with self._producer.opened(sending):
                 jobs.append(self._new_job(sending))
             sendings.append(sending)
@@ -275,6 +313,7 @@ class Jobs(JobQueries):
         failures: dict[int, SendError] = {}
         names: list[str] = []
         for place, (sending, answer) in enumerate(zip(sendings, answers, strict=True)):
+            check_refusal(answer, sending.envelope.id)
             try:
                 names.append(await self._store.given(sending, answer))
             except (DuplicateJob, QuotaExceeded) as error:
@@ -286,10 +325,17 @@ class Jobs(JobQueries):
         return [called.handle(name) for name in names]
 
     async def named_sending(
-        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, version: int | None = None
+        self,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        version: int | None = None,
+        tenant: str = "",
     ) -> Sending:
         """See `JobService`."""
-        return (await self._names.find(name, version=version)).submission(args, kwargs, {})
+        options = {"tenant": tenant} if tenant else {}
+        return (await self._names.find(name, tenant=tenant, version=version)).submission(args, kwargs, options)
 
     async def submit_sending(self, sending: Sending) -> None:
         """See `JobService`."""

@@ -28,9 +28,11 @@ from taskmq.model.codec import Signature
 from taskmq.model.envelope import JSON, LAST_INSTANT, VERSION, decode_envelope, encode_envelope
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.changes import Action, Decision, Refusal, decide
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.quotas import QuotaExcess
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
+from taskmq.submission.dependencies import DependsOn, check_refusal, upstream_of
 from taskmq.submission.group_commit import GroupCommit
 from taskmq.submission.new_jobs import name_of
 from taskmq.submission.task_catalogue import RegisteredSignature
@@ -119,6 +121,7 @@ class StoredJobs:
             (answer,) = await self._sessions.store().submit([job], connection=connection)
         else:
             answer = await self._commit().submit(job)
+        check_refusal(answer, name_of(job))
         return _same(job, answer)
 
     async def submit_all(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
@@ -184,6 +187,14 @@ class StoredJobs:
         if sending.unique.rule.policy in ("existing", "throttle"):
             return name
         raise DuplicateJob(sending.envelope.task, job_id=name)
+
+    async def upstream(self, depends_on: DependsOn) -> tuple[JobDependency, ...]:
+        """What a job is to wait for, by the store's ids.
+
+        Raises:
+            InvalidOption, JobNotFound: see `upstream_of`.
+        """
+        return await upstream_of(depends_on, self.find) if depends_on else ()
 
     # Looking -------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@
 - `taskmq.testing.broker_suite`: what every `taskmq.broker.Broker` guarantees, as tests.
 - `taskmq.testing.state_suite`: the same for `taskmq.stores.State`.
 - `taskmq.testing.job_store_suite`: the same for `taskmq.contracts.jobs.JobStore`.
+- `taskmq.testing.coordinator_suite`: the same for `taskmq.stores.Coordinator`, which both have in them.
 
 The suites are not imported here, so that pytest can still be told to rewrite their asserts.
 """

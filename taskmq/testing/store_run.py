@@ -15,6 +15,7 @@ from taskmq.client.session import Session
 from taskmq.contracts.broker import Consumer, Delivery, Outgoing, Subscription
 from taskmq.contracts.jobs import DispatchedJob, Pick, slot_key
 from taskmq.model.envelope import JSON, Invitation
+from taskmq.model.history.logs import LOGS_TASK, decode_logs
 from taskmq.model.jobs.reports import Report, decode_reports, invite
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
@@ -122,6 +123,11 @@ class StoreRun:
     async def _apply(self) -> None:
         arrived, self._arrived[:] = list(self._arrived), []
         for delivery in arrived:
+            if delivery.task == LOGS_TASK:
+                await self._store.history.logs.add(decode_logs(delivery.body))
+                delivery.ack()
+                self.moved += 1
+                continue
             reports = [report for report in decode_reports(delivery.body) if report.kind != "alive"]
             applied = await self._dispatching.apply(reports)
             ends: list[AcceptedEnd] = []

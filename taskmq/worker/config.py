@@ -16,10 +16,11 @@ from taskmq.worker.config_option import (
 )
 from taskmq.worker.prefetch import prefetch_for
 
-__all__ = ["DEFAULT_CONCURRENCY", "Events", "LogErrors", "WorkerConfig"]
+__all__ = ["DEFAULT_CONCURRENCY", "Capture", "Events", "LogErrors", "WorkerConfig"]
 
 Events = Literal["auto", "on", "off"]
 LogErrors = Literal["traceback", "message", "type"]
+Capture = Literal["off", "debug", "info", "warning", "error"]
 
 DEFAULT_CONCURRENCY: Final = 32
 
@@ -149,6 +150,22 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "has failed; message: no traceback; type: no message either, as it may hold secrets."
         ),
     ] = "traceback"
+    capture_logs: Annotated[
+        Capture,
+        ConfigOption(
+            "Keep what runs of jobs of the store log from this level on with the job: `taskmq job logs`. Off costs "
+            "nothing."
+        ),
+    ] = "off"
+    capture_output: Annotated[bool, ConfigOption("With --capture-logs: keep what they print, too.")] = False
+    log_lines: Annotated[int, count_option("With --capture-logs: the most lines that are kept of one run.")] = 1_000
+    redact: Annotated[
+        str,
+        ConfigOption(
+            "A regular expression of what is replaced in these lines, beside passwords and tokens that are "
+            "recognised."
+        ),
+    ] = ""
     control: Annotated[bool, ConfigOption("Obey the commands of `taskmq worker control`; --no-control does not.")] = (
         True
     )

@@ -33,6 +33,7 @@ from taskmq.worker.run.poison import Quarantine
 from taskmq.worker.run.processor import Processor
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run.task_pool import LOOP_BUDGET, Pause, WorkItem
+from taskmq.worker.run_logs import RunLines
 from taskmq.worker.settlement.reports import ReportSender
 from taskmq.worker.settlement.settle import Settler
 
@@ -71,6 +72,7 @@ class Dispatcher:
         guards: Guards,
         cancelled: Callable[[str], str | None] | None,
         long_runs: LongRunGuard | None = None,
+        logs: RunLines | None = None,
     ) -> None:
         self.left_behind = 0
         self._config = config
@@ -90,7 +92,9 @@ class Dispatcher:
         )
         self._monotonic = self.slots.monotonic
         self._journal = JournalService(app)
-        self._settler = Settler(app, worker=worker, result_limit=config.result_limit, log_errors=config.log_errors)
+        self._settler = Settler(
+            app, worker=worker, result_limit=config.result_limit, log_errors=config.log_errors, logs=logs
+        )
         self._processor = Processor(
             app, executors, config, journal_writer=self._journal, tell_start=self._settler.tell_start
         )

@@ -13,6 +13,8 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Broadcasting, Broker, Consumer, Subscription
 from taskmq.durable.service import Service, ServiceGroup, pause, unless_set
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing
+from taskmq.model.history.logs import read_level
+from taskmq.model.history.redaction import Redactor
 from taskmq.model.telemetry.worker_status import RunningJob, WorkerStatus
 from taskmq.model.topology import WorkQueue, logical_queue
 from taskmq.options.task_options import ExecutorKind
@@ -27,6 +29,7 @@ from taskmq.worker.intake.prefetch_tuner import PrefetchTuner
 from taskmq.worker.long_runs.guard import LongRunGuard
 from taskmq.worker.prefetch import prefetch_of
 from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.run_logs import LogCapture, RunLines
 from taskmq.worker.services.cancellations import Cancellations
 from taskmq.worker.services.commands import CommandService
 from taskmq.worker.services.event_publisher import EventPublisher
@@ -46,6 +49,7 @@ _STUCK_SECONDS: Final = 30.0
 # For parts that have told others something, or have taken something from them; and for all others.
 _TIME_TO_SETTLE: Final = 6.0
 _TIME_TO_END: Final = 0.5
+_TIME_FOR_LOGS: Final = 5.0
 
 
 class Worker:
@@ -89,6 +93,8 @@ class Worker:
         self._cancellations: Cancellations | None = None
         self._pauses: QueuePauses | None = None
         self._tasks: TaskAnnouncer | None = None
+        self._logs: RunLines | None = None
+        self._capture: LogCapture | None = None
         self._resources = resources_for(app, config, self._queues)
         self._is_draining = asyncio.Event()
         self._is_hurried = asyncio.Event()
@@ -229,6 +235,10 @@ class Worker:
                 await executor.aclose()
             if self._dispatcher is not None:
                 await self._dispatcher.aclose()
+            if self._capture is not None:
+                self._capture.remove()
+            if self._logs is not None:
+                await self._logs.aclose()
             await app.aclose()
 
     def _services(self, consumer: Consumer, dispatcher: Dispatcher) -> Iterator[tuple[str, Service, float]]:
@@ -289,7 +299,26 @@ class Worker:
             cancelled=None if self._cancellations is None else self._cancellations.reason,
             long_runs=self._long_runs,
             guards=build_guards(self._app, self._config, worker=self.name),
+            logs=self._take_logs(),
         )
+
+    def _take_logs(self) -> RunLines | None:
+        """Begin to take what runs log, if the worker is to."""
+        config = self._config
+        if config.capture_logs == "off":
+            return None
+        session = self._app.sessions.current()
+        self._logs = RunLines(
+            session.broker,
+            self._app.sessions.clock,
+            worker=self.name,
+            timeout=min(session.send_timeout, _TIME_FOR_LOGS),
+            redactor=Redactor([config.redact] if config.redact else []),
+            most=config.log_lines,
+        )
+        self._capture = LogCapture(self._logs, level=read_level(config.capture_logs), output=config.capture_output)
+        self._capture.install()
+        return self._logs
 
     def _cancel(self, job_id: str, reason: str) -> None:
         if self._dispatcher is not None:

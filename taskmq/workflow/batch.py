@@ -50,8 +50,8 @@ class Batch(Workflow[list[Any]]):
             "a batch cannot be a part of another workflow; what follows it is its on_success= or on_end="
         )
 
-    def compile(self, content_type: str) -> Graph:
-        builder = GraphBuilder(content_type)
+    def compile(self, content_type: str, *, tenant: str = "") -> Graph:
+        builder = GraphBuilder(content_type, tenant=tenant)
         jobs = builder.batch(limit=self.limit)
         if self.on_success is not None:
             self.on_success.place(builder, [jobs.source])
@@ -59,11 +59,13 @@ class Batch(Workflow[list[Any]]):
             self.on_end.place(builder, [jobs.source], rule="always")
         return builder.graph(jobs)
 
-    async def _send(self, service: WorkflowService, flow_id: str | None, keep: Duration) -> Flow[list[Any]]:
+    async def _send(
+        self, service: WorkflowService, flow_id: str | None, keep: Duration, tenant: str | None
+    ) -> Flow[list[Any]]:
         # All that can be wrong with a job is, before anything is sent.
-        builder = GraphBuilder(service.content_type)
+        builder = GraphBuilder(service.content_type, tenant=tenant or "")
         calls = [builder.child(job.call) for job in self.jobs]
-        flow = await super()._send(service, flow_id, keep)
+        flow = await super()._send(service, flow_id, keep, tenant)
         if calls:
             await service.append(flow.id, calls, name=_FIRST_JOBS)
         return flow

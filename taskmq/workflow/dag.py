@@ -49,8 +49,8 @@ class Dag(Workflow[dict[str, Any]]):
     def place(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:  # noqa: ARG002 - refused
         raise InvalidOption("a dag cannot be a part of another workflow: add the other's steps to it")
 
-    def compile(self, content_type: str) -> Graph:
-        builder = GraphBuilder(content_type)
+    def compile(self, content_type: str, *, tenant: str = "") -> Graph:
+        builder = GraphBuilder(content_type, tenant=tenant)
         placed: list[Placed] = []
         used: set[int] = set()
         may_fail: set[str] = set()

@@ -11,7 +11,7 @@ from taskmq.contracts.stores import ErrorRecord
 from taskmq.contracts.stores.flows import FlowRecord, FlowStore, NodeState
 from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
 from taskmq.model.backoff import Backoff
-from taskmq.model.keys import flow_end_id, flow_job_id
+from taskmq.model.keys import flow_end_id, flow_job_id, split_tenant_key
 from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.model.calls import FlowHead, Shape, Source, decode_call, decode_failure, decode_head
 from taskmq.workflow.model.graph_builder import GraphBuilder
@@ -257,7 +257,8 @@ class Flow(Generic[R_co]):
         if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
             raise InvalidOption(f"key={key!r}: 1 to {_LONGEST_KEY} characters")
         record = await self._look()
-        builder = GraphBuilder(decode_head(record.head).content_type)
+        tenant, _ = split_tenant_key(self.id)
+        builder = GraphBuilder(decode_head(record.head).content_type, tenant=tenant)
         calls = [builder.child(job.call) for job in jobs]
         if calls:
             await self._service.append(self.id, calls, name=None if key is None else f"={key}")

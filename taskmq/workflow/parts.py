@@ -30,7 +30,7 @@ class Workflow(ABC, Generic[R_co]):
 
     __slots__ = ()
 
-    def send(self, *, flow_id: str | None = None, keep: Duration = "7d") -> Flow[R_co]:
+    def send(self, *, flow_id: str | None = None, keep: Duration = "7d", tenant: str | None = None) -> Flow[R_co]:
         """Send it; returns when the flow is in the state and the broker has confirmed what can start.
 
         Sent again with the same id after an error it goes on where it stopped; a flow that is under way is left as
@@ -39,6 +39,8 @@ class Workflow(ABC, Generic[R_co]):
         Args:
             flow_id: default: a new time-ordered UUID.
             keep: how long everything about the flow is kept after its last change.
+            tenant: whose flow it is, and whose jobs its steps are; its id begins with it, `@acme:`. Each tenant has
+                flow ids of its own. Default: nobody's.
 
         Raises:
             InvalidArguments, InvalidOption, EncodeError: it cannot be; nothing was sent.
@@ -47,11 +49,13 @@ class Workflow(ABC, Generic[R_co]):
             UnsupportedFeature: the app has no state.
         """
         service = self._service()
-        return service.sessions.run_sync(self._send(service, flow_id, keep), instead="asend")
+        return service.sessions.run_sync(self._send(service, flow_id, keep, tenant), instead="asend")
 
-    async def asend(self, *, flow_id: str | None = None, keep: Duration = "7d") -> Flow[R_co]:
+    async def asend(
+        self, *, flow_id: str | None = None, keep: Duration = "7d", tenant: str | None = None
+    ) -> Flow[R_co]:
         """`send` for coroutines."""
-        return await self._send(self._service(), flow_id, keep)
+        return await self._send(self._service(), flow_id, keep, tenant)
 
     @abstractmethod
     def first_task(self) -> "StepTask | None":
@@ -69,17 +73,25 @@ class Workflow(ABC, Generic[R_co]):
         """
         ...
 
-    def compile(self, content_type: str) -> Graph:
-        """All of it as a graph; raises as `place` does."""
-        builder = GraphBuilder(content_type)
+    def compile(self, content_type: str, *, tenant: str = "") -> Graph:
+        """All of it as a graph; raises as `place` does.
+
+        Args:
+            tenant: see `GraphBuilder`.
+        """
+        builder = GraphBuilder(content_type, tenant=tenant)
         return builder.graph(self.place(builder, []))
 
-    async def _send(self, service: WorkflowService, flow_id: str | None, keep: Duration) -> Flow[R_co]:
+    async def _send(
+        self, service: WorkflowService, flow_id: str | None, keep: Duration, tenant: str | None
+    ) -> Flow[R_co]:
         seconds = parse_duration(keep, what="keep").total_seconds()
-        graph = self.compile(service.content_type)
+        if tenant == "":
+            raise InvalidOption("tenant='': a name, or None for nobody's")
+        graph = self.compile(service.content_type, tenant=tenant or "")
         if flow_id is not None:
             check_flow_id(flow_id)
-        sent = await service.start(graph, flow_id=flow_id, keep=seconds)
+        sent = await service.start(graph, flow_id=flow_id, keep=seconds, tenant=tenant)
         return Flow(sent, service=service, shape=graph.shape, names=graph.names)
 
     def _service(self) -> WorkflowService:

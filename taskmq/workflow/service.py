@@ -13,7 +13,7 @@ from taskmq.contracts.stores import ResultRecord, require_store
 from taskmq.contracts.stores.flows import FlowStore, NodeState
 from taskmq.errors import BrokerUnavailable, FlowClosed, FlowNotFound
 from taskmq.model.envelope import new_job_id
-from taskmq.model.keys import flow_job_id
+from taskmq.model.keys import flow_job_id, tenant_key
 from taskmq.workflow.letters import remove_letters
 from taskmq.workflow.model.calls import BATCH_NODE, Graph, decode_call, decode_head, encode_head
 from taskmq.workflow.publisher import FlowPublisher, flow_store
@@ -58,13 +58,15 @@ class WorkflowService:
         """
         return flow_store(self.sessions.current())
 
-    async def start(self, graph: Graph, *, flow_id: str | None, keep: float) -> str:
+    async def start(self, graph: Graph, *, flow_id: str | None, keep: float, tenant: str | None = None) -> str:
         """Make a flow and publish what is ready; its id. One that is there already goes on instead.
 
         Args:
+            flow_id: what its tenant calls it.
             keep: seconds.
         """
-        flow_id = flow_id or new_job_id(self.sessions.clock.now_ms(), os.urandom(10))
+        own_id = flow_id or new_job_id(self.sessions.clock.now_ms(), os.urandom(10))
+        flow_id = tenant_key(tenant, own_id)
         await self.flow_store().create(flow_id, encode_head(graph.head), graph.nodes, ttl=keep)
         await self._publisher(flow_id, graph.head.content_type).resume()
         return flow_id

@@ -1,12 +1,14 @@
 """The commands that run on: `worker`, `beat` and `dev`."""
 
 import os
+import re
 import signal
 import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.cli.kit import PATIENCE, Here, Started, at_broker, declare, exists, fill, names_in, run_process
@@ -359,6 +361,18 @@ def test_dev_runs_what_is_submitted_to_its_store(home: Path, mark: dict[str, str
             return run_process(home, "job", "show", job, *place).data["state"]
 
         eventually(lambda: state() == "succeeded", "the end of the job", within=PATIENCE)
+
+
+def test_dev_has_a_dashboard_that_nobody_signs_in_to(home: Path, mark: dict[str, str]) -> None:
+    (home / "live.py").write_text(_version_of(1))
+
+    with Started(home, "dev", "live:app", "--port", "0", env=mark) as dev:
+        dev.says("taskmq server")
+        (address,) = re.findall(r"at (http://[0-9.:]+)/", dev.said)
+
+        assert httpx.get(f"{address}/ui/").text.startswith("<!doctype html>")
+        assert httpx.get(f"{address}/api/v1/server").json()["is_development"] is True
+        assert httpx.get(f"{address}/api/v1/jobs", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 401
 
 
 def test_a_dev_that_is_killed_leaves_no_process_behind(home: Path, mark: dict[str, str]) -> None:

@@ -174,3 +174,14 @@ def test_without_a_store_the_commands_say_what_is_missing(taskmq: Here, home: Pa
     assert result.code == 2
     assert "need a store" in result.err
     assert taskmq("job", "list", "--store", f"sqlite:///{home}/other.db", "-o", "json").data == []
+
+
+def test_a_job_waits_for_others_that_are_named(shop: Shop) -> None:
+    first = shop.submit("--job-id", "first", "--delay", "2h")
+
+    job = shop.submit("--depends-on", first, "--depends-on", f"ended={shop.submit('--delay', '1h')}")
+
+    assert shop.state(job) == "waiting"
+    assert [each["condition"] for each in shop("show", job).data["depends_on"]] == ["succeeded", "ended"]
+    assert "it waits for job first of task report" in shop("explain", job).out
+    assert shop("submit", "report", "--args", '["x"]', "--depends-on", "nobody").code == 3

@@ -1,9 +1,6 @@
 """docs/backup.md: its commands, and what it says of jobs that ran since."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,46 +8,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from taskmq.model.states import JobState
-from tests.docs.blocks import ROOT, blocks_of, write_files
+from tests.docs.blocks import ROOT
+from tests.docs.page_shell import PageShell
 from tests.integration.scheduler_stage import JOBS, Database, Stage, file_database, postgres_database, staged
 from tests.servers import PostgreSQL
-from tests.servers.postgres import find_program
 
 _PAGE = ROOT / "docs" / "backup.md"
-
-
-class _Shell:
-    """Runs the page's commands in a folder.
-
-    Attributes:
-        store: the database that they are given.
-    """
-
-    def __init__(self, folder: Path, store: str, restored: str = "") -> None:
-        self._folder = folder
-        write_files(_PAGE, folder)
-        dump = find_program("pg_dump")
-        assert dump is not None
-        paths = [str(Path(dump).parent), str(Path(sys.executable).parent), os.environ["PATH"]]
-        self._environment = {**os.environ, "PATH": os.pathsep.join(paths), "RESTORED": restored}
-        self.store = store
-
-    def run(self, beginning: str) -> str:
-        """What the page's only command that begins so prints."""
-        (command,) = [
-            command for block in blocks_of(_PAGE) for command in block.commands if command.startswith(beginning)
-        ]
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self._folder,
-            env={**self._environment, "TASKMQ_STORE": self.store, "PYTHONPATH": str(self._folder)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}: {done.stderr}"
-        return done.stdout
 
 
 async def _happens_since(stage: Stage, back_up: Callable[[], object]) -> tuple[list[str], list[str]]:
@@ -75,14 +38,14 @@ def test_jobs_that_ran_since_a_dump_end_once_and_none_runs_again(
     postgres_server: PostgreSQL, job_store_url: str, tmp_path: Path
 ) -> None:
     restored = postgres_server.create_database()
-    shell = _Shell(tmp_path, job_store_url, restored)
+    shell = PageShell(_PAGE, tmp_path, TASKMQ_STORE=job_store_url, RESTORED=restored)
 
     async def main() -> None:
         async with staged(postgres_database(postgres_server, job_store_url)) as stage:
             early, _ = await _happens_since(stage, lambda: shell.run("pg_dump"))
             shell.run("pg_restore")
             shell.run("taskmq store check")
-            shell.store = restored
+            shell.variables["TASKMQ_STORE"] = restored
             await stage.move_to(postgres_database(postgres_server, restored))
             shell.run("taskmq job hold")
             scheduler = stage.start()
@@ -105,7 +68,7 @@ def test_jobs_that_ran_since_a_dump_end_once_and_none_runs_again(
 
 
 def test_without_holding_them_jobs_of_a_restored_file_run_again_and_say_so(tmp_path: Path) -> None:
-    shell = _Shell(tmp_path, f"sqlite:///{tmp_path}/jobs.db")
+    shell = PageShell(_PAGE, tmp_path, TASKMQ_STORE=f"sqlite:///{tmp_path}/jobs.db")
 
     async def main() -> None:
         async with staged(file_database(tmp_path / "jobs.db")) as stage:
@@ -146,7 +109,7 @@ def test_a_base_backup_is_a_store_of_its_own(tmp_path: Path) -> None:
         database = postgres_database(first, first.url)
         asyncio.run(database.upgrade())
         ids = asyncio.run(submit(database))
-        _Shell(tmp_path, first.url).run("pg_basebackup")
+        PageShell(_PAGE, tmp_path, TASKMQ_STORE=first.url).run("pg_basebackup")
         first.kill()
         with PostgreSQL(base=tmp_path / "base") as second:
             assert urlsplit(second.url).port != urlsplit(database.url).port

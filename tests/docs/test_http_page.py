@@ -90,39 +90,63 @@ def test_the_commands_of_the_page_print_what_it_says(folder: Path) -> None:
             assert _fits(json.loads(printed), json.loads(answer)), (command, answer)
 
 
-def test_the_application_of_the_page_can_be_mounted(folder: Path) -> None:
-    code = """
-import asyncio, httpx
-from starlette.applications import Starlette
-from starlette.routing import Mount
-from web import jobs
+_ASK = """
+import asyncio, importlib, json, sys
+import httpx
 
-web = Starlette(routes=[Mount("/taskmq", jobs)])
+async def run(host, use):
+    sent, told = asyncio.Queue(), asyncio.Queue()
+    scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
+    task = asyncio.create_task(host(scope, sent.get, told.put))
+    await sent.put({"type": "lifespan.startup"})
+    assert (await told.get())["type"] == "lifespan.startup.complete"
+    await use()
+    await sent.put({"type": "lifespan.shutdown"})
+    assert (await told.get())["type"] == "lifespan.shutdown.complete"
+    await task
 
-async def ask():
-    transport = httpx.ASGITransport(app=web)
-    async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
-        made = await client.post("/taskmq/api/v1/jobs", json={"job_type": "data_processing", "payload": {"key": "a"}})
-        listed = await client.get("/taskmq/api/v1/jobs?limit=1")
-        print(made.status_code, made.headers["location"], [job["owner"] for job in listed.json()])
-        from shop import app
-        await app.aclose()
+async def main():
+    host = importlib.import_module(sys.argv[1]).web
+    async def use():
+        transport = httpx.ASGITransport(app=host)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            job = {"job_type": "data_processing", "payload": {"key": "a"}}
+            ann = {"x-forwarded-user": "ann"}
+            found = {
+                "ready": (await client.get("/taskmq/api/v1/health/ready")).json(),
+                "nobody": (await client.post("/taskmq/api/v1/jobs", json=job)).status_code,
+                "ann": (await client.post("/taskmq/api/v1/jobs", json=job, headers=ann)).json(),
+                "elsewhere": (await client.get("/nowhere")).status_code,
+            }
+            print(json.dumps(found))
+    await run(host, use)
 
-asyncio.run(ask())
+asyncio.run(main())
 """
+
+
+@pytest.mark.parametrize("host", ["web", "litestar_web", "django_web", "members"])
+def test_the_applications_of_the_page_serve_below_their_prefix(folder: Path, host: str) -> None:
+    (folder / "mysite").mkdir()
+    (folder / "mysite" / "settings.py").write_text(
+        'SECRET_KEY = "x"\nALLOWED_HOSTS = ["here"]\nROOT_URLCONF = "mysite.urls"\n'
+    )
+    (folder / "mysite" / "urls.py").write_text("urlpatterns = []\n")
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "brokers"), str(ROOT / "contrib"), "."])
+
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", _ASK, host],
         cwd=folder,
-        env=environment(PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "brokers"), str(ROOT / "contrib"), "."])),
+        env=environment(PYTHONPATH=paths),
         capture_output=True,
         text=True,
         timeout=40,
     )
 
     assert done.returncode == 0, done.stderr
-    status, location, owners = done.stdout.split(maxsplit=2)
-    assert (status, owners.strip()) == ("201", "['ann']")
-    assert location.startswith("/taskmq/api/v1/jobs/")
+    found = json.loads(done.stdout)
+    assert (found["ready"]["status"], found["nobody"], found["elsewhere"]) == ("ready", 401, 404)
+    assert found["ann"].get("status") == ("submitted" if host == "members" else 401)
 
 
 def test_the_table_of_paths_names_every_first_part_of_a_path() -> None:

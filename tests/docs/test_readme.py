@@ -40,7 +40,7 @@ def test_the_readme_has_at_most_200_lines() -> None:
 
 
 def test_every_file_that_the_readme_shows_is_python(tmp_path: Path) -> None:
-    assert write_files(README, tmp_path) == {"shop.py", "tour.py", "models.py", "orders.py"}
+    assert write_files(README, tmp_path) == {"shop.py", "tour.py", "orders.py"}
     for path in tmp_path.iterdir():
         compile(path.read_text(), path.name, "exec")
 
@@ -99,13 +99,6 @@ def test_the_tour_prints_what_the_readme_says(tmp_path: Path) -> None:
     write_files(README, tmp_path)
 
     assert _printed("python tour.py", tmp_path) == block_after(README, "tour.py").text
-
-
-def test_the_task_with_dependencies_and_steps_runs_as_a_plain_function(tmp_path: Path) -> None:
-    write_files(README, tmp_path)
-    (tmp_path / "call.py").write_text("from models import train\nprint(train(7))\n")
-
-    assert _printed("python call.py", tmp_path) == "7\n"
 
 
 def _printed(command: str, folder: Path, env: Mapping[str, str] | None = None) -> str:

@@ -17,6 +17,8 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.access import IdentityAdministration, PasswordHasher
 from taskmq.contracts.identity import Actor
+from taskmq.errors import TaskFailed
+from taskmq.http import Client
 from tests.cli.kit import Started
 from tests.servers import eventually
 
@@ -71,9 +73,10 @@ def test_a_job_that_is_submitted_by_http_runs_and_its_result_is_read_back(
     ):
         worker.says("waiting for jobs")
         scheduler.says("taskmq scheduler")
-        told = _Follower(client)
+        ours = Client(str(client.base_url).partition("/api")[0], token=client.headers["authorization"][7:])
+        told = _Follower(ours)
         # Workers tell what happens once they have heard that somebody listens.
-        eventually(lambda: "event: worker" in told.said, "an event of the worker", within=_PATIENCE)
+        eventually(lambda: "worker" in told.kinds, "an event of the worker", within=_PATIENCE)
         good = {"job_id": "good", "job_type": "data_processing", "priority": "high", "payload": {"key": "value"}}
 
         assert client.post("/jobs", json=good).json()["status"] == "submitted"
@@ -88,7 +91,10 @@ def test_a_job_that_is_submitted_by_http_runs_and_its_result_is_read_back(
         assert len(client.get("/workers").json()["items"]) == 1
         assert client.get("/health/ready").json()["status"] == "ready"
 
-        eventually(lambda: '"event":"succeeded"' in told.said, "the event of the job's end", within=_PATIENCE)
+        assert ours.jobs.result("good", timeout=40) == "VALUE"
+        with pytest.raises(TaskFailed, match="ValueError: bad"):
+            ours.jobs.result("bad", timeout=40)
+        eventually(lambda: "succeeded" in told.events, "the event of the job's end", within=_PATIENCE)
 
         # A stream that is open does not keep the server.
         assert server.is_told(signal.SIGTERM) == 0
@@ -98,17 +104,18 @@ def test_a_job_that_is_submitted_by_http_runs_and_its_result_is_read_back(
 class _Follower:
     """Follows the server's events in a thread, until they end."""
 
-    def __init__(self, client: httpx.Client) -> None:
-        self.said = ""
+    def __init__(self, client: Client) -> None:
+        self.kinds: set[str] = set()
+        self.events: list[str] = []
         self.ended = threading.Event()
         self._client = client
         threading.Thread(target=self._follow, daemon=True).start()
 
     def _follow(self) -> None:
         try:
-            with self._client.stream("GET", "/events") as answer:
-                for text in answer.iter_text():
-                    self.said += text
+            for event in self._client.events(reconnect=False):
+                self.kinds.add(event.kind)
+                self.events.append(event.data.get("event", ""))
         finally:
             self.ended.set()
 

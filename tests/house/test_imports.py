@@ -6,6 +6,7 @@ import tomllib
 from collections import defaultdict
 from pathlib import Path
 
+from tests.house.blocking_client import blocking
 from tests.house.plan import plan, written
 from tests.house.tree import ROOT, imports, modules
 
@@ -87,3 +88,9 @@ def test_imports_inside_functions_and_for_types_count() -> None:
 
 def test_the_house_plan_of_the_docs_is_that_of_the_import_contracts() -> None:
     assert written() == plan(), "run `python -m tests.house.plan`"
+
+
+def test_the_blocking_client_is_made_of_the_one_for_coroutines() -> None:
+    stale = [path.name for path, text in blocking().items() if path.read_text() != text]
+
+    assert stale == [], "run `python -m tests.house.blocking_client`"

@@ -9,11 +9,13 @@ from typing import Any, Final
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
-from taskmq_sql.postgres import reports, statements, store, submission
+from taskmq_sql.postgres import dependencies, reports, statements, store, submission
 from taskmq_sql.postgres.connections import HOT
 from taskmq_sql.postgres.schedules import statements as schedules
 
-_LARGE: Final = {"job", "job_body", "job_key", "ready", "timer", "schedule", "schedule_due", "occurrence"}
+_LARGE: Final = {
+    "dependency", "job", "job_body", "job_key", "ready", "timer", "schedule", "schedule_due", "occurrence",
+}  # fmt: skip
 # Asked for by people, over the connections for lists; and what is done once an hour.
 _COLD: Final = {"FIND", "LIST", "LIST_CODE", "OCCURRENCES", "DROP_OCCURRENCES"}
 _STATEMENTS: Final[dict[str, str]] = {
@@ -28,6 +30,10 @@ _STATEMENTS: Final[dict[str, str]] = {
     "EXISTING_KEYS": submission._KEYS,  # pyright: ignore[reportPrivateUsage]
     "GET": store._GET,  # pyright: ignore[reportPrivateUsage]
     "FIND_KEY": store._FIND_KEY,  # pyright: ignore[reportPrivateUsage]
+    "UPSTREAM_LIVE": dependencies._LIVE,  # pyright: ignore[reportPrivateUsage]
+    "UPSTREAM_MARK": dependencies._MARK,  # pyright: ignore[reportPrivateUsage]
+    "UPSTREAM_WAIT": dependencies._WAIT,  # pyright: ignore[reportPrivateUsage]
+    "UPSTREAM_ENDED": dependencies._ENDED,  # pyright: ignore[reportPrivateUsage]
     "ENDED": reports._ENDED,  # pyright: ignore[reportPrivateUsage]
 }
 # Whoever asks for the front of each lane asks the index in its order.
@@ -44,6 +50,8 @@ from generate_series(1, 20000) n;
 insert into taskmq.timer (shard, due, id) select n % 64, n, gen_random_uuid() from generate_series(1, 20000) n;
 insert into taskmq.job_key (tenant, key, id, fingerprint)
 select 1, n::text, gen_random_uuid(), '' from generate_series(1, 20000) n;
+insert into taskmq.dependency (upstream, dependent, condition)
+select gen_random_uuid(), gen_random_uuid(), 1 from generate_series(1, 20000) n;
 analyze"""
 
 

@@ -19,6 +19,10 @@ _PACKAGES: dict[str, tuple[str, Callable[[], bool]]] = {
     "postgres": ("postgresql", is_postgres_installed),
     "pgbouncer": ("pgbouncer", lambda: find_pgbouncer() is not None),
     "amqp-tools": ("amqp-tools", lambda: shutil.which("amqp-publish") is not None),
+    "chromium": (
+        "chromium",
+        lambda: shutil.which("chromium") is not None or shutil.which("google-chrome") is not None,
+    ),
     "debootstrap": ("debootstrap", lambda: shutil.which("debootstrap", path="/usr/sbin:/sbin") is not None),
 }
 

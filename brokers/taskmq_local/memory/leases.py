@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from taskmq.contracts.stores import Lease
+from taskmq.contracts.stores import Lease, members_prefix
 from taskmq.model.clock import Clock
 
 __all__ = ["LeaseShelf", "MemoryLeases"]
@@ -61,6 +61,16 @@ class LeaseShelf:
             held = self._held.get(key)
             return None if held is None else _seen(held, now)
 
+    def members(self, group: str, *, now: int) -> dict[str, Lease]:
+        prefix = members_prefix(group)
+        with self._lock:
+            self._drop_ended(now)
+            return {
+                key.removeprefix(prefix): _seen(held, now)
+                for key, held in sorted(self._held.items(), key=lambda entry: entry[0])
+                if key.startswith(prefix)
+            }
+
     def clear(self) -> None:
         with self._lock:
             self._held.clear()
@@ -75,7 +85,7 @@ class LeaseShelf:
 
 
 class MemoryLeases:
-    """A `taskmq.stores.LeaseStore`.
+    """A `taskmq.stores.Coordinator`.
 
     Args:
         check_open: raises when the state was closed.
@@ -103,6 +113,10 @@ class MemoryLeases:
     async def find(self, key: str) -> Lease | None:
         self._check_open()
         return self._shelf.find(key, now=self._clock.now_ms())
+
+    async def members(self, group: str) -> dict[str, Lease]:
+        self._check_open()
+        return self._shelf.members(group, now=self._clock.now_ms())
 
 
 def _seen(held: _Held, now: int) -> Lease:

@@ -3,7 +3,7 @@
 import sqlite3
 from typing import Final
 
-from taskmq.contracts.stores import Lease
+from taskmq.contracts.stores import Lease, members_prefix
 from taskmq.model.clock import Clock
 from taskmq_local.database.state_database import StateDatabase
 from taskmq_local.database.work import Durability
@@ -14,6 +14,10 @@ _DELETE_ENDED: Final = """
     DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE until <= :now ORDER BY until LIMIT 100)
 """
 _LOOK: Final = "SELECT owner, token, until, note FROM keys WHERE key = :key AND until > :now"
+_MEMBERS: Final = """
+    SELECT owner, token, until, note, key FROM keys
+    WHERE substr(key, 1, length(:prefix)) = :prefix AND until > :now ORDER BY key
+"""
 _COUNT_ON: Final = "UPDATE counters SET value = value + 1 WHERE name = 'lease' RETURNING value"
 _TAKE: Final = (
     "INSERT OR REPLACE INTO keys (key, owner, token, until, note) VALUES (:key, :owner, :token, :until, :note)"
@@ -24,7 +28,7 @@ _RENEW: Final = """
 
 
 class LocalLeases:
-    """A `taskmq.stores.LeaseStore`."""
+    """A `taskmq.stores.Coordinator`."""
 
     def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database
@@ -63,10 +67,23 @@ class LocalLeases:
         now = self._clock.now_ms()
         return await self._database.ask(lambda connection: _find(connection, key, now), care=Durability.LOOSE)
 
+    async def members(self, group: str) -> dict[str, Lease]:
+        now, prefix = self._clock.now_ms(), members_prefix(group)
+
+        def read(connection: sqlite3.Connection) -> dict[str, Lease]:
+            rows = connection.execute(_MEMBERS, {"prefix": prefix, "now": now}).fetchall()
+            return {row[4].removeprefix(prefix): _lease(row[:4], now) for row in rows}
+
+        return await self._database.ask(read, care=Durability.LOOSE)
+
 
 def _find(connection: sqlite3.Connection, key: str, now: int) -> Lease | None:
     rows = connection.execute(_LOOK, {"key": key, "now": now}).fetchall()
     if not rows:
         return None
-    owner, token, until, note = rows[0]
+    return _lease(rows[0], now)
+
+
+def _lease(row: tuple[str, int, int, str], now: int) -> Lease:
+    owner, token, until, note = row
     return Lease(owner=owner, token=token, left=(until - now) / 1000, note=note)

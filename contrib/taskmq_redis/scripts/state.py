@@ -19,6 +19,7 @@ __all__ = [
     "FORGET_RUN",
     "GIVE_BACK",
     "LOOK_LEASE",
+    "MEMBERS",
     "NEXT_DUE",
     "PUT_MESSAGE",
     "PUT_RESULT",
@@ -101,6 +102,15 @@ local left = kept[3] and tonumber(kept[3]) - now or 0
 _KEEP_LEASE = """
 redis.call('PEXPIRE', KEYS[1], ARGV[2] + 3600000)
 """
+# A member is in the list of its group for as long as its lease is remembered, and the longest of them keeps the list.
+_KEEP_MEMBER = """
+if KEYS[2] then
+    redis.call('ZADD', KEYS[2], now + ARGV[2] + 3600000, KEYS[1])
+    if redis.call('PTTL', KEYS[2]) < ARGV[2] + 3600000 then
+        redis.call('PEXPIRE', KEYS[2], ARGV[2] + 3600000)
+    end
+end
+"""
 
 # `call` is this very call, as above.
 TAKE_LEASE: Final = Script(
@@ -121,6 +131,7 @@ redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'token', token, 'until', string.fo
     'note', ARGV[3], 'call', ARGV[4])
 """
     + _KEEP_LEASE
+    + _KEEP_MEMBER
     + "return {token}"
 )
 
@@ -139,8 +150,9 @@ redis.call('HSET', KEYS[1], 'until', string.format('%.0f', now + ARGV[2]))
 if ARGV[3] then
     redis.call('HSET', KEYS[1], 'note', ARGV[3])
 end
-return 1
 """
+    + _KEEP_MEMBER
+    + "return 1"
 )
 
 RELEASE_LEASE: Final = Script("""
@@ -158,6 +170,15 @@ if left <= 0 then
     return {}
 end
 return {kept[1], kept[2], string.format('%.0f', left), kept[4]}
+"""
+)
+
+# The keys of the members' leases. Those that nothing is known of any more leave the list.
+MEMBERS: Final = Script(
+    _NOW
+    + """
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
+return redis.call('ZRANGE', KEYS[1], 0, -1)
 """
 )
 

@@ -1,19 +1,20 @@
 """Keys that are held, by the server's clock."""
 
+import asyncio
 import uuid
 
-from taskmq.contracts.stores import Lease
+from taskmq.contracts.stores import Lease, group_of
 from taskmq_redis.keys import Keys
 from taskmq_redis.link.replies import flag, texts
 from taskmq_redis.link.server import Server
-from taskmq_redis.scripts.state import LOOK_LEASE, RELEASE_LEASE, RENEW_LEASE, TAKE_LEASE
+from taskmq_redis.scripts.state import LOOK_LEASE, MEMBERS, RELEASE_LEASE, RENEW_LEASE, TAKE_LEASE
 from taskmq_redis.stores.results import milliseconds
 
 __all__ = ["RedisLeases"]
 
 
 class RedisLeases:
-    """A `taskmq.stores.LeaseStore`."""
+    """A `taskmq.stores.Coordinator`."""
 
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server
@@ -21,12 +22,12 @@ class RedisLeases:
 
     async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
         arguments = (owner, milliseconds(seconds), note, uuid.uuid4().hex)
-        reply = texts(await self._server.run(TAKE_LEASE, [self._keys.lease(key)], arguments))
+        reply = texts(await self._server.run(TAKE_LEASE, self._places(key), arguments))
         return int(reply[0]) if len(reply) == 1 else _lease(reply)
 
     async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
         arguments = (str(token), milliseconds(seconds), *(() if note is None else (note,)))
-        return flag(await self._server.run(RENEW_LEASE, [self._keys.lease(key)], arguments))
+        return flag(await self._server.run(RENEW_LEASE, self._places(key), arguments))
 
     async def release(self, key: str, *, token: int) -> None:
         await self._server.run(RELEASE_LEASE, [self._keys.lease(key)], (str(token),))
@@ -34,6 +35,20 @@ class RedisLeases:
     async def find(self, key: str) -> Lease | None:
         reply = texts(await self._server.run(LOOK_LEASE, [self._keys.lease(key)], ()))
         return _lease(reply) if reply else None
+
+    async def members(self, group: str) -> dict[str, Lease]:
+        places = [place.decode() for place in texts(await self._server.run(MEMBERS, [self._keys.members(group)], ()))]
+        replies = await asyncio.gather(*(self._server.run(LOOK_LEASE, [place], ()) for place in places))
+        found = {
+            self._keys.member_of(group, place): _lease(lease)
+            for place, reply in zip(places, replies, strict=True)
+            if (lease := texts(reply))
+        }
+        return dict(sorted(found.items()))
+
+    def _places(self, key: str) -> list[str]:
+        group = group_of(key)
+        return [self._keys.lease(key), *(() if group is None else (self._keys.members(group),))]
 
 
 def _lease(reply: list[bytes]) -> Lease:

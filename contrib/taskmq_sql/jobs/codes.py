@@ -2,11 +2,14 @@
 
 from typing import Final, Literal
 
+from taskmq.model.jobs.dependencies import DependencyCondition
 from taskmq.model.states import CHANGEABLE, TERMINAL, UNDERWAY, JobState
 
 __all__ = [
     "CHANGEABLE_CODES",
     "CODES",
+    "CONDITIONS",
+    "CONDITION_CODES",
     "EVENT_CODES",
     "EVENT_KINDS",
     "STATES",
@@ -50,6 +53,9 @@ STATES: Final = {code: state for state, code in CODES.items()}
 CHANGEABLE_CODES: Final = tuple(sorted(CODES[state] for state in CHANGEABLE))
 UNDERWAY_CODES: Final = tuple(sorted(CODES[state] for state in UNDERWAY))
 TERMINAL_CODES: Final = tuple(sorted(CODES[state] for state in TERMINAL))
+
+CONDITION_CODES: Final[dict[DependencyCondition, int]] = {"succeeded": 1, "ended": 2, "failed": 3}
+CONDITIONS: Final = {code: condition for condition, code in CONDITION_CODES.items()}
 
 EVENT_CODES: Final[dict[EventKind, int]] = {
     "change": 1,

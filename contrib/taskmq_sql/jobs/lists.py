@@ -37,7 +37,10 @@ BOUND: Final = 20_000
 """Rows that one scan looks at for one page."""
 _SUCCEEDED: Final = 5
 _LAST_INSTANT: Final = 2**48 - 1
-_LIST_COLUMNS: Final = tuple(column.name for column in job.columns if column.name != "body")
+# Those that both tables have.
+_LIST_COLUMNS: Final = tuple(
+    column.name for column in job.columns if column.name in job_history.columns and column.name != "body"
+)
 _Condition = ColumnElement[bool]
 
 

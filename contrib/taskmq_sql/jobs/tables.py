@@ -5,6 +5,8 @@
     job_detail     what few jobs have, as JSON
     job_key        the ids that submitters chose
     quota_usage    what was submitted of late by tenants and users that have quotas
+    dependency     what waiting jobs wait for, as far as it has not come; a job's `has_dependents` says that others do
+    upstream_end   ends of such jobs, until those that waited have heard of them
     unique_key     the keys of which one job is to be the only one, and who has them
     ready          one narrow row per queued job
     timer          one narrow row per scheduled or retrying job
@@ -22,7 +24,8 @@
     task_registration   the forms that tasks have had, as workers and schedulers have told them
     setting        the number of slots, and which older code may use these tables
 
-Those of who may do what are in `taskmq_sql.identity`, whose statements are text on both databases.
+Those of who may do what are in `taskmq_sql.identity`, and of what is remembered of runs in `taskmq_sql.history`:
+their statements are text on both databases.
 
 Instants are ms since the epoch: as long as a timestamp, exact, and the same on every database. Ids of jobs are UUIDs
 of version 7, so the order of ids is that of submissions, and the time of submission is in the id. A SQLite file has
@@ -62,6 +65,7 @@ __all__ = [
     "attempt",
     "definition",
     "definition_version",
+    "dependency",
     "dispatch_batch",
     "event",
     "job",
@@ -82,6 +86,7 @@ __all__ = [
     "tenant",
     "timer",
     "unique_key",
+    "upstream_end",
     "worker",
 ]
 
@@ -142,6 +147,8 @@ job: Final = Table(
     "job",
     metadata,
     *_job_columns(),
+    # Null for nearly all: it takes no room, and an end need not look for those that wait for it.
+    Column("has_dependents", Boolean),
     PrimaryKeyConstraint("id", name="job_pkey"),
     postgresql_with=_vacuumed(fillfactor=70),
 )
@@ -231,6 +238,28 @@ dispatch_batch: Final = Table(
     Column("ids", _IDS, nullable=False),
     Column("tokens", _TOKENS, nullable=False),
     PrimaryKeyConstraint("id", name="dispatch_batch_pkey"),
+    postgresql_with=_vacuumed(threshold=500),
+)
+
+dependency: Final = Table(
+    "dependency",
+    metadata,
+    Column("upstream", _ID, nullable=False),
+    Column("dependent", _ID, nullable=False),
+    Column("condition", SmallInteger, nullable=False),
+    PrimaryKeyConstraint("upstream", "dependent", name="dependency_pkey"),
+    Index("dependency_dependent", "dependent", "upstream"),
+    postgresql_with=_vacuumed(),
+)
+
+upstream_end: Final = Table(
+    "upstream_end",
+    metadata,
+    # In this order they are settled.
+    Column("number", BigInteger, Identity(always=True), nullable=False),
+    Column("id", _ID, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    PrimaryKeyConstraint("number", name="upstream_end_pkey"),
     postgresql_with=_vacuumed(threshold=500),
 )
 

@@ -9,20 +9,23 @@ columns with defaults. Then an upgrade needs no standstill: run it, and replace 
 code may use the tables is written down beside them, in `setting`.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, make_url, pool, text
+from sqlalchemy import Connection, pool, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from taskmq_sql.jobs.partitions import make_partitions
 from taskmq_sql.jobs.tables import SCHEMA, VERSION_TABLE, setting
+from taskmq_sql.urls import plain_url
 
 __all__ = ["current", "revisions", "upgrade"]
 
@@ -103,7 +106,12 @@ def _escaped(path: Path) -> str:
 
 
 async def _run(url: str, work: Callable[[Connection], None]) -> None:
-    engine = create_async_engine(make_url(url).set(drivername="postgresql+asyncpg"), poolclass=pool.NullPool)
+    engine = create_async_engine(
+        "postgresql+asyncpg://",
+        # asyncpg reads the URL, as for the store itself: it may name several hosts.
+        async_creator=functools.partial(asyncpg.connect, plain_url(url)),
+        poolclass=pool.NullPool,
+    )
     try:
         async with engine.begin() as connection:
             await connection.run_sync(work)

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+import msgspec
 from msgspec import UNSET
 
 from taskmq.contracts.jobs import JobUpdate
@@ -12,14 +13,17 @@ from taskmq_sql.jobs.tables import LONGEST_BODY
 from taskmq_sql.jobs.values import escaped, escaped_error, is_job_id, shard_of
 from taskmq_sql.postgres.connections import Connection, Row, undone
 from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.dependencies import unmet
 from taskmq_sql.postgres.records import error_columns
-from taskmq_sql.postgres.statements import EVENTS, JOB_COLUMNS
+from taskmq_sql.postgres.statements import EVENTS, JOB_COLUMNS, LEAVE_UPSTREAM
 from taskmq_sql.postgres.transactions import drive
 
 __all__ = ["change", "change_in"]
 
 _NOW: Final = "select taskmq.now_ms()"
 _WAITS: Final = (JobState.SCHEDULED, JobState.RETRYING)
+_WAITS_FOR_OTHERS: Final = (JobState.WAITING, JobState.HELD)
+_RUNS: Final = (JobState.SCHEDULED, JobState.QUEUED)
 _READ: Final = "select state, version, queue, priority, tenant, due from taskmq.job where id = $1"
 _LEAVE_READY: Final = """
 delete from taskmq.ready where queue = $1 and priority = $2 and tenant = $3 and due = $4 and id = $5 returning id"""
@@ -30,7 +34,8 @@ _BODY: Final = """
 insert into taskmq.job_body (id, body) values ($1, $2) on conflict (id) do update set body = excluded.body"""
 _NO_BODY: Final = "delete from taskmq.job_body where id = $1"
 _END: Final = f"""
-with gone as (delete from taskmq.job where id = $1 returning *)
+with gone as (delete from taskmq.job where id = $1 returning *),
+e as (insert into taskmq.upstream_end (id, state) select id, state from gone where has_dependents)
 insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
 select {JOB_COLUMNS}, taskmq.now_ms(), taskmq.now_ms() from gone"""
 
@@ -52,6 +57,10 @@ async def change_in(connection: Connection, update: JobUpdate, queue: int | None
     row = await connection.fetchrow(_READ, update.id)
     if row is None or (row["state"], row["version"]) != (CODES[update.before], update.version):
         return None
+    # Where the last of those that it waits for ends in this moment, its version is another one.
+    is_free = update.before in _WAITS_FOR_OTHERS and update.after in _RUNS
+    if is_free and await unmet(connection, update.id, 1):
+        update = msgspec.structs.replace(update, after=JobState.WAITING)
     # Before the job's own row, as schedulers do it: who has taken this one has the job.
     if not await _leave(connection, update, row):
         return None
@@ -72,6 +81,8 @@ async def change_in(connection: Connection, update: JobUpdate, queue: int | None
         await drive(connection, note(await connection.fetchval(_NOW), [update.audit]))
     if update.after in TERMINAL:
         await connection.execute(_END, update.id)
+        if update.before in _WAITS_FOR_OTHERS:
+            await connection.execute(LEAVE_UPSTREAM, [update.id])
     return int(changed["version"])
 
 

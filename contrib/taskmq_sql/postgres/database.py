@@ -2,16 +2,16 @@
 
 import hashlib
 from typing import Final
-from urllib.parse import urlsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from taskmq.contracts.jobs import SLOTS
-from taskmq.errors import InvalidSetting, StoreMismatch
+from taskmq.errors import StoreMismatch
 from taskmq_sql.jobs.tables import HEAD, VERSION_TABLE
 from taskmq_sql.postgres.connections import HOT, LISTS, LOOKUPS, Connection, Connections
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.upkeep.days import make_days
+from taskmq_sql.urls import address_of, plain_url
 
 __all__ = ["Database"]
 
@@ -32,12 +32,13 @@ class Database:
         steps: for what schedulers do between one dispatch and the next.
         reads, lookups: for lists, and for single jobs.
         accounts: for changes of who may do what.
+        histories: for what is remembered of runs.
         slots: as the store was made; known from the first connection on.
     """
 
     def __init__(self, url: str, *, name: str) -> None:
-        self.address = _address(url)
-        self._url = _plain(url)
+        self.address = address_of(url)
+        self._url = plain_url(url)
         self._name = name
         self.slots = SLOTS
         self.submits = self._connections(1, HOT)
@@ -50,6 +51,7 @@ class Database:
         self.reads = self._connections(_READERS, LISTS)
         self.lookups = self._connections(1, LOOKUPS)
         self.accounts = self._connections(1, LISTS)
+        self.histories = self._connections(1, LISTS)
         self.names = Names(self.reads, self.slot_of)
 
     def slot_of(self, queue: str) -> int:
@@ -67,6 +69,7 @@ class Database:
             self.reads,
             self.lookups,
             self.accounts,
+            self.histories,
             self.firings,
         ):
             await each.aclose()
@@ -107,21 +110,3 @@ def _mismatch(address: str, revision: str | None) -> str:
         f"{address} has tables of revision {revision}, and this older version works with {HEAD}: "
         "install the taskmq that has run `taskmq store upgrade` there"
     )
-
-
-def _plain(url: str) -> str:
-    """The URL as asyncpg reads it: without the name of a driver."""
-    scheme, separator, rest = url.partition("://")
-    return f"{scheme.partition('+')[0]}{separator}{rest}"
-
-
-def _address(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or "localhost"
-        where = f"[{host}]" if ":" in host else host
-        port = "" if parts.port is None else f":{parts.port}"
-    except ValueError as error:
-        raise InvalidSetting("the job store's URL cannot be read: it looks like postgresql://user@host/db") from error
-    user = f"{parts.username}@" if parts.username else ""
-    return f"{parts.scheme}://{user}{where}{port}{parts.path}"

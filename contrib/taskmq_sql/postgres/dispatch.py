@@ -14,6 +14,7 @@ from taskmq.contracts.jobs import (
     Lane,
     LaneHead,
     Pick,
+    Released,
     slot_key,
 )
 from taskmq.model.jobs.reports import Report
@@ -23,11 +24,13 @@ from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, reason
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
-from taskmq_sql.postgres.leases import PostgresLeases
+from taskmq_sql.postgres.dependencies import release, repair
+from taskmq_sql.postgres.leases import DROP_ENDED, PostgresLeases
 from taskmq_sql.postgres.records import dispatched_jobs, job_records
 from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import (
+    ANY_END,
     CONFIRM,
     DISPATCH,
     DUE,
@@ -170,6 +173,14 @@ class PostgresDispatch:
     async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
         return await self._fires.fire(slot, epoch, [job for job in jobs if is_job_id(job.id)])
 
+    async def release_dependents(self, *, limit: int = 500) -> Released:
+        # Nearly always there is nothing: that is one question, and no transaction.
+        if not await self._database.steps.run("read", lambda connection: connection.fetchval(ANY_END)):
+            return Released()
+        queues, is_more = await self._database.steps.run("transaction", lambda connection: release(connection, limit))
+        names = await self._names.texts("queue", queues)
+        return Released(frozenset(names.values()) - {""}, is_more)
+
     async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
         rows = await self._database.dispatches.run(
             "read", lambda connection: connection.fetch(IN_FLIGHT, slot, dispatched_before)
@@ -180,6 +191,8 @@ class PostgresDispatch:
         async def maintain(connection: Connection) -> None:
             await make_days(connection)
             await connection.execute(_DROP_KEYS)
+            await connection.execute(DROP_ENDED)
+            await repair(connection)
 
         await self._database.changes.run("statement", maintain)
         await self.drop_days(KEPT_DAYS)

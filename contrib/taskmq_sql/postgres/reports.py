@@ -1,7 +1,7 @@
 """Applying reports: grouped by what follows from them, each group one statement, all of them one transaction."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -57,6 +57,7 @@ class _Step(msgspec.Struct, frozen=True):
     version: int
     is_accepted: bool = True
     is_forgotten: bool = False
+    has_dependents: bool = False
 
 
 async def apply(database: Database, reports: Sequence[Report]) -> list[AppliedReport]:
@@ -104,7 +105,10 @@ class _Applying:
         by_id = {self._reports[place].id: place for place in places}
         rows = await end(connection, [self._ending(self._reports[place]) for place in places])
         states = {place: after_report(self._reports[place].kind, cancel_requested=False) for place in places}
-        return {(place := by_id[str(row[0])]): _Step(states[place], row[1], row[2]) for row in rows}
+        return {
+            (place := by_id[str(row[0])]): _Step(states[place], row[1], row[2], has_dependents=bool(row[3]))
+            for row in rows
+        }
 
     async def _start(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
         if not places:
@@ -151,7 +155,7 @@ class _Applying:
             endings = [self._ending(self._reports[place], JobState.CANCELLED) for place in cancelled]
             by_id = {self._reports[place].id: place for place in cancelled}
             for row in await end(connection, endings):
-                steps[by_id[str(row[0])]] = _Step(JobState.CANCELLED, row[1], row[2])
+                steps[by_id[str(row[0])]] = _Step(JobState.CANCELLED, row[1], row[2], has_dependents=bool(row[3]))
         forgotten = [
             place
             for place in places
@@ -281,7 +285,8 @@ def _is_cancelled(report: Report, row: Row | None) -> bool:
 def _applied(step: _Step | None, queues: dict[int | None, str]) -> AppliedReport:
     if step is None:
         return AppliedReport("unknown")
-    return AppliedReport("accepted" if step.is_accepted else "superseded", step.state, queues[step.queue])
+    outcome: Literal["accepted", "superseded"] = "accepted" if step.is_accepted else "superseded"
+    return AppliedReport(outcome, step.state, queues[step.queue], step.has_dependents)
 
 
 def _end_of(report: Report) -> int | None:

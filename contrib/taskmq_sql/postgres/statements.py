@@ -12,6 +12,7 @@ from typing import Final
 
 __all__ = [
     "AGAIN",
+    "ANY_END",
     "CONFIRM",
     "DISPATCH",
     "DUE",
@@ -21,15 +22,24 @@ __all__ = [
     "FIRE",
     "FORGET",
     "FORGOTTEN",
+    "FREE",
     "HEADS",
     "IN_FLIGHT",
     "JOB_COLUMNS",
     "LANES",
+    "LEAVE_UPSTREAM",
+    "SETTLE",
     "STARTED",
+    "STILL_WAITING",
     "SUBMIT",
     "SUBMIT_KEYED",
+    "TAKE_ENDS",
     "TAKE_OVER",
     "UNDISPATCH",
+    "UPSTREAM_FAILED",
+    "UPSTREAM_OF",
+    "WAITING_FOR",
+    "WAITING_JOBS",
 ]
 
 JOB_COLUMNS: Final = (
@@ -115,6 +125,7 @@ x as (delete from taskmq.job j where j.id = any(array(select id from gone)) and 
 h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
       select id, due, token, expires, dispatched, started, tenant, queue, task, worker, version + 1, attempt,
              priority, 8, key, cancel_requested, '', $8, '', body, taskmq.now_ms(), taskmq.now_ms() from x),
+e as (insert into taskmq.upstream_end (id, state) select id, 8 from x where has_dependents),
 o as (insert into taskmq.dispatch_batch (slot, epoch, at, ids, tokens)
       select $7, $6, taskmq.now_ms(), array_agg(id), array_agg(token) from u having count(*) > 0 returning id)
 select u.*, o.id as batch from u, o"""
@@ -147,16 +158,17 @@ with gone as (
                $8::bytea[], $9::text[], $10::text[], $11::text[])
         as r(id, token, outcome, ran_by, began, until, content_type, result, kind, message, trace)
   where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state in (2, 3)
-  returning j.*, r.outcome, r.ran_by, r.began, r.until, r.content_type, r.result, r.kind, r.message, r.trace)
-insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished, content_type, result)
-select id, due, token, expires, dispatched, coalesce(began, started), tenant, queue, task, coalesce(ran_by, worker),
-       version + 1, attempt, priority, outcome, key, cancel_requested,
-       case when kind is null and outcome in (7, 8) and cancel_requested is not null then '' else kind end,
-       case when kind is null and outcome in (7, 8) then cancel_requested else message end,
-       case when kind is null and outcome in (7, 8) and cancel_requested is not null then '' else trace end,
-       body, now, coalesce(until, now), content_type, result
-from gone, (select taskmq.now_ms() as now) n
-returning id, queue, version"""
+  returning j.*, r.outcome, r.ran_by, r.began, r.until, r.content_type, r.result, r.kind, r.message, r.trace),
+e as (insert into taskmq.upstream_end (id, state) select id, outcome from gone where has_dependents),
+h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished, content_type, result)
+      select id, due, token, expires, dispatched, coalesce(began, started), tenant, queue, task,
+             coalesce(ran_by, worker), version + 1, attempt, priority, outcome, key, cancel_requested,
+             case when kind is null and outcome in (7, 8) and cancel_requested is not null then '' else kind end,
+             case when kind is null and outcome in (7, 8) then cancel_requested else message end,
+             case when kind is null and outcome in (7, 8) and cancel_requested is not null then '' else trace end,
+             body, now, coalesce(until, now), content_type, result
+      from gone, (select taskmq.now_ms() as now) n)
+select id, queue, version + 1 as version, has_dependents from gone"""
 """Ends by (id, token). No fence: whoever applies a report, its token decides."""
 
 STARTED: Final = """
@@ -255,6 +267,66 @@ u as (update taskmq.job j set state = 1, version = j.version + 1
 q as (insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from u)
 select distinct queue from u"""
 """Timers of any number of slots, each with the key of its slot ($6); of those that are held ($4, $5)."""
+
+ANY_END: Final = "select exists (select from taskmq.upstream_end)"
+
+TAKE_ENDS: Final = """
+select number, id, state from taskmq.upstream_end order by number limit $1 for update skip locked"""
+"""The earliest ends that nobody else is about to settle."""
+
+WAITING_FOR: Final = """
+select e.number, d.upstream, d.dependent, d.condition, e.state
+from unnest($1::bigint[], $2::uuid[], $3::smallint[]) as e(number, id, state) cross join lateral
+  (select upstream, dependent, condition from taskmq.dependency where upstream = e.id
+   order by upstream, dependent limit $4) d
+order by e.number, d.dependent limit $4"""
+"""Dependencies on jobs that have ended."""
+
+WAITING_JOBS: Final = """
+select id, state from taskmq.job where id = any($1::uuid[]) and state in (11, 12) order by id for update"""
+
+SETTLE: Final = """
+delete from taskmq.dependency where ctid = any(array(
+  select d.ctid from unnest($1::uuid[], $2::uuid[]) as i(upstream, dependent) cross join lateral
+    (select ctid from taskmq.dependency where upstream = i.upstream and dependent = i.dependent for update) d))"""
+
+STILL_WAITING: Final = """
+select i.id as dependent from unnest($1::uuid[]) as i(id) cross join lateral
+  (select from taskmq.dependency where dependent = i.id order by dependent, upstream limit 1) d"""
+
+UPSTREAM_OF: Final = """
+select upstream, condition from taskmq.dependency where dependent = $1 order by dependent, upstream limit $2"""
+
+LEAVE_UPSTREAM: Final = """
+delete from taskmq.dependency where ctid = any(array(
+  select d.ctid from unnest($1::uuid[]) as i(id) cross join lateral
+    (select ctid from taskmq.dependency where dependent = i.id for update) d))"""
+"""What these jobs waited for, which have ended."""
+
+UPSTREAM_FAILED: Final = f"""
+with gone as (
+  delete from taskmq.job j using unnest($1::uuid[], $2::smallint[], $3::text[]) as r(id, outcome, why)
+  where j.id = any($1::uuid[]) and j.id = r.id and j.state in (11, 12) returning j.*, r.outcome, r.why),
+e as (insert into taskmq.upstream_end (id, state) select id, outcome from gone where has_dependents)
+insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
+select id, due, token, expires, dispatched, started, tenant, queue, task, worker, version + 1, attempt, priority,
+       outcome, key, cancel_requested, '', why, '', body, now, now
+from gone, (select taskmq.now_ms() as now) n"""
+"""Ends of jobs that waited for what will not come."""
+
+FREE: Final = f"""
+with n as materialized (select taskmq.now_ms() as now),
+u as (
+  update taskmq.job j set version = j.version + 1,
+         state = case when j.state = 12 then 12 when j.due <= (select now from n) then 1 else 13 end,
+         due = case when j.state = 12 then j.due else greatest(j.due, (select now from n)) end
+  where j.id = any($1::uuid[]) and j.state in (11, 12)
+  returning j.id, j.due, j.tenant, j.queue, j.priority, j.state),
+q as (insert into taskmq.ready (queue, priority, tenant, due, id)
+      select queue, priority, tenant, due, id from u where state = 1),
+t as (insert into taskmq.timer (shard, due, id) select {_SHARD}, due, id from u where state = 13)
+select distinct queue from u where state = 1"""
+"""Jobs that wait for nothing any more. A held one gets another version: who releases it just now looks once more."""
 
 IN_FLIGHT: Final = f"""
 select {", ".join("j." + name for name in JOB_COLUMNS.removesuffix(", body").split(", "))}, null::bytea as body

@@ -19,9 +19,11 @@ from taskmq.contracts.jobs import (
     Submitted,
 )
 from taskmq.errors import StoreUnavailable
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing, read_sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
+from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
@@ -30,7 +32,9 @@ from taskmq_sql.postgres.catalogue import PostgresDefinitions, PostgresTasks
 from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.dependencies import unmet
 from taskmq_sql.postgres.dispatch import PostgresDispatch
+from taskmq_sql.postgres.history import LIVE_JOBS
 from taskmq_sql.postgres.quotas import KnownQuotas
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.schedules import PostgresSchedules
@@ -71,10 +75,11 @@ where id = $1 order by attempt, at"""
 
 
 class PostgresJobStore:
-    """A `JobStore`, `Catalogued`.
+    """A `JobStore`, `Catalogued` and `Remembering`.
 
     Args:
-        url: `postgresql://user:password@host/database`, with asyncpg's options behind a `?`.
+        url: `postgresql://user:password@host/database`, with asyncpg's options behind a `?`; several hosts
+            are parted by commas, and `?target_session_attrs=read-write` finds the one that is no standby.
         name: what is shown at the server for this process.
     """
 
@@ -83,6 +88,7 @@ class PostgresJobStore:
         self._database = Database(url, name=name)
         self._quotas = KnownQuotas(self._database)
         self._identity = SqlIdentities(PostgresRunner(self._database.reads, self._database.accounts))
+        self._history = SqlHistory(PostgresRunner(self._database.reads, self._database.histories), LIVE_JOBS)
         self._schedules = PostgresSchedules(self._database)
         self._dispatching = PostgresDispatch(self._database, self._schedules)
         self._definitions = PostgresDefinitions(self._database)
@@ -99,6 +105,10 @@ class PostgresJobStore:
     @property
     def identity(self) -> SqlIdentities:
         return self._identity
+
+    @property
+    def history(self) -> SqlHistory:
+        return self._history
 
     @property
     def schedules(self) -> PostgresSchedules:
@@ -176,6 +186,11 @@ class PostgresJobStore:
         if not is_job_id(job_id):
             return []
         return await attempt_records(await self._rows(_ATTEMPTS, job_id), self._database.names)
+
+    async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
+        if not is_job_id(job_id):
+            return []
+        return await self._database.lookups.run("read", lambda connection: unmet(connection, job_id, limit))
 
     async def sharing(self) -> Sharing:
         rows = await self._rows(_SHARING)

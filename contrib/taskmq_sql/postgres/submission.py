@@ -1,20 +1,26 @@
 """Submitting: one statement for all jobs of a call, and answers for those that were there before.
 
-Jobs with unique keys cost some more: their keys are locked, in one order everywhere, before anything is looked up.
+Jobs with unique keys cost some more: their keys are locked, in one order everywhere, before anything is looked up. So
+do jobs that wait for others: they are made held, and in the same transaction it is written what they wait for.
 """
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from taskmq.contracts.jobs import NewJob, Submitted, refusal, replacement
+from msgspec import structs
+
+from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, over_quota, renamed, replacement
+from taskmq.model.jobs.dependencies import JobDependency, generations
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
+from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.jobs.tables import LONGEST_BODY
 from taskmq_sql.jobs.values import encode_detail, escaped
 from taskmq_sql.postgres.changes import change_in
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.dependencies import Unmet, find_upstream, wait
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.quotas import admit_jobs, concern
 from taskmq_sql.postgres.statements import SUBMIT, SUBMIT_KEYED
@@ -93,11 +99,82 @@ async def _insert_where_room(
     over = await admit_jobs(connection, quotas, jobs, numbers.tenants, known)
     rest = [job for place, job in enumerate(jobs) if place not in over]
     made = iter(await insert_jobs(connection, rest, numbers) if rest else [])
-    return [refusal(job, over[place]) if place in over else next(made) for place, job in enumerate(jobs)]
+    return [over_quota(job, over[place]) if place in over else next(made) for place, job in enumerate(jobs)]
 
 
 async def insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
     """Submit in the transaction that is open on the connection."""
+    if any(job.detail is not None and job.detail.depends_on for job in jobs):
+        return await _insert_in_turns(connection, jobs, numbers)
+    return await _insert_jobs(connection, jobs, numbers)
+
+
+async def _insert_in_turns(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
+    """Submit jobs of which some wait for others, each behind those of the same call that it waits for."""
+    places: dict[str, list[int]] = {}
+    for place, job in enumerate(jobs):
+        places.setdefault(job.id, []).append(place)
+    upstream = {job.id: [each.id for each in _depends_on(job)] for job in reversed(jobs)}
+    groups, circular = generations(upstream)
+    answers: dict[int, Submitted] = {}
+    for job_id in circular:
+        refusal = DependencyRefusal(next(each for each in upstream[job_id] if each in circular), "cycle")
+        answers |= {place: _refused(jobs[place], refusal) for place in places[job_id]}
+    # What was submitted before under another id is waited for by that one.
+    known: dict[str, str] = {}
+    for group in groups:
+        turn = sorted(place for job_id in group for place in places[job_id])
+        for place, answer in zip(
+            turn,
+            await _insert_waiting(connection, [renamed(jobs[place], known) for place in turn], numbers),
+            strict=True,
+        ):
+            answers[place] = answer
+            if answer.is_same:
+                known[jobs[place].id] = answer.id
+    return [answers[place] for place in range(len(jobs))]
+
+
+async def _insert_waiting(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
+    """Submit jobs of which none waits for another one of them."""
+    # Submitted once more: whatever has become of those that it was to wait for.
+    known = await _known(connection, jobs, numbers)
+    others = [each.id for place, job in enumerate(jobs) if place not in known for each in _depends_on(job)]
+    found = await find_upstream(connection, others)
+    answers: dict[int, Submitted] = {}
+    unmet: dict[str, Unmet] = {}
+    kept: list[int] = []
+    for place, job in enumerate(jobs):
+        if place not in known and (refusal := found.refusal(_depends_on(job), numbers.tenants[job.tenant])):
+            answers[place] = _refused(job, refusal)
+            continue
+        if place not in known and (left := found.unmet(_depends_on(job))):
+            unmet[job.id] = left
+        kept.append(place)
+    made = [structs.replace(jobs[place], held=True) if jobs[place].id in unmet else jobs[place] for place in kept]
+    for place, answer in zip(kept, await _insert_jobs(connection, made, numbers), strict=True):
+        is_waiting = answer.is_new and jobs[place].id in unmet and not jobs[place].held
+        answers[place] = structs.replace(answer, state=JobState.WAITING) if is_waiting else answer
+    new = {jobs[place].id: jobs[place] for place in kept if answers[place].is_new}
+    waiting = [(job, unmet[job_id]) for job_id, job in new.items() if job_id in unmet]
+    if any(job.unique is not None for job, _ in waiting):
+        # The one that had the key may be one that they wait for, and has ended now.
+        found = await find_upstream(connection, others)
+        waiting = [(job, found.again(left)) for job, left in waiting]
+    await wait(connection, waiting)
+    return [answers[place] for place in range(len(jobs))]
+
+
+def _depends_on(job: NewJob) -> Sequence[JobDependency]:
+    return () if job.detail is None else job.detail.depends_on
+
+
+def _refused(job: NewJob, refusal: DependencyRefusal) -> Submitted:
+    return Submitted(job.id, False, False, JobState.UNKNOWN, 0, refusal=refusal)
+
+
+async def _insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
+    """Submit jobs that wait for no others."""
     if all(job.unique is None for job in jobs):
         return await _submit(connection, jobs, numbers)
     keys = {escaped(job.unique.name) for job in jobs if job.unique is not None}

@@ -34,8 +34,12 @@ class SqliteSchedules:
     async def find(self, app: str, names: Sequence[str]) -> list[StoredSchedule | None]:
         return await self._reader.call(partial(schedules.find, app=app, names=names), care=Care.READ)
 
-    async def list(self, app: str, *, after: str = "", limit: int, only_code: bool = False) -> list[StoredSchedule]:
-        work = partial(schedules.list_schedules, app=app, after=after, limit=limit, only_code=only_code)
+    async def list(
+        self, app: str, *, after: str = "", limit: int, only_code: bool = False, tenant: str = ""
+    ) -> list[StoredSchedule]:
+        work = partial(
+            schedules.list_schedules, app=app, after=after, limit=limit, only_code=only_code, tenant=tenant
+        )
         return await self._reader.call(work, care=Care.READ)
 
     async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:

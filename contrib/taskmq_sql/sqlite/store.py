@@ -24,21 +24,26 @@ from taskmq.contracts.jobs import (
     LaneHead,
     NewJob,
     Pick,
+    Released,
     Submitted,
 )
 from taskmq.model.clock import Clock
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq.model.jobs.reports import Report
+from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks
 from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.file.versions import upgrade_file, version_of_file
+from taskmq_sql.sqlite.history import LIVE_JOBS
 from taskmq_sql.sqlite.identity import SqliteRunner
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
+from taskmq_sql.sqlite.jobs.dependencies import has_ends, release, unmet
 from taskmq_sql.sqlite.jobs.foreign import submit_in
 from taskmq_sql.sqlite.jobs.pools import heads, share
 from taskmq_sql.sqlite.jobs.pools import sharing as read_shares
@@ -46,7 +51,7 @@ from taskmq_sql.sqlite.jobs.quotas import limit, usage_of
 from taskmq_sql.sqlite.jobs.quotas import quotas as read_quotas
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
-from taskmq_sql.sqlite.leases import SqliteLeases
+from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]
@@ -56,7 +61,7 @@ _DAY: Final = 86_400_000
 
 
 class SqliteJobStore:
-    """A `JobStore`, `Catalogued`, in one file, for the processes of one host.
+    """A `JobStore`, `Catalogued` and `Remembering`, in one file, for the processes of one host.
 
     Each store has a thread that writes and one that reads. A file that is new gets its tables with the first call.
 
@@ -88,7 +93,9 @@ class SqliteJobStore:
 
         self._writer = FileThread(connect, name="taskmq jobs writer")
         self._reader = FileThread(connect, name="taskmq jobs reader")
-        self._identity = SqlIdentities(SqliteRunner(self._writer, self._reader))
+        runner = SqliteRunner(self._writer, self._reader)
+        self._identity = SqlIdentities(runner)
+        self._history = SqlHistory(runner, LIVE_JOBS)
         self._schedules = SqliteSchedules(self._writer, self._reader)
         self._dispatching = SqliteDispatch(self._writer, self._reader, self._schedules, keep_days=keep_days)
         self._definitions = SqliteDefinitions(self._writer, self._reader)
@@ -105,6 +112,10 @@ class SqliteJobStore:
     @property
     def identity(self) -> SqlIdentities:
         return self._identity
+
+    @property
+    def history(self) -> SqlHistory:
+        return self._history
 
     @property
     def schedules(self) -> SqliteSchedules:
@@ -147,6 +158,9 @@ class SqliteJobStore:
 
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         return await self._reader.call(partial(records.attempts, job_id=job_id), care=Care.READ)
+
+    async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
+        return await self._reader.call(partial(unmet, job_id=job_id, limit=limit), care=Care.READ)
 
     async def sharing(self) -> Sharing:
         return await self._reader.call(read_shares, care=Care.READ)
@@ -253,6 +267,12 @@ class SqliteDispatch:
     async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
         return await self._writer.call(partial(updates.fire, slot=slot, epoch=epoch, jobs=jobs), care=Care.DURABLE)
 
+    async def release_dependents(self, *, limit: int = 500) -> Released:
+        # Nearly always there is nothing, and then nobody has to wait for the file.
+        if not await self._reader.call(has_ends, care=Care.READ):
+            return Released()
+        return await self._writer.call(partial(release, limit=limit), care=Care.DURABLE)
+
     async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
         work = partial(dispatches.in_flight, slot=slot, dispatched_before=dispatched_before)
         return await self._reader.call(work, care=Care.READ)
@@ -267,6 +287,7 @@ class SqliteDispatch:
         while await self._writer.call(work, care=Care.LOOSE):
             pass
         await self._writer.call(drop_keys, care=Care.LOOSE)
+        await self._writer.call(drop_ended_leases, care=Care.LOOSE)
         now = await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
         await self._schedules.drop_occurrences(before=now - keep_days * _DAY)
         while await self._writer.call(maintenance.give_back_pages, care=Care.LOOSE):

@@ -12,6 +12,7 @@ from taskmq.cli.administration.store import at_store, user_named
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import note, print_record, print_rows, when
+from taskmq.cli.server_link import over_http
 from taskmq.contracts.identity import AuditFilter
 from taskmq.model.identity import EVERYTHING_OF_ALL, AuditRecord, Scope
 from taskmq.operations.audit import ChainReport, chain_head, entries, verify_chain
@@ -19,7 +20,7 @@ from taskmq.operations.audit import ChainReport, chain_head, entries, verify_cha
 if TYPE_CHECKING:
     from taskmq.contracts.identity import IdentityStore
 
-__all__ = ["app"]
+__all__ = ["AUDIT_COLUMNS", "app"]
 
 app = App(
     name="audit",
@@ -27,10 +28,11 @@ app = App(
     result_action="return_value",
 )
 
-_COLUMNS: Final = ("at", "user", "action", "kind", "subject", "tenant", "address", "before", "after", "note")
+AUDIT_COLUMNS: Final = ("at", "user", "action", "kind", "subject", "tenant", "address", "before", "after", "note")
 
 
 @app.command(name="list")
+@over_http("tenants:list_entries")
 def list_entries(
     *,
     action: str = "",
@@ -76,7 +78,7 @@ def list_entries(
         )
         return [record async for record in entries(store.audit, scope, which, limit=limit)]
 
-    print_rows(_COLUMNS, [_described(record) for record in at_store(run)])
+    print_rows(AUDIT_COLUMNS, [_described(record) for record in at_store(run)])
 
 
 @app.command

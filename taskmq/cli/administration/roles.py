@@ -7,6 +7,7 @@ from cyclopts import App, Parameter
 from taskmq.cli.administration.store import administer, at_store, me, user_named
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import note, print_rows
+from taskmq.cli.server_link import over_http
 from taskmq.contracts.identity import User
 from taskmq.errors import InvalidOption
 from taskmq.model.identity import EVERYTHING_OF_ALL, EVERYWHERE, RULES, Membership, Role, Scope
@@ -15,19 +16,20 @@ if TYPE_CHECKING:
     from taskmq.access import IdentityAdministration
     from taskmq.contracts.identity import IdentityStore
 
-__all__ = ["app"]
+__all__ = ["ROLE_COLUMNS", "app", "place_name", "place_of"]
 
 app = App(
     name="role", help="Roles of users on tenants: add, list, remove, permissions.", result_action="return_value"
 )
 
-_COLUMNS: Final = ("tenant", "user", "role", "tasks")
+ROLE_COLUMNS: Final = ("tenant", "user", "role", "tasks")
 _RULES: Final = ("permission", "on", "role", "about")
 _Tenant = Annotated[str | None, Parameter(help="The tenant.")]
 _Instance = Annotated[bool, Parameter(negative="", help="The whole instance, and with it all tenants.")]
 
 
 @app.command
+@over_http("tenants:add_role")
 def add(
     user: str,
     role: Role,
@@ -54,16 +56,17 @@ def add(
     task
         Pattern of the tasks that they may call there, such as billing.*; several times for more. Default: all.
     """
-    where = _where(tenant, instance)
+    where = place_of(tenant, instance)
 
     async def run(store: "IdentityStore", administration: "IdentityAdministration") -> None:
         await administration.set_role((await user_named(store, user)).id, where, role, tasks=task or ("*",), by=me())
 
     administer(run)
-    note(f"user {user} is {role} of {_place(where)}")
+    note(f"user {user} is {role} of {place_name(where)}")
 
 
 @app.command(name="list")
+@over_http("tenants:list_roles")
 def list_roles(tenant: str | None = None, /) -> None:
     """List who has which role on a tenant, or anywhere; `*` is the instance.
 
@@ -77,10 +80,11 @@ def list_roles(tenant: str | None = None, /) -> None:
     async def run(store: "IdentityStore") -> list[tuple[User, Membership]]:
         return await store.accounts.members(scope)
 
-    print_rows(_COLUMNS, [_described(user, membership) for user, membership in at_store(run)])
+    print_rows(ROLE_COLUMNS, [_described(user, membership) for user, membership in at_store(run)])
 
 
 @app.command
+@over_http("tenants:remove_role")
 def remove(user: str, /, *, tenant: _Tenant = None, instance: _Instance = False) -> None:
     """Take a user's role away.
 
@@ -93,13 +97,13 @@ def remove(user: str, /, *, tenant: _Tenant = None, instance: _Instance = False)
     instance
         The whole instance.
     """
-    where = _where(tenant, instance)
+    where = place_of(tenant, instance)
 
     async def run(store: "IdentityStore", administration: "IdentityAdministration") -> None:
         await administration.remove_role((await user_named(store, user)).id, where, by=me())
 
     administer(run)
-    note(f"user {user} has no role on {_place(where)} any more")
+    note(f"user {user} has no role on {place_name(where)} any more")
 
 
 @app.command
@@ -112,13 +116,13 @@ def permissions() -> None:
     print_rows(_RULES, rows)
 
 
-def _where(tenant: str | None, instance: bool) -> str:  # noqa: FBT001 - as the command line has it
+def place_of(tenant: str | None, instance: bool) -> str:  # noqa: FBT001 - as the command line has it
     if (tenant is None) is not instance:
         raise InvalidOption("on what? Say either --tenant NAME or --instance")
     return EVERYWHERE if tenant is None else tenant
 
 
-def _place(where: str) -> str:
+def place_name(where: str) -> str:
     return "the instance" if where == EVERYWHERE else f"tenant {where}"
 
 

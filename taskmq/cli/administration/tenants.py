@@ -9,6 +9,7 @@ from taskmq.cli.administration.store import administer, at_store, me
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
+from taskmq.cli.server_link import over_http
 from taskmq.contracts.identity import Tenant
 from taskmq.model.identity import EVERYTHING_OF_ALL
 
@@ -16,14 +17,15 @@ if TYPE_CHECKING:
     from taskmq.access import IdentityAdministration
     from taskmq.contracts.identity import IdentityStore
 
-__all__ = ["app"]
+__all__ = ["TENANT_COLUMNS", "app"]
 
 app = App(name="tenant", help="Tenants: add, list, disable, enable, remove.", result_action="return_value")
 
-_COLUMNS: Final = ("name", "description", "created", "disabled")
+TENANT_COLUMNS: Final = ("name", "description", "created", "disabled")
 
 
 @app.command
+@over_http("tenants:add")
 def add(name: str, /, *, description: str = "") -> None:
     """Add a tenant. Jobs that name it already are its own.
 
@@ -42,16 +44,18 @@ def add(name: str, /, *, description: str = "") -> None:
 
 
 @app.command(name="list")
+@over_http("tenants:list_tenants")
 def list_tenants() -> None:
     """List the tenants that were added."""
 
     async def run(store: "IdentityStore") -> list[Tenant]:
         return await store.accounts.tenants(EVERYTHING_OF_ALL)
 
-    print_rows(_COLUMNS, [_described(each) for each in at_store(run)])
+    print_rows(TENANT_COLUMNS, [_described(each) for each in at_store(run)])
 
 
 @app.command
+@over_http("tenants:disable")
 def disable(name: str, /) -> None:
     """Take all roles on a tenant out of force, within a minute everywhere; its jobs go on.
 
@@ -65,6 +69,7 @@ def disable(name: str, /) -> None:
 
 
 @app.command
+@over_http("tenants:enable")
 def enable(name: str, /) -> None:
     """Put the roles on a tenant in force again.
 
@@ -78,6 +83,7 @@ def enable(name: str, /) -> None:
 
 
 @app.command
+@over_http("tenants:remove")
 def remove(name: str, /, *, yes: Annotated[bool, Parameter(negative="", help="Do not ask.")] = False) -> int:
     """Remove a tenant and all roles on it. Its jobs stay, and only roles on the instance see them.
 

@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 from taskmq.cli.administration.store import administer, at_store, me, user_named
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import note, print_record, print_rows, when
+from taskmq.cli.server_link import over_http
 from taskmq.contracts.identity import ApiToken
 from taskmq.model.identity import read_scopes
 from taskmq.model.units import parse_duration, to_ms
@@ -16,17 +17,18 @@ if TYPE_CHECKING:
     from taskmq.access import IdentityAdministration, NewSecret
     from taskmq.contracts.identity import IdentityStore
 
-__all__ = ["app"]
+__all__ = ["TOKEN_COLUMNS", "TOKEN_LISTS", "app"]
 
 app = App(name="token", help="API tokens: add, list, remove.", result_action="return_value")
 
-_COLUMNS: Final = ("id", "user", "name", "scopes", "tenants", "tasks", "created", "expires", "last_used")
+TOKEN_COLUMNS: Final = ("id", "user", "name", "scopes", "tenants", "tasks", "created", "expires", "last_used")
 _INSTANTS: Final = ("created", "expires", "last_used")
-_LISTS: Final = ("scopes", "tenants", "tasks")
+TOKEN_LISTS: Final = ("scopes", "tenants", "tasks")
 _PAGE: Final = 1000
 
 
 @app.command
+@over_http("accounts:add_token")
 def add(
     user: str,
     name: str,
@@ -79,6 +81,7 @@ def add(
 
 
 @app.command(name="list")
+@over_http("accounts:list_tokens")
 def list_tokens(user: str | None = None, /) -> None:
     """List the tokens of a user, or of everybody, without their secrets.
 
@@ -99,10 +102,11 @@ def list_tokens(user: str | None = None, /) -> None:
             after = page[-1].name
         return [(each, names.get(each.user_id, "")) for each in await store.credentials.tokens()]
 
-    print_rows(_COLUMNS, [_described(token, name) for token, name in at_store(run)])
+    print_rows(TOKEN_COLUMNS, [_described(token, name) for token, name in at_store(run)])
 
 
 @app.command
+@over_http("accounts:remove_token")
 def remove(token: str, /) -> None:
     """Revoke a token; within a minute it is worthless everywhere.
 
@@ -121,9 +125,9 @@ def remove(token: str, /) -> None:
 
 def _described(token: ApiToken, user: str) -> dict[str, Any]:
     facts: dict[str, Any] = {"id": token.id, "user": user, **msgspec.to_builtins(token)}
-    for name in _LISTS:
+    for name in TOKEN_LISTS:
         facts[name] = None if facts[name] is None else sorted(facts[name])
     if current_globals().output == "table":
         facts |= {name: when(facts[name]) for name in _INSTANTS}
-        facts |= {name: "all" if facts[name] in (None, ["*"]) else ",".join(facts[name]) for name in _LISTS}
+        facts |= {name: "all" if facts[name] in (None, ["*"]) else ",".join(facts[name]) for name in TOKEN_LISTS}
     return facts

@@ -9,13 +9,14 @@ from taskmq.cli.administration.store import administer, at_store, me, read_passw
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
+from taskmq.cli.server_link import over_http
 from taskmq.contracts.identity import ApiToken, BrowserSession, User, UserAccount, UserChange
 
 if TYPE_CHECKING:
     from taskmq.access import IdentityAdministration
     from taskmq.contracts.identity import IdentityStore
 
-__all__ = ["app"]
+__all__ = ["USER_COLUMNS", "app"]
 
 app = App(
     name="user",
@@ -23,12 +24,13 @@ app = App(
     result_action="return_value",
 )
 
-_COLUMNS: Final = ("name", "email", "created", "last_login", "password_changed", "disabled")
+USER_COLUMNS: Final = ("name", "email", "created", "last_login", "password_changed", "disabled")
 _INSTANTS: Final = ("created", "last_login", "password_changed", "disabled")
 _PAGE: Final = 200
 
 
 @app.command
+@over_http("accounts:add_user")
 def add(
     name: str,
     /,
@@ -56,6 +58,7 @@ def add(
 
 
 @app.command(name="list")
+@over_http("accounts:list_users")
 def list_users() -> None:
     """List all users."""
 
@@ -65,10 +68,11 @@ def list_users() -> None:
             found += page
         return found
 
-    print_rows(_COLUMNS, [_described(each) for each in at_store(run)])
+    print_rows(USER_COLUMNS, [_described(each) for each in at_store(run)])
 
 
 @app.command
+@over_http("accounts:show_user")
 def show(name: str, /) -> None:
     """Show a user with their roles, sessions and tokens.
 
@@ -95,6 +99,7 @@ def show(name: str, /) -> None:
 
 
 @app.command
+@over_http("accounts:set_password")
 def password(name: str, /) -> None:
     """Give a user another password; all their sessions end.
 
@@ -115,6 +120,7 @@ def password(name: str, /) -> None:
 
 
 @app.command
+@over_http("accounts:disable_user")
 def disable(name: str, /) -> None:
     """Make all credentials of a user worthless, within a minute everywhere, until they are enabled.
 
@@ -128,6 +134,7 @@ def disable(name: str, /) -> None:
 
 
 @app.command
+@over_http("accounts:enable_user")
 def enable(name: str, /) -> None:
     """Let a user in again that was disabled; their sessions have ended, their tokens are good again.
 
@@ -141,6 +148,7 @@ def enable(name: str, /) -> None:
 
 
 @app.command
+@over_http("accounts:remove_user")
 def remove(name: str, /, *, yes: Annotated[bool, Parameter(negative="", help="Do not ask.")] = False) -> int:
     """Remove a user for good, with roles, sessions and tokens, and erase the person from the audit.
 

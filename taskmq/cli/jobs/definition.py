@@ -7,12 +7,13 @@ from cyclopts import App, Parameter
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
+from taskmq.cli.server_link import over_http
 from taskmq.cli.typed_values import array_of, label_of, object_of, user_name
 
 if TYPE_CHECKING:
     from taskmq.model.jobs.definitions import Definition
 
-__all__ = ["app"]
+__all__ = ["DEFINITION_COLUMNS", "app"]
 
 app = App(
     name="definition",
@@ -20,13 +21,14 @@ app = App(
     result_action="return_value",
 )
 
-_COLUMNS: Final = ("definition", "version", "task", "queue", "priority", "owner", "at", "by", "description")
+DEFINITION_COLUMNS: Final = ("definition", "version", "task", "queue", "priority", "owner", "at", "by", "description")
 
 _Tenant = Annotated[str, Parameter(help="Whose it is.")]
 _Version = Annotated[int | None, Parameter(help="End with 6 where it has another version; 0: where it is there.")]
 
 
 @app.command
+@over_http("templates:put")
 def put(
     name: str,
     task: str,
@@ -87,6 +89,7 @@ def put(
 
 
 @app.command
+@over_http("templates:show")
 def show(
     name: str,
     /,
@@ -106,6 +109,7 @@ def show(
 
 
 @app.command(name="list")
+@over_http("templates:list_definitions")
 def list_definitions(prefix: str = "", /, *, tenant: _Tenant = "", limit: int = 50, after: str | None = None) -> int:
     """List definitions by name.
 
@@ -119,13 +123,14 @@ def list_definitions(prefix: str = "", /, *, tenant: _Tenant = "", limit: int = 
         Go on behind this name, where a list has ended.
     """
     page = run_with_app(lambda target: target.definitions.alist(prefix, tenant=tenant, after=after, limit=limit))
-    print_rows(_COLUMNS, [_row(one) for one in page.definitions])
+    print_rows(DEFINITION_COLUMNS, [_row(one) for one in page.definitions])
     if page.after is not None:
         note(f"there are more: --after {page.after}")
     return OK
 
 
 @app.command
+@over_http("templates:versions")
 def versions(name: str, /, *, tenant: _Tenant = "", limit: int = 50, before: int | None = None) -> int:
     """List the versions of a definition, the last one first; those of a deleted one, too.
 
@@ -139,11 +144,12 @@ def versions(name: str, /, *, tenant: _Tenant = "", limit: int = 50, before: int
         Only those below this one.
     """
     found = run_with_app(lambda target: target.definitions.aversions(name, tenant=tenant, before=before, limit=limit))
-    print_rows(_COLUMNS, [_row(one) for one in found])
+    print_rows(DEFINITION_COLUMNS, [_row(one) for one in found])
     return OK
 
 
 @app.command
+@over_http("templates:delete")
 def delete(
     name: str,
     /,

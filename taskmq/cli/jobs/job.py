@@ -7,9 +7,11 @@ from cyclopts import App, Parameter
 
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
+from taskmq.cli.jobs.logs import logs
 from taskmq.cli.jobs.stored_jobs import COMMANDS
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.output import note, print_record, print_rows, when
+from taskmq.cli.server_link import over_http
 from taskmq.cli.typed_values import instant_of, user_name
 from taskmq.model.states import Cancellation
 from taskmq.operations.jobs import JobLetter, JobReport, find_stored, report_job
@@ -19,19 +21,20 @@ if TYPE_CHECKING:
     from taskmq.client.delayed import WaitingJob
     from taskmq.client.progress import JobProgress
 
-__all__ = ["app"]
+__all__ = ["CANCELLED", "app"]
 
 app = App(
     name="job",
-    help="Jobs: show, waiting, cancel, reschedule; of the store: submit, list, change, hold, release, retry, clone.",
+    help="Jobs: show, waiting, cancel, reschedule, logs; of the store: submit, list, change, hold, release, retry.",
     result_action="return_value",
 )
+app.command(logs)
 for _name, _command in COMMANDS.items():
     app.command(_command, name=_name)
 
 T = TypeVar("T")
 
-_CANCELLED: Final = {
+CANCELLED: Final = {
     Cancellation.CANCELLED: "is cancelled: it waited, and does not run",
     Cancellation.REQUESTED: "is cancelled: it is stopped where it runs, or ended where it comes up",
     Cancellation.ENDED: "has ended already",
@@ -43,6 +46,7 @@ _COLUMNS: Final = ("job", "task", "queue", "due", "enqueued")
 
 
 @app.command
+@over_http("jobs:show")
 def show(
     job: str,
     /,
@@ -81,11 +85,15 @@ def show(
         )
         return NOT_FOUND
     record = _facts(report)
+    if report.depends_on:
+        record["depends_on"] = [{"job": each.id, "condition": each.condition} for each in report.depends_on]
     if values:
         record |= {"body": None if report.body is None else report.body.decode(errors="replace")}
         record |= {"result": value if report.has_value else None, "traceback": report.traceback}
     if current_globals().output == "table":
         record = {name: value for name, value in record.items() if value not in (None, "", [])}
+        if report.depends_on:
+            record["depends_on"] = "\n".join(f"{each.id} to be {each.condition}" for each in report.depends_on)
         record["letters"] = "\n".join(_letter_text(one) for one in report.letters) or "none"
     print_record(record)
     return OK
@@ -109,6 +117,7 @@ def waiting(*, task: str | None = None, queue: str | None = None, limit: int = 5
 
 
 @app.command
+@over_http("jobs:cancel")
 def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: str = "7d") -> int:
     """Cancel a job that waits, is on its way or runs; who awaits its result is told.
 
@@ -133,7 +142,7 @@ def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: s
         return Cancellation.CANCELLED if after.state.is_final else Cancellation.REQUESTED
 
     cancellation = run_with_app(run)
-    note(f"job {job} {_CANCELLED[cancellation]}")
+    note(f"job {job} {CANCELLED[cancellation]}")
     return OK if cancellation else NOT_FOUND
 
 

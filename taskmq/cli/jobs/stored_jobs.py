@@ -9,7 +9,8 @@ from cyclopts import Parameter
 from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
-from taskmq.cli.typed_values import array_of, instant_of, label_of, object_of, user_name
+from taskmq.cli.server_link import over_http
+from taskmq.cli.typed_values import array_of, instant_of, label_of, object_of, upstream_from, user_name
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
@@ -18,12 +19,23 @@ if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.contracts.jobs import JobDetail, JobRecord
 
-__all__ = ["COMMANDS"]
+__all__ = ["ACTED_COLUMNS", "ATTEMPT_COLUMNS", "COMMANDS", "HISTORY_COLUMNS", "LIST_COLUMNS"]
 
-_LIST: Final = ("job", "task", "queue", "state", "priority", "attempt", "due", "submitted", "finished", "error")
-_HISTORY: Final = ("version", "at", "kind", "state", "by", "note")
-_ATTEMPTS: Final = ("attempt", "started", "ended", "worker", "error")
-_ACTED: Final = ("job", "state", "refused")
+LIST_COLUMNS: Final = (
+    "job",
+    "task",
+    "queue",
+    "state",
+    "priority",
+    "attempt",
+    "due",
+    "submitted",
+    "finished",
+    "error",
+)
+HISTORY_COLUMNS: Final = ("version", "at", "kind", "state", "by", "note")
+ATTEMPT_COLUMNS: Final = ("attempt", "started", "ended", "worker", "error")
+ACTED_COLUMNS: Final = ("job", "state", "refused")
 _PAGE: Final = 200
 
 _Jobs = Annotated[tuple[str, ...], Parameter(help="Their ids.")]
@@ -36,6 +48,7 @@ _At = Annotated[str | None, Parameter(help="At this instant, such as 2027-01-31T
 _Delay = Annotated[str | None, Parameter(help="This long from now, such as 10m.")]
 
 
+@over_http("jobs:submit")
 def submit(
     task: str,
     /,
@@ -53,6 +66,7 @@ def submit(
     owner: str = "",
     label: Annotated[tuple[str, ...], Parameter(help="NAME=VALUE; may be repeated.", negative="")] = (),
     held: Annotated[bool, Parameter(negative="")] = False,
+    depends_on: Annotated[tuple[str, ...], Parameter(negative="")] = (),
 ) -> int:
     """Submit a job to the store and print its id.
 
@@ -77,6 +91,9 @@ def submit(
         For people.
     held
         It does not run until it is released.
+    depends_on
+        The id of a job that has to succeed before it runs; ended=ID or failed=ID: that has to end so. May be
+        repeated.
     """
     given = {
         "eta": None if at is None else instant_of("--at", at),
@@ -93,7 +110,15 @@ def submit(
 
     async def run(target: "TaskMQ") -> dict[str, Any]:
         job, _ = await target.jobs.keep_named(
-            task, positional, named, options, description=description, owner=owner, labels=labels, held=held
+            task,
+            positional,
+            named,
+            options,
+            description=description,
+            owner=owner,
+            labels=labels,
+            held=held,
+            depends_on=list(map(upstream_from, depends_on)),
         )
         record = await target.jobs.aget(job.id)
         made = {"job": job.id, "task": record.task, "queue": record.queue, "state": record.state}
@@ -103,6 +128,7 @@ def submit(
     return OK
 
 
+@over_http("jobs:list_jobs")
 def list_jobs(
     where: str = "",
     /,
@@ -136,7 +162,7 @@ def list_jobs(
             print_record({"count": await target.jobs.acount(which)})
             return OK
         page = await target.jobs.alist(which, after=after, limit=limit)
-        print_rows(_LIST, [_row(job) for job in page.jobs])
+        print_rows(LIST_COLUMNS, [_row(job) for job in page.jobs])
         if page.after is not None:
             searched = "not everything was searched" if page.is_bounded else "there are more"
             note(f"{searched}: --after {page.after}")
@@ -145,6 +171,7 @@ def list_jobs(
     return run_with_app(run)
 
 
+@over_http("jobs:change")
 def change(
     job: str,
     /,
@@ -193,6 +220,7 @@ def change(
     return OK
 
 
+@over_http("jobs:hold")
 def hold(
     *jobs: str, where: _Where = None, limit: _Limit = 1_000, yes: _Yes = False, note: _Note = "", by: _By = None
 ) -> int:
@@ -204,6 +232,7 @@ def hold(
     return _act("hold", one, jobs, where, limit=limit, yes=yes)
 
 
+@over_http("jobs:release")
 def release(
     *jobs: str, where: _Where = None, limit: _Limit = 1_000, yes: _Yes = False, note: _Note = "", by: _By = None
 ) -> int:
@@ -215,6 +244,7 @@ def release(
     return _act("release", one, jobs, where, limit=limit, yes=yes)
 
 
+@over_http("jobs:retry")
 def retry(
     *jobs: str, where: _Where = None, limit: _Limit = 1_000, yes: _Yes = False, note: _Note = "", by: _By = None
 ) -> int:
@@ -228,6 +258,7 @@ def retry(
     return _act("retry", one, jobs, where, limit=limit, yes=yes)
 
 
+@over_http("jobs:clone")
 def clone(job: str, /, *, new_id: str | None = None, at: _At = None) -> int:
     """Submit another job with the same call, and print its id.
 
@@ -244,6 +275,7 @@ def clone(job: str, /, *, new_id: str | None = None, at: _At = None) -> int:
     return OK
 
 
+@over_http("jobs:explain")
 def explain(job: str, /) -> int:
     """Say what a job of the store waits for.
 
@@ -257,6 +289,7 @@ def explain(job: str, /) -> int:
     return OK
 
 
+@over_http("jobs:history")
 def history(job: str, /) -> int:
     """List what happened to a job beside the ordinary steps: by whom, and why.
 
@@ -267,10 +300,11 @@ def history(job: str, /) -> int:
     """
     entries = run_with_app(lambda target: target.jobs.ahistory(job))
     rows = [{**msgspec.to_builtins(entry), "at": when(entry.at), "state": entry.state} for entry in entries]
-    print_rows(_HISTORY, rows)
+    print_rows(HISTORY_COLUMNS, rows)
     return OK
 
 
+@over_http("jobs:attempts")
 def attempts(job: str, /) -> int:
     """List the attempts of a job that did not end it; the last one is in `job show`.
 
@@ -290,7 +324,7 @@ def attempts(job: str, /) -> int:
         }
         for one in found
     ]
-    print_rows(_ATTEMPTS, rows)
+    print_rows(ATTEMPT_COLUMNS, rows)
     return OK
 
 
@@ -339,7 +373,7 @@ def _act(
         return rows, codes
 
     rows, codes = run_with_app(run)
-    print_rows(_ACTED, rows)
+    print_rows(ACTED_COLUMNS, rows)
     return max(codes)
 
 

@@ -8,11 +8,12 @@ from cyclopts import App
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import note, print_record, print_rows, when
+from taskmq.cli.server_link import over_http
 
 if TYPE_CHECKING:
     from taskmq.model.jobs.registrations import RegisteredTask
 
-__all__ = ["app"]
+__all__ = ["TASK_COLUMNS", "app", "argument_names"]
 
 app = App(
     name="task",
@@ -20,10 +21,11 @@ app = App(
     result_action="return_value",
 )
 
-_COLUMNS: Final = ("task", "queue", "arguments", "registered", "by", "description")
+TASK_COLUMNS: Final = ("task", "queue", "arguments", "registered", "by", "description")
 
 
 @app.command(name="list")
+@over_http("templates:list_tasks")
 def list_tasks(prefix: str = "", /, *, limit: int = 50, after: str | None = None) -> int:
     """List tasks by name.
 
@@ -37,13 +39,14 @@ def list_tasks(prefix: str = "", /, *, limit: int = 50, after: str | None = None
         Go on behind this name, where a list has ended.
     """
     page = run_with_app(lambda target: target.jobs.catalogue.alist(prefix, after=after, limit=limit))
-    print_rows(_COLUMNS, [_row(one) for one in page.tasks])
+    print_rows(TASK_COLUMNS, [_row(one) for one in page.tasks])
     if page.after is not None:
         note(f"there are more: --after {page.after}")
     return OK
 
 
 @app.command
+@over_http("templates:show_task")
 def show(task: str, /) -> int:
     """Show a task with the JSON Schema of its arguments; ends with 3 where none has registered it.
 
@@ -77,7 +80,7 @@ def _row(one: "RegisteredTask") -> dict[str, Any]:
     registration = one.registration
     schema: dict[str, Any] = msgspec.json.decode(registration.schema)
     required = schema.get("required", [])
-    names = [name if name in required else f"[{name}]" for name in _names(registration.positional, schema)]
+    names = [name if name in required else f"[{name}]" for name in argument_names(registration.positional, schema)]
     return {
         "task": registration.task,
         "queue": registration.queue,
@@ -88,5 +91,5 @@ def _row(one: "RegisteredTask") -> dict[str, Any]:
     }
 
 
-def _names(positional: tuple[str, ...], schema: dict[str, Any]) -> list[str]:
+def argument_names(positional: tuple[str, ...], schema: dict[str, Any]) -> list[str]:
     return [*positional, *(name for name in schema.get("properties", {}) if name not in positional)]

@@ -14,6 +14,7 @@ from taskmq.cli.exits import FAILED, NOT_FOUND
 from taskmq.cli.globals import open_app
 from taskmq.cli.operators.letters import COLUMNS, Filters, TerminalProgress, letter_row, parse_rate
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
+from taskmq.cli.server_link import over_http
 from taskmq.contracts.broker import Archiving, Broker, QueueStats
 from taskmq.errors import InvalidOption, PartlyReplayed, UnsupportedFeature
 from taskmq.model.topology import PARKING, UNROUTABLE
@@ -34,13 +35,13 @@ from taskmq.operations.dead_letters import (
 )
 from taskmq.operations.dead_letters.letter import JobsOfLetters, read_letter
 
-__all__ = ["app"]
+__all__ = ["GROUP_COLUMNS", "app"]
 
 _Result = TypeVar("_Result")
 
 app = App(name="dlq", help="Dead letters: list, groups, show, replay, purge, export.", result_action="return_value")
 
-_GROUPS: Final = ("count", "jobs", "queue", "first", "last", "task", "error", "sample", "fingerprint")
+GROUP_COLUMNS: Final = ("count", "jobs", "queue", "first", "last", "task", "error", "sample", "fingerprint")
 _SEND_TIMEOUT: Final = 30.0
 _EVERYTHING: Final = Filters()
 
@@ -53,6 +54,7 @@ Yes = Annotated[bool, Parameter(negative="", help="Do not ask.")]
 
 
 @app.command(name="list")
+@over_http("letters:list_letters")
 def list_letters(queue: AnyQueue = None, /, *, limit: Count = 50, filters: Filters = _EVERYTHING) -> None:
     """List the oldest dead letters of a queue, or of all queues of the app; they stay where they are.
 
@@ -83,6 +85,7 @@ def list_letters(queue: AnyQueue = None, /, *, limit: Count = 50, filters: Filte
 
 
 @app.command
+@over_http("letters:groups")
 def groups(queue: AnyQueue = None, /, *, filters: Filters = _EVERYTHING) -> None:
     """List the failures behind the dead letters of a queue, or of all queues of the app, the most frequent first.
 
@@ -113,10 +116,11 @@ def groups(queue: AnyQueue = None, /, *, filters: Filters = _EVERYTHING) -> None
         }
         for name, group in groups
     ]
-    print_rows([column for column in _GROUPS if column != "queue" or not queue], rows)
+    print_rows([column for column in GROUP_COLUMNS if column != "queue" or not queue], rows)
 
 
 @app.command
+@over_http("letters:show")
 def show(queue: Queue, job: str, /, *, depth: Count | None = None) -> int:
     """Show one dead letter with its message and traceback.
 
@@ -156,6 +160,7 @@ def show(queue: Queue, job: str, /, *, depth: Count | None = None) -> int:
 
 
 @app.command(name="replay")
+@over_http("letters:replay")
 def replay_letters(
     queue: Queue,
     /,
@@ -231,6 +236,7 @@ def replay_letters(
 
 
 @app.command(name="purge")
+@over_http("letters:purge")
 def purge_letters(
     queue: Queue,
     /,

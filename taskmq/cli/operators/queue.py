@@ -9,6 +9,7 @@ from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
+from taskmq.cli.server_link import over_http
 from taskmq.client.queues import QueuePause
 from taskmq.errors import InvalidOption
 from taskmq.model.topology import dead_letter_queue, logical_queue
@@ -17,16 +18,17 @@ from taskmq.operations import queues as operations
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
 
-__all__ = ["app"]
+__all__ = ["QUEUE_COLUMNS", "app"]
 
 app = App(name="queue", help="Queues: list, show, pause, resume, purge.", result_action="return_value")
 
 T = TypeVar("T")
 
-_COLUMNS = ("queue", "ready", "unsettled", "delayed", "consumers")
+QUEUE_COLUMNS = ("queue", "ready", "unsettled", "delayed", "consumers")
 
 
 @app.command(name="list")
+@over_http("queues:list_queues")
 def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q"])] = None) -> None:
     """List the queues of the app (--app) or those named.
 
@@ -39,7 +41,7 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
 
     async def run(target: "TaskMQ") -> tuple[list[dict[str, Any]], dict[str, int]]:
         found, pauses = await operations.list_queues(target, names), await operations.find_pauses(target) or {}
-        rows = [{column: getattr(entry, column) for column in _COLUMNS} for entry in found.queues]
+        rows = [{column: getattr(entry, column) for column in QUEUE_COLUMNS} for entry in found.queues]
         sums = {
             "ready": sum(entry.ready for entry in found.queues),
             "unsettled": sum(entry.unsettled or 0 for entry in found.queues),
@@ -51,11 +53,12 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
     paused = ("paused",) if any(row["paused"] for row in rows) else ()
     if current_globals().output == "table":
         rows = [{**row, "paused": pause_text(row["paused"])} for row in rows]
-    print_rows((*_COLUMNS, *paused), rows)
+    print_rows((*QUEUE_COLUMNS, *paused), rows)
     note("{ready} ready, {unsettled} in workers' hands, {delayed} delayed".format(**sums))
 
 
 @app.command
+@over_http("queues:show")
 def show(queue: str, /, *, within: str = "1s") -> None:
     """Show one queue: what is in it, how it is made, who uses it and who consumes it.
 
@@ -99,6 +102,7 @@ def show(queue: str, /, *, within: str = "1s") -> None:
 
 
 @app.command
+@over_http("queues:purge")
 def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Delete the waiting messages of a queue, in all its priority classes or shards.
 
@@ -118,6 +122,7 @@ def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False
 
 
 @app.command
+@over_http("queues:pause")
 def pause(*queues: str, reason: Annotated[str, Parameter(name="--note")] = "") -> int:
     """Have no worker start anything of queues until they are resumed; it survives restarts.
 
@@ -139,6 +144,7 @@ def pause(*queues: str, reason: Annotated[str, Parameter(name="--note")] = "") -
 
 
 @app.command
+@over_http("queues:resume")
 def resume(*queues: str) -> int:
     """Have workers take from paused queues again.
 

@@ -10,6 +10,7 @@ from cyclopts import App, Parameter
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, open_app
 from taskmq.cli.output import note, print_record, print_rows, when
+from taskmq.cli.server_link import over_http
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.schedules.triggers import Cron, DstFold, DstGap, Limited, Trigger, cron, instants_after, jitter_of
@@ -17,7 +18,7 @@ from taskmq.schedules.triggers import Cron, DstFold, DstGap, Limited, Trigger, c
 if TYPE_CHECKING:
     from taskmq.schedules import ScheduleEntry, ScheduleStatus
 
-__all__ = ["app", "paused_text"]
+__all__ = ["DUE_COLUMNS", "SCHEDULE_COLUMNS", "app", "paused_text"]
 
 app = App(
     name="schedule",
@@ -36,11 +37,12 @@ for _name, _help in {
 }.items():
     app.command(f"taskmq.cli.operators.schedule_changes:{_name}", name=_name, help=_help)
 
-_COLUMNS: Final = ("schedule", "task", "next", "rule")
-_DUE: Final = ("schedule", "due", "local")
+SCHEDULE_COLUMNS: Final = ("schedule", "task", "next", "rule")
+DUE_COLUMNS: Final = ("schedule", "due", "local")
 
 
 @app.command(name="list")
+@over_http("schedules:list_schedules")
 def list_schedules() -> None:
     """List the schedules of the app (--app), those that were made at run time among them, with what is due next.
 
@@ -63,10 +65,11 @@ def list_schedules() -> None:
         {"schedule": each.name, "task": each.task.name, "next": "", "rule": each.describe(), "paused": ""}
         for each in sorted(open_app().reactions.values(), key=lambda each: each.name)
     ]
-    print_rows((*_COLUMNS, "paused") if paused else _COLUMNS, rows)
+    print_rows((*SCHEDULE_COLUMNS, "paused") if paused else SCHEDULE_COLUMNS, rows)
 
 
 @app.command(name="next")
+@over_http("schedules:next_instants")
 def next_instants(
     names: Annotated[tuple[str, ...], Parameter(show=False)] = (),
     /,
@@ -99,7 +102,7 @@ def next_instants(
         due += [(instant, name, _zone(trigger)) for instant in islice(instants_after(trigger, start), count)]
     due.sort(key=lambda each: each[:2])
     print_rows(
-        _DUE,
+        DUE_COLUMNS,
         [
             {"schedule": name, "due": when(instant), "local": _local(instant, zone)}
             for instant, name, zone in due[:count]

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.operators.schedule import paused_text
 from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.server_link import over_http
 from taskmq.errors import InvalidOption
 from taskmq.schedules.policy import Catchup, OnResume, Overlap
 from taskmq.schedules.triggers import Trigger, cron, every, once
@@ -18,15 +19,16 @@ if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.schedules import Schedules
 
-__all__ = ["add", "backfill", "history", "pause", "remove", "resume", "run"]
+__all__ = ["INSTANT_COLUMNS", "OCCURRENCE_COLUMNS", "add", "backfill", "history", "pause", "remove", "resume", "run"]
 
 T = TypeVar("T")
 
-_INSTANTS: Final = ("scheduled_for",)
+INSTANT_COLUMNS: Final = ("scheduled_for",)
 _COUNTS: Final = ("fired", "late", "missed", "coalesced", "skipped", "failed")
-_OCCURRENCES: Final = ("scheduled_for", "emitted", "late", "kind")
+OCCURRENCE_COLUMNS: Final = ("scheduled_for", "emitted", "late", "kind")
 
 
+@over_http("schedules:pause")
 def pause(name: str, /, *, reason: Annotated[str, Parameter(name="--note")] = "") -> None:
     """Have a schedule emit nothing until it is resumed.
 
@@ -41,6 +43,7 @@ def pause(name: str, /, *, reason: Annotated[str, Parameter(name="--note")] = ""
     note(f"schedule {name} is paused; `taskmq schedule resume {name}` goes on")
 
 
+@over_http("schedules:resume")
 def resume(name: str, /) -> None:
     """Have a paused schedule go on; its on_resume says what becomes of the occurrences of the pause.
 
@@ -53,6 +56,7 @@ def resume(name: str, /) -> None:
     note(f"schedule {name} goes on")
 
 
+@over_http("schedules:run")
 def run(name: str, /) -> None:
     """Send a call of a schedule's task now, whatever the schedule says, and print the job's id.
 
@@ -64,6 +68,7 @@ def run(name: str, /) -> None:
     print_record({"job": _ask(lambda schedules: schedules.arun(name))})
 
 
+@over_http("schedules:backfill")
 def backfill(
     name: str,
     /,
@@ -87,12 +92,13 @@ def backfill(
     """
     first, last = _instant(start, "--from"), _instant(end, "--to")
     found = _ask(lambda schedules: schedules.abackfill(name, first, last, dry_run=dry_run))
-    print_rows(_INSTANTS, [{"scheduled_for": _text(instant)} for instant in found.instants])
+    print_rows(INSTANT_COLUMNS, [{"scheduled_for": _text(instant)} for instant in found.instants])
     more = " or more" if found.has_more else ""
     what = "would be" if dry_run else "are being"
     note(f"{len(found.instants)}{more} occurrences of {name} {what} emitted")
 
 
+@over_http("schedules:history")
 def history(name: str, /) -> None:
     """Show what a schedule has emitted last, and what it has counted.
 
@@ -111,7 +117,7 @@ def history(name: str, /) -> None:
         }
         for one in status.history
     ]
-    print_rows(_OCCURRENCES, rows)
+    print_rows(OCCURRENCE_COLUMNS, rows)
     counts = ", ".join(
         f"{getattr(status, what)} {what}" for what in ("fired", "late", "missed", "coalesced", "skipped", "failed")
     )
@@ -144,7 +150,7 @@ def add(
     Parameters
     ----------
     name
-        What the schedule is called from now on.
+        What the schedule is called from now on. With a job store @acme:nightly is one of tenant acme.
     task
         The task's name; with a job store, that of a definition, too.
     expression

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from taskmq.cli.globals import current_globals, open_app
 from taskmq.cli.output import duration_text, note, print_rows, when
+from taskmq.cli.server_link import over_http
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.units import parse_duration
 from taskmq.operations.workers import list_workers
@@ -16,11 +17,11 @@ from taskmq.operations.workers import list_workers
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
 
-__all__ = ["at_app", "describe", "seconds_of", "workers"]
+__all__ = ["WORKER_COLUMNS", "at_app", "describe", "seconds_of", "workers"]
 
 T = TypeVar("T")
 
-_COLUMNS = (
+WORKER_COLUMNS = (
     "name",
     "host",
     "pid",
@@ -37,6 +38,7 @@ _COLUMNS = (
 _MEGABYTE = 2**20
 
 
+@over_http("queues:workers")
 def workers(*, within: Annotated[str, Parameter(help="How long to wait for answers.")] = "1s") -> None:
     """List the workers that answer, at the broker of the app (--app) or of --url.
 
@@ -50,7 +52,7 @@ def workers(*, within: Annotated[str, Parameter(help="How long to wait for answe
     answers = at_app(lambda target: list_workers(target, within=seconds_of(within)))
     if not answers:
         note(f"no worker answers within {within}")
-    print_rows(_COLUMNS, [describe(answer.status) for answer in answers])
+    print_rows(WORKER_COLUMNS, [describe(answer.status) for answer in answers])
 
 
 def at_app(ask: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:

@@ -7,21 +7,23 @@ from cyclopts import App
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.server_link import over_http
 from taskmq.operations.workflows import cancel_workflow, redrive_workflow, report_workflow
 
 if TYPE_CHECKING:
     from taskmq.workflow.handle import FlowStep
 
-__all__ = ["app"]
+__all__ = ["STEP_COLUMNS", "app"]
 
 app = App(name="workflow", help="Workflows: show, close, cancel, redrive.", result_action="return_value")
 
 T = TypeVar("T")
 
-_COLUMNS: Final = ("step", "task", "state", "attempts", "error")
+STEP_COLUMNS: Final = ("step", "task", "state", "attempts", "error")
 
 
 @app.command
+@over_http("queues:show_workflow")
 def show(workflow: str, /) -> None:
     """Show how far a workflow is, step by step.
 
@@ -37,7 +39,7 @@ def show(workflow: str, /) -> None:
         print_record({**facts, "steps": rows})
         return
     print_record({name: value for name, value in facts.items() if value is not None})
-    print_rows(_COLUMNS, rows)
+    print_rows(STEP_COLUMNS, rows)
 
 
 @app.command
@@ -56,6 +58,7 @@ def close(workflow: str, /) -> None:
 
 
 @app.command
+@over_http("queues:cancel_workflow")
 def cancel(workflow: str, /, *, reason: str = "cancelled by an operator") -> int:
     """End a workflow: what has not started never will, what runs is stopped.
 
@@ -76,6 +79,7 @@ def cancel(workflow: str, /, *, reason: str = "cancelled by an operator") -> int
 
 
 @app.command
+@over_http("queues:redrive_workflow")
 def redrive(workflow: str, /) -> None:
     """Run again what has not succeeded; what has is not run again.
 

@@ -1,9 +1,14 @@
 """`taskmq demo`."""
 
+import os
 import sys
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from taskmq.cli.exits import FAILED
 from taskmq.cli.globals import current_globals
@@ -13,7 +18,9 @@ from taskmq.demo.run import Advance, Outcome, default_folder, run_demo
 __all__ = ["demo"]
 
 
-def demo(path: Path | None = None, /) -> int:
+def demo(
+    path: Path | None = None, /, *, serve: Annotated[bool, Parameter(negative="")] = False, port: int | None = None
+) -> int:
     """The main job on real files: one typed task per Python file, retries, a delayed and a recurring task, a fan-in;
     and jobs of a store, listed, changed, cancelled and run again.
 
@@ -24,13 +31,30 @@ def demo(path: Path | None = None, /) -> int:
     ----------
     path
         A folder with Python files; default: the standard library's own sources.
+    serve
+        Instead: a shop that is busy by itself, with its dashboard, until stopped. Nothing of it stays.
+    port
+        Where the dashboard is. Default: 8787, or any that is free where that is taken.
     """
+    if serve:
+        return _serve(port)
     folder = path or default_folder()
     note(f"taskmq demo: the Python files in {folder}, two worker processes")
     with _progress() as advance:
         outcome = run_demo(folder, url=current_globals().url, advance=advance)
     _print(outcome)
     return 0 if outcome.is_right else FAILED
+
+
+def _serve(port: int | None) -> int:
+    from taskmq.cli.processes.dev import dev
+
+    with tempfile.TemporaryDirectory(prefix="taskmq-demo-") as folder:
+        os.chdir(folder)
+        try:
+            return dev("taskmq.demo.showcase:app", port=port)
+        finally:
+            os.chdir("/")
 
 
 def _print(outcome: Outcome) -> None:

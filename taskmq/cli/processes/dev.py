@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
 import sys
 from collections.abc import AsyncGenerator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +23,14 @@ from taskmq.worker.config import WorkerConfig
 __all__ = ["dev"]
 
 _STORE: Final = "sqlite:///.taskmq/jobs.db"
+_PORT: Final = 8787
 
 
-def dev(target: str | None = None, /, *, processes: int = 1) -> int:
-    """Embedded broker and job store, reloading worker, beat and scheduler in one process tree; for one's own machine.
+def dev(target: str | None = None, /, *, processes: int = 1, port: int | None = None) -> int:
+    """Embedded broker and job store, reloading worker, beat, scheduler and dashboard; for one's own machine.
 
-    Other processes find the job store by $TASKMQ_STORE, where the app does not name one itself.
+    Other processes find the job store by $TASKMQ_STORE, where the app does not name one itself. The dashboard needs
+    taskmq[server]; it serves this machine only, and nobody signs in.
 
     Parameters
     ----------
@@ -34,6 +38,8 @@ def dev(target: str | None = None, /, *, processes: int = 1) -> int:
         MODULE:ATTRIBUTE of the app, or a module with exactly one app.
     processes
         How many worker processes.
+    port
+        Where the dashboard is. Default: 8787, or any that is free where that is taken.
     """
     options = current_globals()
     start_logging()
@@ -61,12 +67,31 @@ def dev(target: str | None = None, /, *, processes: int = 1) -> int:
         async with (
             _beside("beat", "--lifeline", "--default-store", _STORE, name),
             _beside("scheduler", "--lifeline", "--default-store", _STORE, name),
+            _dashboard(name, _port() if port is None else port),
         ):
             return await Supervisor(order, supervision, on_ready=banner).run()
 
     # SQLite makes a file, and no folder.
     Path(".taskmq").mkdir(exist_ok=True)
     return asyncio.run(run())
+
+
+def _dashboard(name: str, port: int) -> contextlib.AbstractAsyncContextManager[None]:
+    if any(find_spec(module) is None for module in ("litestar", "uvicorn", "argon2", "jsonschema_rs")):
+        announce("no dashboard: pip install 'taskmq[server]', and start again")
+        return contextlib.nullcontext()
+    return _beside(
+        "server", "--development", "--lifeline", "--default-store", _STORE, "--port", str(port), "--rate", "0", name
+    )
+
+
+def _port() -> int:
+    """The usual port; 0, which means any, where somebody has it."""
+    try:
+        socket.create_server(("127.0.0.1", _PORT)).close()
+    except OSError:
+        return 0
+    return _PORT
 
 
 @contextlib.asynccontextmanager

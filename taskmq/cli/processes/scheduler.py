@@ -1,6 +1,7 @@
 """`taskmq scheduler`."""
 
 import asyncio
+import os
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -9,7 +10,7 @@ from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce, start_logging
 from taskmq.cli.processes.serve import health_of, stop_when_told
 from taskmq.load_app import load_app
-from taskmq.scheduler import Scheduler
+from taskmq.scheduler import AlertSettings, Scheduler
 from taskmq.worker.host.event_loop import loop_factory
 
 __all__ = ["scheduler"]
@@ -21,6 +22,8 @@ def scheduler(
     *,
     health_port: str | None = None,
     drain: bool = False,
+    history: bool = True,
+    alerts: bool = True,
     default_store: Annotated[str | None, Parameter(show=False)] = None,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
 ) -> int:
@@ -35,6 +38,10 @@ def scheduler(
     drain
         When told to stop, dispatch nothing more and wait until everything in flight was reported. A second signal
         stops at once.
+    history
+        Have workers tell of their runs, count that by the minute, and keep failures of plain jobs.
+    alerts
+        Look at the rules of alerts and tell people; TASKMQ_SMTP_URL, TASKMQ_WEBHOOK_SECRET and others say how.
     default_store
         The store of an app that has none.
     lifeline
@@ -46,8 +53,10 @@ def scheduler(
     store = options.store or (default_store if app.sessions.store_url is None else None)
     app.sessions.configure(url=options.url, state=options.state, store=store, name="scheduler")
 
+    told = AlertSettings.read(os.environ) if alerts else None
+
     async def run() -> None:
-        service = Scheduler(app, drains=drain)
+        service = Scheduler(app, drains=drain, counts_runs=history, alerts=told)
         stop_when_told(service.stop, lifeline=lifeline)
         async with health_of(service, health_port):
             address = app.sessions.store().address

@@ -1,6 +1,7 @@
 """`taskmq server`."""
 
 import asyncio
+import os
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -23,12 +24,20 @@ def server(
     port: int = 8787,
     root_path: str = "",
     read_only: Annotated[bool, Parameter(negative="")] = False,
+    environment: str = "",
     rate: float = 200.0,
+    drain: float = 0.0,
     health_port: str | None = None,
+    public_url: str | None = None,
+    oidc_issuer: str | None = None,
+    oidc_client: str | None = None,
+    oidc_role: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    oidc_groups: str = "groups",
     default_store: Annotated[str | None, Parameter(show=False)] = None,
+    development: Annotated[bool, Parameter(show=False, negative="")] = False,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
 ) -> int:
-    """Serve an app over HTTP until stopped; any number may run. Needs a job store, and taskmq[server].
+    """Serve an app and its dashboard by HTTP until stopped; any number may run. Needs a job store and taskmq[server].
 
     Parameters
     ----------
@@ -42,36 +51,74 @@ def server(
         The prefix under which clients see it, such as /taskmq.
     read_only
         Change nothing.
+    environment
+        What this is, such as production: the dashboard shows it.
     rate
         Requests a second of one credential, ten times as many at once; 0: as many as come.
+    drain
+        Seconds for which it goes on when it is told to stop, saying at /health/ready that it is not ready: so long
+        a load balancer may take to see that.
     health_port
         Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
+    public_url
+        Where browsers see it, such as https://jobs.example.com; with --oidc-issuer.
+    oidc_issuer
+        Users may sign in by this OpenID Connect provider; needs taskmq[oidc].
+    oidc_client
+        The client that this server is there; its secret is $TASKMQ_OIDC_SECRET.
+    oidc_role
+        GROUP=TENANT:ROLE, such as ops=*:operator, where * is the instance; several times for more.
+    oidc_groups
+        The claim of the provider that names a user's groups.
     default_store
         The store of an app that has none.
+    development
+        Nobody signs in: everybody on this machine is an admin.
     lifeline
         Stop when standard input ends: whoever holds its other end is gone, however that went.
     """
     try:
-        from taskmq.server import ServerSettings, build
+        from taskmq.server import GroupRole, OidcProvider, OidcSettings, ServerSettings, build
         from taskmq.server.process import ServerProcess
     except ImportError as error:
         raise UnsupportedFeature(f"the server needs {error.name}: pip install 'taskmq[server]'") from error
 
     options = current_globals()
     start_logging()
-    settings = ServerSettings(host=host, port=port, root_path=root_path, read_only=read_only, rate=rate)
+    settings = ServerSettings(
+        host=host,
+        port=port,
+        root_path=root_path,
+        read_only=read_only,
+        environment=environment,
+        development=development,
+        rate=rate,
+        drain=drain,
+    )
     app, _ = load_app(target_of(target))
     store = options.store or (default_store if app.sessions.store_url is None else None)
     app.sessions.configure(url=options.url, state=options.state, store=store, name="server")
     if app.sessions.store_url is None:
         raise UnsupportedFeature("the server needs a job store: say --store URL, or set $TASKMQ_STORE")
 
+    provider: OidcProvider | None = None
+    if oidc_issuer is not None:
+        oidc = OidcSettings(
+            issuer=oidc_issuer,
+            client_id=oidc_client or "",
+            client_secret=os.environ.get("TASKMQ_OIDC_SECRET", ""),
+            public_url=public_url or "",
+            roles=tuple(map(GroupRole.read, oidc_role)),
+            groups_claim=oidc_groups,
+        )
+        provider = OidcProvider(oidc, clock=app.sessions.clock)
+
     async def run() -> None:
-        application = build(app, settings=settings)
+        application = build(app, settings=settings, oidc=provider)
         process = ServerProcess(application, settings)
         stop_when_told(process.stop, lifeline=lifeline)
         async with health_of(application, health_port):
-            await process.run(on_ready=lambda address: announce(f"taskmq server: app {app.name!r} at {address}"))
+            await process.run(on_ready=lambda address: announce(f"taskmq server: app {app.name!r} at {address}/"))
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(run())

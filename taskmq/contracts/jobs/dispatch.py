@@ -12,7 +12,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from taskmq.contracts.jobs.records import JobRecord
-from taskmq.contracts.stores.leases import LeaseStore
+from taskmq.contracts.stores.leases import Coordinator
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 
@@ -26,6 +26,7 @@ __all__ = [
     "Lane",
     "LaneHead",
     "Pick",
+    "Released",
     "slot_key",
 ]
 
@@ -100,11 +101,25 @@ class AppliedReport(msgspec.Struct, frozen=True):
             such job.
         state: the job's afterwards; None where it is unknown.
         queue: the job's.
+        has_dependents: it has ended, and others wait, or waited, for that: `release_dependents` has something to do.
     """
 
     outcome: Literal["accepted", "superseded", "unknown"]
     state: JobState | None = None
     queue: str = ""
+    has_dependents: bool = False
+
+
+class Released(msgspec.Struct, frozen=True):
+    """What ends of jobs have come to, for those that waited for them.
+
+    Attributes:
+        queues: those that have got jobs which are ready.
+        is_more: there is more to do at once.
+    """
+
+    queues: frozenset[str] = frozenset()
+    is_more: bool = False
 
 
 class DueJob(msgspec.Struct, frozen=True, order=True):
@@ -130,7 +145,7 @@ class DispatchStore(Protocol):
         ...
 
     @property
-    def leases(self) -> LeaseStore: ...
+    def leases(self) -> Coordinator: ...
 
     def slot_of(self, queue: str) -> int:
         """The slot of a queue."""
@@ -199,6 +214,17 @@ class DispatchStore(Protocol):
 
         One that was changed or cancelled since it was read stays as it is. Of calls that are made at a time, one may
         return the queues of all.
+        """
+        ...
+
+    async def release_dependents(self, *, limit: int = 500) -> Released:
+        """Let jobs have ended for those that wait for them: up to `limit` dependencies, in one transaction.
+
+        The end of a job that others wait for is written down with the end itself, and is done with here, in the order
+        of those ends; whoever dies before the commit has done nothing. A waiting job of which all dependencies are
+        met is due now, or when it was to be; a held one stays held. One of which a dependency never will be met ends
+        (`taskmq.model.jobs.dependencies`), and so, later, do those that wait for it. No epoch: any number of
+        schedulers may do so at a time, and they share the work.
         """
         ...
 

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 
 from taskmq.model.identity import AuditEntry
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.quotas import QuotaExcess
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
 from taskmq.model.outcome import ErrorRecord
@@ -13,6 +15,7 @@ from taskmq.model.states import JobState
 
 __all__ = [
     "AttemptRecord",
+    "DependencyRefusal",
     "HistoryEntry",
     "JobDetail",
     "JobPage",
@@ -20,7 +23,8 @@ __all__ = [
     "JobUpdate",
     "NewJob",
     "Submitted",
-    "refusal",
+    "over_quota",
+    "renamed",
     "replacement",
 ]
 
@@ -31,6 +35,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         definition, definition_version: the template that it was made from.
         retry_of: the job that it is a repetition of.
+        depends_on: the jobs that it waits for, or has waited for.
     """
 
     description: str = ""
@@ -39,6 +44,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     definition: str = ""
     definition_version: int = 0
     retry_of: str = ""
+    depends_on: tuple[JobDependency, ...] = ()
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +61,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
         held: it is not to run until it is released.
         unique: it is to be the only job of a key.
         body: an envelope in JSON without `attempt`, `eta` and `store`, ready to be sent.
+        detail: with `depends_on` it waits for those jobs first, which are of the same tenant.
     """
 
     id: str
@@ -72,6 +79,18 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     unique: UniqueKey | None = None
 
 
+class DependencyRefusal(msgspec.Struct, frozen=True):
+    """Why a job was not made that was to wait for others.
+
+    Attributes:
+        id: of the job that it was to wait for.
+        reason: `unknown`: its tenant has no such job (any more); `cycle`: that one waits for it, of the same call.
+    """
+
+    id: str
+    reason: Literal["unknown", "cycle"]
+
+
 class Submitted(msgspec.Struct, frozen=True):
     """What became of a submission.
 
@@ -82,6 +101,7 @@ class Submitted(msgspec.Struct, frozen=True):
         state, version: the job's at that moment.
         is_duplicate: the job is another one, which has the unique key; nothing was made.
         exceeded: the quota for which nothing was made; the other fields say nothing then.
+        refusal: nothing was made; the state is `unknown`.
     """
 
     id: str
@@ -91,6 +111,7 @@ class Submitted(msgspec.Struct, frozen=True):
     version: int
     is_duplicate: bool = False
     exceeded: QuotaExcess | None = None
+    refusal: DependencyRefusal | None = None
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -199,9 +220,17 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
     audit: AuditEntry | None = None
 
 
-def refusal(job: NewJob, excess: QuotaExcess) -> Submitted:
+def over_quota(job: NewJob, excess: QuotaExcess) -> Submitted:
     """What became of a job for which there was no room."""
     return Submitted(job.id, False, False, JobState.QUEUED, 0, exceeded=excess)
+
+
+def renamed(job: NewJob, ids: Mapping[str, str]) -> NewJob:
+    """The job, which waits for these ids in place of those."""
+    if job.detail is None or not any(each.id in ids for each in job.detail.depends_on):
+        return job
+    depends_on = tuple(structs.replace(each, id=ids.get(each.id, each.id)) for each in job.detail.depends_on)
+    return structs.replace(job, detail=structs.replace(job.detail, depends_on=depends_on))
 
 
 def replacement(holder: KeyHolder, *, by: str) -> JobUpdate:

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from taskmq.contracts.jobs.records import NewJob
+from taskmq.model.keys import split_tenant_key
 
 __all__ = [
     "SCHEDULE_SHARDS",
@@ -40,7 +41,8 @@ class StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: the store's own; never given again, also where the name is.
-        app, name: of the app that it belongs to, and its own among the app's.
+        app: that it belongs to.
+        name: its own among the app's; one of a tenant begins with the tenant, see `taskmq.model.keys.tenant_key`.
         version: grows by 1 with every change.
         is_code: the app's code defines it.
         definition: what it starts, and when.
@@ -56,6 +58,11 @@ class StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
     definition: bytes
     record: bytes
     next: int | None
+
+    @property
+    def tenant(self) -> str:
+        """Whose it is; "" where it is nobody's."""
+        return split_tenant_key(self.name)[0]
 
 
 class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,10 +148,13 @@ class JobScheduleStore(Protocol):
         """The schedules of these names, in their order; None for each that is not there."""
         ...
 
-    async def list(self, app: str, *, after: str = "", limit: int, only_code: bool = False) -> list[StoredSchedule]:
+    async def list(
+        self, app: str, *, after: str = "", limit: int, only_code: bool = False, tenant: str = ""
+    ) -> list[StoredSchedule]:
         """Up to `limit` schedules of the app whose names come after `after`, in the order of their code points.
 
         Args:
+            tenant: only those of this one; "": all of them.
             only_code: those that the app's code defines; these are found among any number of others.
         """
         ...

@@ -20,6 +20,7 @@ from taskmq.contracts.jobs.records import (
     Submitted,
 )
 from taskmq.contracts.jobs.schedules import JobScheduleStore
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
@@ -65,6 +66,10 @@ class JobStore(Protocol):
         is room is found out in the same transaction, one submission of theirs after the other; those of others wait
         for nobody. Quotas that were just changed may hold a second later.
 
+        A job with `depends_on` waits until those have ended as they are to; they are there already, or in this call,
+        in any place. One that ends in the same moment has ended before, or is waited for: none is missed. Where one
+        is unknown, another tenant's, or waits itself for the job, the job is refused, and the others are kept.
+
         Args:
             connection: of the caller's own transaction, which commits them; without one they are durable when this
                 returns.
@@ -90,8 +95,9 @@ class JobStore(Protocol):
     async def update(self, update: JobUpdate) -> int | None:
         """Change one live job, and write down the event; its new version.
 
-        A terminal `after` ends it. None, and nothing is changed, where it is not in that state and version, or where
-        `after` is another state that may not follow it (`taskmq.model.states`).
+        A terminal `after` ends it. A job that waits for others does not run before they have ended: where `after`
+        says that it is queued or scheduled, it is waiting. None, and nothing is changed, where it is not in that
+        state and version, or where `after` is another state that may not follow it (`taskmq.model.states`).
         """
         ...
 
@@ -101,6 +107,10 @@ class JobStore(Protocol):
 
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         """Its attempts that did not end it, the earliest first."""
+        ...
+
+    async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
+        """Up to `limit` of the jobs that it waits for still, in the order of their ids."""
         ...
 
     async def sharing(self) -> Sharing:

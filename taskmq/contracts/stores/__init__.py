@@ -20,14 +20,22 @@ from taskmq.contracts.stores.flows import (
     Taken,
     TakenNode,
 )
-from taskmq.contracts.stores.leases import Lease, LeaseStore
+from taskmq.contracts.stores.leases import Coordinator, Lease, LeaseStore, group_of, member_key, members_prefix
 from taskmq.contracts.stores.limits import Demand, LimitEntry, LimitStore, LimitUsage, PlaceDemand, RateDemand
 from taskmq.contracts.stores.outbox import Outbox
 from taskmq.contracts.stores.progress import ProgressRecord, ProgressStore
 from taskmq.contracts.stores.results import ErrorRecord, ResultRecord, ResultStore, remembered_for
 from taskmq.contracts.stores.revocations import Revocation, RevocationStore
 from taskmq.contracts.stores.schedules import ChangedSchedule, KeptRecord, RecordChange, ScheduleStore
-from taskmq.contracts.stores.state import DiagnosableState, State, Stores, Timekeeper, require_store, state_required
+from taskmq.contracts.stores.state import (
+    DiagnosableState,
+    State,
+    Stores,
+    Timekeeper,
+    coordinator_required,
+    require_store,
+    state_required,
+)
 
 __all__ = [
     "BegunNode",
@@ -39,6 +47,7 @@ __all__ = [
     "CheckpointStore",
     "ClaimStore",
     "Claimed",
+    "Coordinator",
     "DelayStore",
     "Demand",
     "DiagnosableState",
@@ -76,6 +85,10 @@ __all__ = [
     "TakenNode",
     "Timekeeper",
     "WaitingMessage",
+    "coordinator_required",
+    "group_of",
+    "member_key",
+    "members_prefix",
     "remembered_for",
     "require_store",
     "state_required",

@@ -1,10 +1,17 @@
-"""Keys that one owner at a time holds."""
+"""Keys that one owner at a time holds, and who is there.
 
-from typing import Protocol
+Everything in taskmq that is for one at a time stands on `LeaseStore`: the slots and duties of schedulers, locks, keys
+of running jobs, long runs. `Coordinator` is that with groups of members, and what an adapter for another system
+implements; `taskmq.testing.coordinator_suite` says when it is done.
+"""
+
+from typing import Final, Protocol
 
 import msgspec
 
-__all__ = ["Lease", "LeaseStore"]
+__all__ = ["Coordinator", "Lease", "LeaseStore", "group_of", "member_key", "members_prefix"]
+
+_MEMBERS: Final = "members:"
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,3 +56,37 @@ class LeaseStore(Protocol):
     async def find(self, key: str) -> Lease | None:
         """The lease that there is now; None where the key is free."""
         ...
+
+
+class Coordinator(LeaseStore, Protocol):
+    """Leases, and groups of those who hold some: whom a process shares its work with.
+
+    A member of a group holds the lease of `member_key(group, member)`, and is one for as long as it does. Its token
+    is larger than that of an earlier member of that name.
+    """
+
+    async def members(self, group: str) -> dict[str, Lease]:
+        """The leases that members of the group hold now, by their names and in the order of these."""
+        ...
+
+
+def members_prefix(group: str) -> str:
+    """What the keys of a group's members begin with, and no other key."""
+    return f"{_MEMBERS}{group}:"
+
+
+def member_key(group: str, member: str) -> str:
+    """The key of a member's lease.
+
+    Args:
+        group: without a colon.
+    """
+    return members_prefix(group) + member
+
+
+def group_of(key: str) -> str | None:
+    """The group of whose members the key is one's; None for any other key."""
+    if not key.startswith(_MEMBERS):
+        return None
+    group, parted, _ = key.removeprefix(_MEMBERS).partition(":")
+    return group if parted else None

@@ -8,7 +8,7 @@ from taskmq.contracts.stores.claims import ClaimStore
 from taskmq.contracts.stores.crash_counts import StartStore
 from taskmq.contracts.stores.delays import DelayStore
 from taskmq.contracts.stores.flows import FlowStore
-from taskmq.contracts.stores.leases import LeaseStore
+from taskmq.contracts.stores.leases import Coordinator
 from taskmq.contracts.stores.limits import LimitStore
 from taskmq.contracts.stores.progress import ProgressStore
 from taskmq.contracts.stores.results import ResultStore
@@ -16,7 +16,15 @@ from taskmq.contracts.stores.revocations import RevocationStore
 from taskmq.contracts.stores.schedules import ScheduleStore
 from taskmq.errors import UnsupportedFeature
 
-__all__ = ["DiagnosableState", "State", "Stores", "Timekeeper", "require_store", "state_required"]
+__all__ = [
+    "DiagnosableState",
+    "State",
+    "Stores",
+    "Timekeeper",
+    "coordinator_required",
+    "require_store",
+    "state_required",
+]
 
 T = TypeVar("T")
 
@@ -48,7 +56,7 @@ class State(Protocol):
     def checkpoints(self) -> CheckpointStore: ...
 
     @property
-    def leases(self) -> LeaseStore: ...
+    def leases(self) -> Coordinator: ...
 
     @property
     def claims(self) -> ClaimStore: ...
@@ -139,7 +147,7 @@ class Stores:
         return None if self._state is None else self._state.checkpoints
 
     @property
-    def leases(self) -> LeaseStore | None:
+    def leases(self) -> Coordinator | None:
         return None if self._state is None else self._state.leases
 
     @property
@@ -180,4 +188,16 @@ def state_required(what: str) -> UnsupportedFeature:
     """
     return UnsupportedFeature(
         f"{what} a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
+    )
+
+
+def coordinator_required(what: str) -> UnsupportedFeature:
+    """The same for what a state and a job store have in common.
+
+    Args:
+        what: as for `state_required`.
+    """
+    return UnsupportedFeature(
+        f"{what} a state or a job store: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, store='postgresql://...', "
+        "$TASKMQ_STORE, or local://PATH on one host"
     )

@@ -28,6 +28,7 @@ from taskmq.model.identity.identity import (
     allows_task,
     home,
     may,
+    may_give,
     roles_in,
     scope_for,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "is_token",
     "link",
     "may",
+    "may_give",
     "permissions_of",
     "read_scopes",
     "recorded",

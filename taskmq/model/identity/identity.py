@@ -1,6 +1,6 @@
 """Who calls, and what they may do."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, Literal
 
@@ -17,6 +17,7 @@ __all__ = [
     "allows_task",
     "home",
     "may",
+    "may_give",
     "roles_in",
     "scope_for",
 ]
@@ -178,6 +179,20 @@ def allows_task(identity: Identity, tenant: str, task: str) -> bool:
         for membership in identity.memberships
         if membership.role.includes(Role.SUBMITTER) and _counts(identity, membership, Place.TENANT, tenant)
     )
+
+
+def may_give(identity: Identity, tenant: str, tasks: Iterable[str]) -> bool:
+    """Whether the identity, an admin of the tenant, may let others call tasks of these patterns there.
+
+    Nobody gives more than they have: each pattern is one of their own, or they may call everything.
+    """
+    own = {
+        pattern
+        for membership in identity.memberships
+        if membership.role.includes(Role.ADMIN) and _counts(identity, membership, Place.TENANT, tenant)
+        for pattern in membership.tasks
+    }
+    return all("*" in have or pattern in have for pattern in tasks for have in (own, identity.tasks))
 
 
 def _fits(task: str, patterns: Sequence[str]) -> bool:

@@ -78,16 +78,15 @@ def _cancel(state: JobState, ready: JobState) -> Decision | Refusal:
 
 
 def _hold(state: JobState, ready: JobState) -> Decision | Refusal:
-    del ready
-    if state is JobState.WAITING:
-        return Refusal("waits for other jobs: hold one of those, or cancel it")
+    del state, ready
     return Decision(JobState.HELD)
 
 
 def _release(state: JobState, ready: JobState) -> Decision | Refusal:
     if state is not JobState.HELD:
         return Refusal(f"is not held: it is {state}")
-    # What it has tried stands in its attempts: it is `scheduled` again, and not `retrying`.
+    # What it has tried stands in its attempts: it is `scheduled` again, and not `retrying`. Whether it waits for
+    # other jobs is for the store to see.
     return Decision(ready)
 
 

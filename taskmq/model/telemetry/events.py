@@ -55,12 +55,14 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
             (it went back to its queue, no attempt is counted); or `parked` (nobody knows what to do with it).
         worker: where.
         number: of this event at its worker, from 1 on; grows by one with each.
+        tenant: whose job it is; "" where it is nobody's.
         at: when it happened; for an end, when the function had ended, before the outcome was settled.
         waited: `started`, first attempt: seconds from the instant when it was due.
         seconds: an end: how long the attempt ran.
         delay: `retried`, `snoozed`: seconds until it runs again.
         error: `retried`, `dead`: the type of the exception.
         reason: `dead`: see `taskmq.model.outcome.DeadReason`.
+        is_stored: it is a job of the store, which remembers its end itself.
     """
 
     event: str
@@ -71,11 +73,13 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     task: str
     queue: str
     attempt: int = 1
+    tenant: str = ""
     waited: float | None = None
     seconds: float | None = None
     delay: float | None = None
     error: str | None = None
     reason: str | None = None
+    is_stored: bool = False
 
 
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):

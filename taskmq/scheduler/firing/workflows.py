@@ -76,11 +76,12 @@ class ScheduledWorkflows:
             rule.workflow,
             meta={SCHEDULE_NAME: row.name, SCHEDULED_FOR: str(claim.instant)},
             priority=priority_of(claim, None),
+            tenant=row.tenant,
         )
         services = AppServices(app.producer, app.jobs, app.tasks.dependencies)
-        flow_id = scheduled_job_id(row.app, row.name, claim.instant, claim.run)
+        flow_id, tenant = scheduled_job_id(row.app, row.name, claim.instant, claim.run), row.tenant or None
         try:
-            await WorkflowService(services).start(graph, flow_id=flow_id, keep=KEEP_SECONDS)
+            await WorkflowService(services).start(graph, flow_id=flow_id, keep=KEEP_SECONDS, tenant=tenant)
         except TaskMQError as error:
             _log.warning("schedule %s: the workflow of %d is started later: %s", row.name, claim.instant, error)
             return False

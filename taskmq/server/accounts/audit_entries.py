@@ -2,49 +2,18 @@
 
 from typing import Annotated, Any, Final
 
-import msgspec
 from litestar import Request, get
 from litestar.params import FromQuery, QueryParameter
 
+from taskmq.api.accounts import AuditEntries, AuditEntryView
+from taskmq.api.values import Instant
 from taskmq.contracts.identity import AuditFilter
 from taskmq.model.identity import AuditRecord, Permission, Scope
-from taskmq.server.inputs import CallerGiven, Instant, Limit, instant_text
+from taskmq.server.inputs import CallerGiven, Limit, instant_text
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
 
 __all__ = ["AUDIT_HANDLERS"]
-
-
-class AuditEntryView(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was done.
-
-    Attributes:
-        user, address, before, after, note: None where a person's data were erased.
-        position: in the chain of hashes; None until it is sealed.
-    """
-
-    number: int
-    at: str | None
-    action: str
-    kind: str
-    subject: str
-    tenant: str
-    user_id: str
-    user: str
-    via: str
-    address: str
-    request_id: str
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-    note: str
-    position: int | None
-
-
-class AuditEntries(msgspec.Struct, frozen=True):
-    """Entries, the last one first; `next` is what to say as `after` for the next page."""
-
-    items: list[AuditEntryView]
-    next: int | None
 
 
 @get(

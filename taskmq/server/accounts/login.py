@@ -1,91 +1,30 @@
 """`/auth`: signing in and out, and what one may do."""
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import msgspec
 from litestar import Request, Response, get, post
 from litestar.datastructures import Cookie
 from litestar.params import JSONBody
 
+from taskmq.api.sign_in import (
+    AuthorizeBody,
+    AuthorizeView,
+    CallerView,
+    LoginBody,
+    LoginView,
+    MembershipView,
+    PasswordBody,
+)
 from taskmq.errors import InvalidOption, NotAuthenticated
-from taskmq.model.identity import Permission, is_token, may
+from taskmq.model.identity import RULES, Identity, Permission, Place, is_token, may, scope_for
 from taskmq.server.access import PUBLIC
 from taskmq.server.edge import fact_of
-from taskmq.server.inputs import CallerGiven, ShortText, instant_text
+from taskmq.server.inputs import CallerGiven, instant_text
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of, cookie_name, presented
 
 __all__ = ["LOGIN_HANDLERS"]
-
-Secret = Annotated[str, msgspec.Meta(max_length=1_024)]
-
-
-class LoginBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Name and password."""
-
-    username: Secret
-    password: Secret
-
-
-class LoginView(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that has begun.
-
-    Attributes:
-        token: for `Authorization: Bearer`; browsers have the same in a cookie that scripts cannot read.
-        csrf_token: for `X-CSRF-Token`, where the cookie is used.
-        expires_at: when it ends, however it is used; half an hour without use ends it, too.
-    """
-
-    status: str
-    user: str
-    token: str
-    csrf_token: str
-    expires_at: str | None
-
-
-class PasswordBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The present password, and the next one."""
-
-    before: Secret
-    after: Secret
-
-
-class MembershipView(msgspec.Struct, frozen=True, kw_only=True):
-    """A role on a tenant, `*` for the instance; `tasks` are the patterns of those that may be called there."""
-
-    tenant: str
-    role: str
-    tasks: list[str]
-
-
-class CallerView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls, and by which credential; `scopes` is None where it narrows nothing."""
-
-    user_id: str
-    user: str
-    via: str
-    memberships: list[MembershipView]
-    scopes: list[str] | None
-
-
-class AuthorizeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether the bearer of a token may do something.
-
-    Attributes:
-        action: a permission, such as `jobs.read`.
-        resource: a tenant; absent for the instance's.
-    """
-
-    token: Secret
-    action: ShortText
-    resource: ShortText | None = None
-
-
-class AuthorizeView(msgspec.Struct, frozen=True):
-    """Whether they may."""
-
-    allowed: bool
 
 
 async def log_in(data: JSONBody[LoginBody], request: Request[Any, Any, Any]) -> Response[LoginView]:
@@ -167,9 +106,16 @@ _AUTHORIZE: Final[dict[str, Any]] = {
     summary="Who calls",
     tags=["sign-in"],
 )
-async def get_caller(caller: CallerGiven) -> CallerView:
+async def get_caller(request: Request[Any, Any, Any], caller: CallerGiven) -> CallerView:
     """Who calls, and what they may do."""
     identity = caller.identity
+    given = presented(request) if identity.via == "session" else None
+    # Other sites cannot read an answer, so whoever reads it here is the page that the session is of.
+    csrf = (
+        accounts_of(request.app.state).access.csrf_token(given.session)
+        if given and given.is_cookie and given.session
+        else None
+    )
     return CallerView(
         user_id=identity.user_id,
         user=identity.user,
@@ -178,6 +124,8 @@ async def get_caller(caller: CallerGiven) -> CallerView:
             MembershipView(tenant=one.tenant, role=one.role, tasks=list(one.tasks)) for one in identity.memberships
         ],
         scopes=None if identity.scopes is None else sorted(identity.scopes),
+        permissions=sorted(each for each in Permission if _may_somewhere(identity, each)),
+        csrf_token=csrf,
     )
 
 
@@ -214,6 +162,13 @@ LOGIN_HANDLERS: Final[tuple[Any, ...]] = (
     get_caller,
     change_password,
 )
+
+
+def _may_somewhere(identity: Identity, permission: Permission) -> bool:
+    if RULES[permission].place is not Place.TENANT:
+        return may(identity, permission)
+    tenants = scope_for(identity, permission).tenants
+    return tenants is None or bool(tenants)
 
 
 def _address(request: Request[Any, Any, Any]) -> str:

@@ -2,63 +2,21 @@
 
 from typing import Any, Final
 
-import msgspec
 from litestar import Request, get, patch, post
-from litestar.handlers import delete
+from litestar.handlers import delete, put
 from litestar.params import FromPath, JSONBody
 
+from taskmq.api.accounts import MemberList, MemberView, RoleBody, TenantBody, TenantChangeBody, TenantList, TenantView
 from taskmq.contracts.identity import Tenant
-from taskmq.model.identity import Permission, Scope, scope_for
-from taskmq.server.inputs import CallerGiven, Note, ShortText, instant_text
+from taskmq.errors import IdentityNotFound, NotPermitted
+from taskmq.model.identity import Permission, Scope, may_give, scope_for
+from taskmq.server.access import Caller
+from taskmq.server.inputs import CallerGiven, instant_text
+from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
 
 __all__ = ["TENANT_HANDLERS"]
-
-
-class TenantBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tenant that is to be added."""
-
-    name: ShortText
-    description: Note = ""
-
-
-class TenantChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different; what is left out stays."""
-
-    description: Note | None = None
-    is_disabled: bool | None = None
-
-
-class TenantView(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant; `disabled`: since when nobody but the instance's roles has access."""
-
-    name: str
-    description: str
-    created: str | None
-    disabled: str | None
-
-
-class TenantList(msgspec.Struct, frozen=True):
-    """Tenants, by name."""
-
-    items: list[TenantView]
-
-
-class MemberView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has which role."""
-
-    user_id: str
-    user: str
-    tenant: str
-    role: str
-    tasks: list[str]
-
-
-class MemberList(msgspec.Struct, frozen=True):
-    """Roles, by tenant and name."""
-
-    items: list[MemberView]
 
 
 @get(
@@ -140,7 +98,66 @@ async def list_members(request: Request[Any, Any, Any], caller: CallerGiven) -> 
     )
 
 
-TENANT_HANDLERS: Final[tuple[Any, ...]] = (list_tenants, add_tenant, change_tenant, remove_tenant, list_members)
+@put(
+    f"{API}/members/{{user:str}}",
+    permission=Permission.MEMBERS_CHANGE,
+    operation_id="setMember",
+    summary="Give a user a role in a tenant",
+    tags=["tenants"],
+)
+async def set_member(
+    user: FromPath[str], data: JSONBody[RoleBody], request: Request[Any, Any, Any], caller: CallerGiven
+) -> dict[str, str]:
+    """Give the user of that name a role in the tenant, in place of the one that they have there.
+
+    Nobody gives more than they have: patterns of tasks are among those of the caller's own role.
+    """
+    tenant = _named_tenant(caller)
+    if not may_give(caller.identity, tenant, data.tasks):
+        raise NotPermitted("you may let others call the tasks only that you may call yourself: say your own patterns")
+    administration, user_id = accounts_of(request.app.state).administration, await _user_id(request, user)
+    await administration.set_role(user_id, tenant, data.role, by=caller.actor(), tasks=data.tasks)
+    return {"status": "updated"}
+
+
+@delete(
+    f"{API}/members/{{user:str}}",
+    status_code=200,
+    permission=Permission.MEMBERS_CHANGE,
+    operation_id="removeMember",
+    summary="Take a user's role in a tenant away",
+    tags=["tenants"],
+)
+async def remove_member(user: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven) -> dict[str, str]:
+    """Take the role in the tenant away from the user of that name."""
+    tenant = _named_tenant(caller)
+    administration, user_id = accounts_of(request.app.state).administration, await _user_id(request, user)
+    await administration.remove_role(user_id, tenant, by=caller.actor())
+    return {"status": "removed"}
+
+
+TENANT_HANDLERS: Final[tuple[Any, ...]] = (
+    list_tenants,
+    add_tenant,
+    change_tenant,
+    remove_tenant,
+    list_members,
+    set_member,
+    remove_member,
+)
+
+
+def _named_tenant(caller: Caller) -> str:
+    if not caller.tenant:
+        raise Problem(400, "tenant_missing", "which tenant? Say ?tenant=; roles on the instance are given at /users")
+    return caller.tenant
+
+
+async def _user_id(request: Request[Any, Any, Any], name: str) -> str:
+    found = await accounts_of(request.app.state).store.accounts.account_named(name)
+    if found is None:
+        raise IdentityNotFound(f"there is no user {name[:80]!r}")
+    return found[0].user.id
 
 
 def _view(tenant: Tenant) -> TenantView:

@@ -7,57 +7,15 @@ from litestar import Request, get, post
 from litestar.handlers import delete
 from litestar.params import FromPath, JSONBody
 
+from taskmq.api.sign_in import NewTokenView, TokenBody, TokenList, TokenView
 from taskmq.contracts.identity import ApiToken
 from taskmq.model.identity import Permission, read_scopes
-from taskmq.server.inputs import CallerGiven, Instant, ShortText, instant_text
+from taskmq.server.inputs import CallerGiven, instant_text
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
 
 __all__ = ["TOKEN_HANDLERS"]
-
-
-class TokenBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A token that is to be made.
-
-    Attributes:
-        scopes: permissions (`jobs.read`), all of a kind (`jobs.*`), or what a role may do (`viewer`). Default: all
-            that one may do, but for one's own account.
-        tenants: where it is good. Default: everywhere.
-        tasks: patterns of the tasks that it may call.
-        expires_at: when it ends. Default: never.
-    """
-
-    name: ShortText
-    scopes: list[ShortText] | None = None
-    tenants: list[ShortText] | None = None
-    tasks: tuple[ShortText, ...] = ("*",)
-    expires_at: Instant | None = None
-
-
-class TokenView(msgspec.Struct, frozen=True, kw_only=True):
-    """A token, without its secret."""
-
-    id: str
-    name: str
-    scopes: list[str] | None
-    tenants: list[str] | None
-    tasks: list[str]
-    created: str | None
-    expires_at: str | None
-    last_used: str | None
-
-
-class NewTokenView(TokenView, frozen=True, kw_only=True):
-    """A token with its secret, which is shown this once."""
-
-    secret: str
-
-
-class TokenList(msgspec.Struct, frozen=True):
-    """Tokens, the last one first."""
-
-    items: list[TokenView]
 
 
 @get(

@@ -7,67 +7,16 @@ from litestar import Request, Response, get, patch, post
 from litestar.handlers import delete, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
+from taskmq.api.accounts import RoleBody, UserBody, UserChangeBody, UserList, UserView
+from taskmq.api.sign_in import MembershipView
 from taskmq.contracts.identity import User, UserAccount, UserChange
 from taskmq.errors import IdentityNotFound
-from taskmq.model.identity import Membership, Permission, Role
-from taskmq.server.accounts.login import MembershipView, Secret
-from taskmq.server.inputs import CallerGiven, ShortText, instant_text, matched_version
+from taskmq.model.identity import Membership, Permission
+from taskmq.server.inputs import CallerGiven, instant_text, matched_version
 from taskmq.server.settings import API, MOST_PER_PAGE
 from taskmq.server.sign_in import accounts_of
 
 __all__ = ["USER_HANDLERS"]
-
-
-class RoleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A role, and the patterns of the tasks that may be called with it."""
-
-    role: Role
-    tasks: tuple[ShortText, ...] = ("*",)
-
-
-class NewRole(RoleBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A role on a tenant, `*` for the instance."""
-
-    tenant: ShortText
-
-
-class UserBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A user who is to be added; without a password they have tokens only."""
-
-    name: ShortText
-    password: Secret | None = None
-    email: ShortText = ""
-    memberships: list[NewRole] = []
-
-
-class UserChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different about a user; what is left out stays."""
-
-    name: ShortText | msgspec.UnsetType = msgspec.UNSET
-    email: ShortText | msgspec.UnsetType = msgspec.UNSET
-    is_disabled: bool | msgspec.UnsetType = msgspec.UNSET
-    password: Secret | msgspec.UnsetType = msgspec.UNSET
-
-
-class UserView(msgspec.Struct, frozen=True, kw_only=True):
-    """A user; `memberships` is None in lists."""
-
-    id: str
-    name: str
-    email: str
-    created: str | None
-    version: int
-    disabled: str | None
-    has_password: bool
-    last_login: str | None
-    memberships: list[MembershipView] | None
-
-
-class UserList(msgspec.Struct, frozen=True):
-    """Users by name; `next` is what to say as `after` for the next page."""
-
-    items: list[UserView]
-    next: str | None
 
 
 @get(f"{API}/users", permission=Permission.USERS_READ, operation_id="listUsers", summary="List users", tags=["users"])

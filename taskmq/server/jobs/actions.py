@@ -3,45 +3,21 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import msgspec
 from litestar import Request, Response, post
 from litestar.params import FromPath, JSONBody
 
+from taskmq.api.job_requests import ActionBody, CloneBody
+from taskmq.api.jobs import ChangedJob
 from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import JobConflict
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.inputs import (
-    Instant,
-    Note,
-    OwnJobs,
-    ShortText,
-    idempotency_key,
-    matched_version,
-)
-from taskmq.server.jobs.changes import ChangedJob, changed, is_other_version
+from taskmq.server.inputs import OwnJobs, idempotency_key, matched_version
+from taskmq.server.jobs.changes import changed, is_other_version
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
 __all__ = ["ACTIONS", "ActionBody", "CloneBody"]
-
-
-class ActionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why something is done to a job; for its history."""
-
-    note: Note = ""
-
-
-class CloneBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a job is repeated.
-
-    Attributes:
-        job_id: of the new one. Default: one of the store's.
-        schedule_time: when it is to run. Default: now.
-    """
-
-    job_id: ShortText | None = None
-    schedule_time: Instant | None = None
 
 
 @post(

@@ -1,81 +1,23 @@
 """`POST /bulk`: the same done to many jobs, page by page."""
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import msgspec
 from litestar import post
 from litestar.params import JSONBody
 
+from taskmq.api.job_requests import BulkBody
+from taskmq.api.jobs import BulkView, RefusalView
 from taskmq.model.identity import Permission
-from taskmq.operations.bulk import BulkAction, BulkChange, act_on_page
+from taskmq.operations.bulk import BulkChange, act_on_page
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.inputs import (
-    CallerGiven,
-    Instant,
-    Note,
-    OwnJobs,
-    PriorityLevel,
-    ServedApp,
-    ShortText,
-    priority_number,
-)
+from taskmq.server.inputs import CallerGiven, OwnJobs, ServedApp, priority_number
 from taskmq.server.problems import Problem, problem_of
-from taskmq.server.settings import API, MOST_ITEMS
+from taskmq.server.settings import API
 
 __all__ = ["BULK"]
 
 _MOST_REFUSALS: Final = 100
 _CAP: Final = 100_000
-
-
-class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is done to which jobs.
-
-    Attributes:
-        action: cancel, hold, release, retry or change.
-        filter: as in the list of jobs; `everything` where it is to be all of them.
-        dry_run: only say how many there are.
-        limit: to so many in this request.
-        cursor: the `next` of the request before.
-        schedule_time, delay, priority: what `change` makes different.
-        note: why; for the jobs' histories and the audit.
-    """
-
-    action: BulkAction
-    filter: Annotated[str, msgspec.Meta(max_length=4_000)] = ""
-    everything: bool = False
-    dry_run: bool = False
-    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ITEMS)] = 200
-    cursor: ShortText | None = None
-    schedule_time: Instant | None = None
-    delay: ShortText | float | None = None
-    priority: PriorityLevel | None = None
-    note: Note = ""
-
-
-class RefusalView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that stayed as it was, and why."""
-
-    job_id: str
-    code: str
-    detail: str
-
-
-class BulkView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request has come to.
-
-    Attributes:
-        matched: jobs that it has looked at; of a dry run: all that fit, up to 100,000.
-        refused: how many stayed as they were; `refusals` are the first hundred of them.
-        next: what to say as `cursor` to go on; None at the end.
-    """
-
-    dry_run: bool
-    matched: int
-    done: int
-    refused: int
-    refusals: list[RefusalView]
-    next: str | None
 
 
 @post(

@@ -2,67 +2,20 @@
 
 from typing import Annotated, Any, Final
 
-import msgspec
 from litestar import Request, Response, delete, patch, put
 from litestar.params import FromPath, JSONBody, QueryParameter
 
+from taskmq.api.job_requests import ChangeBody
+from taskmq.api.jobs import ChangedJob
 from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import JobConflict
 from taskmq.model.identity import Permission
-from taskmq.model.states import JobState
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.inputs import (
-    Instant,
-    Note,
-    OwnJobs,
-    PriorityLevel,
-    ServedApp,
-    ShortText,
-    matched_version,
-    priority_number,
-)
+from taskmq.server.inputs import OwnJobs, ServedApp, matched_version, priority_number
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
 __all__ = ["CHANGES", "ChangeBody", "ChangedJob", "changed", "is_other_version"]
-
-
-class ChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different about a job; what is left out stays.
-
-    Attributes:
-        schedule_time: when it is to run, with a time zone; or `delay` from now on, such as "10m".
-        payload: in place of its arguments by name; `kwargs` is the same.
-        args: in place of its arguments by place.
-        expires_at: when it is not to start any more.
-        note: why; for its history.
-    """
-
-    schedule_time: Instant | None = None
-    delay: ShortText | float | None = None
-    priority: PriorityLevel | None = None
-    payload: dict[str, Any] | None = None
-    kwargs: dict[str, Any] | None = None
-    args: list[Any] | None = None
-    queue: ShortText | None = None
-    expires_at: Instant | None = None
-    note: Note = ""
-
-
-class ChangedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job after a change.
-
-    Attributes:
-        status: what was done: updated, cancelled, cancel_requested, held, released, retried or cloned.
-        job_id: what it is called.
-        id: the store's id.
-    """
-
-    status: str
-    job_id: str
-    id: str
-    state: JobState
-    version: int
 
 
 async def change_job(

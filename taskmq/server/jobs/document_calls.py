@@ -9,10 +9,12 @@ import msgspec
 from litestar import get, post
 from litestar.params import FromQuery, JSONBody
 
+from taskmq.api.jobs import JobView
+from taskmq.api.values import Instant, Note, ShortText
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import JobOrder, TenantJobs
-from taskmq.server.inputs import Instant, Note, OwnJobs, ShortText, instant_text
-from taskmq.server.jobs.views import JobView, job_view
+from taskmq.server.inputs import OwnJobs, instant_text
+from taskmq.server.jobs.views import job_view
 from taskmq.server.problems import Problem
 
 __all__ = ["DOCUMENT_CALLS"]
@@ -34,7 +36,7 @@ class CreatedView(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["created"] = "created"
 
 
-class ScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a job is to run, or that it is not.
 
     Attributes:
@@ -78,7 +80,7 @@ async def create_job(data: JSONBody[CreateBody], jobs: OwnJobs) -> CreatedView:
     summary="Schedule or cancel a job",
     tags=["compatible names"],
 )
-async def schedule_job(data: JSONBody[ScheduleBody], jobs: OwnJobs) -> ScheduledView:
+async def schedule_job(data: JSONBody[JobScheduleBody], jobs: OwnJobs) -> ScheduledView:
     """Have a job run at a time, or not at all."""
     if (data.job_id is None) is (data.definition is None):
         raise Problem.about("job_id", "say job_id, or definition")
@@ -114,6 +116,6 @@ async def get_status(job_id: FromQuery[str], jobs: OwnJobs) -> JobView:
 DOCUMENT_CALLS: Final[tuple[Any, ...]] = (create_job, schedule_job, get_status)
 
 
-async def _scheduled(jobs: TenantJobs, job_id: str, body: ScheduleBody) -> Any:
+async def _scheduled(jobs: TenantJobs, job_id: str, body: JobScheduleBody) -> Any:
     record = await jobs.change(job_id, at=body.scheduled_time)
     return await jobs.release(record.id) if record.state == "held" else record

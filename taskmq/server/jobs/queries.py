@@ -6,17 +6,17 @@ import msgspec
 from litestar import Request, Response, get
 from litestar.params import FromPath, QueryParameter
 
+from taskmq.api.jobs import AttemptList, HistoryList, JobCount, JobView
+from taskmq.api.problems import FieldProblem
+from taskmq.api.values import Instant, ListPage
 from taskmq.contracts.jobs import JobRecord
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.inputs import Cursor, Instant, Limit, ListPage, OwnJobs, next_link, selected
+from taskmq.server.inputs import Cursor, Limit, OwnJobs, next_link, selected
 from taskmq.server.jobs.views import (
-    AttemptView,
-    HistoryView,
-    JobView,
     attempt_view,
     history_view,
     job_view,
@@ -26,7 +26,7 @@ from taskmq.server.jobs.views import (
     states_of,
     status_words,
 )
-from taskmq.server.problems import FieldProblem, Problem
+from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.submission.explain import Explanation
 
@@ -36,25 +36,6 @@ _EXPANSIONS: Final = ("logs", "retries", "payload", "result")
 
 Words = Annotated[str | None, QueryParameter(description="`claimed`: CLAIMED, PROCESSING, COMPLETED as statuses.")]
 Fields = Annotated[str | None, QueryParameter(description="Only these fields, with commas between.")]
-
-
-class HistoryList(msgspec.Struct, frozen=True):
-    items: list[HistoryView]
-
-
-class AttemptList(msgspec.Struct, frozen=True):
-    items: list[AttemptView]
-
-
-class JobCount(msgspec.Struct, frozen=True):
-    """How many jobs fit.
-
-    Attributes:
-        is_exact: False where there are more than that.
-    """
-
-    count: int
-    is_exact: bool
 
 
 @get(

@@ -2,96 +2,23 @@
 
 from typing import Any, Final, cast
 
-import msgspec
 from litestar import Request, Response, post
 from litestar.params import JSONBody
 
+from taskmq.api.job_requests import SubmitBody, UpstreamJob
+from taskmq.api.jobs import RefusedJob, SubmittedJob, SubmittedJobs
 from taskmq.app import TaskMQ
 from taskmq.errors import TaskMQError
 from taskmq.model.identity import Permission
-from taskmq.model.states import JobState
 from taskmq.operations.tenant_jobs import JobOrder, SubmitOutcome, TenantJobs
 from taskmq.options.task_options import CallOptions
 from taskmq.server.access import Caller
-from taskmq.server.inputs import (
-    CallerGiven,
-    Instant,
-    OwnJobs,
-    PriorityLevel,
-    ServedApp,
-    ShortText,
-    idempotency_key,
-    priority_number,
-)
-from taskmq.server.problems import Problem, ProblemDetails, problem_of
+from taskmq.server.edge import fact_of
+from taskmq.server.inputs import CallerGiven, OwnJobs, ServedApp, idempotency_key, priority_number
+from taskmq.server.problems import Problem, problem_of
 from taskmq.server.settings import API, MOST_ITEMS
 
 __all__ = ["SUBMISSIONS", "SubmitBody", "SubmittedJob", "SubmittedJobs", "order_of"]
-
-
-class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job that is to be submitted.
-
-    Attributes:
-        job_type: the name of a task, or of a definition; `task` is the same.
-        job_id: an id of the client's own: the same again with the same content is the same job.
-        schedule_time: when it is to run, with a time zone; or `delay`, such as "10m". Default: now.
-        priority: high, medium or low, or 0 (lowest) to 9.
-        payload: the task's arguments by name; `kwargs` is the same.
-        args: its arguments by place.
-        queue: the task's own, which is the default.
-        expires_at: when it is not to start any more; or `expires_in`, such as "1h".
-        held: it does not run until it is released.
-    """
-
-    job_type: ShortText | None = None
-    task: ShortText | None = None
-    job_id: ShortText | None = None
-    schedule_time: Instant | None = None
-    delay: ShortText | float | None = None
-    priority: PriorityLevel | None = None
-    payload: dict[str, Any] | None = None
-    kwargs: dict[str, Any] | None = None
-    args: list[Any] | None = None
-    queue: ShortText | None = None
-    expires_at: Instant | None = None
-    expires_in: ShortText | float | None = None
-    description: str = ""
-    labels: dict[str, str] = {}
-    held: bool = False
-
-
-class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that was kept.
-
-    Attributes:
-        status: `submitted`.
-        job_id: the client's own id, else the store's.
-        id: the store's.
-        is_new: this request has made it; else it was there, with the same content.
-    """
-
-    status: str
-    job_id: str
-    id: str
-    state: JobState
-    version: int
-    is_new: bool
-
-
-class RefusedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of many that was not kept, and why."""
-
-    status: str
-    problem: ProblemDetails
-
-
-class SubmittedJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of each job of many, in their order."""
-
-    submitted: int
-    refused: int
-    items: list[Any]
 
 
 @post(
@@ -118,7 +45,8 @@ async def submit_jobs(
         return await _submit_many(data, key, app, caller, jobs)
     outcome = await jobs.submit(order_of(data, app, caller, key=key))
     made = _submitted(outcome)
-    headers = {"ETag": f'"{made.version}"', "Location": f"{_root(request)}{API}/jobs/{made.id}"}
+    root = fact_of(request.scope, "taskmq_root")
+    headers = {"ETag": f'"{made.version}"', "Location": f"{root}{API}/jobs/{made.id}"}
     return Response(made, status_code=201 if made.is_new else 200, headers=headers)
 
 
@@ -154,6 +82,10 @@ def order_of(body: SubmitBody, app: TaskMQ, caller: Caller, *, key: str | None =
         description=body.description,
         labels=body.labels,
         held=body.held,
+        depends_on=[
+            (each.job_id, each.condition) if isinstance(each, UpstreamJob) else (each, "succeeded")
+            for each in body.depends_on
+        ],
     )
 
 
@@ -213,8 +145,3 @@ def _job_id(job_id: str | None, key: str | None) -> str | None:
 
 def _known(app: TaskMQ, caller: Caller) -> str:
     return ", ".join(sorted(filter(caller.allows, app.tasks)))
-
-
-def _root(request: Request[Any, Any, Any]) -> str:
-    root: str = request.app.state["settings"].root_path
-    return root

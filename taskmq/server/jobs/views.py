@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from taskmq.api.jobs import AttemptView, ErrorView, HistoryView, JobView
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobRecord
 from taskmq.errors import MalformedMessage
 from taskmq.model.envelope import decode_envelope
@@ -50,82 +51,6 @@ _CLAIMED: Final[Mapping[JobState, str]] = {
 _ARGUMENTS: Final = ("args", "kwargs")
 
 
-class ErrorView(msgspec.Struct, frozen=True, kw_only=True):
-    """The error of a job's last attempt, or why it was cancelled."""
-
-    type: str
-    message: str
-    traceback: str = ""
-
-
-class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job.
-
-    Attributes:
-        job_id: what its submitter called it, else the store's id.
-        id: the store's id.
-        status: queued, running, completed, failed or cancelled.
-        state: the same more exactly: waiting, held, scheduled, queued, dispatched, running, retrying, succeeded,
-            failed, cancelled, expired, skipped, upstream_failed.
-        job_type: the task's name; `task` is the same.
-        priority: 0 (lowest) to 9.
-        schedule_time: when it is, or was, to run.
-        start_time, end_time: of its last attempt.
-        retries: attempts that did not end it; with `expand=retries`, what became of each.
-        attempt: the number of the one that runs, ended the job, or comes next.
-        version: grows with every change; the ETag.
-        cancel_requested: why its worker is to stop it.
-        owner: who submitted it.
-        retry_of: the job that it is a repetition of.
-    """
-
-    job_id: str
-    id: str
-    status: str
-    state: JobState
-    job_type: str
-    task: str
-    queue: str
-    priority: int
-    tenant: str
-    schedule_time: str | None
-    start_time: str | None
-    end_time: str | None
-    submitted_at: str | None
-    expires_at: str | None
-    retries: int
-    attempt: int
-    version: int
-    worker: str
-    cancel_requested: str | None
-    error: ErrorView | None
-    description: str
-    owner: str
-    labels: dict[str, str]
-    retry_of: str
-
-
-class HistoryView(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened to a job and is no ordinary step."""
-
-    version: int
-    at: str | None
-    kind: str
-    state: JobState
-    by: str
-    note: str
-
-
-class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt that did not end its job."""
-
-    attempt: int
-    started: str | None
-    ended: str | None
-    worker: str
-    error: ErrorView | None
-
-
 def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobView:
     """A job as the API shows it.
 
@@ -159,6 +84,7 @@ def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobVi
         owner="" if detail is None else detail.owner,
         labels={} if detail is None else dict(detail.labels),
         retry_of="" if detail is None else detail.retry_of,
+        depends_on=[] if detail is None else list(detail.depends_on),
     )
 
 

@@ -10,8 +10,10 @@ from litestar.params import FromQuery, QueryParameter
 from litestar.response import Stream
 
 from taskmq.errors import TaskMQError
-from taskmq.model.identity import Permission
+from taskmq.model.identity import Permission, may
+from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.model.telemetry.events import Event, JobEvent
+from taskmq.server.access import Caller
 from taskmq.server.inputs import CallerGiven, instant_text
 from taskmq.server.live.hub import EventHub, HubEvent
 from taskmq.server.problems import Problem
@@ -43,11 +45,9 @@ async def follow_events(
     """What happens to jobs and workers, as server-sent events, until the client goes.
 
     Each has an id to come back with (`Last-Event-ID`). `missed` says how many were dropped since the client was
-    slow, `gap` that some may be missing, `broker` that the broker was lost or is back. Events say no tenant yet, so
-    they are for roles on the instance.
+    slow, `gap` that some may be missing, `broker` that the broker was lost or is back. A tenant is told of its own
+    jobs; of workers, and of jobs that have no tenant, roles on the instance are.
     """
-    if not caller.is_everybody:
-        raise Problem(403, "not_allowed", "events say no tenant: they are for roles on the instance")
     hub: EventHub = request.app.state["events"]
     most = request.app.state["settings"].streams
     if hub.streams_of(caller.identity.user_id) >= most:
@@ -57,9 +57,10 @@ async def follow_events(
     lines = event_lines(
         hub,
         caller.identity.user_id,
-        event_filter(queue=queue, task=task, job_id=job_id, kinds=kinds),
+        event_filter(tenant=caller.tenant, queue=queue, task=task, job_id=job_id, kinds=kinds),
+        tenant=caller.tenant,
         last_id=None if last_id is None else last_id[:_LONGEST_ID],
-        is_welcome=lambda: _is_welcome(request),
+        is_welcome=lambda: _is_welcome(request, caller),
     )
     # Proxies that collect answers would hold the events up.
     return Stream(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
@@ -74,6 +75,7 @@ async def event_lines(
     fits: Callable[[Event], bool],
     *,
     last_id: str | None,
+    tenant: str | None,
     is_welcome: Callable[[], Awaitable[bool]],
     heartbeat: float = _HEARTBEAT,
 ) -> AsyncGenerator[bytes]:
@@ -81,6 +83,7 @@ async def event_lines(
 
     Args:
         last_id: the last event that the client has.
+        tenant: whose jobs the client knows by their own names; None: everybody's, by names that say the tenant.
         is_welcome: asked after so many seconds in which nothing happened, and at least as often while much does.
     """
     loop = asyncio.get_running_loop()
@@ -100,38 +103,55 @@ async def event_lines(
                 yield _line("missed", {"count": subscription.missed})
                 subscription.missed = 0
             for one in found:
-                yield _told(hub, one)
+                yield _told(hub, one, tenant)
 
 
-async def _is_welcome(request: Request[Any, Any, Any]) -> bool:
+async def _is_welcome(request: Request[Any, Any, Any], caller: Caller) -> bool:
     try:
-        await request.app.state["identify"](request)
+        identity = await request.app.state["identify"](request)
     except (TaskMQError, Problem):
         return False
-    return True
+    return may(identity, Permission.EVENTS_READ, caller.tenant or None)
 
 
 def event_filter(
-    *, queue: str | None, task: str | None, job_id: str | None, kinds: frozenset[str] | None
+    *,
+    tenant: str | None,
+    queue: str | None,
+    task: str | None,
+    job_id: str | None,
+    kinds: frozenset[str] | None,
 ) -> Callable[[Event], bool]:
-    """Whether a stream wants an event; what is None does not matter."""
+    """Whether a stream wants an event; what is None does not matter.
+
+    Args:
+        tenant: whose jobs it may know of; None: everybody's, and the workers.
+    """
+    wanted = None if job_id is None else tenant_key(tenant or None, job_id)
 
     def fits(event: Event) -> bool:
         if kinds is not None and event.event not in kinds:
             return False
         if isinstance(event, JobEvent):
-            return queue in (None, event.queue) and task in (None, event.task) and job_id in (None, event.job_id)
-        return queue is None and task is None and job_id is None
+            return (
+                tenant in (None, event.tenant)
+                and queue in (None, event.queue)
+                and task in (None, event.task)
+                and (wanted is None or event.job_id in (wanted, job_id))
+            )
+        return tenant is None and queue is None and task is None and job_id is None
 
     return fits
 
 
-def _told(hub: EventHub, one: HubEvent) -> bytes:
+def _told(hub: EventHub, one: HubEvent, tenant: str | None) -> bytes:
     name = f"{hub.name}-{one.number}"
     if one.event is None:
         return _line("broker", {"is_connected": one.is_connected}, name)
     facts = msgspec.to_builtins(one.event)
     facts["at"] = instant_text(one.event.at)
+    if tenant and isinstance(one.event, JobEvent):
+        facts["job_id"] = split_tenant_key(one.event.job_id)[1]
     return _line("job" if isinstance(one.event, JobEvent) else "worker", facts, name)
 
 

@@ -7,72 +7,14 @@ from litestar import Request, Response, get
 from litestar.handlers import delete, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
+from taskmq.api.definitions import DefinitionBody, DefinitionList, DefinitionVersions, DefinitionView
 from taskmq.errors import NotPermitted
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.definitions import Definition
-from taskmq.server.inputs import (
-    CallerGiven,
-    Cursor,
-    Limit,
-    PriorityLevel,
-    ServedApp,
-    ShortText,
-    instant_text,
-    matched_version,
-    priority_number,
-)
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text, matched_version, priority_number
 from taskmq.server.settings import API
 
 __all__ = ["DEFINITION_HANDLERS"]
-
-
-class DefinitionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a definition says.
-
-    Attributes:
-        task: the name of the task that its jobs run.
-        args, kwargs: of its jobs, by place and by name; what is lacking, submissions give.
-        expires_in: how long after its submission a job is not to start any more, such as "1h".
-    """
-
-    task: ShortText
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    priority: PriorityLevel | None = None
-    expires_in: ShortText | float | None = None
-    description: str = ""
-    labels: dict[str, str] = {}
-
-
-class DefinitionView(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of a definition."""
-
-    name: str
-    tenant: str
-    version: int
-    at: str | None
-    by: str
-    task: str
-    args: list[Any]
-    kwargs: dict[str, Any]
-    queue: str
-    priority: int | None
-    expires_in: float | None
-    description: str
-    labels: dict[str, str]
-
-
-class DefinitionList(msgspec.Struct, frozen=True):
-    """Definitions by name, each in its last version; `next` is what to say as `cursor` for the next page."""
-
-    items: list[DefinitionView]
-    next: str | None
-
-
-class DefinitionVersions(msgspec.Struct, frozen=True):
-    """Versions of a definition, the last one first."""
-
-    items: list[DefinitionView]
 
 
 @get(

@@ -1,111 +1,35 @@
-"""`/schedules`: what is due when, pausing, resuming, running and making up for them."""
+"""`/schedules`: what is due when, putting, pausing, resuming, running and making up for them."""
 
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import msgspec
-from litestar import get, post
+from litestar import Response, get, post
+from litestar.handlers import delete, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from taskmq.app import TaskMQ
-from taskmq.errors import UnsupportedFeature
+from taskmq.api.schedules import (
+    BackfillBody,
+    BackfillView,
+    InstantList,
+    OccurrenceView,
+    PauseScheduleBody,
+    PutScheduleBody,
+    ScheduleLine,
+    ScheduleLines,
+    ScheduleView,
+)
+from taskmq.api.values import Instant
 from taskmq.model.identity import Permission
-from taskmq.schedules import ScheduleEntry, ScheduleStatus
-from taskmq.schedules.triggers import instants_after
-from taskmq.server.access import Caller
-from taskmq.server.inputs import CallerGiven, Instant, Note, ServedApp, instant_text
+from taskmq.operations.tenant_schedules import TenantSchedule, TenantSchedules
+from taskmq.schedules import ScheduleOptions
+from taskmq.schedules.triggers import Trigger, cron, every, instants_after, once
+from taskmq.server.inputs import CallerGiven, ServedApp, instant_text
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
 __all__ = ["SCHEDULE_HANDLERS"]
-
-
-class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule.
-
-    Attributes:
-        starts: the task or the workflow.
-        rule: when, in words.
-        is_dynamic: it was made at run time, and not by the code.
-        next: when it is due next; None where it never is again, or is paused.
-        paused: since when.
-    """
-
-    name: str
-    starts: str
-    rule: str
-    is_dynamic: bool
-    next: str | None
-    paused: str | None
-    note: str
-
-
-class ScheduleLines(msgspec.Struct, frozen=True):
-    """All schedules, by name."""
-
-    items: list[ScheduleLine]
-
-
-class OccurrenceView(msgspec.Struct, frozen=True, kw_only=True):
-    """An occurrence that was emitted: due, catchup, buffered, backfill or run."""
-
-    scheduled_for: str | None
-    emitted: str | None
-    kind: str
-
-
-class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule, and what has become of its occurrences; `active` are the jobs that wait or run."""
-
-    name: str
-    starts: str
-    rule: str
-    is_dynamic: bool
-    next: str | None
-    paused: str | None
-    note: str
-    fired: int
-    late: int
-    missed: int
-    skipped: int
-    failed: int
-    waiting: int
-    active: list[str]
-    history: list[OccurrenceView]
-
-
-class InstantList(msgspec.Struct, frozen=True):
-    """Instants, the earliest first."""
-
-    items: list[str | None]
-
-
-class PauseScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why it is paused, for others to see."""
-
-    note: Note = ""
-
-
-class BackfillBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which occurrences are emitted, again or for the first time.
-
-    Attributes:
-        start, end: the first and the last instant that may be one; `end` is not later than now.
-        dry_run: only say which they are.
-    """
-
-    start: Instant
-    end: Instant
-    dry_run: bool = False
-
-
-class BackfillView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backfill emits; `run` tells its jobs from others, "" where nothing is emitted."""
-
-    run: str
-    instants: list[str | None]
-    has_more: bool
 
 
 @get(
@@ -116,9 +40,8 @@ class BackfillView(msgspec.Struct, frozen=True, kw_only=True):
     tags=["schedules"],
 )
 async def list_schedules(app: ServedApp, caller: CallerGiven) -> ScheduleLines:
-    """The schedules of the app, those that were made at run time among them."""
-    entries, statuses = await _schedules(app, caller)
-    return ScheduleLines([_line(entry, statuses.get(name)) for name, entry in sorted(entries.items())])
+    """A tenant's schedules; for a role on the instance those of the app, and everybody's."""
+    return ScheduleLines([_line(one) for one in await _own(app, caller).all()])
 
 
 @get(
@@ -130,8 +53,43 @@ async def list_schedules(app: ServedApp, caller: CallerGiven) -> ScheduleLines:
 )
 async def get_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> ScheduleView:
     """A schedule, and what has become of its occurrences so far."""
-    entry = await _find(app, caller, name)
-    return _view(entry, await app.schedules.astatus(name))
+    return _view(await _own(app, caller).get(name))
+
+
+@put(
+    f"{API}/schedules/{{name:str}}",
+    permission=Permission.SCHEDULES_CHANGE,
+    operation_id="putSchedule",
+    summary="Put a schedule",
+    tags=["schedules"],
+)
+async def put_schedule(
+    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[PutScheduleBody]
+) -> Response[ScheduleView]:
+    """Start a task whenever the schedule says from now on. 201: there was none of that name; 200: it is changed."""
+    own, trigger = _own(app, caller), _trigger(data)
+    await own.check_put(name, data.task)
+    after = {"task": data.task, "rule": trigger.describe()}
+    await caller.note_action(app, "schedule.put", subject=own.full_name(name), after=after)
+    is_new = await own.put(name, data.task, trigger, args=data.args, kwargs=data.kwargs, options=_options(data))
+    return Response(_view(await own.get(name)), status_code=201 if is_new else 200)
+
+
+@delete(
+    f"{API}/schedules/{{name:str}}",
+    status_code=200,
+    permission=Permission.SCHEDULES_CHANGE,
+    operation_id="removeSchedule",
+    summary="Remove a schedule",
+    tags=["schedules"],
+)
+async def remove_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> dict[str, str]:
+    """Have it start nothing any more; what it has started goes on. One of the code cannot be removed."""
+    own = _own(app, caller)
+    await own.entry(name)
+    await caller.note_action(app, "schedule.remove", subject=own.full_name(name))
+    await own.remove(name)
+    return {"status": "removed", "name": name}
 
 
 @get(
@@ -149,7 +107,7 @@ async def get_next(
     after: FromQuery[Instant | None] = None,
 ) -> InstantList:
     """The instants at which a schedule is due next, whether or not it is paused."""
-    entry = await _find(app, caller, name)
+    entry = await _own(app, caller).entry(name)
     start = app.sessions.clock.now_ms() if after is None else round(after.timestamp() * 1000)
     return InstantList([instant_text(at) for at in islice(instants_after(entry.trigger, start), count)])
 
@@ -166,11 +124,12 @@ async def pause_schedule(
     app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[PauseScheduleBody | None] = None
 ) -> ScheduleView:
     """Have nothing emitted until it is resumed."""
-    entry = await _find(app, caller, name)
+    own = _own(app, caller)
+    await own.entry(name)
     note = "" if data is None else data.note
-    await caller.note_action(app, "schedule.pause", subject=name, note=note)
-    await app.schedules.apause(name, note=note)
-    return _view(entry, await app.schedules.astatus(name))
+    await caller.note_action(app, "schedule.pause", subject=own.full_name(name), note=note)
+    await own.pause(name, note=note)
+    return _view(await own.get(name))
 
 
 @post(
@@ -183,10 +142,11 @@ async def pause_schedule(
 )
 async def resume_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> ScheduleView:
     """Have a paused schedule go on."""
-    entry = await _find(app, caller, name)
-    await caller.note_action(app, "schedule.resume", subject=name)
-    await app.schedules.aresume(name)
-    return _view(entry, await app.schedules.astatus(name))
+    own = _own(app, caller)
+    await own.entry(name)
+    await caller.note_action(app, "schedule.resume", subject=own.full_name(name))
+    await own.resume(name)
+    return _view(await own.get(name))
 
 
 @post(
@@ -199,9 +159,10 @@ async def resume_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[st
 )
 async def run_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> dict[str, str]:
     """Send a call of its task now, whatever the schedule says; answers with the job's id."""
-    await _find(app, caller, name)
-    await caller.note_action(app, "schedule.run", subject=name)
-    return {"status": "submitted", "job_id": await app.schedules.arun(name)}
+    own = _own(app, caller)
+    await own.check_run(name)
+    await caller.note_action(app, "schedule.run", subject=own.full_name(name))
+    return {"status": "submitted", "job_id": await own.run(name)}
 
 
 @post(
@@ -216,16 +177,20 @@ async def backfill(
     app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[BackfillBody]
 ) -> BackfillView:
     """Emit the occurrences of a range of the past, at low priority and a few a second."""
-    await _find(app, caller, name)
+    own = _own(app, caller)
+    await own.check_run(name)
     if not data.dry_run:
-        await caller.note_action(app, "schedule.backfill", subject=name, after=msgspec.to_builtins(data))
-    found = await app.schedules.abackfill(name, data.start, data.end, dry_run=data.dry_run)
+        full = own.full_name(name)
+        await caller.note_action(app, "schedule.backfill", subject=full, after=msgspec.to_builtins(data))
+    found = await own.backfill(name, data.start, data.end, dry_run=data.dry_run)
     return BackfillView(run=found.run, instants=[_text(at) for at in found.instants], has_more=found.has_more)
 
 
 SCHEDULE_HANDLERS: Final[tuple[Any, ...]] = (
     list_schedules,
     get_schedule,
+    put_schedule,
+    remove_schedule,
     get_next,
     pause_schedule,
     resume_schedule,
@@ -234,27 +199,33 @@ SCHEDULE_HANDLERS: Final[tuple[Any, ...]] = (
 )
 
 
-async def _schedules(app: TaskMQ, caller: Caller) -> tuple[dict[str, ScheduleEntry], dict[str, ScheduleStatus]]:
-    """What the caller may see: the schedules of an app belong to no tenant, so instance roles alone see them."""
-    if not caller.is_everybody:
-        return {}, {}
-    try:
-        return await app.schedules.aall(), await app.schedules.astatuses()
-    except UnsupportedFeature:
-        # Without a state there are those of the code, and nobody knows more of them.
-        return dict(app.schedules), {}
+def _own(app: ServedApp, caller: CallerGiven) -> TenantSchedules:
+    return TenantSchedules(app, caller.tenant, allows=caller.allows)
 
 
-async def _find(app: TaskMQ, caller: Caller, name: str) -> ScheduleEntry:
-    entries, _ = await _schedules(app, caller)
-    if (entry := entries.get(name)) is None:
-        raise Problem(404, "schedule_not_found", f"no schedule is called {name[:128]!r}")
-    return entry
+def _trigger(body: PutScheduleBody) -> Trigger:
+    match body.cron, body.every, body.at:
+        case (str() as expression, None, None):
+            return cron(expression, tz=body.tz)
+        case (None, (str() | float() | int()) as period, None):
+            return every(period)
+        case (None, None, datetime() as instant):
+            return once(instant)
+        case _:
+            raise Problem.about("cron", "when? Say one of cron, every and at")
 
 
-def _line(entry: ScheduleEntry, status: ScheduleStatus | None) -> ScheduleLine:
+def _options(body: PutScheduleBody) -> ScheduleOptions:
+    names = ("catchup", "overlap", "max_concurrency", "on_resume", "jitter")
+    said: Any = {name: value for name in names if (value := getattr(body, name)) is not None}
+    return cast("ScheduleOptions", said)
+
+
+def _line(found: TenantSchedule) -> ScheduleLine:
+    entry, status = found.entry, found.status
     return ScheduleLine(
-        name=entry.name,
+        name=found.name,
+        tenant=entry.tenant,
         starts=entry.starts,
         rule=entry.trigger.describe(),
         is_dynamic=entry.is_dynamic,
@@ -264,8 +235,9 @@ def _line(entry: ScheduleEntry, status: ScheduleStatus | None) -> ScheduleLine:
     )
 
 
-def _view(entry: ScheduleEntry, status: ScheduleStatus) -> ScheduleView:
-    line = _line(entry, status)
+def _view(found: TenantSchedule) -> ScheduleView:
+    line, status = _line(found), found.status
+    assert status is not None
     return ScheduleView(
         **{name: getattr(line, name) for name in line.__struct_fields__},
         fired=status.fired,

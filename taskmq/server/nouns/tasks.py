@@ -6,6 +6,7 @@ import msgspec
 from litestar import get
 from litestar.params import FromPath
 
+from taskmq.api.workers import TaskList, TaskView
 from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import Catalogued
 from taskmq.model.identity import Permission
@@ -16,31 +17,6 @@ from taskmq.server.settings import API
 from taskmq.tasks.registration import registration_of_task, registrations_of
 
 __all__ = ["TASK_HANDLERS"]
-
-
-class TaskView(msgspec.Struct, frozen=True, kw_only=True):
-    """A task.
-
-    Attributes:
-        description: the first line of its documentation.
-        is_own: the server's own app has it; else a worker or a scheduler has registered it.
-        positional: the parameters that may be given by place.
-        arguments: a JSON Schema of its arguments by name.
-    """
-
-    name: str
-    queue: str
-    description: str
-    is_own: bool
-    positional: list[str]
-    arguments: dict[str, Any]
-
-
-class TaskList(msgspec.Struct, frozen=True):
-    """Tasks by name; `next` is what to say as `cursor` for the next page."""
-
-    items: list[TaskView]
-    next: str | None
 
 
 @get(f"{API}/tasks", permission=Permission.TASKS_READ, operation_id="listTasks", summary="List tasks", tags=["tasks"])

@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-import msgspec
 from litestar import get
 
+from taskmq.api.workers import RunView, WorkerList, WorkerView
 from taskmq.model.identity import Permission
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.operations.workers import list_workers
@@ -13,48 +13,6 @@ from taskmq.server.nouns.queues import Within
 from taskmq.server.settings import API
 
 __all__ = ["WORKER_HANDLERS"]
-
-
-class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that goes on, for so many seconds."""
-
-    job_id: str
-    task: str
-    queue: str
-    attempt: int
-    seconds: float
-
-
-class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker process.
-
-    Attributes:
-        state: starting, running, disconnected or draining.
-        slots: how many runs may go on at a time; `running`: how many do.
-        backlog: deliveries that wait for a slot.
-        memory: resident bytes.
-        jobs: the longest of its runs.
-    """
-
-    name: str
-    host: str
-    pid: int
-    version: str
-    queues: list[str]
-    paused: list[str]
-    state: str
-    slots: int
-    running: int
-    backlog: int
-    memory: int
-    started: str | None
-    jobs: list[RunView]
-
-
-class WorkerList(msgspec.Struct, frozen=True):
-    """The workers that have answered."""
-
-    items: list[WorkerView]
 
 
 @get(

@@ -1,16 +1,17 @@
 """`/workflows`: how far they are, ending them, and running again what has failed."""
 
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-import msgspec
 from litestar import get, post
 from litestar.params import FromPath, JSONBody
 
+from taskmq.api.workers import CancelFlowBody, StepView, WorkflowView
 from taskmq.errors import FlowNotFound
 from taskmq.model.identity import Permission
+from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.operations.workflows import cancel_workflow, redrive_workflow, report_workflow
 from taskmq.server.access import Caller
-from taskmq.server.inputs import CallerGiven, Note, ServedApp
+from taskmq.server.inputs import CallerGiven, ServedApp
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.workflow.handle import FlowStep
@@ -19,36 +20,6 @@ from taskmq.workflow.service import Redriven
 __all__ = ["WORKFLOW_HANDLERS"]
 
 _LONGEST_ID: Final = 255
-
-
-class StepView(msgspec.Struct, frozen=True, kw_only=True):
-    """A step of a workflow.
-
-    Attributes:
-        task: "" for one that only waits for others.
-        error: type and message, of one that has failed.
-    """
-
-    step: str
-    task: str
-    state: str
-    attempts: int | None
-    error: str | None
-
-
-class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow; `cancelled` is why it was cancelled."""
-
-    workflow_id: str
-    state: Literal["running", "succeeded", "failed", "cancelled"]
-    cancelled: str | None
-    steps: list[StepView]
-
-
-class CancelFlowBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What those are told who await its result."""
-
-    reason: Note = "cancelled by an operator"
 
 
 @get(
@@ -60,10 +31,10 @@ class CancelFlowBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 )
 async def get_workflow(app: ServedApp, caller: CallerGiven, workflow_id: FromPath[str]) -> WorkflowView:
     """How far a workflow is, step by step."""
-    _check(caller, workflow_id)
-    found = await report_workflow(app, workflow_id)
+    found = await report_workflow(app, _full_id(caller, workflow_id))
     return WorkflowView(
-        workflow_id=found.id,
+        workflow_id=workflow_id,
+        tenant=split_tenant_key(found.id)[0],
         state=found.state,
         cancelled=found.cancelled,
         steps=[_step(step) for step in found.steps],
@@ -82,11 +53,11 @@ async def cancel(
     app: ServedApp, caller: CallerGiven, workflow_id: FromPath[str], data: JSONBody[CancelFlowBody | None] = None
 ) -> dict[str, str]:
     """End a workflow: what has not started never will, what runs is stopped. 409: it has ended already."""
-    _check(caller, workflow_id)
-    reason = (data or CancelFlowBody()).reason
-    await caller.note_action(app, "workflow.cancel", subject=workflow_id, note=reason)
-    if not await cancel_workflow(app, workflow_id, reason=reason):
-        state = (await report_workflow(app, workflow_id)).state
+    full_id, reason = _full_id(caller, workflow_id), (data or CancelFlowBody()).reason
+    await report_workflow(app, full_id)
+    await caller.note_action(app, "workflow.cancel", subject=full_id, note=reason)
+    if not await cancel_workflow(app, full_id, reason=reason):
+        state = (await report_workflow(app, full_id)).state
         raise Problem(409, "workflow_ended", f"workflow {workflow_id} has ended: it is {state}", state=state)
     return {"status": "cancelled", "workflow_id": workflow_id}
 
@@ -101,18 +72,21 @@ async def cancel(
 )
 async def redrive(app: ServedApp, caller: CallerGiven, workflow_id: FromPath[str]) -> Redriven:
     """Run again what has not succeeded, and take the dead letters of its earlier runs off their queues."""
-    _check(caller, workflow_id)
-    await caller.note_action(app, "workflow.redrive", subject=workflow_id)
-    return await redrive_workflow(app, workflow_id)
+    full_id = _full_id(caller, workflow_id)
+    await report_workflow(app, full_id)
+    await caller.note_action(app, "workflow.redrive", subject=full_id)
+    return await redrive_workflow(app, full_id)
 
 
 WORKFLOW_HANDLERS: Final[tuple[Any, ...]] = (get_workflow, cancel, redrive)
 
 
-def _check(caller: Caller, workflow_id: str) -> None:
-    """See that the caller may see workflows: the state does not know whose they are, so instance roles alone."""
-    if not caller.is_everybody or "\0" in workflow_id or len(workflow_id) > _LONGEST_ID:
+def _full_id(caller: Caller, workflow_id: str) -> str:
+    """The id that the state knows it by: that of a tenant's begins with the tenant, and so is nobody else's."""
+    is_foreign = caller.tenant == "" and split_tenant_key(workflow_id)[0]
+    if "\0" in workflow_id or len(workflow_id) > _LONGEST_ID or is_foreign:
         raise FlowNotFound(f"workflow {workflow_id[:_LONGEST_ID]} is not known")
+    return tenant_key(caller.tenant or None, workflow_id)
 
 
 def _step(step: FlowStep) -> StepView:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from taskmq.contracts.stores import Lease
+from taskmq.contracts.stores import Lease, members_prefix
 
 __all__ = ["LeaseModel"]
 
@@ -15,7 +15,7 @@ class _Held(msgspec.Struct):
 
 
 class LeaseModel:
-    """What `LeaseStore` promises. Instants are ms since the epoch."""
+    """What `Coordinator` promises. Instants are ms since the epoch."""
 
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}
@@ -44,6 +44,13 @@ class LeaseModel:
         if held is None or held.until <= now:
             return None
         return Lease(owner=held.owner, token=held.token, left=(held.until - now) / 1000, note=held.note)
+
+    def members(self, group: str, *, now: int) -> dict[str, Lease]:
+        prefix = members_prefix(group)
+        found = {
+            key.removeprefix(prefix): self.find(key, now=now) for key in sorted(self._held) if key.startswith(prefix)
+        }
+        return {member: lease for member, lease in found.items() if lease is not None}
 
     def has(self, key: str, token: int) -> bool:
         """Whether nobody has taken the key since, and the holder has not released it."""

@@ -21,6 +21,7 @@ from taskmq.contracts.jobs import (
     LaneHead,
     NewJob,
     Pick,
+    Released,
     ScheduleChange,
     ScheduleFiring,
     StoredSchedule,
@@ -30,6 +31,7 @@ from taskmq.contracts.jobs import (
 from taskmq.contracts.stores import Lease
 from taskmq.errors import StateUnavailable, StoreUnavailable, UnsupportedFeature
 from taskmq.model.clock import Clock
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
@@ -37,6 +39,7 @@ from taskmq.model.jobs.reports import Report
 from taskmq.model.states import TERMINAL
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.job_store.catalogue import CatalogueModel, MemoryDefinitions, MemoryTasks
+from taskmq.testing.job_store.history import HistoryAtWork, MemoryHistory
 from taskmq.testing.job_store.identity import MemoryIdentities
 from taskmq.testing.job_store.model import JobModel
 
@@ -56,6 +59,7 @@ class MemoryJobStore:
 
     Attributes:
         definitions, tasks: what is kept beside jobs, see `taskmq.contracts.jobs.Catalogued`.
+        history: what is remembered of runs, see `taskmq.contracts.history`.
         is_reachable: set it to False and every call raises, as in an outage.
     """
 
@@ -69,6 +73,7 @@ class MemoryJobStore:
         self._schedules = _MemorySchedules(self)
         self.definitions = MemoryDefinitions(self._catalogue)
         self.tasks = MemoryTasks(self._catalogue)
+        self.history = MemoryHistory(self._remembering)
 
     @property
     def address(self) -> str:
@@ -112,6 +117,9 @@ class MemoryJobStore:
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         return self.at_work().attempts(job_id)
 
+    async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
+        return self.at_work().unmet(job_id, limit=limit)
+
     async def sharing(self) -> Sharing:
         return self.at_work().sharing
 
@@ -144,6 +152,10 @@ class MemoryJobStore:
     def _catalogue(self) -> tuple[CatalogueModel, int]:
         model = self.at_work()
         return model.catalogue, model.now
+
+    def _remembering(self) -> HistoryAtWork:
+        model = self.at_work()
+        return HistoryAtWork(model.history, model.now, model.under_way, model.identity.note)
 
     def at_work(self) -> JobModel:
         """The model, at the clock's time.
@@ -209,6 +221,9 @@ class _MemoryDispatch:
     async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
         return self._store.at_work().fire(slot, epoch, jobs)
 
+    async def release_dependents(self, *, limit: int = 500) -> Released:
+        return self._store.at_work().release_dependents(limit=limit)
+
     async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
         return self._store.at_work().in_flight(slot, dispatched_before=dispatched_before)
 
@@ -225,8 +240,11 @@ class _MemorySchedules:
     async def find(self, app: str, names: Sequence[str]) -> list[StoredSchedule | None]:
         return self._store.at_work().schedules.find(app, names)
 
-    async def list(self, app: str, *, after: str = "", limit: int, only_code: bool = False) -> list[StoredSchedule]:
-        return self._store.at_work().schedules.list(app, after=after, limit=limit, only_code=only_code)
+    async def list(
+        self, app: str, *, after: str = "", limit: int, only_code: bool = False, tenant: str = ""
+    ) -> list[StoredSchedule]:
+        schedules = self._store.at_work().schedules
+        return schedules.list(app, after=after, limit=limit, only_code=only_code, tenant=tenant)
 
     async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:
         return self._store.at_work().schedules.write(changes)
@@ -258,7 +276,7 @@ class _MemorySchedules:
 
 
 class _MemorySlotLeases:
-    """The `LeaseStore` of a `MemoryJobStore`."""
+    """The `Coordinator` of a `MemoryJobStore`."""
 
     def __init__(self, store: MemoryJobStore) -> None:
         self._store = store
@@ -277,6 +295,10 @@ class _MemorySlotLeases:
     async def find(self, key: str) -> Lease | None:
         model = self._at_work()
         return model.leases.find(key, now=model.now)
+
+    async def members(self, group: str) -> dict[str, Lease]:
+        model = self._at_work()
+        return model.leases.members(group, now=model.now)
 
     def _at_work(self) -> JobModel:
         try:

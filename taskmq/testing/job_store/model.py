@@ -16,6 +16,7 @@ from taskmq.contracts.jobs import (
     SLOTS,
     AppliedReport,
     AttemptRecord,
+    DependencyRefusal,
     DispatchBatch,
     DispatchedJob,
     DueJob,
@@ -27,12 +28,14 @@ from taskmq.contracts.jobs import (
     LaneHead,
     NewJob,
     Pick,
+    Released,
     Submitted,
-    refusal,
+    over_quota,
     replacement,
     slot_key,
 )
 from taskmq.model.jobs.changes import ready_state
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.quotas import QuotaBook, QuotaExcess, Quotas, QuotaUsage
@@ -42,6 +45,8 @@ from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
 from taskmq.testing.job_store.catalogue import CatalogueModel
+from taskmq.testing.job_store.dependencies import DependencyModel, admitted
+from taskmq.testing.job_store.history import HistoryModel
 from taskmq.testing.job_store.identity import IdentityModel
 from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import fits
@@ -50,6 +55,7 @@ from taskmq.testing.job_store.schedules import ScheduleModel
 __all__ = ["JobModel", "escaped", "lane_of", "shard_of"]
 
 _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
+_RUNS: Final = frozenset({JobState.SCHEDULED, JobState.QUEUED})
 _CHANGED: Final = ("due", "expires", "priority", "queue", "body", "cancel_requested")
 
 
@@ -69,8 +75,10 @@ class JobModel:
         jobs: those that live and those that have ended, by id.
         leases: of the slots.
         identity: who may do what.
+        history: what is remembered of runs.
         schedules: whose occurrences become jobs.
         catalogue: definitions, and what is known of tasks.
+        dependencies: which jobs wait for which, and ends that those have not heard of.
         placed: slots of queues where they are not to be the model's own.
         sharing: what operators have said about turns.
         quotas, quota_usage: what they have said about quotas, and what was submitted of late.
@@ -82,8 +90,10 @@ class JobModel:
         self.jobs: dict[str, JobRecord] = {}
         self.leases = LeaseModel()
         self.identity = IdentityModel()
+        self.history = HistoryModel()
         self.schedules = ScheduleModel()
         self.catalogue = CatalogueModel()
+        self.dependencies = DependencyModel()
         self.placed: dict[str, int] = {}
         self.sharing = Sharing()
         self.quotas = Quotas()
@@ -101,7 +111,7 @@ class JobModel:
     def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
         waiting = Counter(job.tenant for job in self.jobs.values() if job.state is JobState.QUEUED)
         book = QuotaBook(self.quotas, usage=self.quota_usage, queued=waiting, now=self.now)
-        answers = [self._submit(job, book) for job in jobs]
+        answers = admitted(jobs, lambda job: self._submit(job, book))
         self.quota_usage |= book.changed
         return answers
 
@@ -117,10 +127,16 @@ class JobModel:
         if (found := self.jobs.get(job.id)) is not None:
             return Submitted(job.id, False, True, found.state, found.version)
         if book is not None and (excess := _admit(book, job, self.now)) is not None:
-            return refusal(job, excess)
+            return over_quota(job, excess)
+        upstream = () if job.detail is None else job.detail.depends_on
+        for each in upstream:
+            if (other := self.jobs.get(each.id)) is None or other.tenant != job.tenant:
+                refusal = DependencyRefusal(each.id, "unknown")
+                return Submitted(job.id, False, False, JobState.UNKNOWN, 0, refusal=refusal)
         if job.unique is not None and (holder := self._claim(job.id, job.unique)) is not None:
             return Submitted(holder.id, False, False, holder.state, holder.version, is_duplicate=True)
         due = max(job.due, self.now)
+        waits = self.dependencies.add(job.id, [(each, self.jobs[each.id].state) for each in upstream])
         self.jobs[job.id] = JobRecord(
             id=job.id,
             tenant=job.tenant,
@@ -128,7 +144,7 @@ class JobModel:
             task=job.task,
             queue=job.queue,
             priority=job.priority,
-            state=JobState.HELD if job.held else ready_state(due, self.now),
+            state=JobState.HELD if job.held else JobState.WAITING if waits else ready_state(due, self.now),
             version=1,
             due=due,
             submitted=self.now,
@@ -180,11 +196,14 @@ class JobModel:
             return None
         if update.after is not update.before and not can_follow(update.before, update.after):
             return None
+        after = update.after
+        if after in _RUNS and self.dependencies.waits(job.id):
+            after = JobState.WAITING
         fields = {name: getattr(update, name) for name in _CHANGED}
         fields = {name: value for name, value in fields.items() if value is not msgspec.UNSET}
         if update.error is not msgspec.UNSET:
             fields["error"] = escaped(update.error)
-        changed = self._set(job, update.after, **fields)
+        changed = self._set(job, after, **fields)
         self._note(changed, update.kind, by=update.by, note=update.note)
         if update.audit is not None:
             self.identity.note(self.now, [update.audit])
@@ -201,6 +220,9 @@ class JobModel:
             return False
         self.quotas = quotas
         return True
+
+    def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
+        return self.dependencies.unmet(job_id)[:limit]
 
     def share(self, sharing: Sharing) -> bool:
         if sharing.version != self.sharing.version + 1:
@@ -261,7 +283,7 @@ class JobModel:
 
     def undispatch(self, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = "") -> None:
         for one in jobs:
-            if (job := self._under_way(one.id, one.token)) is None:
+            if (job := self.under_way(one.id, one.token)) is None:
                 continue
             if job.cancel_requested is not None:
                 changed = self._set(job, JobState.CANCELLED, error=_reason(job.cancel_requested))
@@ -273,7 +295,7 @@ class JobModel:
 
     def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
         for one in jobs:
-            if (job := self._under_way(one.id, one.token)) is not None:
+            if (job := self.under_way(one.id, one.token)) is not None:
                 self._set(job, JobState.FAILED, error=_reason(reason))
 
     def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
@@ -282,7 +304,7 @@ class JobModel:
         found: list[DispatchBatch] = []
         for batch in [batch for batch in self._batches.values() if batch.slot == slot and batch.epoch < epoch]:
             batch.epoch = epoch
-            held = [self._under_way(job_id, token) for job_id, token in batch.tokens.items()]
+            held = [self.under_way(job_id, token) for job_id, token in batch.tokens.items()]
             jobs = [_dispatched(job) for job in held if job is not None]
             if jobs:
                 found.append(DispatchBatch(batch.id, batch.confirmed, jobs))
@@ -296,7 +318,7 @@ class JobModel:
     def _apply(self, report: Report) -> AppliedReport:
         if (known := self.jobs.get(report.id)) is None:
             return AppliedReport("unknown")
-        if (job := self._under_way(report.id, report.token)) is None:
+        if (job := self.under_way(report.id, report.token)) is None:
             return self._apply_to_other(known, report)
         after = after_report(report.kind, cancel_requested=job.cancel_requested is not None)
         changed = self._set(job, after, **self._reported(job, report, after))
@@ -314,7 +336,8 @@ class JobModel:
             self._note(changed, "detached", by=report.worker)
         if report.kind == "refused":
             self._note(changed, "refused", by=report.worker, note=changed.error.message if changed.error else "")
-        return AppliedReport("accepted", after, job.queue)
+        has_dependents = after in TERMINAL and self.dependencies.has_dependents(job.id)
+        return AppliedReport("accepted", after, job.queue, has_dependents)
 
     def _apply_to_other(self, job: JobRecord, report: Report) -> AppliedReport:
         """The report has another token than the job, or finds it waiting or ended."""
@@ -366,6 +389,21 @@ class JobModel:
                 queues.add(job.queue)
         return queues
 
+    def release_dependents(self, *, limit: int = 500) -> Released:
+        settled = self.dependencies.settle(limit)
+        queues: set[str] = set()
+        for job_id, end in settled.ends.items():
+            self._set(self.jobs[job_id], end.state, error=_reason(end.reason))
+        for job_id in settled.free:
+            job = self.jobs[job_id]
+            if job.state is JobState.HELD:
+                self._set(job, JobState.HELD)
+                continue
+            due = max(job.due, self.now)
+            if self._set(job, ready_state(due, self.now), due=due).state is JobState.QUEUED:
+                queues.add(job.queue)
+        return Released(frozenset(queues), self.dependencies.is_behind)
+
     def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
         found = [
             replace(job, body=b"")
@@ -384,7 +422,7 @@ class JobModel:
     def _holds(self, slot: int, epoch: int) -> bool:
         return self.leases.has(slot_key(slot), epoch)
 
-    def _under_way(self, job_id: str, token: int) -> JobRecord | None:
+    def under_way(self, job_id: str, token: int) -> JobRecord | None:
         job = self.jobs.get(job_id)
         return job if job is not None and job.state in UNDERWAY and job.token == token else None
 
@@ -395,6 +433,8 @@ class JobModel:
             fields.setdefault("finished", self.now)
         changed = replace(job, state=after, version=job.version + 1, **fields)
         self.jobs[job.id] = changed
+        if after in TERMINAL:
+            self.dependencies.end(job.id, after)
         return changed
 
     def _note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "") -> None:

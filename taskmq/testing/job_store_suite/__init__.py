@@ -18,7 +18,9 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTasks
 from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
+from taskmq.testing.job_store_suite.dependencies import DependencyEnds, DependencyRaces, WaitingJobs
 from taskmq.testing.job_store_suite.dispatch import Batches, Dispatches, PoolCases, SlotLeases, Timers
+from taskmq.testing.job_store_suite.history import HistoryCases
 from taskmq.testing.job_store_suite.identity import IdentityCases
 from taskmq.testing.job_store_suite.lists import Lists
 from taskmq.testing.job_store_suite.models.jobs import JobsByModel
@@ -37,6 +39,8 @@ __all__ = ["JobStoreCase", "JobStoreSuite", "JobTransactions", "MovedClocks"]
 class JobStoreSuite(
     Submissions,
     UniqueJobs,
+    WaitingJobs,
+    DependencyEnds,
     Lists,
     Updates,
     Dispatches,
@@ -47,14 +51,16 @@ class JobStoreSuite(
     ScheduleFirings,
     SlotLeases,
     IdentityCases,
+    HistoryCases,
     PoolCases,
     QuotaCases,
     Races,
     UniqueRaces,
+    DependencyRaces,
     Definitions,
     RegisteredTasks,
     StoreClosure,
     JobsByModel,
     JobStoreCase,
 ):
-    """Every guarantee of `taskmq.contracts.jobs` and `taskmq.contracts.identity`; see the module for its use."""
+    """Every guarantee of `taskmq.contracts.jobs`, its `identity` and its `history`; see the module for its use."""

@@ -11,6 +11,7 @@ from taskmq.contracts.jobs import (
     DispatchedJob,
     DispatchStore,
     DueJob,
+    JobDetail,
     JobRecord,
     JobStore,
     JobUpdate,
@@ -22,12 +23,26 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.contracts.stores import Lease
 from taskmq.model.envelope import new_job_id
+from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.jobs.tokens import next_token
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 
-__all__ = ["BODY", "HOUR", "LONG", "QUEUE", "JobDriver", "error", "ids", "later", "new_id", "report", "unlike"]
+__all__ = [
+    "BODY",
+    "HOUR",
+    "LONG",
+    "QUEUE",
+    "JobDriver",
+    "after",
+    "error",
+    "ids",
+    "later",
+    "new_id",
+    "report",
+    "unlike",
+]
 
 HOUR: Final = 3_600_000
 LONG: Final = 3_600.0
@@ -126,6 +141,15 @@ class JobDriver:
         """The job with the note that its worker is to stop it."""
         return await self.updated(job, cancel_requested=reason, kind="cancel_requested")
 
+    async def release(self) -> set[str]:
+        """Let all that has ended count for those that wait for it; the queues that have got jobs which are ready."""
+        queues: set[str] = set()
+        while True:
+            released = await self.schedulers.release_dependents()
+            queues |= released.queues
+            if not released.is_more:
+                return queues
+
     # Schedulers ---------------------------------------------------------------------------------------------
 
     async def epoch(self, slot: int) -> int:
@@ -195,7 +219,7 @@ class JobDriver:
         """The job after a report that counted."""
         applied = await self.report(job, kind, **fields)
         record = await self.read(job)
-        assert applied == AppliedReport("accepted", record.state, record.queue)
+        assert applied == AppliedReport("accepted", record.state, record.queue, applied.has_dependents)
         return record
 
     # Jobs in any state --------------------------------------------------------------------------------------
@@ -210,6 +234,14 @@ def report(job: DispatchedJob, kind: ReportKind, **fields: Any) -> Report:
     """What a worker says of the job, with its token unless another one is given."""
     given: dict[str, Any] = {"id": job.id, "token": job.token, "attempt": job.attempt, "worker": "w1", **fields}
     return Report(kind=kind, **given)
+
+
+def after(
+    *upstream: JobRecord | DispatchedJob | NewJob | str, condition: DependencyCondition = "succeeded"
+) -> JobDetail:
+    """The detail of a job that waits for these."""
+    found = [each if isinstance(each, str) else each.id for each in upstream]
+    return JobDetail(depends_on=tuple(JobDependency(each, condition) for each in found))
 
 
 def ids(jobs: Iterable[JobRecord | DispatchedJob | NewJob]) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.stores import BegunRun, CheckpointStore, ProgressRecord, Stores, require_store, state_required
+from taskmq.contracts.stores import BegunRun, CheckpointStore, ProgressRecord, Stores, require_store
 from taskmq.errors import RunSuperseded, StateUnavailable, TaskMQError, UnsupportedFeature
 from taskmq.model.outcome import (
     AlreadyDone,
@@ -102,11 +102,10 @@ class JournalService:
 
     def lock(self, name: str, *, owner: str, timeout: Duration | None, lease: Duration) -> Lock:
         # Asked for in any thread: the session is only looked for on the loop.
-        if self._app.sessions.state_url is None:
-            raise state_required(f"{'locks'} need")
+        self._app.sessions.check_coordinator("locks need")
         return Lock(
             name,
-            leases=lambda: require_store(self._stores().leases, "locks need"),
+            leases=self._app.sessions.coordinator,
             call=self._call,
             owner=owner,
             timeout=timeout,

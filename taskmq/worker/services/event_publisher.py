@@ -190,6 +190,8 @@ class EventPublisher:
                 task=envelope.task,
                 queue=self._queue_of(attempt.delivery),
                 attempt=envelope.attempt,
+                tenant=envelope.tenant or "",
+                is_stored=envelope.store is not None,
                 waited=None if due is None else max(now - due, 0) / 1000,
             )
         )
@@ -214,10 +216,12 @@ class EventPublisher:
                 task=envelope.task,
                 queue=self._queue_of(attempt.delivery),
                 attempt=envelope.attempt,
+                tenant=envelope.tenant or "",
                 seconds=round(seconds, 6),
                 delay=delay,
                 error=error,
                 reason=reason,
+                is_stored=envelope.store is not None,
             )
         )
 

@@ -20,10 +20,11 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import SendError, TaskMQError, TooLarge, Unroutable
 from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import JSON, Invitation
-from taskmq.model.jobs.reports import Report, ReportKind, encode_reports
+from taskmq.model.jobs.reports import Report, ReportKind, encode_reports, goes_on
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.topology import ReportQueue
 from taskmq.worker.attempt import Attempt
+from taskmq.worker.run_logs import RunLines
 
 __all__ = ["ReportSender"]
 
@@ -46,9 +47,19 @@ class ReportSender:
         worker: its name.
         timeout: seconds that a publish may take.
         stopping: once it is set, a report that is not confirmed is given up.
+        logs: what runs have logged, sent before what is reported of them; None: nothing is taken.
     """
 
-    def __init__(self, broker: Broker, *, worker: str, timeout: float, stopping: asyncio.Event) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        worker: str,
+        timeout: float,
+        stopping: asyncio.Event,
+        logs: RunLines | None = None,
+    ) -> None:
+        self._logs = logs
         self._broker = broker
         self._worker = worker
         self._timeout = timeout
@@ -131,6 +142,10 @@ class ReportSender:
     async def _publish(self, queue: str, waiting: _Waiting) -> None:
         is_confirmed = False
         try:
+            if self._logs is not None:
+                await self._logs.send(
+                    queue, [(report.id, report.token) for report, _ in waiting if not goes_on(report.kind)]
+                )
             is_confirmed = await self._publish_all(queue, [report for report, _ in waiting])
         finally:
             for _, published in waiting:

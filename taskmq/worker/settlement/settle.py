@@ -63,6 +63,7 @@ from taskmq.model.topology import PARKING, dead_letter_queue, is_shard, logical_
 from taskmq.model.units import to_ms
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import LogErrors, WorkerConfig
+from taskmq.worker.run_logs import RunLines
 from taskmq.worker.settlement.error_text import (
     ERROR_LIMIT,
     error_record,
@@ -91,6 +92,7 @@ class Settler:
         worker: the worker's name, for results and dead letters.
         result_limit: bytes of a result, encoded.
         log_errors: what the log says of a failed attempt.
+        logs: what runs of jobs of the store have logged; None: nothing is taken.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Settler:
         worker: str,
         result_limit: int = WorkerConfig().result_limit,
         log_errors: LogErrors = "traceback",
+        logs: RunLines | None = None,
     ) -> None:
         self._app = app
         self._clock = app.sessions.clock
@@ -110,7 +113,11 @@ class Settler:
         session = app.sessions.current()
         self._session = session
         self.reports = ReportSender(
-            session.broker, worker=worker, timeout=session.send_timeout, stopping=self._patience.is_over
+            session.broker,
+            worker=worker,
+            timeout=session.send_timeout,
+            stopping=self._patience.is_over,
+            logs=logs,
         )
         self._stored_jobs = StoredJobSettler(
             self.reports,

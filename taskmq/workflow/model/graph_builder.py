@@ -25,9 +25,14 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 class GraphBuilder:
-    """Nodes, one after the other; parts of workflows place themselves in it."""
+    """Nodes, one after the other; parts of workflows place themselves in it.
 
-    def __init__(self, content_type: str) -> None:
+    Attributes:
+        tenant: whose jobs the steps are, whatever they say themselves; "": as they say.
+    """
+
+    def __init__(self, content_type: str, *, tenant: str = "") -> None:
+        self.tenant: str = tenant
         self.nodes: list[FlowNode] = []
         self.names: dict[str, str] = {}
         self._content_type = content_type
@@ -164,7 +169,7 @@ class GraphBuilder:
             expires_at=plan.expires_at,
             key=key,
             order_key=order_key,
-            tenant=plan.tenant,
+            tenant=self.tenant or plan.tenant,
             priority=plan.priority,
             meta=plan.meta,
             headers=dict(plan.headers) if plan.headers else None,

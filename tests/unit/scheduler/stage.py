@@ -1,7 +1,8 @@
 """Schedulers on one store and one broker, in a loop whose time jumps, and a worker that a test plays."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -10,13 +11,14 @@ from taskmq import TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Broker, BrokerOptions, Delivery, Listening, Outgoing, Subscription
 from taskmq.contracts.jobs import JobRecord, NewJob, slot_key
+from taskmq.durable.service import Service
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.jobs.reports import Report, ReportKind, encode_reports
 from taskmq.model.states import JobState
 from taskmq.model.telemetry.events import WorkerEvent, encode_batch, worker_topic
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import WorkQueue, jobs_queue
-from taskmq.scheduler import Scheduler
+from taskmq.scheduler import AlertSettings, Scheduler
 from taskmq.testing import FlakyBroker
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
@@ -163,7 +165,15 @@ class Stage:
         """As one sees it who has no part in this."""
         return MemoryJobStore(self.model, clock=self.clock)
 
-    def start(self, *, drains: bool = False, store: MemoryJobStore | None = None, has_state: bool = True) -> Process:
+    def start(
+        self,
+        *,
+        drains: bool = False,
+        store: MemoryJobStore | None = None,
+        has_state: bool = True,
+        counts_runs: bool = False,
+        alerts: AlertSettings | None = None,
+    ) -> Process:
         """One more scheduler."""
         app = TaskMQ(f"memory://{self.name}", name="shop")
         self.define(app)
@@ -174,10 +184,25 @@ class Stage:
         store = store or self.store
         session = Session(broker, state, send_timeout=5.0, store=store, clock=self.clock)
         OneSession(app, lambda: session)
-        scheduler = Scheduler(app, drains=drains)
+        scheduler = Scheduler(app, drains=drains, counts_runs=counts_runs, alerts=alerts)
         process = Process(app, scheduler, store, broker, asyncio.create_task(scheduler.run()))
         self.processes.append(process)
         return process
+
+    @asynccontextmanager
+    async def running(self, service: Service, *, is_killed: bool = False) -> AsyncGenerator[None]:
+        """A part of a scheduler alone, until the block ends; then it is stopped, or killed."""
+        task = asyncio.create_task(service.run())
+        try:
+            yield
+        finally:
+            if is_killed:
+                task.cancel()
+            else:
+                service.stop()
+            await asyncio.wait({task})
+        if not task.cancelled():
+            task.result()
 
     async def player(self, queue: str = "work", *, prefetch: int = 1000) -> Player:
         """A worker of a queue, once that is there."""

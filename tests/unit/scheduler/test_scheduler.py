@@ -1,12 +1,13 @@
 """Schedulers from submit to history, on a store and a broker in this process."""
 
 import asyncio
+import copy
 
 import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.jobs import Lane
-from taskmq.errors import StoreMismatch, UnsupportedFeature
+from taskmq.errors import StoreMismatch, StoreWentBack, UnsupportedFeature
 from taskmq.model.states import JobState
 from taskmq.scheduler import Scheduler
 from taskmq.testing.job_store import MemoryJobStore
@@ -263,6 +264,31 @@ def test_a_store_whose_tables_are_behind_is_refused_and_one_that_is_away_is_wait
         with pytest.raises(StoreMismatch):
             await process.task
         stage.processes.clear()
+
+    play(test)
+
+
+def test_a_store_that_went_back_is_refused_and_nothing_is_dispatched_there() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.player_of_declared()
+        process, other = stage.start(), stage.start()
+        await until(lambda: len(stage.holders()) == 2)
+        await stage.pass_by(5)
+        older = copy.deepcopy(stage.model.leases)
+        await stage.pass_by(3)
+
+        stage.model.leases = older
+        (job,) = await stage.submit(due=stage.clock.now_ms() + 2_000)
+
+        for refusing in (process, other):
+            with pytest.raises(StoreWentBack, match="went back: it has"):
+                await refusing.task
+        await stage.pass_by(10)
+        assert stage.job(job).state is JobState.SCHEDULED
+        # Whoever is started after that is told nothing of it, and takes the store as it is.
+        stage.processes.clear()
+        stage.start()
+        await until(lambda: stage.job(job).state is JobState.DISPATCHED)
 
     play(test)
 

@@ -81,6 +81,49 @@ def test_an_occurrence_has_the_id_that_a_beat_would_give_it_and_needs_no_state()
     play(test, _tasks)
 
 
+def test_equal_names_of_two_tenants_fire_jobs_of_their_own_tenant() -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        at = once(datetime.fromtimestamp(START / 1000 + 5, UTC))
+        for number, tenant in enumerate(("acme", "other")):
+            await _add(process, f"@{tenant}:mine", at, args=(number,))
+        await _add(process, "mine", at, args=(2,))
+        await process.app.schedules.aremove("@other:mine")
+        await _add(process, "@other:mine", at, args=(3,))
+        await stage.pass_by(6)
+
+        fired = {job.tenant: decode_envelope(job.body) for job in stage.model.jobs.values()}
+        assert {tenant: bytes(envelope.args) for tenant, envelope in fired.items()} == {
+            "acme": b"[0]", "other": b"[3]", "": b"[2]",
+        }  # fmt: skip
+        assert len({envelope.id for envelope in fired.values()}) == 3
+        assert fired["acme"].tenant == "acme"
+        assert fired["acme"].id == f"@acme:{occurrence_job_id(process.app, '@acme:mine', START + 5_000)}"
+        assert [job.id for job in stage.model.jobs.values()] != []
+
+        run = await process.app.schedules.arun("@acme:mine")
+        assert (await process.app.jobs.aget(run)).tenant == "acme"
+
+    play(test, _tasks)
+
+
+@pytest.mark.parametrize("name", ["@acme:", "@a%:x", "@a%2:x", "", "two\nlines"])
+def test_a_schedules_name_that_is_none_is_refused(name: str) -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        with pytest.raises(InvalidOption):
+            await _add(process, name, every("1m"))
+
+    play(test, _tasks)
+
+
+def test_a_schedule_of_the_code_is_no_tenants() -> None:
+    app = TaskMQ("memory://")
+    _tasks(app)
+    with pytest.raises(InvalidOption, match="no tenant's"):
+        app.every("1m", name="@acme:nightly")(app.tasks["tick"])
+
+
 def test_what_the_code_defines_no_more_stops_with_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     def define(app: TaskMQ) -> None:
         _tasks(app)

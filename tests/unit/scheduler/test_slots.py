@@ -11,11 +11,13 @@ def test_the_late_end_of_a_slot_s_work_leaves_the_next_hold_of_it_alone() -> Non
         store, taken, lost = stage.store, list[HeldLease](), list[HeldLease]()
         leases = SlotLeases(
             store.dispatching,
+            address="memory://",
             me="scheduler",
             taken=taken.append,
             given=lambda _: None,
             lost=lost.append,
             freed=lambda: None,
+            refused=lambda _: None,
         )
         running = asyncio.create_task(leases.run())
         await until(lambda: len(leases.held) == 8)

@@ -14,7 +14,7 @@ from litestar.testing import TestClient
 from taskmq import TaskMQ
 from taskmq.errors import NotAuthenticated
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Role
-from taskmq.server import Identify, ServerApplication, ServerSettings, build
+from taskmq.server import Identify, OidcProvider, ServerApplication, ServerSettings, build
 from taskmq.server.access import RequestLimits
 from taskmq.server.live import EventHub
 from taskmq.server.sign_in import identify_by_store
@@ -50,7 +50,16 @@ CALLERS = {
 """Who calls, by the token that they present."""
 
 
-_WHOLE = ("/api/", "/auth/", "/jobs/create", "/jobs/schedule", "/jobs/status")
+_WHOLE = (
+    "/api/",
+    "/auth/",
+    "/jobs/create",
+    "/jobs/schedule",
+    "/jobs/status",
+    "/logs/query",
+    "/metrics/get",
+    "/alerts/setup",
+)
 """What is no path below `/api/v1`."""
 
 
@@ -129,7 +138,11 @@ def open_site(folder: Path, settings: ServerSettings | None = None, *, store: st
 
 
 def served(
-    app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None
+    app: TaskMQ,
+    *,
+    identify: Identify = identify_by_store,
+    settings: ServerSettings | None = None,
+    oidc: OidcProvider | None = None,
 ) -> ServerApplication:
     """`build`, whose handlers are made once for all tests: that takes longer than most of them."""
     if settings is not None:
@@ -142,6 +155,7 @@ def served(
             "settings": ServerSettings(),
             "events": EventHub(app),
             "limits": RequestLimits(0),
+            "oidc": oidc,
         }
     )
     return edge

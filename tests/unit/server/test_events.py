@@ -1,6 +1,7 @@
 """Live events: who gets which, what was missed, and how streams end."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -9,10 +10,11 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.events.stream import as_broadcasting
-from taskmq.model.telemetry.events import JobEvent, encode_batch, job_topic
+from taskmq.model.telemetry.events import JobEvent, WorkerEvent, encode_batch, job_topic
 from taskmq.server.live.hub import EventHub, EventInbox
 from taskmq.server.live.stream import event_filter, event_lines
 from tests.unit.app_kit import new_url
+from tests.unit.model.telemetry.test_events import STATUS
 from tests.unit.server.kit import Site
 
 
@@ -135,8 +137,8 @@ def test_streams_end_when_the_server_stops_also_those_that_come() -> None:
 
 def test_a_stream_is_lines_of_server_sent_events() -> None:
     async def test(app: TaskMQ, hub: EventHub) -> None:
-        fits = event_filter(queue="q", task=None, job_id=None, kinds=frozenset({"dead"}))
-        lines = event_lines(hub, "ann", fits, last_id="old-7", is_welcome=_always)
+        fits = event_filter(tenant=None, queue="q", task=None, job_id=None, kinds=frozenset({"dead"}))
+        lines = event_lines(hub, "ann", fits, last_id="old-7", tenant=None, is_welcome=_always)
         found = [await anext(lines), await anext(lines)]
         for event in (_event(1), _event(2, event="retried"), _event(3, queue="other"), None):
             hub._tell(event, is_connected=event is not None)
@@ -155,7 +157,7 @@ def test_a_stream_is_lines_of_server_sent_events() -> None:
 
 def test_a_slow_stream_is_told_how_many_it_has_missed() -> None:
     async def test(app: TaskMQ, hub: EventHub) -> None:
-        lines = event_lines(hub, "ann", lambda _: True, last_id=None, is_welcome=_always)
+        lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, is_welcome=_always)
         await anext(lines)
         for number in range(1_007):
             hub._tell(_event(number))
@@ -171,7 +173,7 @@ def test_a_stream_ends_once_its_caller_is_not_welcome_any_more() -> None:
         async def never() -> bool:
             return False
 
-        lines = event_lines(hub, "ann", lambda _: True, last_id=None, is_welcome=never, heartbeat=0.01)
+        lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, is_welcome=never, heartbeat=0.01)
 
         assert [line async for line in lines] == [b"retry: 3000\n\n", b": here\n\n"]
         assert hub.streams_of("ann") == 0
@@ -183,10 +185,43 @@ async def _always() -> bool:
     return True
 
 
-def test_events_are_for_roles_on_the_instance_and_streams_are_few(site: Site) -> None:
-    hub = site.hub
-    hub._users["all-viewer"] = 10
+@pytest.mark.parametrize(
+    ("tenant", "job_id", "expected"),
+    [
+        ("acme", None, ["order-1", "j2"]),
+        ("acme", "order-1", ["order-1"]),
+        ("other", None, ["order-1"]),
+        ("other", "@acme:order-1", []),
+        ("", None, ["j5"]),
+        (None, "@acme:order-1", ["@acme:order-1"]),
+        (None, None, ["@acme:order-1", "j2", "@other:order-1", "j5"]),
+    ],
+)
+def test_a_tenant_is_told_of_its_own_jobs_by_their_own_names(
+    tenant: str | None, job_id: str | None, expected: list[str]
+) -> None:
+    async def test(_: TaskMQ, hub: EventHub) -> None:
+        fits = event_filter(tenant=tenant, queue=None, task=None, job_id=job_id, kinds=None)
+        lines = event_lines(hub, "ann", fits, last_id=None, tenant=tenant, is_welcome=_always)
+        await anext(lines)
+        for event in (
+            _event(1, job_id="@acme:order-1", tenant="acme"),
+            _event(2, tenant="acme"),
+            _event(3, job_id="@other:order-1", tenant="other"),
+            WorkerEvent(event="beat", number=4, at=4, status=STATUS),
+            _event(5),
+        ):
+            hub._tell(event)
+        hub.close()
+        told = [json.loads(line.partition(b"data: ")[2]) async for line in lines]
 
-    refused, too_many = site("GET", "/events"), site("GET", "/events", by="all-viewer")
+        assert [one["job_id"] for one in told if "job_id" in one] == expected
+        assert len(told) - len(expected) == (tenant is None and job_id is None)
 
-    assert (refused.status_code, too_many.status_code) == (403, 429)
+    _run(test)
+
+
+def test_streams_of_a_user_are_few(site: Site) -> None:
+    site.hub._users["all-viewer"] = 10
+
+    assert site("GET", "/events", by="all-viewer").status_code == 429

@@ -215,3 +215,19 @@ def test_what_jobs_are_sorted_into_can_be_counted_and_selected(site: Site) -> No
     assert site("GET", "/jobs/b?fields=colour").status_code == 400
     assert site("GET", "/jobs/b?expand=colour").status_code == 400
     assert site("GET", "/jobs?status=colour").status_code == 400
+
+
+def test_running_again_what_has_ended_is_in_the_audit(site: Site) -> None:
+    site.submit()
+    site("DELETE", "/jobs/order-17")
+    job = site("GET", "/jobs/order-17").json()["id"]
+
+    site("POST", "/jobs/order-17/retry", {"note": "once more"})
+    site("POST", "/jobs/order-17/clone", {"job_id": "copy"})
+
+    entries = site("GET", "/audit?action=job.").json()["items"]
+    assert [(entry["action"], entry["subject"], entry["user"], entry["note"]) for entry in entries] == [
+        ("job.clone", job, "acme-admin", ""),
+        ("job.retry", job, "acme-admin", "once more"),
+        ("job.cancel", job, "acme-admin", ""),
+    ]

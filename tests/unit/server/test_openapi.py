@@ -45,7 +45,10 @@ def test_every_call_says_which_permission_it_takes(document: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("name", ["submitJobs", "putJob", "patchJob", "holdJob", "cloneJob", "getJob", "listJobs"])
 def test_the_examples_of_jobs_can_be_sent(site: Site, document: dict[str, Any], name: str) -> None:
-    if name != "submitJobs":
+    if name == "submitJobs":
+        for upstream in EXAMPLES[name].body["depends_on"]:
+            site.submit(job_id=upstream["job_id"] if isinstance(upstream, dict) else upstream)
+    else:
         site.submit()
     example = EXAMPLES[name]
     for path, operations in document["paths"].items():
@@ -72,11 +75,11 @@ def _errors() -> list[type[TaskMQError]]:
     ]
 
 
-# What no request can come to: they are of workers, of the definition of an app, and of code that waits.
+# What no request can come to: they are of workers, of clients, of the definition of an app, and of code that waits.
 _INTERNAL = {
     "AppNotFound", "DuplicateTask", "InvalidSetting", "LockLost", "LockTimeout", "MalformedMessage", "MemoryExceeded",
-    "PartlyReplayed", "PartlySent", "ResultTooLarge", "RunSuperseded", "SendError", "SoftTimeout", "TaskTimeout",
-    "WorkerLost",
+    "PartlyReplayed", "PartlySent", "RequestRefused", "ResultTooLarge", "RunSuperseded", "SendError",
+    "ServerUnavailable", "SoftTimeout", "TaskTimeout", "WorkerLost",
 }  # fmt: skip
 
 

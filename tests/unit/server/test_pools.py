@@ -64,7 +64,11 @@ def test_of_a_list_of_jobs_those_within_the_quota_are_kept(site: Site) -> None:
     answer = site("POST", "/jobs", [{**DOCUMENT, "job_id": name} for name in ("a", "b")])
 
     made, refused = answer.json()["items"]
-    assert (made["status"], refused["status"], refused["problem"]["code"]) == ("submitted", "refused", "quota_exceeded")
+    assert (made["status"], refused["status"], refused["problem"]["code"]) == (
+        "submitted",
+        "refused",
+        "quota_exceeded",
+    )
 
 
 def test_a_user_has_a_quota_of_the_tenant_and_it_is_removed_by_name(site: Site) -> None:

@@ -176,3 +176,56 @@ def test_a_password_is_changed_by_who_knows_it_and_a_bad_one_is_refused(served: 
 def test_an_authorization_of_another_kind_is_none(served: _Served) -> None:
     for header in ("Basic cm9vdDpyb290", "Bearer", "Bearer tmq_no", "Bearer " + "x" * 600):
         assert served("GET", "/jobs", authorization=header).status_code == 401
+
+
+def test_a_tenants_admin_gives_roles_in_the_tenant_and_nowhere_else(served: _Served) -> None:
+    begun = served.log_in()
+    served.client.cookies.clear()
+    root = f"Bearer {begun['token']}"
+
+    def ask(method: str, path: str, json: Any = None, *, by: str = root) -> Response:
+        return served(method, path, json, authorization=by)
+
+    for tenant in ("acme", "other"):
+        ask("POST", "/tenants", {"name": tenant})
+    roles = [{"tenant": "acme", "role": "admin"}]
+    ask("POST", "/users", {"name": "ann", "memberships": roles, "password": "ostrich lamp violet"})
+    ask("POST", "/users", {"name": "bob"})
+    ann = served("POST", "/auth/login", {"username": "ann", "password": "ostrich lamp violet"})
+    served.client.cookies.clear()
+    by = f"Bearer {ann.json()['token']}"
+
+    given = ask("PUT", "/members/bob", {"role": "operator", "tasks": ["billing.*"]}, by=by)
+    elsewhere = ask("PUT", "/members/bob?tenant=other", {"role": "viewer"}, by=by)
+    everywhere = ask("PUT", "/members/bob?tenant=*", {"role": "viewer"}, by=by)
+    unknown = ask("PUT", "/members/nobody", {"role": "viewer"}, by=by)
+    unnamed = ask("PUT", "/members/bob", {"role": "viewer"})
+
+    assert (given.status_code, given.json()) == (200, {"status": "updated"})
+    assert [elsewhere.json()["code"], everywhere.json()["code"]] == ["tenant_not_found"] * 2
+    assert unknown.json()["code"] == "identity_not_found"
+    assert unnamed.json()["code"] == "tenant_missing"
+    members = ask("GET", "/members", by=by).json()["items"]
+    assert [(one["user"], one["role"], one["tasks"]) for one in members] == [
+        ("ann", "admin", ["*"]),
+        ("bob", "operator", ["billing.*"]),
+    ]
+    assert ask("PUT", "/members/ann", {"role": "admin", "tasks": ["mail.*"]}).json()["code"] == "tenant_missing"
+    assert ask("PUT", "/members/ann?tenant=acme", {"role": "admin", "tasks": ["mail.*"]}).status_code == 200
+    assert ask("PUT", "/members/ann", {"role": "admin"}, by=by).json()["code"] == "not_allowed"
+    assert ask("DELETE", "/members/bob", by=by).json() == {"status": "removed"}
+    assert ask("DELETE", "/members/bob", by=by).json()["code"] == "identity_not_found"
+    entries = ask("GET", "/audit", by=by).json()["items"]
+    assert [(entry["user"], entry["tenant"]) for entry in entries][:1] == [("ann", "acme")]
+
+
+def test_a_page_that_is_loaded_again_learns_its_csrf_token_and_what_it_may_do(served: _Served) -> None:
+    begun = served.log_in()
+
+    by_cookie = served("GET", "/auth/me").json()
+    served.client.cookies.clear()
+    by_bearer = served("GET", "/auth/me", authorization=f"Bearer {begun['token']}").json()
+
+    assert by_cookie["csrf_token"] == begun["csrf_token"]
+    assert by_bearer["csrf_token"] is None
+    assert {"jobs.read", "queues.purge", "account.change"} <= set(by_cookie["permissions"])

@@ -24,9 +24,9 @@ from taskmq.contracts.broker import (
 from taskmq.contracts.stores import (
     CheckpointStore,
     ClaimStore,
+    Coordinator,
     DelayStore,
     FlowStore,
-    LeaseStore,
     LimitStore,
     ProgressStore,
     ResultRecord,
@@ -277,7 +277,7 @@ class _StagedState:
         return self._limits
 
     @property
-    def leases(self) -> LeaseStore:
+    def leases(self) -> Coordinator:
         return self._inner.leases
 
     @property

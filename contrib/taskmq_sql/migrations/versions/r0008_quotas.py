@@ -6,7 +6,7 @@ from alembic import op
 from sqlalchemy import BigInteger, Column, Double, Integer, MetaData, PrimaryKeyConstraint, Table, Text
 
 revision = "0008"
-down_revision = "0005"
+down_revision = "0007"
 branch_labels = None
 depends_on = None
 understood_by_previous = True

@@ -13,6 +13,7 @@ __all__ = [
     "FIND",
     "LIST",
     "LIST_CODE",
+    "LIST_OF_TENANT",
     "LOAD",
     "MAKE",
     "OCCUR",
@@ -29,6 +30,7 @@ FIND: Final = f"select {_COLUMNS} from taskmq.schedule where app = $1 and name =
 LIST: Final = f"""
 select {_COLUMNS} from taskmq.schedule where app = $1 and name > $2 order by app, name limit $3"""
 LIST_CODE: Final = LIST.replace("where", "where is_code and")
+LIST_OF_TENANT: Final = LIST.replace("where", "where name < $4 and")
 LOAD: Final = f"select {_COLUMNS} from taskmq.schedule where id = any($1::bigint[])"
 ALIVE: Final = "select id from taskmq.job where id = any($1::uuid[])"
 

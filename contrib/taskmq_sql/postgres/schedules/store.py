@@ -16,6 +16,7 @@ from taskmq.contracts.jobs import (
     schedule_shard,
     slot_key,
 )
+from taskmq.model.keys import tenant_span
 from taskmq_sql.jobs.values import escaped, is_job_id
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
@@ -40,9 +41,15 @@ class PostgresSchedules:
         found = {row["name"]: _stored(row) for row in rows}
         return [found.get(name) for name in wanted]
 
-    async def list(self, app: str, *, after: str = "", limit: int, only_code: bool = False) -> list[StoredSchedule]:
+    async def list(
+        self, app: str, *, after: str = "", limit: int, only_code: bool = False, tenant: str = ""
+    ) -> list[StoredSchedule]:
         statement = statements.LIST_CODE if only_code else statements.LIST
-        return [_stored(row) for row in await self._fetch(statement, escaped(app), escaped(after), limit)]
+        if not tenant:
+            return [_stored(row) for row in await self._fetch(statement, escaped(app), escaped(after), limit)]
+        begin, end = map(escaped, tenant_span(tenant))
+        rows = await self._fetch(statements.LIST_OF_TENANT, escaped(app), max(escaped(after), begin), limit, end)
+        return [_stored(row) for row in rows if row["is_code"] or not only_code]
 
     async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:
         # In one order everywhere, so that two calls wait for each other once and not in a circle.

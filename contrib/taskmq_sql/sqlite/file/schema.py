@@ -4,7 +4,8 @@
 be dispatched, or wait for their time; `job_history` has those that have ended. Times are ms since the epoch, ids are
 the 16 bytes of the UUID, and names (tenants, queues, tasks, workers) are numbers of `name`. `definition` says which
 version of a definition is the last; `definition_version` has all of them, and `task_registration` the forms that
-tasks have had. `sharing` has one row: what operators have said about policies and pools;
+tasks have had. `dependency` has what waiting jobs wait for, and `upstream_end` the ends that they have not heard of
+yet. `sharing` has one row: what operators have said about policies and pools;
 `quotas` the same about quotas, and `quota_usage` what was submitted of late under each of them.
 
 The version is the file's `user_version`. Its `application_id` tells a job store from other SQLite files.
@@ -176,6 +177,52 @@ _SHARING: Final = """
 CREATE TABLE sharing (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, content TEXT NOT NULL)
 """
 
+_DEPENDENCIES: Final = """
+ALTER TABLE job ADD COLUMN has_dependents INTEGER;
+CREATE TABLE dependency (
+    upstream BLOB NOT NULL, dependent BLOB NOT NULL, condition INTEGER NOT NULL, PRIMARY KEY (upstream, dependent)
+) WITHOUT ROWID;
+CREATE INDEX dependency_dependent ON dependency (dependent, upstream);
+CREATE TABLE upstream_end (number INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL, state INTEGER NOT NULL)
+"""
+
+_HISTORY: Final = """
+CREATE TABLE job_log (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, token INTEGER NOT NULL, line INTEGER NOT NULL,
+    attempt INTEGER NOT NULL, level INTEGER NOT NULL, job TEXT NOT NULL, tenant TEXT NOT NULL, task TEXT NOT NULL,
+    queue TEXT NOT NULL, worker TEXT NOT NULL, logger TEXT NOT NULL, message TEXT NOT NULL, UNIQUE (job, token, line)
+);
+CREATE INDEX job_log_level ON job_log (level, at);
+CREATE INDEX job_log_tenant ON job_log (tenant, number);
+CREATE TABLE rollup (
+    minute INTEGER NOT NULL, task TEXT NOT NULL, queue TEXT NOT NULL, tenant TEXT NOT NULL, figures TEXT NOT NULL,
+    PRIMARY KEY (minute, task, queue, tenant)
+) WITHOUT ROWID;
+CREATE TABLE run_failure (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, seconds REAL, attempt INTEGER NOT NULL,
+    job TEXT NOT NULL, event TEXT NOT NULL, task TEXT NOT NULL, queue TEXT NOT NULL, tenant TEXT NOT NULL,
+    worker TEXT NOT NULL, error TEXT NOT NULL, reason TEXT NOT NULL
+);
+CREATE INDEX run_failure_at ON run_failure (at);
+CREATE INDEX run_failure_job ON run_failure (job);
+CREATE INDEX run_failure_tenant ON run_failure (tenant, number);
+CREATE TABLE alert_rule (
+    tenant TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, content TEXT NOT NULL,
+    PRIMARY KEY (tenant, name)
+) WITHOUT ROWID;
+CREATE TABLE alert (
+    tenant TEXT NOT NULL, rule TEXT NOT NULL, subject TEXT NOT NULL, version INTEGER NOT NULL,
+    changed INTEGER NOT NULL, content TEXT NOT NULL, PRIMARY KEY (tenant, rule, subject)
+) WITHOUT ROWID;
+CREATE TABLE alert_silence (
+    id TEXT NOT NULL PRIMARY KEY, tenant TEXT NOT NULL, ends INTEGER NOT NULL, content TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE alert_notice (
+    id TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL, next_at INTEGER, tries INTEGER NOT NULL, content TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX alert_notice_next ON alert_notice (next_at)
+"""
+
 _QUOTAS: Final = """
 CREATE TABLE quotas (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, content TEXT NOT NULL);
 CREATE TABLE quota_usage (
@@ -185,7 +232,7 @@ CREATE TABLE quota_usage (
 """
 
 # One for each version, in their order. A step that was released never changes.
-_STEPS: Final = (_FIRST, _IDENTITY, _SCHEDULES, _CATALOGUE, _UNIQUE, _SHARING, _QUOTAS)
+_STEPS: Final = (_FIRST, _IDENTITY, _SCHEDULES, _CATALOGUE, _UNIQUE, _SHARING, _DEPENDENCIES, _HISTORY, _QUOTAS)
 
 SCHEMA_VERSION: Final = len(_STEPS)
 """The version that this taskmq works with."""

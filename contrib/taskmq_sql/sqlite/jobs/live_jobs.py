@@ -17,10 +17,11 @@ __all__ = ["LiveJob", "load", "note_events", "save"]
 
 _QUEUED: Final = CODES[JobState.QUEUED]
 _WAITS: Final = frozenset({CODES[JobState.SCHEDULED], CODES[JobState.RETRYING]})
+_WAITS_FOR_OTHERS: Final = frozenset({CODES[JobState.WAITING], CODES[JobState.HELD]})
 
 _LOAD: Final = """
     SELECT id, state, version, attempt, token, tenant, queue, priority, due, expires, dispatched, started, worker,
-        cancel_requested, error_type, error, traceback
+        cancel_requested, error_type, error, traceback, has_dependents
     FROM job WHERE id IN (@values)
 """
 _CHANGE: Final = """
@@ -44,6 +45,7 @@ class LiveJob(msgspec.Struct):
     """A row of `job`, without what a change copies unseen; times are ms since the epoch.
 
     Attributes:
+        has_dependents: others wait for its end, or have waited.
         finished, content_type, result: of its end, once it has ended.
     """
 
@@ -64,6 +66,7 @@ class LiveJob(msgspec.Struct):
     error_type: str | None
     error: str | None
     traceback: str | None
+    has_dependents: int | None
     before: Sequence[Any] = ()
     finished: int | None = None
     content_type: str | None = None
@@ -111,9 +114,18 @@ def save(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
     if ended:
         run_each(transaction.connection, _END, [(*_values(job), *_end(job)) for job in ended])
         in_each(transaction.connection, "DELETE FROM job WHERE id IN (@values)", [job.id for job in ended])
+        _settle_dependencies(transaction, ended)
     if live:
         run_each(transaction.connection, _CHANGE, [_values(job) for job in live])
         _take_places(transaction, live)
+
+
+def _settle_dependencies(transaction: Transaction, ended: Sequence[LiveJob]) -> None:
+    """Write down that these have ended, for those that wait for them; they wait for nothing any more."""
+    told = [(job.id, job.state) for job in ended if job.has_dependents]
+    run_each(transaction.connection, "INSERT INTO upstream_end (id, state) VALUES @rows", told)
+    waited = [job.id for job in ended if job.before[1] in _WAITS_FOR_OTHERS]
+    in_each(transaction.connection, "DELETE FROM dependency WHERE dependent IN (@values)", waited)
 
 
 def note_events(transaction: Transaction, events: Sequence[tuple[bytes, HistoryEntry]]) -> None:

@@ -69,7 +69,8 @@ class _Reporting:
         after = self._take(job, report)
         if not is_known:
             self._note(job_id, after, job.version, "unknown_attempt", by=report.worker, note=report.kind)
-        return AppliedReport("accepted", after, self._names.name(self._connection, job.queue))
+        has_dependents = job.state in ENDED and bool(job.has_dependents)
+        return AppliedReport("accepted", after, self._names.name(self._connection, job.queue), has_dependents)
 
     def _superseded(self, job_id: bytes, report: Report, known: tuple[int, int, int, int]) -> AppliedReport:
         state, version, queue, token = known

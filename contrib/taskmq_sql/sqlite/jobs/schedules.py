@@ -12,6 +12,7 @@ from taskmq.contracts.jobs import (
     StoredSchedule,
     schedule_shard,
 )
+from taskmq.model.keys import tenant_span
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.file.sets import run_each, select_each
@@ -27,6 +28,7 @@ _COLUMNS: Final = "id, app, name, version, is_code, definition, record, next_at"
 _FIND: Final = f"SELECT {_COLUMNS} FROM schedule WHERE app = ? AND name = ?"
 _LIST: Final = f"SELECT {_COLUMNS} FROM schedule WHERE app = ? AND name > ? ORDER BY name LIMIT ?"
 _LIST_CODE: Final = _LIST.replace("WHERE", "WHERE is_code AND")
+_LIST_OF_TENANT: Final = _LIST.replace("WHERE", "WHERE name < ? AND")
 _LOAD: Final = f"SELECT {_COLUMNS} FROM schedule WHERE id IN (@values)"
 _ALIVE: Final = "SELECT id FROM job WHERE id IN (@values)"
 _MAKE: Final = """
@@ -66,10 +68,15 @@ def find(transaction: Transaction, app: str, names: Sequence[str]) -> list[Store
 
 
 def list_schedules(
-    transaction: Transaction, app: str, after: str, limit: int, *, only_code: bool
+    transaction: Transaction, app: str, after: str, limit: int, *, only_code: bool, tenant: str
 ) -> list[StoredSchedule]:
-    """Up to `limit` schedules of the app whose names come after `after`."""
+    """Up to `limit` schedules of the app, or of one of its tenants, whose names come after `after`."""
     statement = _LIST_CODE if only_code else _LIST
+    if tenant:
+        begin, end = map(escaped, tenant_span(tenant))
+        place = (end, escaped(app), max(escaped(after), begin), limit)
+        rows = transaction.connection.execute(_LIST_OF_TENANT, place).fetchall()
+        return [row for row in map(_stored, rows) if row.is_code or not only_code]
     rows = transaction.connection.execute(statement, (escaped(app), escaped(after), limit)).fetchall()
     return [_stored(row) for row in rows]
 

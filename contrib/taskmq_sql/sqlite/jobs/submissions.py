@@ -5,15 +5,17 @@ from typing import Any, Final
 
 import msgspec
 
-from taskmq.contracts.jobs import JobDetail, NewJob, Submitted, refusal
+from taskmq.contracts.jobs import DependencyRefusal, JobDetail, NewJob, Submitted, over_quota, renamed
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.changes import ready_state
+from taskmq.model.jobs.dependencies import generations
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.states import JobState
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text, shard_of
+from taskmq_sql.sqlite.jobs.dependencies import Upstream, depends_on
 from taskmq_sql.sqlite.jobs.quotas import Room, quotas
 from taskmq_sql.sqlite.jobs.unique_keys import claim
 
@@ -77,9 +79,32 @@ class _Submission:
 
     def run(self) -> list[Submitted]:
         self._look_up()
+        if any(depends_on(job) for _, _, job in self._jobs):
+            return self._run_in_turns()
         answers = [self._take(job_id, tenant, job) for job_id, tenant, job in self._jobs]
         self._write()
         return answers
+
+    def _run_in_turns(self) -> list[Submitted]:
+        """Take each job behind those of the same call that it waits for."""
+        upstream = {job.id: [each.id for each in depends_on(job)] for _, _, job in reversed(self._jobs)}
+        groups, circular = generations(upstream)
+        turns = {job_id: turn for turn, group in enumerate(groups) for job_id in group}
+        answers: dict[int, Submitted] = {}
+        # What was submitted before under another id is waited for by that one.
+        known: dict[str, str] = {}
+        for place, (job_id, tenant, job) in sorted(
+            enumerate(self._jobs), key=lambda each: (turns.get(each[1][2].id, 0), each[0])
+        ):
+            if job.id in circular:
+                other = next(each for each in upstream[job.id] if each in circular)
+                answers[place] = _refused(job, DependencyRefusal(other, "cycle"))
+                continue
+            answers[place] = answer = self._take(job_id, tenant, renamed(job, known))
+            if answer.is_same:
+                known[job.id] = answer.id
+        self._write()
+        return [answers[place] for place in range(len(self._jobs))]
 
     def _write(self) -> None:
         """Insert what was taken so far."""
@@ -118,11 +143,23 @@ class _Submission:
         if job_id in self._known:
             return self._repeated(job_id, is_same=True)
         if self._room is not None and (excess := self._room.admit(job)) is not None:
-            return refusal(job, excess)
-        if job.unique is not None and (answer := self._claim(job_id, job, job.unique)) is not None:
-            return answer
+            return over_quota(job, excess)
+        upstream = None
+        if depends_on(job):
+            # Some of them may be of this call.
+            self._write()
+            upstream = Upstream(self._transaction, depends_on(job))
+            if (refusal := upstream.refusal(tenant)) is not None:
+                return _refused(job, refusal)
+        if job.unique is not None:
+            if (answer := self._claim(job_id, job, job.unique)) is not None:
+                return answer
+            if upstream is not None:
+                # The one that had the key may be one of those, and has ended now.
+                upstream = Upstream(self._transaction, depends_on(job))
         due = max(job.due, self._now)
-        state = JobState.HELD if job.held else ready_state(due, self._now)
+        waits = upstream is not None and upstream.add(job_id)
+        state = JobState.HELD if job.held else JobState.WAITING if waits else ready_state(due, self._now)
         self._known[job_id] = (CODES[state], 1)
         if key is not None:
             self._keys[key, tenant] = (job_id, job.fingerprint)
@@ -163,6 +200,10 @@ class _Submission:
         if job.detail is not None:
             labels = {(escaped(name), escaped(value)) for name, value in job.detail.labels.items()}
             self._labels += [(name, value, job_id) for name, value in labels]
+
+
+def _refused(job: NewJob, refusal: DependencyRefusal) -> Submitted:
+    return Submitted(job.id, False, False, JobState.UNKNOWN, 0, refusal=refusal)
 
 
 def _id(job: NewJob) -> bytes:

@@ -12,6 +12,7 @@ from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.identity import drive
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
+from taskmq_sql.sqlite.jobs.dependencies import unmet
 from taskmq_sql.sqlite.jobs.dispatches import holds
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
 
@@ -19,6 +20,8 @@ __all__ = ["due", "fire", "update"]
 
 _SHARDS: Final = 64
 _WAITS: Final = frozenset({CODES[JobState.SCHEDULED], CODES[JobState.RETRYING]})
+_WAITS_FOR_OTHERS: Final = frozenset({JobState.WAITING, JobState.HELD})
+_RUNS: Final = frozenset({JobState.SCHEDULED, JobState.QUEUED})
 _DUE: Final = "SELECT due, id, shard FROM timer WHERE shard = ? AND due < ? ORDER BY due, id LIMIT ?"
 
 
@@ -30,6 +33,8 @@ def update(transaction: Transaction, change: JobUpdate) -> int | None:
         return None
     if change.after is not change.before and not can_follow(change.before, change.after):
         return None
+    if change.before in _WAITS_FOR_OTHERS and change.after in _RUNS and unmet(transaction, change.id, 1):
+        change = msgspec.structs.replace(change, after=JobState.WAITING)
     job.step(change.after, now=transaction.now)
     _set_fields(transaction, job, change)
     save(transaction, [job])

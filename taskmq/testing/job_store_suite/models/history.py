@@ -21,6 +21,7 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.contracts.stores import Lease
 from taskmq.model.jobs.changes import Action, Decision, decide
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
@@ -75,6 +76,7 @@ class JobHistory:
             (1, self._fail),
             (2, self._take_over),
             (3, self._confirm),
+            (4, self._release),
         )
         chosen = self.dice.choices([do for _, do in steps], weights=[weight for weight, _ in steps])[0]
         where = f"{where}: {chosen.__name__}"
@@ -100,8 +102,9 @@ class JobHistory:
         dice = self.dice
         self.bodies += 1
         has_key = dice.random() < 0.4
+        tenant = dice.choice(("", "acme"))
         return await self.driver.new(
-            tenant=dice.choice(("", "acme")),
+            tenant=tenant,
             key=f"k{dice.randrange(8)}" if has_key else None,
             fingerprint=bytes([dice.randrange(2)]) if has_key else b"",
             task=dice.choice(("a.x", "a_x", "b")),
@@ -111,8 +114,22 @@ class JobHistory:
             expires=dice.choice((None, None, None, -1, 9 * HOUR)),
             held=dice.random() < 0.1,
             body=b'{"task":"b%d"}' % self.bodies,
-            detail=JobDetail(labels={"team": dice.choice("ab")}) if dice.random() < 0.3 else None,
+            detail=self._detail(tenant, has_key=has_key),
         )
+
+    def _detail(self, tenant: str, *, has_key: bool) -> JobDetail | None:
+        dice = self.dice
+        labels = {"team": dice.choice("ab")} if dice.random() < 0.3 else {}
+        # One that is refused has no id of its submitter's: of two in one call a store may answer the other one first.
+        known = [job.id for job in self.model.jobs.values() if not has_key or job.tenant == tenant]
+        depends_on: list[JobDependency] = []
+        if known and dice.random() < 0.4:
+            # Of several that may not come the first one to end decides: there is one.
+            first, *others = dice.sample(known, k=min(dice.choice((1, 1, 2, 3)), len(known)))
+            depends_on = [JobDependency(first, dice.choice(("succeeded", "succeeded", "ended", "failed")))]
+            depends_on += [JobDependency(other, "ended") for other in others]
+        detail = JobDetail(labels=labels, depends_on=tuple(depends_on))
+        return None if detail == JobDetail() else detail
 
     async def _act(self) -> set[str]:
         """An operator's change, decided on what the job is, or on what it was."""
@@ -291,6 +308,22 @@ class JobHistory:
         wanted = {numbers[batch.id]: (batch.confirmed, sorted(job.id for job in batch.jobs)) for batch in expected}
         assert seen == wanted, f"{seen} instead of {wanted}"
         return set()
+
+    async def _release(self) -> set[str]:
+        """Ends count for those that wait for them, and so do theirs."""
+        waiting = {job.id for job in self.model.jobs.values() if self.model.unmet(job.id)}
+        driver = self._any()
+        queues = await driver.release()
+        expected: set[str] = set()
+        while True:
+            released = self.model.release_dependents()
+            expected |= released.queues
+            if not released.is_more:
+                break
+        assert queues == expected, f"{queues} instead of {expected}"
+        for job_id in sorted(waiting):
+            assert await driver.store.unmet(job_id) == self.model.unmet(job_id), job_id
+        return waiting
 
     # Slots ---------------------------------------------------------------------------------------------------
 

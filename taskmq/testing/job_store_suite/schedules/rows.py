@@ -5,6 +5,7 @@ import asyncio
 from msgspec.structs import replace
 
 from taskmq.contracts.jobs import ScheduleChange
+from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.schedules.steps import APP, changed, due_of, made, read
 from taskmq.testing.runner import case
@@ -56,6 +57,24 @@ class ScheduleRows(JobStoreCase):
         found = await schedules.list(APP, after="a", limit=9, only_code=True)
 
         assert [row.name for row in found] == ["c", "e"]
+
+    @case
+    async def test_those_of_a_tenant_are_listed_by_themselves(self) -> None:
+        schedules = self.store().schedules
+        tenants = ["acme", "acm", "acme2", "a:b", "100%", "ä"]
+        names = [tenant_key(tenant, name) for tenant in tenants for name in ("nightly", "a", "ä")]
+        for name in [*names, "nightly", "@", "@acme", "acme:a", "@:a"]:
+            await made(schedules, name)
+
+        for tenant in tenants:
+            own = sorted(name for name in names if split_tenant_key(name)[0] == tenant)
+            found = await schedules.list(APP, limit=9, tenant=tenant)
+            assert [(row.name, row.tenant) for row in found] == [(name, tenant) for name in own]
+            rest = await schedules.list(APP, after=own[0], limit=1, tenant=tenant)
+            assert [row.name for row in rest] == own[1:2]
+        assert await schedules.list(APP, limit=9, tenant="acme", only_code=True) == []
+        assert await schedules.list(APP, limit=9, tenant="nobody") == []
+        assert len(await schedules.list(APP, limit=99)) == len(names) + 5
 
     @case
     async def test_a_change_counts_where_the_schedule_is_as_it_was_read(self) -> None:

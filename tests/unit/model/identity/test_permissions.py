@@ -23,6 +23,7 @@ from taskmq.model.identity import (
     allows_task,
     home,
     may,
+    may_give,
     permissions_of,
     read_scopes,
     roles_in,
@@ -250,3 +251,28 @@ def test_a_scope_is_narrowed_to_what_it_has() -> None:
     assert both.single() is None
     assert EVERYTHING_OF_ALL.single() is None
     assert NOTHING_AT_ALL.single() is None
+
+
+@pytest.mark.parametrize(
+    ("roles", "of_token", "given", "expected"),
+    [
+        ([("acme", Role.ADMIN, ("*",))], ("*",), ("billing.*", "*"), True),
+        ([("acme", Role.ADMIN, ("billing.*",))], ("*",), ("billing.*",), True),
+        ([("acme", Role.ADMIN, ("billing.*",))], ("*",), ("*",), False),
+        ([("acme", Role.ADMIN, ("billing.*",))], ("*",), ("billing.*", "mail.*"), False),
+        ([("acme", Role.ADMIN, ("*",))], ("billing.*",), ("*",), False),
+        ([("other", Role.ADMIN, ("*",))], ("*",), ("billing.*",), False),
+        ([("acme", Role.OPERATOR, ("*",))], ("*",), ("billing.*",), False),
+        ([("*", Role.ADMIN, ("*",)), ("acme", Role.ADMIN, ("billing.*",))], ("*",), ("*",), True),
+    ],
+)
+def test_an_admin_gives_no_more_than_they_have(
+    roles: list[tuple[str, Role, tuple[str, ...]]],
+    of_token: tuple[str, ...],
+    given: tuple[str, ...],
+    expected: bool,
+) -> None:
+    memberships = tuple(Membership(*role) for role in roles)
+    ann = Identity(user_id="1", user="ann", memberships=memberships, via="token", tasks=of_token)
+
+    assert may_give(ann, "acme", given) is expected

@@ -64,7 +64,7 @@ def test_a_changed_job_waits_or_is_ready_as_its_time_says(state: str, due: int, 
     assert decide("change", JobState(state), due=due, now=_NOW) == Decision(JobState(after))
 
 
-@pytest.mark.parametrize("state", ["held", "scheduled", "queued", "retrying"])
+@pytest.mark.parametrize("state", ["waiting", "held", "scheduled", "queued", "retrying"])
 def test_a_job_is_held_wherever_it_waits(state: str) -> None:
     assert decide("hold", JobState(state), due=_NOW, now=_NOW) == Decision(JobState.HELD)
 
@@ -88,9 +88,8 @@ def test_a_retry_of_what_is_queued_changes_nothing() -> None:
     assert decide("retry", JobState.QUEUED, due=_PAST, now=_NOW) == Decision(JobState.QUEUED)
 
 
-@pytest.mark.parametrize("action", ["hold", "retry"])
-def test_a_job_that_waits_for_others_is_neither_held_nor_retried(action: Action) -> None:
-    refusal = decide(action, JobState.WAITING, due=_NOW, now=_NOW)
+def test_a_job_that_waits_for_others_is_not_retried() -> None:
+    refusal = decide("retry", JobState.WAITING, due=_NOW, now=_NOW)
 
     assert isinstance(refusal, Refusal)
     assert "waits for other jobs" in refusal.reason

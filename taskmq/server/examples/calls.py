@@ -1,27 +1,11 @@
-"""An example for every call of the API; the tests send those that can be sent as they are."""
+"""Examples for the calls of accounts, jobs and nouns."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
+from taskmq.server.examples.example import Example
 
-__all__ = ["EXAMPLES", "Example"]
-
-
-class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """One call.
-
-    Attributes:
-        body: that is sent.
-        parameters: of path and query, by name.
-        answers: by status.
-        media_type: of the answers.
-    """
-
-    answers: Mapping[int, Any]
-    body: Any = None
-    parameters: Mapping[str, Any] = {}
-    media_type: str = "application/json"
+__all__ = ["CALLS"]
 
 
 _ID: Final = "0193a1f2-7c1e-7abc-8def-0123456789ab"
@@ -50,6 +34,7 @@ _JOB: Final[dict[str, Any]] = {
     "owner": "ann",
     "labels": {"team": "web"},
     "retry_of": "",
+    "depends_on": [],
 }
 _CHANGED: Final[dict[str, Any]] = {
     "status": "updated",
@@ -100,6 +85,7 @@ _LETTER: Final[dict[str, Any]] = {
 }
 _SCHEDULE: Final[dict[str, Any]] = {
     "name": "nightly",
+    "tenant": "",
     "starts": "shop.report",
     "rule": "at 02:00 UTC",
     "is_dynamic": False,
@@ -171,7 +157,7 @@ _DEFINITION: Final[dict[str, Any]] = {
     "labels": {},
 }
 
-EXAMPLES: Final[Mapping[str, Example]] = {
+CALLS: Final[Mapping[str, Example]] = {
     "getLiveness": Example(answers={200: {"status": "live", "store": None}}),
     "getReadiness": Example(answers={200: {"status": "ready", "store": True}}),
     "getOpenApi": Example(answers={200: {"openapi": "3.1.0"}}),
@@ -182,6 +168,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
             "schedule_time": "2027-01-31T09:00:00Z",
             "priority": "high",
             "payload": {"key": "value"},
+            "depends_on": ["order-16", {"job_id": "order-15", "condition": "ended"}],
         },
         answers={
             201: {
@@ -366,6 +353,12 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     ),
     "listSchedules": Example(answers={200: {"items": [_SCHEDULE]}}),
     "getSchedule": Example(parameters=_OF_SCHEDULE, answers={200: _SCHEDULE_STATUS}),
+    "putSchedule": Example(
+        parameters=_OF_SCHEDULE,
+        body={"task": "report", "cron": "0 2 * * *", "tz": "Europe/Berlin", "catchup": "once", "overlap": "skip"},
+        answers={201: {**_SCHEDULE_STATUS, "tenant": "acme", "is_dynamic": True, "fired": 0, "history": []}},
+    ),
+    "removeSchedule": Example(parameters=_OF_SCHEDULE, answers={200: {"status": "removed", "name": "nightly"}}),
     "getNextOccurrences": Example(
         parameters=_OF_SCHEDULE, answers={200: {"items": ["2027-01-31T02:00:00.000Z", "2027-02-01T02:00:00.000Z"]}}
     ),
@@ -392,6 +385,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
         answers={
             200: {
                 "workflow_id": _ID,
+                "tenant": "acme",
                 "state": "running",
                 "cancelled": None,
                 "steps": [
@@ -408,6 +402,8 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     "redriveWorkflow": Example(parameters=_OF_FLOW, answers={200: {"steps": 3, "letters": 1}}),
     "listTasks": Example(answers={200: {"items": [_TASK], "next": None}}),
     "getTask": Example(parameters={"name": "shop.resize"}, answers={200: _TASK}),
+    "beginOidcLogin": Example(answers={}, parameters={"next": "/"}),
+    "endOidcLogin": Example(answers={}),
     **dict.fromkeys(
         ("logIn", "logInOfDocument"),
         Example(
@@ -438,6 +434,19 @@ EXAMPLES: Final[Mapping[str, Example]] = {
                 "via": "session",
                 "memberships": [{"tenant": "acme", "role": "operator", "tasks": ["*"]}],
                 "scopes": None,
+                "permissions": ["jobs.read", "jobs.submit"],
+                "csrf_token": None,
+            }
+        }
+    ),
+    "getServer": Example(
+        answers={
+            200: {
+                "app": "shop",
+                "version": "0.3.0",
+                "environment": "production",
+                "is_read_only": False,
+                "is_development": False,
             }
         }
     ),
@@ -482,6 +491,12 @@ EXAMPLES: Final[Mapping[str, Example]] = {
             200: {"items": [{"user_id": _ID, "user": "ann", "tenant": "acme", "role": "operator", "tasks": ["*"]}]}
         }
     ),
+    "setMember": Example(
+        parameters={"user": "ann", "tenant": "acme"},
+        body={"role": "submitter", "tasks": ["billing.*"]},
+        answers={200: {"status": "updated"}},
+    ),
+    "removeMember": Example(parameters={"user": "ann", "tenant": "acme"}, answers={200: {"status": "removed"}}),
     "listAuditEntries": Example(
         parameters={"action": "queue."},
         answers={

@@ -1,0 +1,178 @@
+"""`python -m benchmarks.failover`: each part is killed (-9), and how long it takes from then to the next success.
+
+    a leader         holds a lock of 5 s, at Redis and at PostgreSQL; another process waits for it
+    a scheduler      one of two, with jobs of both halves at a steady pace
+    Redis, RabbitMQ  one server of each, started again at once on its data
+    PostgreSQL       the same; a standby that is promoted is in `tests/docs/test_disaster_recovery_page.py`
+
+What notices that a server is away, and starts it or promotes another one, comes on top where that is not done at
+once.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from benchmarks.job_store.stage import Servers, Stage
+from benchmarks.job_store.takeover import scheduler_killed
+from taskmq import TaskMQ, TaskMQError
+from taskmq.contracts.jobs import Upgradable
+from tests.servers import PostgreSQL, RabbitMQ, Redis
+from tests.servers.server import Server
+
+__all__ = ["main"]
+
+_LEASE: Final = 5
+_PACE: Final = 50
+_PATIENCE: Final = 120
+_LEADER: Final = """
+import asyncio, os
+from taskmq import TaskMQ
+
+app = TaskMQ("amqp://nowhere/", state=os.environ.get("LEADER_STATE"), store=os.environ.get("LEADER_STORE"))
+
+async def main():
+    async with app.lock("leader", lease=5):
+        print("leads", flush=True)
+        await asyncio.sleep(3600)
+
+asyncio.run(main())
+"""
+
+
+def main() -> int:
+    with Redis() as redis, PostgreSQL() as postgres, RabbitMQ() as rabbitmq:
+        servers = Servers(postgres, rabbitmq)
+        print(f"{'killed':38}{'next success after':>20}")
+        with Stage.opened(servers) as stage:
+            _row("a leader, by a lock in Redis", _leader({"LEADER_STATE": redis.url}))
+            _row("a leader, by a lock in PostgreSQL", _leader({"LEADER_STORE": stage.store}))
+            _row("a scheduler, jobs of its slots", asyncio.run(_scheduler(stage)))
+        asyncio.run(_state(redis))
+        asyncio.run(_broker(rabbitmq))
+        asyncio.run(_store(postgres))
+    return 0
+
+
+def _row(what: str, seconds: float) -> None:
+    print(f"{what:38}{seconds:18.2f} s", flush=True)
+
+
+def _leader(variables: dict[str, str]) -> float:
+    """One process leads, and one waits: the first one is killed."""
+    leaders = [_start_leader(variables) for _ in range(2)]
+    try:
+        while (first := _leading(leaders)) is None:
+            time.sleep(0.01)
+        began = time.monotonic()
+        first.kill()
+        other = leaders[1 - leaders.index(first)]
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"leads\n"
+        return time.monotonic() - began
+    finally:
+        for process in leaders:
+            process.kill()
+            process.wait()
+
+
+def _start_leader(variables: dict[str, str]) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _LEADER], env={**os.environ, **variables}, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    return process
+
+
+def _leading(leaders: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes] | None:
+    for process in leaders:
+        assert process.stdout is not None
+        if process.stdout.readline() == b"leads\n":
+            # It renews for as long as it likes: killed in the middle of its lease, as on average.
+            time.sleep(_LEASE)
+            for other in leaders:
+                assert other.stdout is not None
+                os.set_blocking(other.stdout.fileno(), True)
+            return process
+    return None
+
+
+async def _scheduler(stage: Stage) -> float:
+    stage.start("scheduler")
+    stage.start("scheduler")
+    stage.start("worker", "--processes", "1")
+    async with stage.app:
+        await stage.warm()
+        await stage.until_shared()
+        found = await scheduler_killed(stage, pace=_PACE)
+    assert not found["lost"]
+    return found["lease left, s"] + found["taken over after, s"]
+
+
+async def _state(redis: Redis) -> None:
+    app = TaskMQ("amqp://nowhere/", state=redis.url)
+
+    async def take() -> None:
+        async with app.lock("name", timeout=0):
+            pass
+
+    _row("Redis, started again", await _restarted(redis, take))
+    await app.aclose()
+
+
+async def _broker(rabbitmq: RabbitMQ) -> None:
+    app = TaskMQ(rabbitmq.create_vhost(), send_timeout=2)
+    task = app.task(name="nothing")(_nothing)
+
+    async def send() -> None:
+        await task.asend()
+
+    _row("RabbitMQ, one node, started again", await _restarted(rabbitmq, send))
+    await app.aclose()
+
+
+async def _store(postgres: PostgreSQL) -> None:
+    app = TaskMQ("amqp://nowhere/", store=postgres.url)
+    store = app.sessions.store()
+    assert isinstance(store, Upgradable)
+    await store.upgrade()
+
+    async def read() -> None:
+        await app.jobs.acount()
+
+    _row("PostgreSQL, started again", await _restarted(postgres, read))
+    await app.aclose()
+
+
+async def _restarted(server: Server, call: Callable[[], Awaitable[None]]) -> float:
+    """From the kill to the first success of a caller that tries again all the time."""
+    await call()
+    server.kill()
+    began = time.monotonic()
+    starting = asyncio.create_task(asyncio.to_thread(server.restart))
+    has_failed = False
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            try:
+                await call()
+                # Before it was really gone.
+                if has_failed:
+                    break
+            except TaskMQError:
+                has_failed = True
+            await asyncio.sleep(0.01)
+    outage = time.monotonic() - began
+    await starting
+    return outage
+
+
+def _nothing() -> None: ...
+
+
+if __name__ == "__main__":
+    sys.exit(main())

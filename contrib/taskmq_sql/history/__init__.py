@@ -1,0 +1,17 @@
+"""What is remembered of runs, on PostgreSQL and SQLite alike.
+
+Calls are generators of statements, as those of `taskmq_sql.identity`.
+
+    job_log        a row for each line; `token` and `line` tell it from every other line of its job
+    rollup         the figures of one minute, task, queue and tenant, as JSON
+    run_failure    jobs of the broker lane that have ended badly
+    alert_rule     when there is to be an alert
+    alert          what has become of each rule and subject; never deleted while the rule is there
+    alert_silence  of which alerts nobody is told
+    alert_notice   what somebody is to be told, and was
+"""
+
+from taskmq_sql.history.logs import LiveJobs
+from taskmq_sql.history.store import SqlHistory
+
+__all__ = ["LiveJobs", "SqlHistory"]

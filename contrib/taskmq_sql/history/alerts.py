@@ -1,0 +1,214 @@
+"""Rules, alerts, silences and notices in tables; what they say is JSON."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.contracts.history import AlertNotice, StoredRule
+from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence
+from taskmq.model.identity import AuditEntry
+from taskmq_sql.identity import note
+from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, first
+from taskmq_sql.jobs.values import can_be_kept
+
+__all__ = ["SqlAlerts"]
+
+_RULES: Final = "select content, version from taskmq.alert_rule"
+_PUT_RULE: Final = """
+insert into taskmq.alert_rule (tenant, name, version, content) values ($1, $2, $3, $4)
+on conflict (tenant, name) do update set version = excluded.version, content = excluded.content"""
+_ALERTS: Final = "select content, version from taskmq.alert"
+_VERSION: Final = "select version from taskmq.alert where tenant = $1 and rule = $2 and subject = $3"
+_PUT_ALERT: Final = """
+insert into taskmq.alert (tenant, rule, subject, version, changed, content) values ($1, $2, $3, $4, $5, $6)
+on conflict (tenant, rule, subject) do update
+set version = excluded.version, changed = excluded.changed, content = excluded.content"""
+_ADD_SILENCE: Final = """
+insert into taskmq.alert_silence (id, tenant, ends, content) values ($1, $2, $3, $4)
+on conflict (id) do update set tenant = excluded.tenant, ends = excluded.ends, content = excluded.content"""
+_ADD_NOTICE: Final = """
+insert into taskmq.alert_notice (id, at, next_at, tries, content) values ($1, $2, $3, 0, $4)
+on conflict (id) do nothing"""
+_NOTICE: Final = "select content, next_at, tries from taskmq.alert_notice"
+
+
+class SqlAlerts:
+    """An `AlertStore`."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def rules(self, tenant: str | None = None) -> list[StoredRule]:
+        return await self._runner.read(partial(_rules, tenant=tenant))
+
+    async def put_rule(
+        self, rule: AlertRule, *, version: int | None = None, audit: AuditEntry | None = None
+    ) -> int | None:
+        return await self._runner.write(partial(_put_rule, rule=rule, version=version, audit=audit))
+
+    async def remove_rule(self, tenant: str, name: str, *, audit: AuditEntry | None = None) -> bool:
+        if not can_be_kept(tenant, name):
+            return False
+        return await self._runner.write(partial(_remove_rule, tenant=tenant, name=name, audit=audit))
+
+    async def alerts(self, tenant: str | None = None) -> list[Alert]:
+        return await self._runner.read(partial(_alerts, tenant=tenant))
+
+    async def silences(self, *, ended: bool = False) -> list[Silence]:
+        return await self._runner.read(partial(_silences, ended=ended))
+
+    async def add_silence(self, silence: Silence, *, audit: AuditEntry | None = None) -> None:
+        await self._runner.write(partial(_add_silence, silence=silence, audit=audit))
+
+    async def remove_silence(self, silence_id: str, *, audit: AuditEntry | None = None) -> bool:
+        if not can_be_kept(silence_id):
+            return False
+        return await self._runner.write(partial(_remove_silence, silence_id=silence_id, audit=audit))
+
+    async def commit(self, alerts: Sequence[Alert], notices: Sequence[AlertNotice]) -> bool:
+        if not alerts and not notices:
+            return True
+        return await self._runner.write(partial(_commit, alerts=alerts, notices=notices))
+
+    async def take_notice(self, *, lease_ms: int) -> AlertNotice | None:
+        if not await self._runner.read(_has_notices):
+            return None
+        return await self._runner.write(partial(_take_notice, lease_ms=lease_ms))
+
+    async def settle_notice(self, notice: AlertNotice, *, retry_at: int | None) -> None:
+        await self._runner.write(partial(_settle_notice, notice=notice, retry_at=retry_at))
+
+    async def notices(self, *, limit: int = 50) -> list[AlertNotice]:
+        return await self._runner.read(partial(_notices, limit=limit))
+
+    async def forget(self, *, before: int) -> None:
+        await self._runner.write(partial(_forget, before=before))
+
+
+def _rules(now: int, *, tenant: str | None) -> Steps[list[StoredRule]]:
+    del now
+    if tenant is None:
+        rows = yield from ask(f"{_RULES} order by tenant, name")
+    else:
+        rows = yield from ask(f"{_RULES} where tenant = $1 order by name", tenant)
+    return [StoredRule(msgspec.json.decode(content, type=AlertRule), version) for content, version in rows]
+
+
+def _put_rule(now: int, *, rule: AlertRule, version: int | None, audit: AuditEntry | None) -> Steps[int | None]:
+    yield LOCK
+    row = yield from first(f"{_RULES} where tenant = $1 and name = $2", rule.tenant, rule.name)
+    present = 0 if row is None else int(row[1])
+    if version is not None and version != present:
+        return None
+    yield from ask(_PUT_RULE, rule.tenant, rule.name, present + 1, _text(rule))
+    yield from note(now, [] if audit is None else [audit])
+    return present + 1
+
+
+def _remove_rule(now: int, *, tenant: str, name: str, audit: AuditEntry | None) -> Steps[bool]:
+    yield LOCK
+    rows = yield from ask(
+        "delete from taskmq.alert_rule where tenant = $1 and name = $2 returning version", tenant, name
+    )
+    yield from ask("delete from taskmq.alert where tenant = $1 and rule = $2", tenant, name)
+    if rows and audit is not None:
+        yield from note(now, [audit])
+    return bool(rows)
+
+
+def _alerts(now: int, *, tenant: str | None) -> Steps[list[Alert]]:
+    del now
+    if tenant is None:
+        rows = yield from ask(f"{_ALERTS} order by tenant, rule, subject")
+    else:
+        rows = yield from ask(f"{_ALERTS} where tenant = $1 order by rule, subject", tenant)
+    return [replace(msgspec.json.decode(content, type=Alert), version=version) for content, version in rows]
+
+
+def _silences(now: int, *, ended: bool) -> Steps[list[Silence]]:
+    rows = yield from ask("select content from taskmq.alert_silence where ends > $1", 0 if ended else now)
+    found = [msgspec.json.decode(content, type=Silence) for (content,) in rows]
+    return sorted(found, key=lambda silence: (silence.begins, silence.id))
+
+
+def _add_silence(now: int, *, silence: Silence, audit: AuditEntry | None) -> Steps[None]:
+    yield from ask(_ADD_SILENCE, silence.id, silence.tenant, silence.ends, _text(silence))
+    yield from note(now, [] if audit is None else [audit])
+
+
+def _remove_silence(now: int, *, silence_id: str, audit: AuditEntry | None) -> Steps[bool]:
+    rows = yield from ask("delete from taskmq.alert_silence where id = $1 returning id", silence_id)
+    if rows and audit is not None:
+        yield from note(now, [audit])
+    return bool(rows)
+
+
+def _commit(now: int, *, alerts: Sequence[Alert], notices: Sequence[AlertNotice]) -> Steps[bool]:
+    del now
+    yield LOCK
+    for alert in alerts:
+        row = yield from first(_VERSION, alert.tenant, alert.rule, alert.subject)
+        if alert.version != (0 if row is None else row[0]):
+            return False
+    for alert in alerts:
+        yield from ask(
+            _PUT_ALERT, alert.tenant, alert.rule, alert.subject, alert.version + 1, alert.changed, _text(alert)
+        )
+    for notice in notices:
+        yield from ask(_ADD_NOTICE, notice.id, notice.at, notice.next, _text(notice))
+    return True
+
+
+def _has_notices(now: int) -> Steps[bool]:
+    row = yield from first("select id from taskmq.alert_notice where next_at <= $1 limit 1", now)
+    return row is not None
+
+
+def _take_notice(now: int, *, lease_ms: int) -> Steps[AlertNotice | None]:
+    yield LOCK
+    row = yield from first(f"{_NOTICE} where next_at <= $1 order by next_at, id limit 1", now)
+    if row is None:
+        return None
+    notice = replace(_notice(row), next=now + lease_ms, tries=row[2] + 1)
+    yield from ask(
+        "update taskmq.alert_notice set next_at = $2, tries = $3 where id = $1", notice.id, notice.next, notice.tries
+    )
+    return notice
+
+
+def _settle_notice(now: int, *, notice: AlertNotice, retry_at: int | None) -> Steps[None]:
+    del now
+    # One that was taken anew since then is somebody else's.
+    yield from ask(
+        "update taskmq.alert_notice set next_at = $3 where id = $1 and tries = $2", notice.id, notice.tries, retry_at
+    )
+
+
+def _notices(now: int, *, limit: int) -> Steps[list[AlertNotice]]:
+    del now
+    return [_notice(row) for row in (yield from ask(f"{_NOTICE} order by at desc, id limit $1", limit))]
+
+
+def _forget(now: int, *, before: int) -> Steps[None]:
+    del now
+    yield LOCK
+    yield from ask("delete from taskmq.alert_silence where ends < $1", before)
+    yield from ask("delete from taskmq.alert_notice where next_at is null and at < $1", before)
+    rows = yield from ask("select tenant, rule, subject, content from taskmq.alert where changed < $1", before)
+    for tenant, rule, subject, content in rows:
+        if msgspec.json.decode(content, type=Alert).state is AlertState.RESOLVED:
+            yield from ask(
+                "delete from taskmq.alert where tenant = $1 and rule = $2 and subject = $3", tenant, rule, subject
+            )
+
+
+def _notice(row: Row) -> AlertNotice:
+    content, next_at, tries = row
+    return replace(msgspec.json.decode(content, type=AlertNotice), next=next_at, tries=tries)
+
+
+def _text(value: msgspec.Struct) -> str:
+    return msgspec.json.encode(value).decode()

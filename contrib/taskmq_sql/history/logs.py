@@ -1,0 +1,203 @@
+"""Lines of logs in a table."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from taskmq.model.history.logs import LogFilter, LogPage, RunLog, StoredLine, standard_level
+from taskmq_sql.history.conditions import Conditions, contains
+from taskmq_sql.identity.steps import Query, Row, Runner, Steps, ask, first, places
+from taskmq_sql.jobs.values import can_be_kept, escaped, is_job_id
+
+__all__ = ["LiveJobs", "SqlLogs"]
+
+_COLUMNS: Final = "number, at, level, logger, message, job, attempt, worker, tenant, task, queue"
+_INSERTED: Final = "job, token, line, at, level, logger, message, attempt, worker, tenant, task, queue"
+_WIDTH: Final = 12
+# Rows of one statement: their values are fewer than what either database takes.
+_TOGETHER: Final = 100
+_LOOKED_AT: Final = 20_000
+
+
+class LiveJobs(NamedTuple):
+    """How a database is asked about jobs, and for letters in either case.
+
+    Attributes:
+        query: gives id, token, tenant, task and queue of those of these jobs that are under way.
+        lowered: the message in lower case, as far as it is ASCII.
+    """
+
+    query: Callable[[Sequence[str]], Query]
+    lowered: str
+
+
+class _Run(NamedTuple):
+    token: int
+    tenant: str
+    task: str
+    queue: str
+
+
+class SqlLogs:
+    """A `LogStore`.
+
+    Args:
+        looked_at: lines that one search for a text looks at.
+    """
+
+    def __init__(self, runner: Runner, jobs: LiveJobs, *, looked_at: int = _LOOKED_AT) -> None:
+        self._runner = runner
+        self._jobs = jobs
+        self._looked_at = looked_at
+
+    async def add(self, logs: Sequence[RunLog]) -> int:
+        kept = [log for log in logs if is_job_id(log.id) and log.lines]
+        if not kept:
+            return 0
+        return await self._runner.write(partial(_add, logs=kept, jobs=self._jobs))
+
+    async def page(
+        self, which: LogFilter, *, after: int | None = None, limit: int = 50, oldest_first: bool = False
+    ) -> LogPage:
+        if not all(can_be_kept(text) for text in (which.job or "", which.tenant or "", which.task or "")):
+            return LogPage([], after if oldest_first else None)
+        work = partial(
+            _page,
+            which=which,
+            after=after,
+            limit=limit,
+            oldest_first=oldest_first,
+            lowered=self._jobs.lowered,
+            looked_at=self._looked_at,
+        )
+        return await self._runner.read(work)
+
+    async def forget(self, *, level: int, before: int, limit: int = 1_000) -> int:
+        return await self._runner.write(partial(_forget, level=level, before=before, limit=limit))
+
+
+def _add(now: int, *, logs: Sequence[RunLog], jobs: LiveJobs) -> Steps[int]:
+    del now
+    rows = yield jobs.query(sorted({log.id for log in logs}))
+    runs = {str(row[0]): _Run(row[1], row[2], row[3], row[4]) for row in rows}
+    lines = [
+        row
+        for log in logs
+        if (run := runs.get(log.id)) is not None and run.token == log.token
+        for row in _rows(log, run)
+    ]
+    added = 0
+    for begin in range(0, len(lines), _TOGETHER):
+        part = lines[begin : begin + _TOGETHER]
+        values = ", ".join(f"({places(_WIDTH, begin=place * _WIDTH + 1)})" for place in range(len(part)))
+        new = yield from ask(
+            f"insert into taskmq.job_log ({_INSERTED}) values {values} "
+            "on conflict (job, token, line) do nothing returning number",
+            *(value for row in part for value in row),
+        )
+        added += len(new)
+    return added
+
+
+def _rows(log: RunLog, run: _Run) -> Iterator[tuple[object, ...]]:
+    for line, each in enumerate(log.lines, log.first):
+        yield (
+            log.id,
+            log.token,
+            line,
+            each.at,
+            standard_level(each.level),
+            each.logger,
+            each.message,
+            log.attempt,
+            log.worker,
+            run.tenant,
+            run.task,
+            run.queue,
+        )
+
+
+def _page(
+    now: int,
+    *,
+    which: LogFilter,
+    after: int | None,
+    limit: int,
+    oldest_first: bool,
+    lowered: str,
+    looked_at: int,
+) -> Steps[LogPage]:
+    del now
+    indexed = Conditions()
+    for column, value in (
+        ("job", which.job),
+        ("tenant", which.tenant),
+        ("task", which.task),
+        ("attempt", which.attempt),
+    ):
+        indexed.equal(column, value)
+    if which.level > 0:
+        indexed.demand("level >= {}", which.level)
+    if which.since is not None:
+        indexed.demand("at >= {}", which.since)
+    if which.until is not None:
+        indexed.demand("at < {}", which.until)
+    if after is not None:
+        indexed.demand("number > {}" if oldest_first else "number < {}", after)
+    order = "asc" if oldest_first else "desc"
+    if not which.text:
+        rows = yield from ask(
+            f"select {_COLUMNS} from taskmq.job_log {indexed.where} order by number {order} "
+            f"limit {indexed.place(limit + 1)}",
+            *indexed.args,
+        )
+        return _paged(rows, after, limit, oldest_first=oldest_first)
+    searched = f"select {_COLUMNS} from taskmq.job_log {indexed.where} order by number {order}"
+    known = list(indexed.args)
+    bound = yield from first(f"{searched} limit 1 offset ${len(known) + 1}", *known, looked_at - 1)
+    rows = yield from ask(
+        f"select * from ({searched} limit {indexed.place(looked_at)}) t "
+        f"where {lowered} like {indexed.place(contains(escaped(which.text)))} escape '!' order by number {order} "
+        f"limit {indexed.place(limit + 1)}",
+        *indexed.args,
+    )
+    page = _paged(rows, after, limit, oldest_first=oldest_first)
+    if bound is None or len(rows) > limit:
+        return page
+    return LogPage(page.lines, bound[0], is_bounded=True)
+
+
+def _paged(rows: Sequence[Row], after: int | None, limit: int, *, oldest_first: bool) -> LogPage:
+    found = [_line(row) for row in rows[:limit]]
+    if oldest_first:
+        return LogPage(found, found[-1].number if found else after)
+    return LogPage(found, found[-1].number if len(rows) > limit else None)
+
+
+def _line(row: Row) -> StoredLine:
+    number, at, level, logger, message, job, attempt, worker, tenant, task, queue = row
+    return StoredLine(
+        number=number,
+        at=at,
+        level=level,
+        logger=logger,
+        message=message,
+        job=job,
+        attempt=attempt,
+        worker=worker,
+        tenant=tenant,
+        task=task,
+        queue=queue,
+    )
+
+
+def _forget(now: int, *, level: int, before: int, limit: int) -> Steps[int]:
+    del now
+    rows = yield from ask(
+        "delete from taskmq.job_log where number in ("
+        "select number from taskmq.job_log where level = $1 and at < $2 order by at limit $3) returning number",
+        level,
+        before,
+        limit,
+    )
+    return len(rows)

@@ -1,0 +1,160 @@
+"""Figures by the minute, and failures, in tables."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from taskmq.contracts.history import FailureFilter, FailurePage, RollupFilter
+from taskmq.model.history.rollups import Buckets, Rollup, RollupKey, RunFailure
+from taskmq_sql.history.conditions import Conditions
+from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, places
+from taskmq_sql.jobs.values import can_be_kept, escaped
+
+__all__ = ["SqlRollups"]
+
+_FAILURE: Final = "at, job, event, task, queue, tenant, worker, attempt, seconds, error, reason"
+_WIDTH: Final = 11
+_TOGETHER: Final = 100
+_PUT: Final = """
+insert into taskmq.rollup (minute, task, queue, tenant, figures) values ($1, $2, $3, $4, $5)
+on conflict (minute, task, queue, tenant) do update set figures = excluded.figures"""
+_GET: Final = """
+select figures from taskmq.rollup where minute = $1 and task = $2 and queue = $3 and tenant = $4"""
+
+
+class _Figures(msgspec.Struct, array_like=True):
+    outcomes: dict[str, int]
+    waited: Buckets
+    ran: Buckets
+
+
+class SqlRollups:
+    """A `RollupStore`."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def add(self, rollups: Sequence[Rollup], failures: Sequence[RunFailure] = ()) -> None:
+        if rollups or failures:
+            await self._runner.write(partial(_add, rollups=rollups, failures=failures))
+
+    async def rollups(self, which: RollupFilter, *, limit: int = 50_000) -> list[Rollup]:
+        if not all(can_be_kept(text) for text in (which.task or "", which.queue or "", which.tenant or "")):
+            return []
+        return await self._runner.read(partial(_rollups, which=which, limit=limit))
+
+    async def failures(self, which: FailureFilter, *, after: int | None = None, limit: int = 50) -> FailurePage:
+        texts = (which.task, which.queue, which.tenant, which.job, which.error)
+        if not all(can_be_kept(text or "") for text in texts):
+            return FailurePage([], None)
+        return await self._runner.read(partial(_failures, which=which, after=after, limit=limit))
+
+    async def forget(self, *, before: int, limit: int = 1_000) -> int:
+        return await self._runner.write(partial(_forget, before=before, limit=limit))
+
+
+def _add(now: int, *, rollups: Sequence[Rollup], failures: Sequence[RunFailure]) -> Steps[None]:
+    del now
+    # What is added to is read first: two that add at a time would lose what one of them has.
+    yield LOCK
+    for one in rollups:
+        key = (one.key.minute, escaped(one.key.task), escaped(one.key.queue), escaped(one.key.tenant))
+        whole = Rollup(one.key)
+        for row in (yield from ask(_GET, *key)):
+            whole.merge(_rollup(one.key, row[0]))
+        whole.merge(one)
+        yield from ask(_PUT, *key, _text(whole))
+    for begin in range(0, len(failures), _TOGETHER):
+        part = failures[begin : begin + _TOGETHER]
+        values = ", ".join(f"({places(_WIDTH, begin=place * _WIDTH + 1)})" for place in range(len(part)))
+        args = (value for failure in part for value in _values(failure))
+        yield from ask(f"insert into taskmq.run_failure ({_FAILURE}) values {values}", *args)
+
+
+def _rollups(now: int, *, which: RollupFilter, limit: int) -> Steps[list[Rollup]]:
+    del now
+    conditions = Conditions()
+    conditions.demand("minute >= {}", which.since)
+    conditions.demand("minute < {}", which.until)
+    for column, value in (("task", which.task), ("queue", which.queue), ("tenant", which.tenant)):
+        conditions.equal(column, value)
+    rows = yield from ask(
+        f"select minute, task, queue, tenant, figures from taskmq.rollup {conditions.where} "
+        f"order by minute, task, queue, tenant limit {conditions.place(limit)}",
+        *conditions.args,
+    )
+    return [_rollup(RollupKey(*row[:4]), row[4]) for row in rows]
+
+
+def _failures(now: int, *, which: FailureFilter, after: int | None, limit: int) -> Steps[FailurePage]:
+    del now
+    conditions = Conditions()
+    for column, value in (
+        ("task", which.task),
+        ("queue", which.queue),
+        ("tenant", which.tenant),
+        ("job", which.job),
+        ("error", which.error),
+    ):
+        conditions.equal(column, value)
+    for condition, bound in (("at >= {}", which.since), ("at < {}", which.until), ("number < {}", after)):
+        if bound is not None:
+            conditions.demand(condition, bound)
+    rows = yield from ask(
+        f"select number, {_FAILURE} from taskmq.run_failure {conditions.where} order by number desc "
+        f"limit {conditions.place(limit + 1)}",
+        *conditions.args,
+    )
+    found = [_failure(row) for row in rows[:limit]]
+    return FailurePage(found, found[-1].number if len(rows) > limit else None)
+
+
+def _forget(now: int, *, before: int, limit: int) -> Steps[int]:
+    del now
+    figures = yield from ask(
+        "delete from taskmq.rollup where (minute, task, queue, tenant) in ("
+        "select minute, task, queue, tenant from taskmq.rollup where minute < $1 order by minute limit $2) "
+        "returning minute",
+        before,
+        limit,
+    )
+    failures = yield from ask(
+        "delete from taskmq.run_failure where number in ("
+        "select number from taskmq.run_failure where at < $1 order by at limit $2) returning number",
+        before,
+        limit,
+    )
+    return len(figures) + len(failures)
+
+
+def _text(rollup: Rollup) -> str:
+    return msgspec.json.encode(_Figures(rollup.outcomes, rollup.waited, rollup.ran)).decode()
+
+
+def _rollup(key: RollupKey, figures: str) -> Rollup:
+    read = msgspec.json.decode(figures, type=_Figures)
+    return Rollup(key, read.outcomes, read.waited, read.ran)
+
+
+def _values(failure: RunFailure) -> tuple[object, ...]:
+    return (
+        failure.at,
+        failure.job,
+        failure.event,
+        failure.task,
+        failure.queue,
+        failure.tenant,
+        failure.worker,
+        failure.attempt,
+        failure.seconds,
+        failure.error,
+        failure.reason,
+    )
+
+
+def _failure(row: Row) -> RunFailure:
+    names = ("number", *_FAILURE.split(", "))
+    values: dict[str, Any] = dict(zip(names, row, strict=True))
+    return RunFailure(**values)

@@ -1,0 +1,29 @@
+"""The parts of a database that remember what has happened."""
+
+from taskmq_sql.history.alerts import SqlAlerts
+from taskmq_sql.history.logs import LiveJobs, SqlLogs
+from taskmq_sql.history.rollups import SqlRollups
+from taskmq_sql.identity.steps import Runner
+
+__all__ = ["SqlHistory"]
+
+
+class SqlHistory:
+    """A `HistoryStore`."""
+
+    def __init__(self, runner: Runner, jobs: LiveJobs) -> None:
+        self._logs = SqlLogs(runner, jobs)
+        self._rollups = SqlRollups(runner)
+        self._alerts = SqlAlerts(runner)
+
+    @property
+    def logs(self) -> SqlLogs:
+        return self._logs
+
+    @property
+    def rollups(self) -> SqlRollups:
+        return self._rollups
+
+    @property
+    def alerts(self) -> SqlAlerts:
+        return self._alerts

@@ -1,0 +1,143 @@
+"""Jobs that wait for others: what they wait for, and what becomes of them when that has ended."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from taskmq.contracts.jobs import DependencyRefusal, NewJob, Released
+from taskmq.model.jobs.changes import ready_state
+from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency, after_upstream, end_reason
+from taskmq.model.states import TERMINAL, JobState
+from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
+from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
+from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, save
+
+__all__ = ["Upstream", "depends_on", "has_ends", "release", "unmet"]
+
+_CONDITIONS: Final[dict[DependencyCondition, int]] = {"succeeded": 1, "ended": 2, "failed": 3}
+_NAMES: Final = {code: condition for condition, code in _CONDITIONS.items()}
+_HELD: Final = CODES[JobState.HELD]
+_WAITING: Final = frozenset({CODES[JobState.WAITING], _HELD})
+_UPSTREAM: Final = (
+    "SELECT id, tenant, state FROM job WHERE id IN (@values)",
+    "SELECT id, tenant, state FROM job_history WHERE id IN (@values)",
+)
+_EDGES: Final = "SELECT dependent, condition FROM dependency WHERE upstream = ? ORDER BY dependent LIMIT ?"
+_UNMET: Final = "SELECT upstream, condition FROM dependency WHERE dependent = ? ORDER BY upstream LIMIT ?"
+
+
+class Upstream:
+    """The jobs that one job is to wait for."""
+
+    def __init__(self, transaction: Transaction, dependencies: Sequence[JobDependency]) -> None:
+        self._transaction = transaction
+        self._dependencies = [(id_bytes(each.id), each) for each in dependencies]
+        ids = [job_id for job_id, _ in self._dependencies if job_id is not None]
+        self._found: dict[bytes, tuple[int, JobState]] = {}
+        for statement in _UPSTREAM:
+            for job_id, tenant, state in select_each(transaction.connection, statement, ids):
+                self._found[job_id] = (tenant, STATES[state])
+
+    def refusal(self, tenant: int) -> DependencyRefusal | None:
+        """Why a job of this tenant cannot wait for them."""
+        for job_id, each in self._dependencies:
+            if job_id is None or job_id not in self._found or self._found[job_id][0] != tenant:
+                return DependencyRefusal(each.id, "unknown")
+        return None
+
+    def add(self, dependent: bytes) -> bool:
+        """Write down what is unmet of what the job depends on; whether anything is."""
+        connection = self._transaction.connection
+        edges = [
+            (job_id, dependent, _CONDITIONS[each.condition], self._found[job_id][1])
+            for job_id, each in self._dependencies
+            if job_id is not None
+        ]
+        edges = [
+            edge for edge in edges if edge[3] not in TERMINAL or after_upstream(_NAMES[edge[2]], edge[3]) is not None
+        ]
+        run_each(
+            connection,
+            "INSERT OR IGNORE INTO dependency (upstream, dependent, condition) VALUES @rows",
+            [edge[:3] for edge in edges],
+        )
+        live = [edge[0] for edge in edges if edge[3] not in TERMINAL]
+        in_each(connection, "UPDATE job SET has_dependents = 1 WHERE id IN (@values)", live)
+        ended = [(edge[0], CODES[edge[3]]) for edge in edges if edge[3] in TERMINAL]
+        run_each(connection, "INSERT INTO upstream_end (id, state) VALUES @rows", ended)
+        return bool(edges)
+
+
+def depends_on(job: NewJob) -> Sequence[JobDependency]:
+    """What a new job is to wait for."""
+    return () if job.detail is None else job.detail.depends_on
+
+
+def unmet(transaction: Transaction, job_id: str, limit: int) -> list[JobDependency]:
+    """What a job waits for still."""
+    rows = transaction.connection.execute(_UNMET, (id_bytes(job_id), limit)).fetchall()
+    return [JobDependency(id_text(upstream), _NAMES[condition]) for upstream, condition in rows]
+
+
+def has_ends(transaction: Transaction) -> bool:
+    """Whether jobs have ended that others wait for, or have waited."""
+    return transaction.connection.execute("SELECT 1 FROM upstream_end LIMIT 1").fetchone() is not None
+
+
+def release(transaction: Transaction, limit: int) -> Released:
+    """Settle up to `limit` dependencies, by the earliest ends."""
+    connection = transaction.connection
+    queues: set[int] = set()
+    left = limit
+    while left:
+        row = connection.execute("SELECT number, id, state FROM upstream_end ORDER BY number LIMIT 1").fetchone()
+        if row is None:
+            break
+        number, upstream, state = row
+        edges = connection.execute(_EDGES, (upstream, left)).fetchall()
+        if edges:
+            queues |= _settle(transaction, upstream, STATES[state], edges)
+        left -= len(edges)
+        if left:
+            connection.execute("DELETE FROM upstream_end WHERE number = ?", (number,))
+    names = {transaction.names.name(connection, queue) for queue in queues}
+    return Released(frozenset(names), has_ends(transaction))
+
+
+def _settle(
+    transaction: Transaction, upstream: bytes, state: JobState, edges: Sequence[tuple[bytes, int]]
+) -> set[int]:
+    """Settle dependencies on one job; the queues that have got jobs which are ready."""
+    connection, now = transaction.connection, transaction.now
+    connection.executemany(
+        "DELETE FROM dependency WHERE upstream = ? AND dependent = ?",
+        [(upstream, dependent) for dependent, _ in edges],
+    )
+    jobs = {
+        job_id: job
+        for job_id, job in load(transaction, [dependent for dependent, _ in edges]).items()
+        if job.state in _WAITING
+    }
+    queues: set[int] = set()
+    for dependent, code in edges:
+        if (job := jobs.get(dependent)) is None:
+            continue
+        dependency = JobDependency(id_text(upstream), _NAMES[code])
+        if (after := after_upstream(dependency.condition, state)) is not None:
+            job.step(after, now=now)
+            job.give_reason(end_reason(dependency, state))
+        elif connection.execute(_UNMET, (dependent, 1)).fetchone() is None:
+            _free(job, now)
+            if job.state == CODES[JobState.QUEUED]:
+                queues.add(job.queue)
+    save(transaction, jobs.values())
+    return queues
+
+
+def _free(job: LiveJob, now: int) -> None:
+    """The job waits for nothing any more. A held one gets another version: who releases it just now looks again."""
+    if job.state == _HELD:
+        job.step(JobState.HELD, now=now)
+        return
+    job.due = max(job.due, now)
+    job.step(ready_state(job.due, now), now=now)

@@ -1,0 +1,229 @@
+"""Jobs as the API shows them, and what becomes of what is done to them."""
+
+from typing import Any
+
+import msgspec
+
+from taskmq.api.problems import ProblemDetails
+from taskmq.api.values import ListPage
+from taskmq.model.jobs.dependencies import JobDependency
+from taskmq.model.states import JobState
+
+__all__ = [
+    "AttemptList",
+    "AttemptView",
+    "BulkView",
+    "ChangedJob",
+    "ErrorView",
+    "HistoryList",
+    "HistoryView",
+    "JobCount",
+    "JobDetails",
+    "JobList",
+    "JobView",
+    "LogLine",
+    "RefusalView",
+    "RefusedJob",
+    "SubmittedJob",
+    "SubmittedJobs",
+]
+
+
+class ErrorView(msgspec.Struct, frozen=True, kw_only=True):
+    """The error of a job's last attempt, or why it was cancelled."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job.
+
+    Attributes:
+        job_id: what its submitter called it, else the store's id.
+        id: the store's id.
+        status: queued, running, completed, failed or cancelled.
+        state: the same more exactly: waiting, held, scheduled, queued, dispatched, running, retrying, succeeded,
+            failed, cancelled, expired, skipped, upstream_failed.
+        job_type: the task's name; `task` is the same.
+        priority: 0 (lowest) to 9.
+        schedule_time: when it is, or was, to run.
+        start_time, end_time: of its last attempt.
+        retries: attempts that did not end it; with `expand=retries`, what became of each.
+        attempt: the number of the one that runs, ended the job, or comes next.
+        version: grows with every change; the ETag.
+        cancel_requested: why its worker is to stop it.
+        owner: who submitted it.
+        retry_of: the job that it is a repetition of.
+    """
+
+    job_id: str
+    id: str
+    status: str
+    state: JobState
+    job_type: str
+    task: str
+    queue: str
+    priority: int
+    tenant: str
+    schedule_time: str | None
+    start_time: str | None
+    end_time: str | None
+    submitted_at: str | None
+    expires_at: str | None
+    retries: int
+    attempt: int
+    version: int
+    worker: str
+    cancel_requested: str | None
+    error: ErrorView | None
+    description: str
+    owner: str
+    labels: dict[str, str]
+    retry_of: str
+    depends_on: list[JobDependency]
+
+
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is known of a job's course."""
+
+    log_time: str | None
+    log_level: str
+    log_message: str
+
+
+class JobDetails(JobView, frozen=True, kw_only=True):
+    """A job with what was asked for by `expand`.
+
+    Attributes:
+        payload: its arguments by name; None where they were not asked for, or are kept elsewhere.
+        args: those by place.
+        result: what its task has returned.
+        logs: what is known of its course, the earliest first.
+    """
+
+    payload: dict[str, Any] | None = None
+    args: list[Any] | None = None
+    result: Any = None
+    logs: list[LogLine] | None = None
+
+
+class JobList(ListPage, frozen=True, kw_only=True):
+    """A page of a list of jobs."""
+
+    items: list[JobView]
+
+
+class HistoryView(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to a job and is no ordinary step."""
+
+    version: int
+    at: str | None
+    kind: str
+    state: JobState
+    by: str
+    note: str
+
+
+class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt that did not end its job."""
+
+    attempt: int
+    started: str | None
+    ended: str | None
+    worker: str
+    error: ErrorView | None
+
+
+class HistoryList(msgspec.Struct, frozen=True):
+    items: list[HistoryView]
+
+
+class AttemptList(msgspec.Struct, frozen=True):
+    items: list[AttemptView]
+
+
+class JobCount(msgspec.Struct, frozen=True):
+    """How many jobs fit.
+
+    Attributes:
+        is_exact: False where there are more than that.
+    """
+
+    count: int
+    is_exact: bool
+
+
+class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that was kept.
+
+    Attributes:
+        status: `submitted`.
+        job_id: the client's own id, else the store's.
+        id: the store's.
+        is_new: this request has made it; else it was there, with the same content.
+    """
+
+    status: str
+    job_id: str
+    id: str
+    state: JobState
+    version: int
+    is_new: bool
+
+
+class RefusedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of many that was not kept, and why."""
+
+    status: str
+    problem: ProblemDetails
+
+
+class SubmittedJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of each job of many, in their order."""
+
+    submitted: int
+    refused: int
+    items: list[Any]
+
+
+class ChangedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job after a change.
+
+    Attributes:
+        status: what was done: updated, cancelled, cancel_requested, held, released, retried or cloned.
+        job_id: what it is called.
+        id: the store's id.
+    """
+
+    status: str
+    job_id: str
+    id: str
+    state: JobState
+    version: int
+
+
+class RefusalView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that stayed as it was, and why."""
+
+    job_id: str
+    code: str
+    detail: str
+
+
+class BulkView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request has come to.
+
+    Attributes:
+        matched: jobs that it has looked at; of a dry run: all that fit, up to 100,000.
+        refused: how many stayed as they were; `refusals` are the first hundred of them.
+        next: what to say as `cursor` to go on; None at the end.
+    """
+
+    dry_run: bool
+    matched: int
+    done: int
+    refused: int
+    refusals: list[RefusalView]
+    next: str | None

@@ -1,0 +1,129 @@
+"""Problem details (RFC 9457), and which error of taskmq has which stable code."""
+
+from typing import Final
+
+import msgspec
+
+from taskmq.errors import (
+    AccessDenied,
+    BrokerBlocked,
+    BrokerUnavailable,
+    DefinitionConflict,
+    DefinitionNotFound,
+    DuplicateJob,
+    EncodeError,
+    FlowClosed,
+    FlowFailed,
+    FlowNotFound,
+    IdentityConflict,
+    IdentityNotFound,
+    InvalidArguments,
+    InvalidFilter,
+    InvalidOption,
+    JobCancelled,
+    JobConflict,
+    JobNotFound,
+    NotAuthenticated,
+    NotPermitted,
+    PublishRejected,
+    PublishUnknown,
+    QueueMissing,
+    QuotaExceeded,
+    ResultDamaged,
+    ResultExpired,
+    ResultTimeout,
+    ScheduleNotFound,
+    StateUnavailable,
+    StoreMismatch,
+    StoreUnavailable,
+    StoreWentBack,
+    TaskFailed,
+    TaskMQError,
+    TooLarge,
+    TopologyMismatch,
+    UnknownTask,
+    Unroutable,
+    UnsupportedFeature,
+)
+
+__all__ = ["MEDIA_TYPE", "PROBLEMS", "FieldProblem", "ProblemDetails"]
+
+MEDIA_TYPE: Final = "application/problem+json"
+PROBLEMS: Final[tuple[tuple[type[TaskMQError], int, str, str], ...]] = (
+    (DefinitionNotFound, 404, "definition_not_found", ""),
+    (DefinitionConflict, 409, "definition_conflict", ""),
+    (JobNotFound, 404, "job_not_found", ""),
+    (ScheduleNotFound, 404, "schedule_not_found", ""),
+    (QueueMissing, 404, "queue_not_found", ""),
+    (Unroutable, 404, "queue_not_found", ""),
+    (FlowNotFound, 404, "workflow_not_found", ""),
+    (IdentityNotFound, 404, "identity_not_found", ""),
+    (NotAuthenticated, 401, "not_signed_in", ""),
+    (NotPermitted, 403, "not_allowed", ""),
+    (UnknownTask, 422, "unknown_task", ""),
+    (InvalidArguments, 422, "invalid_arguments", ""),
+    (EncodeError, 422, "invalid_arguments", ""),
+    (InvalidFilter, 400, "invalid_filter", ""),
+    (InvalidOption, 400, "invalid_option", ""),
+    (TooLarge, 413, "too_large", ""),
+    (IdentityConflict, 409, "identity_conflict", ""),
+    (JobConflict, 409, "job_conflict", ""),
+    (DuplicateJob, 409, "duplicate_job", ""),
+    (QuotaExceeded, 429, "quota_exceeded", ""),
+    (FlowClosed, 409, "workflow_closed", ""),
+    (FlowFailed, 409, "workflow_failed", ""),
+    (TaskFailed, 409, "job_failed", ""),
+    (JobCancelled, 409, "job_cancelled", ""),
+    (ResultTimeout, 409, "job_not_ended", ""),
+    (ResultExpired, 410, "result_expired", ""),
+    (ResultDamaged, 410, "result_damaged", "the result is not what was stored"),
+    (UnsupportedFeature, 501, "unsupported", ""),
+    (AccessDenied, 503, "broker_denied", "the broker refuses this server's user"),
+    (BrokerUnavailable, 503, "broker_unavailable", "the broker could not be reached; nothing was sent"),
+    (BrokerBlocked, 503, "broker_blocked", "the broker takes no messages for now; nothing was sent"),
+    (PublishRejected, 503, "publish_rejected", "the broker refused the message; nothing was sent"),
+    (PublishUnknown, 503, "publish_unknown", "it is not known whether the broker has taken the message"),
+    (StateUnavailable, 503, "state_unavailable", "the state could not be reached"),
+    (StoreUnavailable, 503, "store_unavailable", "the job store could not be reached"),
+    (StoreWentBack, 503, "store_went_back", "the job store has forgotten what it had confirmed"),
+    (StoreMismatch, 503, "store_mismatch", "the job store's tables are of another version than this server's"),
+    (TopologyMismatch, 409, "topology_mismatch", ""),
+)
+"""Each error with its status, its code, and for those that are no caller's what is told instead of the message."""
+
+
+class FieldProblem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is wrong with one field of a request.
+
+    Attributes:
+        field: its path, such as `priority` or `3.job_type`.
+        suggestion: what may be meant, or can stand there.
+    """
+
+    field: str
+    message: str
+    suggestion: str = ""
+
+
+class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An error, as `application/problem+json`.
+
+    Attributes:
+        code: stable; programs go by it.
+        detail: for people: what happened, to which name, and what to do.
+        request_id: to be named where somebody is asked for help.
+        errors: about single fields.
+        state, version: of the job, where it is in conflict.
+        column: where a filter cannot be read, from 1.
+    """
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str = ""
+    request_id: str = ""
+    errors: list[FieldProblem] = []
+    state: str = ""
+    version: int = 0
+    column: int = 0

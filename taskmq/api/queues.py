@@ -1,0 +1,91 @@
+"""Queues, and what empties, pauses and resumes them."""
+
+import msgspec
+
+from taskmq.api.values import Note, ShortText
+
+__all__ = [
+    "PauseBody",
+    "PurgeBody",
+    "PurgedView",
+    "QueueLine",
+    "QueueLines",
+    "QueuePauseView",
+    "QueueView",
+    "ResumedView",
+]
+
+
+class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue at the broker.
+
+    Attributes:
+        ready: messages that wait for a worker.
+        in_hand: messages in workers' hands; None where nobody can tell.
+        is_paused: nothing of the queue is started; None where nobody can tell.
+    """
+
+    queue: str
+    ready: int
+    in_hand: int | None
+    consumers: int
+    is_paused: bool | None
+
+
+class QueueLines(msgspec.Struct, frozen=True, kw_only=True):
+    """Queues, and how many jobs and retries wait for their time in all of them."""
+
+    items: list[QueueLine]
+    delayed: int
+
+
+class QueuePauseView(msgspec.Struct, frozen=True, kw_only=True):
+    """Since when and why a queue is paused."""
+
+    since: str | None
+    note: str
+
+
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one queue.
+
+    Attributes:
+        kind: quorum or classic.
+        delayed: jobs and retries that wait for their time; None where the broker does not tell whose they are.
+        dead: dead letters; None where the queue does not exist yet.
+    """
+
+    queue: str
+    kind: str
+    ready: int
+    in_hand: int
+    delayed: int | None
+    dead: int | None
+    consumers: int
+    paused: QueuePauseView | None
+    tasks: list[str]
+    workers: list[str]
+
+
+class PauseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why a queue is paused, for others to see."""
+
+    note: Note = ""
+
+
+class PurgeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The name of what is emptied, once more: what is purged is gone."""
+
+    name: ShortText
+
+
+class PurgedView(msgspec.Struct, frozen=True, kw_only=True):
+    """How many messages were deleted."""
+
+    purged: int
+
+
+class ResumedView(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the queue was paused before."""
+
+    was_paused: bool

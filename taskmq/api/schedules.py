@@ -1,0 +1,139 @@
+"""Schedules, their occurrences, and what makes up for those of the past."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from taskmq.api.values import Instant, Note, ShortText
+from taskmq.schedules.policy import Catchup, OnResume, Overlap
+
+__all__ = [
+    "BackfillBody",
+    "BackfillView",
+    "InstantList",
+    "OccurrenceView",
+    "PauseScheduleBody",
+    "PutScheduleBody",
+    "ScheduleLine",
+    "ScheduleLines",
+    "ScheduleView",
+]
+
+
+class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule.
+
+    Attributes:
+        tenant: "" for those of the app, and those that were made without one.
+        starts: the task or the workflow.
+        rule: when, in words.
+        is_dynamic: it was made at run time, and not by the code.
+        next: when it is due next; None where it never is again, or is paused.
+        paused: since when.
+    """
+
+    name: str
+    tenant: str
+    starts: str
+    rule: str
+    is_dynamic: bool
+    next: str | None
+    paused: str | None
+    note: str
+
+
+class ScheduleLines(msgspec.Struct, frozen=True):
+    """Schedules, by name."""
+
+    items: list[ScheduleLine]
+
+
+class OccurrenceView(msgspec.Struct, frozen=True, kw_only=True):
+    """An occurrence that was emitted: due, catchup, buffered, backfill or run."""
+
+    scheduled_for: str | None
+    emitted: str | None
+    kind: str
+
+
+class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule, and what has become of its occurrences; `active` are the jobs that wait or run."""
+
+    name: str
+    tenant: str
+    starts: str
+    rule: str
+    is_dynamic: bool
+    next: str | None
+    paused: str | None
+    note: str
+    fired: int
+    late: int
+    missed: int
+    skipped: int
+    failed: int
+    waiting: int
+    active: list[str]
+    history: list[OccurrenceView]
+
+
+class InstantList(msgspec.Struct, frozen=True):
+    """Instants, the earliest first."""
+
+    items: list[str | None]
+
+
+class PutScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is started when: one of `cron`, `every` and `at`.
+
+    Attributes:
+        task: the name of a task, or of a definition, of which a version is taken now.
+        args, kwargs: by place and by name.
+        cron: an expression, by the clocks of the zone `tz`.
+        every: a duration, such as "15m".
+        at: the one instant.
+        catchup: what becomes of occurrences that nobody emitted in time.
+        overlap: what becomes of an occurrence while `max_concurrency` earlier ones wait or run.
+        on_resume: what becomes of the occurrences of a pause.
+        jitter: emit each later by a time up to this, which follows from the schedule's name.
+    """
+
+    task: ShortText
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    cron: ShortText | None = None
+    tz: ShortText = "UTC"
+    every: ShortText | float | None = None
+    at: Instant | None = None
+    catchup: Catchup | None = None
+    overlap: Overlap | None = None
+    max_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    on_resume: OnResume | None = None
+    jitter: ShortText | float | None = None
+
+
+class PauseScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why it is paused, for others to see."""
+
+    note: Note = ""
+
+
+class BackfillBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which occurrences are emitted, again or for the first time.
+
+    Attributes:
+        start, end: the first and the last instant that may be one; `end` is not later than now.
+        dry_run: only say which they are.
+    """
+
+    start: Instant
+    end: Instant
+    dry_run: bool = False
+
+
+class BackfillView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backfill emits; `run` tells its jobs from others, "" where nothing is emitted."""
+
+    run: str
+    instants: list[str | None]
+    has_more: bool

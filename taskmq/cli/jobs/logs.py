@@ -1,0 +1,79 @@
+"""`taskmq job logs`: what the runs of a job have logged."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from taskmq.cli.exits import OK
+from taskmq.cli.globals import current_globals, run_with_app
+from taskmq.cli.output import note, print_line, print_rows, when
+
+if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
+    from taskmq.model.history.logs import StoredLine
+
+__all__ = ["logs"]
+
+
+def logs(
+    job: str,
+    /,
+    *,
+    follow: Annotated[bool, Parameter(name=("--follow", "-f"), negative="")] = False,
+    level: str = "debug",
+    text: str = "",
+    limit: int = 1_000,
+) -> int:
+    """Print what a job's runs have logged, the earliest first.
+
+    Workers keep it where they run with `--capture-logs`.
+
+    Parameters
+    ----------
+    job
+        The job's id.
+    follow
+        Go on as further lines come, until the job has ended.
+    level
+        Lines from this one on: debug, info, warning, error.
+    text
+        Only lines that have it.
+    limit
+        How many at most; not with --follow.
+    """
+
+    async def run(target: "TaskMQ") -> int:
+        if follow:
+            async for line in target.jobs.follow_logs(job, level=level, text=text):
+                _print(line)
+            return OK
+        page = await target.jobs.alogs(job, level=level, text=text, limit=limit + 1)
+        if current_globals().output == "json":
+            print_rows((), [_record(line) for line in page.lines[:limit]])
+        else:
+            for line in page.lines[:limit]:
+                _print(line)
+        if len(page.lines) > limit:
+            note(f"there are more: --limit {limit * 10}")
+        return OK
+
+    return run_with_app(run)
+
+
+def _print(line: "StoredLine") -> None:
+    record = _record(line)
+    print_line(record, f"{when(line.at)} {str(record['level']).upper():<8} {line.logger}: {line.message}")
+
+
+def _record(line: "StoredLine") -> dict[str, Any]:
+    from taskmq.model.history.logs import level_name
+
+    return {
+        "number": line.number,
+        "at": line.at,
+        "level": level_name(line.level),
+        "attempt": line.attempt,
+        "worker": line.worker,
+        "logger": line.logger,
+        "message": line.message,
+    }

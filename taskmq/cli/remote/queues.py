@@ -1,0 +1,178 @@
+"""`taskmq queue`, `taskmq workers` and `taskmq workflow` through a server."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from taskmq.api.queues import QueueLine, QueuePauseView
+from taskmq.api.workers import StepView, WorkerView
+from taskmq.cli.exits import FAILED, NOT_FOUND, OK
+from taskmq.cli.globals import current_globals
+from taskmq.cli.operators.queue import QUEUE_COLUMNS
+from taskmq.cli.operators.workers import WORKER_COLUMNS, seconds_of
+from taskmq.cli.operators.workflow import STEP_COLUMNS
+from taskmq.cli.output import confirm, duration_text, note, print_record, print_rows
+from taskmq.cli.server_link import show_record, show_rows, text_of_instant
+from taskmq.contracts.system_clock import SystemClock
+from taskmq.errors import InvalidOption, RequestRefused
+from taskmq.http import Client
+from taskmq.model.topology import logical_queue
+
+__all__ = [
+    "cancel_workflow",
+    "list_queues",
+    "pause",
+    "purge",
+    "redrive_workflow",
+    "resume",
+    "show",
+    "show_workflow",
+    "workers",
+]
+
+_MEGABYTE = 2**20
+_CONFLICT = 409
+
+
+def list_queues(client: Client, *, queues: str | None) -> int:
+    names = {name.strip() for name in queues.split(",")} if queues else None
+    found = client.queues.list()
+    lines = [line for line in found.items if names is None or logical_queue(line.queue) in names]
+    paused = {line.queue for line in lines if line.is_paused}
+
+    def row(line: QueueLine) -> dict[str, Any]:
+        return {
+            "queue": line.queue,
+            "ready": line.ready,
+            "unsettled": line.in_hand,
+            "delayed": None,
+            "consumers": line.consumers,
+            "paused": _pause_text(client.queues.get(logical_queue(line.queue)).paused) if line.is_paused else "",
+        }
+
+    show_rows((*QUEUE_COLUMNS, *(("paused",) if paused else ())), lines, row)
+    ready, in_hand = sum(line.ready for line in lines), sum(line.in_hand or 0 for line in lines)
+    note(f"{ready} ready, {in_hand} in workers' hands, {found.delayed} delayed")
+    return OK
+
+
+def show(client: Client, *, queue: str, within: str) -> int:
+    found = client.queues.get(queue, within=seconds_of(within))
+
+    def record() -> dict[str, Any]:
+        return {
+            "queue": found.queue,
+            "ready": found.ready,
+            "in_hand": found.in_hand,
+            "delayed": "at the broker, which does not count them" if found.delayed is None else found.delayed,
+            "dead": found.dead,
+            "consumers": found.consumers,
+            "paused": _pause_text(found.paused) or "no",
+            "kind": found.kind,
+            "tasks": ", ".join(found.tasks),
+            "workers": ", ".join(found.workers),
+        }
+
+    show_record(found, record)
+    return OK
+
+
+def purge(client: Client, *, queue: str, yes: bool) -> int:
+    if not confirm(f"Delete all waiting messages of {queue!r}?", yes=yes):
+        return FAILED
+    note(f"{client.queues.purge(queue)} messages deleted")
+    return OK
+
+
+def pause(client: Client, *, queues: Sequence[str], reason: str) -> int:
+    for name in _named(queues):
+        note(f"queue {name} is {_pause_text(client.queues.pause(name, note=reason))}")
+    return OK
+
+
+def resume(client: Client, *, queues: Sequence[str]) -> int:
+    for name in _named(queues):
+        note(f"queue {name} is resumed" if client.queues.resume(name) else f"queue {name} was not paused")
+    return OK
+
+
+def workers(client: Client, *, within: str) -> int:
+    answers = client.tasks.workers(within=seconds_of(within))
+    if not answers:
+        note(f"no worker answers within {within}")
+    show_rows(WORKER_COLUMNS, answers, _worker_row)
+    return OK
+
+
+def show_workflow(client: Client, *, workflow: str) -> int:
+    found = client.workflows.get(workflow)
+    if current_globals().output != "table":
+        show_record(found, dict)
+        return OK
+    facts = {"workflow": found.workflow_id, "state": found.state, "cancelled": found.cancelled}
+    print_record({name: value for name, value in facts.items() if value is not None})
+    print_rows(STEP_COLUMNS, [_step_row(step) for step in found.steps])
+    return OK
+
+
+def cancel_workflow(client: Client, *, workflow: str, reason: str) -> int:
+    try:
+        client.workflows.cancel(workflow, reason=reason)
+    except RequestRefused as error:
+        if error.status != _CONFLICT:
+            raise
+        note(f"workflow {workflow} has ended already")
+        return NOT_FOUND
+    note(f"workflow {workflow} is cancelled")
+    return OK
+
+
+def redrive_workflow(client: Client, *, workflow: str) -> int:
+    done = client.workflows.redrive(workflow)
+    letters = f"{done.letters} dead letter{'' if done.letters == 1 else 's'} removed"
+    if done.steps:
+        note(f"workflow {workflow}: {done.steps} steps run again, {letters}")
+    else:
+        note(f"workflow {workflow}: nothing to run again, it has not ended or everything has succeeded; {letters}")
+    return OK
+
+
+def _named(queues: Sequence[str]) -> list[str]:
+    if not queues:
+        raise InvalidOption("which queues? Name at least one")
+    return list(dict.fromkeys(queues))
+
+
+def _pause_text(pause: QueuePauseView | None) -> str:
+    if pause is None:
+        return ""
+    return f"paused since {text_of_instant(pause.since)}" + (f" ({pause.note})" if pause.note else "")
+
+
+def _worker_row(one: WorkerView) -> dict[str, Any]:
+    started = None if one.started is None else datetime.fromisoformat(one.started).timestamp()
+    uptime = None if started is None else max(SystemClock().now_ms() / 1000 - started, 0)
+    return {
+        "name": one.name,
+        "host": one.host,
+        "pid": one.pid,
+        "version": one.version,
+        "queues": ",".join(one.queues),
+        "state": one.state,
+        "running": one.running,
+        "slots": one.slots,
+        "backlog": one.backlog,
+        "memory": f"{one.memory / _MEGABYTE:.0f} MB",
+        "loop_lag": None,
+        "uptime": None if uptime is None else duration_text(uptime),
+    }
+
+
+def _step_row(step: StepView) -> dict[str, Any]:
+    return {
+        "step": step.step,
+        "task": step.task,
+        "state": step.state,
+        "attempts": step.attempts,
+        "error": step.error,
+    }

@@ -1,0 +1,115 @@
+"""`taskmq schedule` through a server."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from taskmq.api.schedules import OccurrenceView, ScheduleLine, ScheduleView
+from taskmq.cli.exits import OK
+from taskmq.cli.globals import current_globals
+from taskmq.cli.operators.schedule import DUE_COLUMNS, SCHEDULE_COLUMNS
+from taskmq.cli.operators.schedule_changes import INSTANT_COLUMNS, OCCURRENCE_COLUMNS
+from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.server_link import show_record, show_rows, text_of_instant
+from taskmq.cli.typed_values import instant_of
+from taskmq.http import Client
+
+__all__ = ["backfill", "history", "list_schedules", "next_instants", "pause", "resume", "run"]
+
+
+def list_schedules(client: Client) -> int:
+    found = sorted(client.schedules.list(), key=lambda one: (one.next is None, one.next or "", one.name))
+    is_any_paused = any(one.paused for one in found)
+    columns = (*SCHEDULE_COLUMNS, "paused") if is_any_paused else SCHEDULE_COLUMNS
+
+    def row(one: ScheduleLine) -> dict[str, Any]:
+        return {
+            "schedule": one.name,
+            "task": one.starts,
+            "next": text_of_instant(one.next),
+            "rule": one.rule,
+            "paused": _paused(one),
+        }
+
+    show_rows(columns, found, row)
+    return OK
+
+
+def next_instants(client: Client, *, names: Sequence[str], count: int, after: str | None) -> int:
+    start = None if after is None else instant_of("--after", after)
+    lines = {one.name: one for one in client.schedules.list()}
+    due: list[tuple[str, str]] = []
+    for name in names or lines:
+        if (line := lines.get(name)) is not None and line.paused:
+            note(f"schedule {name} is paused {_paused(line)}: nothing of it is due")
+            continue
+        instants = client.schedules.next(name, count=count, after=start)
+        due += [(instant, name) for instant in instants if instant is not None]
+    due.sort()
+    rows = [
+        {"schedule": name, "due": text_of_instant(at), "local": f"{at[:10]} {at[11:19]}+00:00"}
+        for at, name in due[:count]
+    ]
+    print_rows(DUE_COLUMNS, rows)
+    return OK
+
+
+def pause(client: Client, *, name: str, reason: str) -> int:
+    client.schedules.pause(name, note=reason)
+    note(f"schedule {name} is paused; `taskmq schedule resume {name}` goes on")
+    return OK
+
+
+def resume(client: Client, *, name: str) -> int:
+    client.schedules.resume(name)
+    note(f"schedule {name} goes on")
+    return OK
+
+
+def run(client: Client, *, name: str) -> int:
+    print_record({"job": client.schedules.run(name)})
+    return OK
+
+
+def backfill(client: Client, *, name: str, start: str, end: str, dry_run: bool) -> int:
+    first, last = instant_of("--from", start), instant_of("--to", end)
+    found = client.schedules.backfill(name, first, last, dry_run=dry_run)
+    if current_globals().output == "table":
+        print_rows(INSTANT_COLUMNS, [{"scheduled_for": instant} for instant in found.instants])
+    else:
+        show_record(found, dict)
+    more = " or more" if found.has_more else ""
+    what = "would be" if dry_run else "are being"
+    note(f"{len(found.instants)}{more} occurrences of {name} {what} emitted")
+    return OK
+
+
+def history(client: Client, *, name: str) -> int:
+    found = client.schedules.get(name)
+    if current_globals().output == "table":
+        show_rows(OCCURRENCE_COLUMNS, found.history, _occurrence_row)
+    else:
+        show_record(found, dict)
+    counts = ", ".join(f"{getattr(found, what)} {what}" for what in ("fired", "late", "missed", "skipped", "failed"))
+    if found.paused is None:
+        state = f"next {found.next}" if found.next else "never due again"
+    else:
+        state = f"paused {_paused(found)}"
+    waiting = f", {found.waiting} waiting for earlier ones to end" if found.waiting else ""
+    note(f"{name}: {state}; {counts}{waiting}")
+    return OK
+
+
+def _occurrence_row(one: OccurrenceView) -> dict[str, Any]:
+    late = ""
+    if one.scheduled_for is not None and one.emitted is not None:
+        span = datetime.fromisoformat(one.emitted) - datetime.fromisoformat(one.scheduled_for)
+        late = f"{span.total_seconds():.3f}"
+    return {"scheduled_for": one.scheduled_for, "emitted": one.emitted, "late": late, "kind": one.kind}
+
+
+def _paused(one: ScheduleLine | ScheduleView) -> str:
+    if one.paused is None:
+        return ""
+    since = text_of_instant(one.paused)
+    return f"since {since} ({one.note})" if one.note else f"since {since}"

@@ -1,0 +1,20 @@
+"""Contracts of what a job store remembers of runs: logs, figures by the minute, failures, alerts."""
+
+from taskmq.contracts.history.alerts import AlertNotice, AlertStore, StoredRule
+from taskmq.contracts.history.logs import LogStore
+from taskmq.contracts.history.rollups import FailureFilter, FailurePage, RollupFilter, RollupStore
+from taskmq.contracts.history.store import HistoryStore, Remembering, history_of
+
+__all__ = [
+    "AlertNotice",
+    "AlertStore",
+    "FailureFilter",
+    "FailurePage",
+    "HistoryStore",
+    "LogStore",
+    "Remembering",
+    "RollupFilter",
+    "RollupStore",
+    "StoredRule",
+    "history_of",
+]

@@ -1,0 +1,105 @@
+"""Rules, alerts, silences and what somebody is to be told, in a job store."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, Silence
+from taskmq.model.identity import AuditEntry
+
+__all__ = ["AlertNotice", "AlertStore", "StoredRule"]
+
+
+class StoredRule(msgspec.Struct, frozen=True):
+    """A rule and its version, which grows by 1 with each change."""
+
+    rule: AlertRule
+    version: int
+
+
+class AlertNotice(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody is to be told over one channel.
+
+    Attributes:
+        id: follows from what it says and to whom: the same changes never make a second one.
+        next: when to send it, ms since the epoch; None: it was sent, or given up.
+        tries: how often sending it has begun.
+    """
+
+    id: str
+    channel: str
+    rule: AlertRule
+    changes: list[AlertChange]
+    at: int
+    next: int | None = None
+    tries: int = 0
+
+
+class AlertStore(Protocol):
+    """What is known of alerts.
+
+    Every method raises `StoreUnavailable` and `StoreMismatch` as those of `JobStore` do.
+    """
+
+    async def rules(self, tenant: str | None = None) -> list[StoredRule]:
+        """The rules of a tenant, "" for those of the instance, None for all; by tenant and name."""
+        ...
+
+    async def put_rule(
+        self, rule: AlertRule, *, version: int | None = None, audit: AuditEntry | None = None
+    ) -> int | None:
+        """Make the rule, or put it in the place of the one of its tenant and name; its version.
+
+        Args:
+            version: that it must have; 0: it must not be there; None: whichever it has.
+            audit: an entry of the audit, which the same transaction writes.
+
+        Returns:
+            None, and nothing is changed, where it has another version.
+        """
+        ...
+
+    async def remove_rule(self, tenant: str, name: str, *, audit: AuditEntry | None = None) -> bool:
+        """Remove the rule and its alerts; whether it was there."""
+        ...
+
+    async def alerts(self, tenant: str | None = None) -> list[Alert]:
+        """What is known of a tenant's alerts, "" for those of the instance, None for all; by rule and subject."""
+        ...
+
+    async def silences(self, *, ended: bool = False) -> list[Silence]:
+        """The silences that have not ended by the store's clock, or all; by their beginning."""
+        ...
+
+    async def add_silence(self, silence: Silence, *, audit: AuditEntry | None = None) -> None:
+        """Keep a silence; one with the same id is replaced."""
+        ...
+
+    async def remove_silence(self, silence_id: str, *, audit: AuditEntry | None = None) -> bool:
+        """End it; whether it was there."""
+        ...
+
+    async def commit(self, alerts: Sequence[Alert], notices: Sequence[AlertNotice]) -> bool:
+        """Write what a look came to: all of it in one transaction, or nothing and False.
+
+        Nothing where an alert has another version than it had when it was read: somebody else has looked meanwhile.
+        A notice that is there already stays as it is.
+        """
+        ...
+
+    async def take_notice(self, *, lease_ms: int) -> AlertNotice | None:
+        """The first notice that is to be sent now, and nobody else's for so long; None where there is none."""
+        ...
+
+    async def settle_notice(self, notice: AlertNotice, *, retry_at: int | None) -> None:
+        """It was sent, or is given up; or it is to be sent again at an instant (ms)."""
+        ...
+
+    async def notices(self, *, limit: int = 50) -> list[AlertNotice]:
+        """The last notices, the latest first, sent or not."""
+        ...
+
+    async def forget(self, *, before: int) -> None:
+        """Forget silences that ended, notices that were settled and alerts that were resolved before an instant."""
+        ...

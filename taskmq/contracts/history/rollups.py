@@ -1,0 +1,62 @@
+"""Figures by the minute, and failures of the broker lane, in a job store."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from taskmq.model.history.rollups import Rollup, RunFailure
+
+__all__ = ["FailureFilter", "FailurePage", "RollupFilter", "RollupStore"]
+
+
+class RollupFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which figures: of minutes from `since` on and before `until`, ms; None: of any task, queue or tenant."""
+
+    since: int
+    until: int
+    task: str | None = None
+    queue: str | None = None
+    tenant: str | None = None
+
+
+class FailureFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which failures: what is not said does not matter; `since` and `until` as for figures."""
+
+    task: str | None = None
+    queue: str | None = None
+    tenant: str | None = None
+    job: str | None = None
+    error: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+class FailurePage(msgspec.Struct, frozen=True):
+    """Some failures; `after` is where the next page begins, None where there is none."""
+
+    failures: list[RunFailure]
+    after: int | None
+
+
+class RollupStore(Protocol):
+    """What is remembered of what workers have told.
+
+    Every method raises `StoreUnavailable` and `StoreMismatch` as those of `JobStore` do.
+    """
+
+    async def add(self, rollups: Sequence[Rollup], failures: Sequence[RunFailure] = ()) -> None:
+        """Add figures to those that there are, and keep failures; all in one transaction."""
+        ...
+
+    async def rollups(self, which: RollupFilter, *, limit: int = 50_000) -> list[Rollup]:
+        """The figures that fit, in the order of their keys; the first `limit` of them."""
+        ...
+
+    async def failures(self, which: FailureFilter, *, after: int | None = None, limit: int = 50) -> FailurePage:
+        """Up to `limit` failures that fit, the last one first, from behind the number `after`."""
+        ...
+
+    async def forget(self, *, before: int, limit: int = 1_000) -> int:
+        """Forget up to `limit` figures and as many failures from before an instant (ms); how many they were."""
+        ...

@@ -1,0 +1,88 @@
+"""Whether a store still knows what it has confirmed.
+
+A standby that takes over without the last transactions, or a backup that is brought back, is a store in which some of
+what was confirmed never happened; and one whose clock was set back keeps leases for longer than their holders trust
+them. Both are noticed by a process that has written something into the store and remembers it.
+
+    keep (once a second):  read the mark -> its count is the one that was confirmed last? its time is what is left?
+                           write the next count
+"""
+
+import asyncio
+from typing import Final
+
+from taskmq.contracts.stores import Lease, LeaseStore
+from taskmq.errors import StoreWentBack
+
+__all__ = ["Watermark"]
+
+_SECONDS: Final = 3600.0
+# More than a call may take, and than a database's host stands still while it is moved to another machine.
+_TOLERANCE: Final = 60.0
+_REMEDY: Final = "docs/disaster-recovery.md says what to do before the schedulers are started again"
+
+
+class Watermark:
+    """What one process has written into a store last, under a lease that is its own.
+
+    Args:
+        address: names the store in errors.
+        me: names the process; no other one is ever called so.
+    """
+
+    def __init__(self, leases: LeaseStore, *, address: str, me: str) -> None:
+        self._leases = leases
+        self._address = address
+        self._key = f"mark:{me}"
+        self._me = me
+        self._token: int | None = None
+        self._confirmed = 0
+        self._until = 0.0
+
+    async def keep(self) -> None:
+        """Compare the mark with what was confirmed last, and write the next one.
+
+        Raises:
+            StoreWentBack: the store does not know what it has confirmed, or its clock was set back.
+            StateUnavailable: nothing is known; ask again.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._token is None or self._until <= now:
+            await self._begin(now)
+            return
+        self._compare(await self._leases.find(self._key), now)
+        # One that was on its way when the connection was lost may have been written.
+        count = self._confirmed + 1
+        if await self._leases.renew(self._key, token=self._token, seconds=_SECONDS, note=str(count)):
+            self._confirmed, self._until = count, now + _SECONDS
+
+    async def end(self) -> None:
+        """Leave nothing behind.
+
+        Raises:
+            StateUnavailable: it is forgotten by itself.
+        """
+        if self._token is not None:
+            token, self._token = self._token, None
+            await self._leases.release(self._key, token=token)
+
+    async def _begin(self, now: float) -> None:
+        found = await self._leases.acquire(self._key, owner=self._me, seconds=_SECONDS, note="0")
+        # A lease that is there was granted to this process by an answer that was lost.
+        self._token = found.token if isinstance(found, Lease) else found
+        self._confirmed, self._until = 0, now + _SECONDS
+
+    def _compare(self, found: Lease | None, now: float) -> None:
+        if found is None or found.token != self._token or int(found.note) < self._confirmed:
+            kept = "no mark" if found is None else f"mark {found.note}"
+            raise StoreWentBack(
+                f"{self._address} went back: it has {kept} of this scheduler, and had confirmed mark "
+                f"{self._confirmed}. A standby has taken over without the last transactions, or a backup was brought "
+                f"back. {_REMEDY}"
+            )
+        ahead = found.left - (self._until - now)
+        if ahead > _TOLERANCE:
+            raise StoreWentBack(
+                f"{self._address}: its clock went back by about {ahead:.0f} s, and leases there last for so much "
+                f"longer. Set the clocks of the database's hosts (NTP). {_REMEDY}"
+            )

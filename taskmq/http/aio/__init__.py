@@ -1,0 +1,1 @@
+"""The client for coroutines; `taskmq.http.blocking` is made of it."""

@@ -1,0 +1,208 @@
+"""The client of one server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from taskmq.api.sign_in import ServerView
+from taskmq.errors import ServerUnavailable
+from taskmq.http.aio.accounts import (
+    AsyncAccountCalls,
+    AsyncAuditCalls,
+    AsyncTenantCalls,
+    AsyncTokenCalls,
+    AsyncUserCalls,
+)
+from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.jobs import AsyncJobCalls
+from taskmq.http.aio.nouns import (
+    AsyncDeadLetterCalls,
+    AsyncDefinitionCalls,
+    AsyncQueueCalls,
+    AsyncScheduleCalls,
+    AsyncTaskCalls,
+    AsyncWorkflowCalls,
+)
+from taskmq.http.events import EventLines, LiveEvent
+from taskmq.http.retries import Retries
+
+__all__ = ["AsyncClient"]
+
+_RECONNECT_SECONDS = 3.0
+
+
+class AsyncClient:
+    """A taskmq server, as a program sees it. Connects on first use; close it, or use it as a context.
+
+    What goes wrong is an error of `taskmq.errors`, the same as in a program that has the app: `JobNotFound`,
+    `JobConflict`, `UnknownTask`, `NotPermitted`; `ServerUnavailable` where there was no answer, and `RequestRefused`
+    for what has no error of its own.
+
+    Args:
+        url: the server's, with its root path. Default: `$TASKMQ_SERVER`.
+        token: an API token, or a session's. Default: `$TASKMQ_TOKEN`; "": none.
+        tenant: whose things are meant. Default: that of the caller, who has one.
+        timeout: seconds that the server has for an answer.
+        retries: how often a call is made again.
+        http: a client of httpx of one's own, for proxies and certificates; it is not closed.
+
+    Raises:
+        InvalidSetting: the URL or the token cannot be.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        tenant: str | None = None,
+        timeout: float = 30.0,
+        retries: Retries = Retries(),  # noqa: B008 - a value
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        self._connection = AsyncHttpConnection(
+            url, token=token, tenant=tenant, timeout=timeout, retries=retries, http=http
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._connection.address}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._connection.aclose()
+
+    def for_tenant(self, tenant: str | None) -> "AsyncClient":
+        """The same client, for another tenant; they share their connections."""
+        other = AsyncClient.__new__(AsyncClient)
+        other._connection = self._connection.for_tenant(tenant)  # noqa: SLF001 - one of the same class
+        return other
+
+    @property
+    def jobs(self) -> AsyncJobCalls:
+        """Jobs of the store."""
+        return AsyncJobCalls(self._connection)
+
+    @property
+    def definitions(self) -> AsyncDefinitionCalls:
+        """Templates that jobs are made from."""
+        return AsyncDefinitionCalls(self._connection)
+
+    @property
+    def schedules(self) -> AsyncScheduleCalls:
+        """The schedules of the app."""
+        return AsyncScheduleCalls(self._connection)
+
+    @property
+    def workflows(self) -> AsyncWorkflowCalls:
+        """Workflows, by their ids."""
+        return AsyncWorkflowCalls(self._connection)
+
+    @property
+    def queues(self) -> AsyncQueueCalls:
+        """Queues at the broker."""
+        return AsyncQueueCalls(self._connection)
+
+    @property
+    def dead_letters(self) -> AsyncDeadLetterCalls:
+        """Dead letters at the broker."""
+        return AsyncDeadLetterCalls(self._connection)
+
+    @property
+    def tasks(self) -> AsyncTaskCalls:
+        """What can be called, and the workers that run it."""
+        return AsyncTaskCalls(self._connection)
+
+    @property
+    def account(self) -> AsyncAccountCalls:
+        """Who calls: sign-in, and one's own password."""
+        return AsyncAccountCalls(self._connection)
+
+    @property
+    def tokens(self) -> AsyncTokenCalls:
+        """One's own API tokens."""
+        return AsyncTokenCalls(self._connection)
+
+    @property
+    def users(self) -> AsyncUserCalls:
+        """Users and their roles."""
+        return AsyncUserCalls(self._connection)
+
+    @property
+    def tenants(self) -> AsyncTenantCalls:
+        """Tenants and their members."""
+        return AsyncTenantCalls(self._connection)
+
+    @property
+    def audit(self) -> AsyncAuditCalls:
+        """What administrators and operators have done."""
+        return AsyncAuditCalls(self._connection)
+
+    async def is_ready(self) -> bool:
+        """Whether the server can do its work: False where its store does not answer, or the server itself."""
+        try:
+            await self._connection.ask("getReadiness", dict[str, Any])
+        except ServerUnavailable:
+            return False
+        return True
+
+    async def is_live(self) -> bool:
+        """Whether the server answers at all."""
+        try:
+            await self._connection.ask("getLiveness", dict[str, Any])
+        except ServerUnavailable:
+            return False
+        return True
+
+    async def server(self) -> ServerView:
+        """Whom one talks to: the app, the version, what the server is for."""
+        return await self._connection.ask("getServer", ServerView)
+
+    async def openapi(self) -> dict[str, Any]:
+        """The description of the API, as OpenAPI 3.1."""
+        return await self._connection.ask("getOpenApi", dict[str, Any])
+
+    async def events(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        job_id: str | None = None,
+        kinds: str | None = None,
+        last_id: str | None = None,
+        reconnect: bool = True,
+    ) -> AsyncIterator[LiveEvent]:
+        """What happens to jobs and workers, as it happens.
+
+        Args:
+            kinds: of these, with commas between: `dead,retried`.
+            last_id: of the last event that one has; those after it come first.
+            reconnect: go on where a stream breaks off or the server ends it, without leaving anything out that the
+                server still has; else end with it.
+        """
+        query = {"queue": queue, "task": task, "job_id": job_id, "event": kinds}
+        while True:
+            headers = {} if last_id is None else {"last-event-id": last_id}
+            read = EventLines()
+            try:
+                async for line in self._connection.lines("followEvents", query=query, headers=headers):
+                    event = read.add(line)
+                    if event is not None:
+                        last_id = event.id or last_id
+                        yield event
+            except ServerUnavailable:
+                if not reconnect:
+                    raise
+            if not reconnect:
+                return
+            await asyncio.sleep(_RECONNECT_SECONDS)

@@ -1,0 +1,180 @@
+"""The connection to a server: requests are sent, repeated where that is safe, and their answers read."""
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, TypeVar
+
+import httpx
+
+from taskmq.errors import ServerUnavailable, TaskMQError
+from taskmq.http.exchange import Prepared, address_of, decoded, error_of, headers_of, prepared, retry_after_of
+from taskmq.http.retries import Retries
+
+__all__ = ["AsyncHttpConnection"]
+
+T = TypeVar("T")
+
+# Nothing has left this machine.
+_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_BUSY: Final = frozenset({502, 503, 504})
+_TOO_MANY: Final = 429
+# A stream says every fifteen seconds that it lives.
+_STREAM_SECONDS: Final = 60.0
+
+
+class AsyncHttpConnection:
+    """Asks a server in the name of one caller, for one tenant.
+
+    Args:
+        url: the server's; default `$TASKMQ_SERVER`.
+        token: of the caller; default `$TASKMQ_TOKEN`.
+        tenant: whose things are meant.
+        timeout: seconds that a server has for an answer.
+        http: a client of one's own, for proxies and certificates; it is not closed.
+    """
+
+    def __init__(
+        self,
+        url: str | None,
+        *,
+        token: str | None,
+        tenant: str | None,
+        timeout: float,
+        retries: Retries,
+        http: httpx.AsyncClient | None,
+    ) -> None:
+        self.address: str = address_of(url)
+        self._headers = headers_of(token)
+        self._tenant = tenant
+        self._timeout = timeout
+        self._retries = retries
+        self._is_own = http is None
+        self._http = httpx.AsyncClient() if http is None else http
+
+    def for_tenant(self, tenant: str | None) -> "AsyncHttpConnection":
+        """The same connection, for another tenant."""
+        other = copy.copy(self)
+        other._tenant, other._is_own = tenant, False  # noqa: SLF001 - one of the same class
+        return other
+
+    def present(self, token: str | None) -> None:
+        """Present another token from now on; None: none."""
+        self._headers = headers_of(token or "")
+
+    async def aclose(self) -> None:
+        """Close what is open; a client that was given stays."""
+        if self._is_own:
+            await self._http.aclose()
+
+    async def ask(
+        self,
+        operation: str,
+        answer: type[T],
+        *,
+        path: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        version: int | None = None,
+        key: str | None = None,
+        repeats: bool = False,
+    ) -> T:
+        """Make one call.
+
+        Args:
+            operation: its id.
+            version: that the thing has to have.
+            key: makes the call safe to repeat.
+            repeats: it is safe to repeat without one.
+
+        Raises:
+            ServerUnavailable: the server was not reached, or has not answered.
+            TaskMQError: what the server refused it for.
+        """
+        request = prepared(
+            operation,
+            path=path or {},
+            query=query or {},
+            body=body,
+            tenant=self._tenant,
+            version=version,
+            key=key,
+            headers=self._headers,
+        )
+        if repeats:
+            request = request._replace(repeats=True)
+        response = await self._answered(request)
+        return decoded(response.content, answer, server=self.address)
+
+    async def lines(
+        self, operation: str, *, query: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> AsyncIterator[str]:
+        """The lines of a stream, until the server ends it.
+
+        Raises:
+            ServerUnavailable: the server was not reached, or the stream has broken off.
+            TaskMQError: what the server refused it for.
+        """
+        request = prepared(
+            operation,
+            path={},
+            query=query,
+            body=None,
+            tenant=self._tenant,
+            version=None,
+            key=None,
+            headers={**self._headers, "accept": "text/event-stream", **headers},
+        )
+        url = f"{self.address}{request.path}"
+        timeout = httpx.Timeout(self._timeout, read=_STREAM_SECONDS)
+        try:
+            async with self._http.stream(request.method, url, headers=request.headers, timeout=timeout) as response:
+                if not response.is_success:
+                    content = await response.aread()
+                    raise error_of(response.status_code, content, server=self.address)
+                async for line in response.aiter_lines():
+                    yield line
+        except httpx.TransportError as error:
+            raise self._unreached(error, is_certain=True) from error
+
+    async def _answered(self, request: Prepared) -> httpx.Response:
+        """The answer of a request that has succeeded, after as many attempts as it takes."""
+        attempt = 0
+        while True:
+            attempt += 1
+            retry_after: float | None = None
+            try:
+                response = await self._http.request(
+                    request.method,
+                    f"{self.address}{request.path}",
+                    headers=request.headers,
+                    content=request.content,
+                    timeout=self._timeout,
+                )
+            except httpx.TransportError as failure:
+                is_certain = isinstance(failure, _NOT_SENT)
+                error: TaskMQError = self._unreached(failure, is_certain=is_certain)
+                error.__cause__ = failure
+                may_repeat = is_certain or request.repeats
+            else:
+                if response.is_success:
+                    return response
+                status = response.status_code
+                error = error_of(status, response.content, server=self.address)
+                retry_after = retry_after_of(response.headers)
+                may_repeat = status == _TOO_MANY or (status in _BUSY and request.repeats)
+            wait = self._retries.wait(attempt, retry_after=retry_after) if may_repeat else None
+            if wait is None:
+                raise error
+            await asyncio.sleep(wait)
+
+    def _unreached(self, failure: httpx.TransportError, *, is_certain: bool) -> ServerUnavailable:
+        what = str(failure) or type(failure).__name__
+        if is_certain:
+            remedy = "is `taskmq server` running there?"
+            return ServerUnavailable(f"no server answers at {self.address} ({what}): {remedy}", is_certain=True)
+        return ServerUnavailable(
+            f"the server at {self.address} has not answered ({what}): whether it has done what it was asked is not "
+            "known",
+            is_certain=False,
+        )

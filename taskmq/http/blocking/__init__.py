@@ -1,0 +1,1 @@
+"""The client for programs without coroutines, made of `taskmq.http.aio`: change that one."""

@@ -1,0 +1,250 @@
+"""One's own account, and administration: users, tenants, roles, tokens, the audit."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from taskmq.api.accounts import (
+    AuditEntries,
+    AuditEntryView,
+    MemberList,
+    MemberView,
+    NewRole,
+    RoleBody,
+    TenantBody,
+    TenantChangeBody,
+    TenantList,
+    TenantView,
+    UserBody,
+    UserChangeBody,
+    UserList,
+    UserView,
+)
+from taskmq.api.sign_in import (
+    AuthorizeBody,
+    AuthorizeView,
+    CallerView,
+    LoginBody,
+    LoginView,
+    NewTokenView,
+    PasswordBody,
+    TokenBody,
+    TokenList,
+    TokenView,
+)
+from taskmq.http.blocking.connection import HttpConnection
+from taskmq.model.identity import Role
+
+__all__ = ["AccountCalls", "AuditCalls", "TenantCalls", "TokenCalls", "UserCalls"]
+
+_Answer = dict[str, str]
+
+
+class AccountCalls:
+    """Who calls. Methods raise `NotAuthenticated` where nobody does."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+
+    def login(self, username: str, password: str) -> LoginView:
+        """Begin a session, which this client presents from now on."""
+        begun = self._connection.ask("logIn", LoginView, body=LoginBody(username=username, password=password))
+        self._connection.present(begun.token)
+        return begun
+
+    def logout(self) -> None:
+        """End the session that this client presents."""
+        self._connection.ask("logOut", _Answer)
+        self._connection.present(None)
+
+    def me(self) -> CallerView:
+        """Who calls, and what they may do."""
+        return self._connection.ask("getCaller", CallerView)
+
+    def change_password(self, before: str, after: str) -> None:
+        """Change one's own password; all other sessions end."""
+        self._connection.ask("changePassword", _Answer, body=PasswordBody(before=before, after=after))
+
+    def authorize(self, token: str, action: str, resource: str | None = None) -> bool:
+        """Whether the bearer of a token may do something to a tenant, or to the instance."""
+        body = AuthorizeBody(token=token, action=action, resource=resource)
+        return (self._connection.ask("authorize", AuthorizeView, body=body)).allowed
+
+
+class TokenCalls:
+    """One's own API tokens."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+
+    def add(
+        self,
+        name: str,
+        *,
+        scopes: Sequence[str] | None = None,
+        tenants: Sequence[str] | None = None,
+        tasks: Sequence[str] = ("*",),
+        expires_at: datetime | None = None,
+    ) -> NewTokenView:
+        """Make a token; its secret is in this answer, and nowhere else."""
+        body = TokenBody(
+            name=name,
+            scopes=None if scopes is None else [*scopes],
+            tenants=None if tenants is None else [*tenants],
+            tasks=tuple(tasks),
+            expires_at=expires_at,
+        )
+        return self._connection.ask("addToken", NewTokenView, body=body)
+
+    def revoke(self, token_id: str) -> None:
+        """Revoke a token: nothing it is presented with is answered any more."""
+        self._connection.ask("revokeToken", _Answer, path={"token_id": token_id})
+
+    def list(self) -> Sequence[TokenView]:
+        """Those that were not revoked, without their secrets."""
+        return (self._connection.ask("listTokens", TokenList)).items
+
+
+class UserCalls:
+    """Users and their roles. Methods raise `IdentityNotFound` and `IdentityConflict`."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+
+    def add(
+        self, name: str, password: str | None = None, *, email: str = "", memberships: Sequence[NewRole] = ()
+    ) -> UserView:
+        """Add a user with their roles; without a password they have tokens only."""
+        body = UserBody(name=name, password=password, email=email, memberships=[*memberships])
+        return self._connection.ask("addUser", UserView, body=body)
+
+    def get(self, user_id: str) -> UserView:
+        """A user with their roles."""
+        return self._connection.ask("getUser", UserView, path={"user_id": user_id})
+
+    def change(
+        self,
+        user_id: str,
+        *,
+        name: str | None = None,
+        email: str | None = None,
+        is_disabled: bool | None = None,
+        password: str | None = None,
+        version: int | None = None,
+    ) -> UserView:
+        """Change a user; what is not given stays. A new password ends their sessions."""
+        body = UserChangeBody(
+            name=msgspec.UNSET if name is None else name,
+            email=msgspec.UNSET if email is None else email,
+            is_disabled=msgspec.UNSET if is_disabled is None else is_disabled,
+            password=msgspec.UNSET if password is None else password,
+        )
+        path = {"user_id": user_id}
+        return self._connection.ask("changeUser", UserView, path=path, body=body, version=version)
+
+    def erase(self, user_id: str) -> None:
+        """Remove a user for good, with what the audit says about the person."""
+        self._connection.ask("eraseUser", _Answer, path={"user_id": user_id})
+
+    def set_role(self, user_id: str, tenant: str, role: Role, *, tasks: Sequence[str] = ("*",)) -> None:
+        """Give a user a role on a tenant, `*` for the instance, in place of the one that they have there."""
+        path = {"user_id": user_id, "role_tenant": tenant}
+        self._connection.ask("setRole", _Answer, path=path, body=RoleBody(role=role, tasks=tuple(tasks)))
+
+    def remove_role(self, user_id: str, tenant: str) -> None:
+        """Take a user's role on a tenant away."""
+        self._connection.ask("removeRole", _Answer, path={"user_id": user_id, "role_tenant": tenant})
+
+    def page(self, *, after: str = "", limit: int = 50) -> UserList:
+        """A page of the users; `next` is the `after` of the next one."""
+        return self._connection.ask("listUsers", UserList, query={"after": after, "limit": limit})
+
+    def list(self, *, page_size: int = 200) -> Iterator[UserView]:
+        """All users, by name."""
+        after: str | None = ""
+        while after is not None:
+            found = self.page(after=after, limit=page_size)
+            for one in found.items:
+                yield one
+            after = found.next
+
+
+class TenantCalls:
+    """Tenants, and who has which role there."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+
+    def add(self, name: str, *, description: str = "") -> TenantView:
+        """Add a tenant; jobs that name it already are its own."""
+        return self._connection.ask("addTenant", TenantView, body=TenantBody(name=name, description=description))
+
+    def change(self, name: str, *, description: str | None = None, is_disabled: bool | None = None) -> TenantView:
+        """Describe a tenant otherwise, or disable it."""
+        body = TenantChangeBody(description=description, is_disabled=is_disabled)
+        return self._connection.ask("changeTenant", TenantView, path={"name": name}, body=body)
+
+    def remove(self, name: str) -> None:
+        """Remove a tenant and its roles; its jobs stay."""
+        self._connection.ask("removeTenant", _Answer, path={"name": name})
+
+    def members(self) -> Sequence[MemberView]:
+        """Who has which role."""
+        return (self._connection.ask("listMembers", MemberList)).items
+
+    def set_member(self, user: str, role: Role, *, tasks: Sequence[str] = ("*",)) -> None:
+        """Give the user of that name a role in the client's tenant, in place of the one that they have there."""
+        body = RoleBody(role=role, tasks=tuple(tasks))
+        self._connection.ask("setMember", _Answer, path={"user": user}, body=body)
+
+    def remove_member(self, user: str) -> None:
+        """Take the role in the client's tenant away from the user of that name."""
+        self._connection.ask("removeMember", _Answer, path={"user": user})
+
+    def list(self) -> Sequence[TenantView]:
+        """The tenants in which one has a role."""
+        return (self._connection.ask("listTenants", TenantList)).items
+
+
+class AuditCalls:
+    """What administrators and operators have done."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+
+    def page(self, *, after: int | None = None, limit: int = 50, **which: Any) -> AuditEntries:
+        """A page of the entries; `next` is the `after` of the next one.
+
+        Args:
+            which: as for `list`.
+        """
+        query = {**which, "after": after, "limit": limit}
+        return self._connection.ask("listAuditEntries", AuditEntries, query=query)
+
+    def list(
+        self,
+        *,
+        action: str | None = None,
+        user_id: str | None = None,
+        kind: str | None = None,
+        subject: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        page_size: int = 200,
+    ) -> Iterator[AuditEntryView]:
+        """All entries that fit, the last one first.
+
+        Args:
+            action: its beginning, such as `user.`.
+        """
+        which = {"action": action, "user_id": user_id, "kind": kind, "subject": subject}
+        after: int | None = None
+        while True:
+            found = self.page(after=after, limit=page_size, since=since, until=until, **which)
+            for one in found.items:
+                yield one
+            after = found.next
+            if after is None:
+                return

@@ -1,0 +1,208 @@
+"""The client of one server."""
+
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from taskmq.api.sign_in import ServerView
+from taskmq.errors import ServerUnavailable
+from taskmq.http.blocking.accounts import (
+    AccountCalls,
+    AuditCalls,
+    TenantCalls,
+    TokenCalls,
+    UserCalls,
+)
+from taskmq.http.blocking.connection import HttpConnection
+from taskmq.http.blocking.jobs import JobCalls
+from taskmq.http.blocking.nouns import (
+    DeadLetterCalls,
+    DefinitionCalls,
+    QueueCalls,
+    ScheduleCalls,
+    TaskCalls,
+    WorkflowCalls,
+)
+from taskmq.http.events import EventLines, LiveEvent
+from taskmq.http.retries import Retries
+
+__all__ = ["Client"]
+
+_RECONNECT_SECONDS = 3.0
+
+
+class Client:
+    """A taskmq server, as a program sees it. Connects on first use; close it, or use it as a context.
+
+    What goes wrong is an error of `taskmq.errors`, the same as in a program that has the app: `JobNotFound`,
+    `JobConflict`, `UnknownTask`, `NotPermitted`; `ServerUnavailable` where there was no answer, and `RequestRefused`
+    for what has no error of its own.
+
+    Args:
+        url: the server's, with its root path. Default: `$TASKMQ_SERVER`.
+        token: an API token, or a session's. Default: `$TASKMQ_TOKEN`; "": none.
+        tenant: whose things are meant. Default: that of the caller, who has one.
+        timeout: seconds that the server has for an answer.
+        retries: how often a call is made again.
+        http: a client of httpx of one's own, for proxies and certificates; it is not closed.
+
+    Raises:
+        InvalidSetting: the URL or the token cannot be.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        tenant: str | None = None,
+        timeout: float = 30.0,
+        retries: Retries = Retries(),  # noqa: B008 - a value
+        http: httpx.Client | None = None,
+    ) -> None:
+        self._connection = HttpConnection(
+            url, token=token, tenant=tenant, timeout=timeout, retries=retries, http=http
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._connection.address}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._connection.close()
+
+    def for_tenant(self, tenant: str | None) -> "Client":
+        """The same client, for another tenant; they share their connections."""
+        other = Client.__new__(Client)
+        other._connection = self._connection.for_tenant(tenant)  # noqa: SLF001 - one of the same class
+        return other
+
+    @property
+    def jobs(self) -> JobCalls:
+        """Jobs of the store."""
+        return JobCalls(self._connection)
+
+    @property
+    def definitions(self) -> DefinitionCalls:
+        """Templates that jobs are made from."""
+        return DefinitionCalls(self._connection)
+
+    @property
+    def schedules(self) -> ScheduleCalls:
+        """The schedules of the app."""
+        return ScheduleCalls(self._connection)
+
+    @property
+    def workflows(self) -> WorkflowCalls:
+        """Workflows, by their ids."""
+        return WorkflowCalls(self._connection)
+
+    @property
+    def queues(self) -> QueueCalls:
+        """Queues at the broker."""
+        return QueueCalls(self._connection)
+
+    @property
+    def dead_letters(self) -> DeadLetterCalls:
+        """Dead letters at the broker."""
+        return DeadLetterCalls(self._connection)
+
+    @property
+    def tasks(self) -> TaskCalls:
+        """What can be called, and the workers that run it."""
+        return TaskCalls(self._connection)
+
+    @property
+    def account(self) -> AccountCalls:
+        """Who calls: sign-in, and one's own password."""
+        return AccountCalls(self._connection)
+
+    @property
+    def tokens(self) -> TokenCalls:
+        """One's own API tokens."""
+        return TokenCalls(self._connection)
+
+    @property
+    def users(self) -> UserCalls:
+        """Users and their roles."""
+        return UserCalls(self._connection)
+
+    @property
+    def tenants(self) -> TenantCalls:
+        """Tenants and their members."""
+        return TenantCalls(self._connection)
+
+    @property
+    def audit(self) -> AuditCalls:
+        """What administrators and operators have done."""
+        return AuditCalls(self._connection)
+
+    def is_ready(self) -> bool:
+        """Whether the server can do its work: False where its store does not answer, or the server itself."""
+        try:
+            self._connection.ask("getReadiness", dict[str, Any])
+        except ServerUnavailable:
+            return False
+        return True
+
+    def is_live(self) -> bool:
+        """Whether the server answers at all."""
+        try:
+            self._connection.ask("getLiveness", dict[str, Any])
+        except ServerUnavailable:
+            return False
+        return True
+
+    def server(self) -> ServerView:
+        """Whom one talks to: the app, the version, what the server is for."""
+        return self._connection.ask("getServer", ServerView)
+
+    def openapi(self) -> dict[str, Any]:
+        """The description of the API, as OpenAPI 3.1."""
+        return self._connection.ask("getOpenApi", dict[str, Any])
+
+    def events(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        job_id: str | None = None,
+        kinds: str | None = None,
+        last_id: str | None = None,
+        reconnect: bool = True,
+    ) -> Iterator[LiveEvent]:
+        """What happens to jobs and workers, as it happens.
+
+        Args:
+            kinds: of these, with commas between: `dead,retried`.
+            last_id: of the last event that one has; those after it come first.
+            reconnect: go on where a stream breaks off or the server ends it, without leaving anything out that the
+                server still has; else end with it.
+        """
+        query = {"queue": queue, "task": task, "job_id": job_id, "event": kinds}
+        while True:
+            headers = {} if last_id is None else {"last-event-id": last_id}
+            read = EventLines()
+            try:
+                for line in self._connection.lines("followEvents", query=query, headers=headers):
+                    event = read.add(line)
+                    if event is not None:
+                        last_id = event.id or last_id
+                        yield event
+            except ServerUnavailable:
+                if not reconnect:
+                    raise
+            if not reconnect:
+                return
+            time.sleep(_RECONNECT_SECONDS)

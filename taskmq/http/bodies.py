@@ -1,0 +1,151 @@
+"""What is sent about jobs: from the arguments of a method to the body of its request."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.api.job_requests import ChangeBody, SubmitBody, UpstreamJob
+from taskmq.api.jobs import JobDetails, RefusedJob, SubmittedJob, SubmittedJobs
+from taskmq.api.values import PriorityLevel
+from taskmq.errors import InvalidOption, JobCancelled, TaskFailed
+from taskmq.http.exchange import decoded
+from taskmq.http.retries import seconds_of_duration
+from taskmq.model.states import JobState
+from taskmq.model.units import Duration
+
+__all__ = ["change_body", "items_of", "named_bodies", "new_key", "query_of_jobs", "result_of", "submit_body"]
+
+
+def new_key() -> str:
+    """An `Idempotency-Key` of its own."""
+    return uuid.uuid4().hex
+
+
+def submit_body(
+    task: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    at: datetime | None = None,
+    delay: Duration | None = None,
+    priority: PriorityLevel | None = None,
+    queue: str | None = None,
+    job_id: str | None = None,
+    expires: Duration | datetime | None = None,
+    description: str = "",
+    labels: Mapping[str, str] | None = None,
+    held: bool = False,
+    depends_on: Sequence[str | UpstreamJob] = (),
+) -> SubmitBody:
+    """A submission.
+
+    Raises:
+        InvalidOption: a duration is none.
+    """
+    return SubmitBody(
+        job_type=task,
+        job_id=job_id,
+        schedule_time=at,
+        delay=None if delay is None else seconds_of_duration(delay, "delay"),
+        priority=priority,
+        kwargs=dict(kwargs) or None,
+        args=list(args) or None,
+        queue=queue,
+        expires_at=expires if isinstance(expires, datetime) else None,
+        expires_in=None
+        if expires is None or isinstance(expires, datetime)
+        else seconds_of_duration(expires, "expires"),
+        description=description,
+        labels=dict(labels or {}),
+        held=held,
+        depends_on=list(depends_on),
+    )
+
+
+def named_bodies(bodies: Sequence[SubmitBody]) -> list[SubmitBody]:
+    """Submissions that all have an id, so that they can be sent again."""
+    key = new_key()
+    return [
+        body if body.job_id is not None else replace(body, job_id=f"{key}:{number}")
+        for number, body in enumerate(bodies)
+    ]
+
+
+def change_body(
+    *,
+    at: datetime | None,
+    delay: Duration | None,
+    priority: PriorityLevel | None,
+    queue: str | None,
+    expires: datetime | None,
+    args: Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    note: str,
+) -> ChangeBody:
+    """A change.
+
+    Raises:
+        InvalidOption: the delay is none.
+    """
+    return ChangeBody(
+        schedule_time=at,
+        delay=None if delay is None else seconds_of_duration(delay, "delay"),
+        priority=priority,
+        kwargs=None if kwargs is None else dict(kwargs),
+        args=None if args is None else list(args),
+        queue=queue,
+        expires_at=expires,
+        note=note,
+    )
+
+
+def query_of_jobs(
+    filter: str,  # noqa: A002 - the parameter's name in the API
+    *,
+    status: str | None,
+    job_type: str | None,
+    since: datetime | None,
+    until: datetime | None,
+) -> dict[str, Any]:
+    """Which jobs are meant."""
+    return {"filter": filter, "status": status, "job_type": job_type, "start_time": since, "end_time": until}
+
+
+def items_of(found: SubmittedJobs, *, server: str) -> list[SubmittedJob | RefusedJob]:
+    """What became of each job of many."""
+    items: list[SubmittedJob | RefusedJob] = []
+    for item in found.items:
+        kind: type[SubmittedJob | RefusedJob] = RefusedJob if item.get("status") == "refused" else SubmittedJob
+        items.append(decoded(msgspec.json.encode(item), kind, server=server))
+    return items
+
+
+def result_of(job: JobDetails) -> Any:
+    """What the task of a job that has ended has returned.
+
+    Raises:
+        TaskFailed: it has failed.
+        JobCancelled: it was cancelled, has expired, or was not to run.
+        InvalidOption: it has not ended.
+    """
+    match job.state:
+        case JobState.SUCCEEDED:
+            return job.result
+        case JobState.FAILED:
+            error = job.error
+            raise TaskFailed(
+                job.job_id,
+                type_name="" if error is None else error.type,
+                message="" if error is None else error.message,
+                traceback="" if error is None else error.traceback,
+                attempts=job.attempt,
+            )
+        case state if state.is_final:
+            why = "" if job.error is None else f": {job.error.message}"
+            raise JobCancelled(f"job {job.job_id} is {state}{why}")
+        case state:
+            raise InvalidOption(f"job {job.job_id} has not ended: it is {state}")

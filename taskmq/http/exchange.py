@@ -1,0 +1,232 @@
+"""From a call to its request, and from an answer to a value or to the error that it stands for."""
+
+import contextlib
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from taskmq.api.problems import PROBLEMS, ProblemDetails
+from taskmq.errors import (
+    FlowNotFound,
+    InvalidFilter,
+    InvalidOption,
+    InvalidSetting,
+    JobConflict,
+    LoginThrottled,
+    NotAuthenticated,
+    NotPermitted,
+    RequestRefused,
+    ServerUnavailable,
+    TaskMQError,
+    UnknownTask,
+)
+from taskmq.http.operations import OPERATIONS
+from taskmq.version import VERSION
+
+__all__ = ["Prepared", "address_of", "decoded", "error_of", "headers_of", "prepared", "retry_after_of"]
+
+T = TypeVar("T")
+
+_BUSY: Final = frozenset({502, 503, 504})
+# Those of the server's own that are no errors of taskmq there.
+_BY_CODE: Final[Mapping[str, type[TaskMQError]]] = {
+    "task_not_found": UnknownTask,
+    "version_mismatch": JobConflict,
+    "login_throttled": LoginThrottled,
+    **{code: kind for kind, _, code, _ in reversed(PROBLEMS)},
+}
+_BY_STATUS: Final[Mapping[int, type[TaskMQError]]] = {
+    400: InvalidOption,
+    401: NotAuthenticated,
+    403: NotPermitted,
+}
+# What errors say beside their message, where the server says nothing of it.
+_FACTS: Final[Mapping[str, Any]] = {
+    "attempts": 0,
+    "failures": {},
+    "flow_id": "",
+    "hint": "",
+    "job_id": "",
+    "limit": 0,
+    "message": "",
+    "most": 0,
+    "permission": "",
+    "queue": "",
+    "size": 0,
+    "task": "",
+    "tenant": "",
+    "traceback": "",
+    "type_name": "",
+    "user": None,
+}
+
+
+class Prepared(NamedTuple):
+    """A request that is ready to be sent.
+
+    Attributes:
+        path: below the server's address, quoted, with its query.
+        repeats: it may be sent again where nobody knows what became of it.
+    """
+
+    operation: str
+    method: str
+    path: str
+    headers: dict[str, str]
+    content: bytes | None
+    repeats: bool
+
+    def __repr__(self) -> str:
+        # The token and the job's arguments are nobody's to read in a log.
+        return f"<{self.method} {self.path.partition('?')[0]}>"
+
+
+def address_of(url: str | None) -> str:
+    """The server's address, without a slash at its end.
+
+    Args:
+        url: default: `$TASKMQ_SERVER`.
+
+    Raises:
+        InvalidSetting: nobody says which, or it is none.
+    """
+    text = url or os.environ.get("TASKMQ_SERVER", "")
+    if not text:
+        raise InvalidSetting("which server? Say its URL, such as http://localhost:8787, or set $TASKMQ_SERVER")
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        raise InvalidSetting(f"server {text!r}: its URL looks like https://jobs.example.com or http://localhost:8787")
+    if parts.username or parts.password:
+        raise InvalidSetting("the server's URL has no name and password: present a token, or log in")
+    return text.rstrip("/")
+
+
+def headers_of(token: str | None) -> dict[str, str]:
+    """What goes with every request.
+
+    Args:
+        token: default: `$TASKMQ_TOKEN`; "": none.
+
+    Raises:
+        InvalidSetting: it cannot be sent.
+    """
+    headers = {"accept": "application/json, application/problem+json", "user-agent": f"taskmq/{VERSION}"}
+    secret = os.environ.get("TASKMQ_TOKEN", "") if token is None else token
+    if secret:
+        if not secret.isascii() or not secret.isprintable() or " " in secret:
+            raise InvalidSetting(
+                "the token has characters that no token has: was all of it copied, and nothing more?"
+            )
+        headers["authorization"] = f"Bearer {secret}"
+    return headers
+
+
+def prepared(
+    operation: str,
+    *,
+    path: Mapping[str, str],
+    query: Mapping[str, Any],
+    body: Any,
+    tenant: str | None,
+    version: int | None,
+    key: str | None,
+    headers: Mapping[str, str],
+) -> Prepared:
+    """The request of a call.
+
+    Raises:
+        InvalidOption: a name is empty, or a value cannot be said in JSON.
+    """
+    known = OPERATIONS[operation]
+    where = known.path
+    for name, value in path.items():
+        if not value:
+            raise InvalidOption(f"{name} is empty")
+        where = where.replace(f"{{{name}}}", quote(value, safe=""))
+    said = {**query, "tenant": tenant}
+    more = dict(headers)
+    content = None
+    if body is not None:
+        more["content-type"] = "application/json"
+        try:
+            content = msgspec.json.encode(body)
+        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            raise InvalidOption(f"an argument has no form in JSON: {error}") from error
+    if version is not None:
+        more["if-match"] = f'"{version}"'
+    if key is not None:
+        more["idempotency-key"] = key
+    pairs = [(name, _text(value)) for name, value in said.items() if value is not None]
+    if pairs:
+        where = f"{where}?{urlencode(pairs)}"
+    return Prepared(operation, known.method, where, more, content, known.repeats or key is not None)
+
+
+def decoded(content: bytes, kind: type[T], *, server: str) -> T:
+    """The answer of a call that has succeeded.
+
+    Raises:
+        ServerUnavailable: it is none of a taskmq server of a version that this client can read.
+    """
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ServerUnavailable(
+            f"{server} has answered something else than a taskmq server of version {VERSION} does: {error}",
+            is_certain=False,
+        ) from error
+
+
+def error_of(status: int, content: bytes, *, server: str) -> TaskMQError:
+    """The error that an answer stands for: the same that the call raises in Python, where there is one."""
+    try:
+        problem = msgspec.json.decode(content, type=ProblemDetails)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        # A proxy's, or something that is no taskmq server at all.
+        message = f"{server} has answered with status {status}, and not as a taskmq server does: is it one?"
+        if status in _BUSY:
+            return ServerUnavailable(message, is_certain=False)
+        return RequestRefused(message, status=status)
+    error = _error(problem, status)
+    if problem.request_id:
+        error.add_note(f"request {problem.request_id} at {server}")
+    return error
+
+
+def retry_after_of(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a server asks to wait; None where it says none, or a date."""
+    with contextlib.suppress(ValueError):
+        return max(float(headers.get("retry-after", "")), 0.0)
+    return None
+
+
+def _error(problem: ProblemDetails, status: int) -> TaskMQError:
+    kind = _BY_CODE.get(problem.code) or _BY_STATUS.get(status)
+    detail = problem.detail or problem.title
+    if problem.errors and problem.code == "invalid_field":
+        detail = "; ".join(
+            f"{one.field}: {one.message}{f' ({one.suggestion})' if one.suggestion else ''}" for one in problem.errors
+        )
+    if kind is None or (kind is FlowNotFound and status != 404):
+        return RequestRefused(detail, status=status, code=problem.code)
+    error = kind.__new__(kind, detail)
+    is_certain = "may have been changed" not in detail
+    known = {"state": problem.state, "version": problem.version, "is_certain": is_certain, "retry_after": 0.0}
+    error.__dict__.update({**_FACTS, **known})
+    if kind is InvalidFilter:
+        error.__dict__["column"] = problem.column
+    return error
+
+
+def _text(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case datetime():
+            return value.isoformat()
+        case _:
+            return str(value)

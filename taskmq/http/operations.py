@@ -1,0 +1,110 @@
+"""The calls of the API that the client makes, by the name that its description gives them."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from taskmq.api.values import API
+
+__all__ = ["OPERATIONS", "Operation"]
+
+
+class Operation(NamedTuple):
+    """One call of the API.
+
+    Attributes:
+        path: with the names of its parameters in braces.
+        repeats: it may be sent again where nobody knows what became of it: twice is the same as once.
+    """
+
+    method: str
+    path: str
+    repeats: bool = False
+
+
+def _reads(path: str) -> Operation:
+    return Operation("GET", f"{API}{path}", repeats=True)
+
+
+def _posts(path: str, *, repeats: bool = False) -> Operation:
+    return Operation("POST", f"{API}{path}", repeats)
+
+
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    "getLiveness": _reads("/health/live"),
+    "getReadiness": _reads("/health/ready"),
+    "getServer": _reads("/server"),
+    "getOpenApi": Operation("GET", "/api/openapi.json", repeats=True),
+    # Sign-in and one's own account.
+    "logIn": _posts("/auth/login"),
+    "logOut": _posts("/auth/logout"),
+    "authorize": _posts("/auth/authorize", repeats=True),
+    "getCaller": _reads("/auth/me"),
+    "changePassword": _posts("/auth/password"),
+    "listTokens": _reads("/tokens"),
+    "addToken": _posts("/tokens"),
+    "revokeToken": Operation("DELETE", f"{API}/tokens/{{token_id}}"),
+    # Administration.
+    "listUsers": _reads("/users"),
+    "addUser": _posts("/users"),
+    "getUser": _reads("/users/{user_id}"),
+    "changeUser": Operation("PATCH", f"{API}/users/{{user_id}}"),
+    "eraseUser": Operation("DELETE", f"{API}/users/{{user_id}}"),
+    "setRole": Operation("PUT", f"{API}/users/{{user_id}}/roles/{{role_tenant}}", repeats=True),
+    "removeRole": Operation("DELETE", f"{API}/users/{{user_id}}/roles/{{role_tenant}}"),
+    "listTenants": _reads("/tenants"),
+    "addTenant": _posts("/tenants"),
+    "changeTenant": Operation("PATCH", f"{API}/tenants/{{name}}", repeats=True),
+    "removeTenant": Operation("DELETE", f"{API}/tenants/{{name}}"),
+    "listMembers": _reads("/members"),
+    "setMember": Operation("PUT", f"{API}/members/{{user}}", repeats=True),
+    "removeMember": Operation("DELETE", f"{API}/members/{{user}}"),
+    "listAuditEntries": _reads("/audit"),
+    # Jobs.
+    "submitJobs": _posts("/jobs"),
+    "listJobs": _reads("/jobs"),
+    "countJobs": _reads("/jobs/count"),
+    "getJob": _reads("/jobs/{job_id}"),
+    "patchJob": Operation("PATCH", f"{API}/jobs/{{job_id}}"),
+    "cancelJob": Operation("DELETE", f"{API}/jobs/{{job_id}}"),
+    "getJobHistory": _reads("/jobs/{job_id}/history"),
+    "getJobAttempts": _reads("/jobs/{job_id}/attempts"),
+    "explainJob": _reads("/jobs/{job_id}/explain"),
+    "holdJob": _posts("/jobs/{job_id}/hold"),
+    "releaseJob": _posts("/jobs/{job_id}/release"),
+    "retryJob": _posts("/jobs/{job_id}/retry"),
+    "cloneJob": _posts("/jobs/{job_id}/clone"),
+    "actOnJobs": _posts("/bulk"),
+    "listDefinitions": _reads("/definitions"),
+    "getDefinition": _reads("/definitions/{name}"),
+    "listDefinitionVersions": _reads("/definitions/{name}/versions"),
+    "putDefinition": Operation("PUT", f"{API}/definitions/{{name}}"),
+    "deleteDefinition": Operation("DELETE", f"{API}/definitions/{{name}}"),
+    # The installation.
+    "listQueues": _reads("/queues"),
+    "getQueue": _reads("/queues/{name}"),
+    "pauseQueue": _posts("/queues/{name}/pause", repeats=True),
+    "resumeQueue": _posts("/queues/{name}/resume", repeats=True),
+    "purgeQueue": _posts("/queues/{name}/purge"),
+    "listDeadLetterQueues": _reads("/dead-letters"),
+    "listDeadLetters": _reads("/dead-letters/{queue}"),
+    "groupDeadLetters": _reads("/dead-letters/{queue}/groups"),
+    "replayDeadLetters": _posts("/dead-letters/{queue}/replay"),
+    "purgeDeadLetters": _posts("/dead-letters/{queue}/purge"),
+    "listWorkers": _reads("/workers"),
+    "listTasks": _reads("/tasks"),
+    "getTask": _reads("/tasks/{name}"),
+    "listSchedules": _reads("/schedules"),
+    "getSchedule": _reads("/schedules/{name}"),
+    "putSchedule": Operation("PUT", f"{API}/schedules/{{name}}"),
+    "removeSchedule": Operation("DELETE", f"{API}/schedules/{{name}}"),
+    "getNextOccurrences": _reads("/schedules/{name}/next"),
+    "pauseSchedule": _posts("/schedules/{name}/pause", repeats=True),
+    "resumeSchedule": _posts("/schedules/{name}/resume", repeats=True),
+    "runSchedule": _posts("/schedules/{name}/run"),
+    "backfillSchedule": _posts("/schedules/{name}/backfill"),
+    "getWorkflow": _reads("/workflows/{workflow_id}"),
+    "cancelWorkflow": _posts("/workflows/{workflow_id}/cancel"),
+    "redriveWorkflow": _posts("/workflows/{workflow_id}/redrive"),
+    "followEvents": _reads("/events"),
+}
+"""By the operation's id in `/api/openapi.json`."""

@@ -1,0 +1,56 @@
+"""What must not be read by people is replaced before it is kept. Pure.
+
+The one place for it: lines of logs pass through here in the worker, before they leave its process; so the store, the
+API, searches, the command line and alerts never have what was replaced.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from taskmq.errors import InvalidOption
+
+__all__ = ["Redactor"]
+
+_HIDDEN: Final = "[redacted]"
+_DEFAULT: Final = (
+    # The password of a URL.
+    r"(?P<keep>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,200}:)[^\s/@]{1,500}(?=@)",
+    r"(?P<keep>\b(?:bearer|basic)\s+)[a-z0-9._~+/=-]{8,}",
+    (
+        r"(?P<keep>\b(?:password|passwd|secret|api[_-]?key|access[_-]?token|private[_-]?key|authorization)"
+        r"\b[\"']?\s*[=:]\s*)(?!(?:bearer|basic)\s)(?:\"[^\"]*\"|'[^']*'|[^\s,;&\"')}\]]+)"
+    ),
+    r"(?P<keep>)\btmq_[a-z0-9_-]{16,}",
+)
+
+
+class Redactor:
+    """Replaces passwords of URLs, bearer tokens, values behind words such as `password=`, and taskmq's own tokens.
+
+    Args:
+        patterns: regular expressions of more, in either case. What a group `keep` finds stays.
+
+    Raises:
+        InvalidOption: a pattern cannot be read.
+    """
+
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
+        self._patterns = [_compiled(pattern) for pattern in (*_DEFAULT, *patterns)]
+
+    def redact(self, text: str) -> str:
+        """The text without what is not to be read."""
+        for pattern in self._patterns:
+            text = pattern.sub(_replaced, text)
+        return text
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern, re.IGNORECASE)
+    except re.error as error:
+        raise InvalidOption(f"the pattern {pattern!r} is no regular expression: {error}") from error
+
+
+def _replaced(found: re.Match[str]) -> str:
+    return f"{found.groupdict().get('keep') or ''}{_HIDDEN}"

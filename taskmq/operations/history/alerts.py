@@ -1,0 +1,160 @@
+"""Rules, alerts and silences, as one caller may see and change them."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.history import AlertNotice, AlertStore, StoredRule, history_of
+from taskmq.contracts.identity import Actor
+from taskmq.errors import InvalidOption, JobConflict
+from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, AlertState, Silence, check_rule
+from taskmq.model.history.channels import parse_channel
+from taskmq.model.identity import AuditEntry
+
+__all__ = ["TenantAlerts", "read_rules"]
+
+
+class TenantAlerts:
+    """Alerts of a tenant.
+
+    Every method raises `StoreUnavailable`, and `UnsupportedFeature` where the app has no store that keeps alerts.
+
+    Args:
+        tenant: whose; "" those of the instance, None everybody's: what is put then belongs to the instance.
+        by: who changes something, for the audit.
+    """
+
+    def __init__(self, app: TaskMQ, tenant: str | None, *, by: Actor) -> None:
+        self._app = app
+        self._tenant = tenant
+        self._by = by
+
+    async def rules(self) -> list[StoredRule]:
+        """The rules, by tenant and name."""
+        return await self._store.rules(self._tenant)
+
+    async def rule(self, name: str) -> StoredRule | None:
+        """The rule of that name; None where there is none."""
+        found = [each for each in await self._store.rules(self._own) if each.rule.name == name]
+        return found[0] if found else None
+
+    async def put(self, rule: AlertRule, *, version: int | None = None) -> StoredRule:
+        """Make a rule, or put it in the place of the one of its name.
+
+        Args:
+            version: that it must have; 0: it must not be there.
+
+        Raises:
+            InvalidOption: the rule cannot be.
+            JobConflict: it has another version.
+        """
+        rule = replace(rule, tenant=self._own)
+        check_rule(rule)
+        for channel in rule.channels:
+            parse_channel(channel)
+        audit = self._entry("alert.put", rule.name, after=msgspec.to_builtins(rule))
+        made = await self._store.put_rule(rule, version=version, audit=audit)
+        if made is None:
+            raise JobConflict(f"rule {rule.name!r} has another version than {version}: read it again")
+        return StoredRule(rule, made)
+
+    async def remove(self, name: str) -> bool:
+        """Remove a rule and its alerts; whether it was there."""
+        return await self._store.remove_rule(self._own, name, audit=self._entry("alert.remove", name))
+
+    async def alerts(self, *, states: frozenset[AlertState] | None = None) -> list[Alert]:
+        """What is known of alerts, those that go on first, the last changed first."""
+        found = [each for each in await self._store.alerts(self._tenant) if states is None or each.state in states]
+        return sorted(found, key=lambda each: (each.state is AlertState.RESOLVED, -each.changed, each.subject))
+
+    async def silences(self) -> list[Silence]:
+        """The silences that have not ended."""
+        return [each for each in await self._store.silences() if self._tenant in (None, each.tenant)]
+
+    async def silence(self, *, rule: str, subject: str, seconds: float, note: str) -> Silence:
+        """Have nobody told of some alerts for a while, from now on.
+
+        Args:
+            rule, subject: patterns; "" every one.
+        """
+        now = await self._app.sessions.store().now_ms()
+        made = Silence(
+            id=str(uuid.uuid4()),
+            tenant=self._own,
+            rule=rule,
+            subject=subject,
+            begins=now,
+            ends=now + round(seconds * 1000),
+            by=self._by.user,
+            note=note,
+        )
+        await self._store.add_silence(made, audit=self._entry("alert.silence", rule, after={"seconds": seconds}))
+        return made
+
+    async def end_silence(self, silence_id: str) -> bool:
+        """End a silence; whether it was there."""
+        if silence_id not in {each.id for each in await self.silences()}:
+            return False
+        return await self._store.remove_silence(silence_id, audit=self._entry("alert.unsilence", silence_id))
+
+    async def test(self, name: str) -> list[str] | None:
+        """Have each channel of a rule told of a test, soon, by the scheduler; the channels. None: no such rule."""
+        if (stored := await self.rule(name)) is None:
+            return None
+        now = await self._app.sessions.store().now_ms()
+        alert = Alert(
+            tenant=self._own,
+            rule=name,
+            subject="test",
+            state=AlertState.FIRING,
+            since=now,
+            value=stored.rule.threshold,
+            changed=now,
+            severity=stored.rule.severity,
+        )
+        change = AlertChange(kind="test", alert=alert)
+        notices = [
+            AlertNotice(
+                id=f"test-{uuid.uuid4().hex}", channel=channel, rule=stored.rule, changes=[change], at=now, next=now
+            )
+            for channel in stored.rule.channels
+        ]
+        await self._store.commit([], notices)
+        return list(stored.rule.channels)
+
+    async def notices(self, *, limit: int = 50) -> list[AlertNotice]:
+        """The last notices of the caller's rules, the latest first, sent or not."""
+        found = await self._store.notices(limit=limit)
+        return [each for each in found if self._tenant in (None, each.rule.tenant)]
+
+    @property
+    def _own(self) -> str:
+        return self._tenant or ""
+
+    @property
+    def _store(self) -> AlertStore:
+        return history_of(self._app.sessions.store()).alerts
+
+    def _entry(self, action: str, subject: str, *, after: Mapping[str, Any] | None = None) -> AuditEntry:
+        return self._by.entry(
+            action, kind="alert", subject=subject, tenant=self._own, after=None if after is None else dict(after)
+        )
+
+
+def read_rules(values: Sequence[Any]) -> list[AlertRule]:
+    """Rules as a file has them.
+
+    Raises:
+        InvalidOption: one of them cannot be read.
+    """
+    found: list[AlertRule] = []
+    for value in values:
+        try:
+            found.append(msgspec.convert(value, AlertRule))
+        except msgspec.ValidationError as error:
+            raise InvalidOption(f"rule {len(found) + 1} of the file: {error}") from error
+    return found

@@ -1,0 +1,84 @@
+"""Figures over time, and failures of the broker lane, as one caller may see them."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.history import FailureFilter, FailurePage, RollupFilter, RollupStore, history_of
+from taskmq.model.history.figures import Series, check_step, series_of
+from taskmq.model.history.rollups import Rollup, minute_of, summed
+
+__all__ = ["TenantFigures"]
+
+_MOST: Final = 200_000
+_HOUR: Final = 3_600_000
+
+
+class TenantFigures:
+    """Figures of a tenant's runs.
+
+    Every method raises `StoreUnavailable`, and `UnsupportedFeature` where the app has no store that keeps figures.
+
+    Args:
+        tenant: whose; "" of those that have no tenant, None everybody's.
+    """
+
+    def __init__(self, app: TaskMQ, tenant: str | None) -> None:
+        self._app = app
+        self._tenant = tenant
+
+    async def series(
+        self,
+        names: Sequence[str],
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        step: int = 60_000,
+        task: str | None = None,
+        queue: str | None = None,
+        by: tuple[str, ...] = (),
+    ) -> dict[str, list[Series]]:
+        """Figures by name, over the time from `since` to `until`: the last hour unless it is said.
+
+        Raises:
+            InvalidOption: there is no such figure, or the time and the step do not fit.
+        """
+        since, until = await self._time(since, until)
+        check_step(since, until, step)
+        rollups = await self._read(since, until, task, queue)
+        return {name: series_of(name, rollups, since=since, until=until, step=step, by=by) for name in names}
+
+    async def totals(
+        self,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        task: str | None = None,
+        queue: str | None = None,
+        by: tuple[str, ...] = ("task", "queue"),
+    ) -> tuple[int, int, list[Rollup]]:
+        """The time, and all that was counted in it, by task, queue or tenant."""
+        since, until = await self._time(since, until)
+        whole = summed(await self._read(since, until, task, queue), step=max(until, 1) * 2, by=by)
+        return since, until, list(whole.values())
+
+    async def failures(self, which: FailureFilter, *, after: int | None = None, limit: int = 50) -> FailurePage:
+        """Jobs of the broker lane that have ended badly, the last one first."""
+        if self._tenant is not None:
+            which = replace(which, tenant=self._tenant)
+        return await self._store.failures(which, after=after, limit=limit)
+
+    async def _time(self, since: int | None, until: int | None) -> tuple[int, int]:
+        if until is None:
+            until = await self._app.sessions.store().now_ms() + 1
+        return minute_of(max(until - _HOUR, 0)) if since is None else since, until
+
+    async def _read(self, since: int, until: int, task: str | None, queue: str | None) -> list[Rollup]:
+        which = RollupFilter(since=minute_of(since), until=until, task=task, queue=queue, tenant=self._tenant)
+        return await self._store.rollups(which, limit=_MOST)
+
+    @property
+    def _store(self) -> RollupStore:
+        return history_of(self._app.sessions.store()).rollups

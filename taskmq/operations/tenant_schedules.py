@@ -1,0 +1,168 @@
+"""Schedules as one caller may see them: those of a tenant, or everybody's and the app's own.
+
+As `tenant_jobs` for jobs: what belongs to another tenant is unknown, whatever it is asked for by. A tenant has those
+of the store whose names begin with it, and knows them without that.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from taskmq.app import TaskMQ
+from taskmq.errors import InvalidOption, NotPermitted, ScheduleNotFound, UnsupportedFeature
+from taskmq.model.keys import split_tenant_key, tenant_key
+from taskmq.schedules import Backfill, ScheduleEntry, ScheduleStatus
+from taskmq.schedules.policy import ScheduleOptions
+from taskmq.schedules.target import tasks_of
+from taskmq.schedules.triggers import Trigger
+
+__all__ = ["TenantSchedule", "TenantSchedules"]
+
+_LONGEST_NAME = 255
+
+
+class TenantSchedule(NamedTuple):
+    """A schedule, and how it is.
+
+    Attributes:
+        name: what the caller calls it.
+        status: None where nobody knows more of it than the code: the app has neither a store nor a state.
+    """
+
+    name: str
+    entry: ScheduleEntry
+    status: ScheduleStatus | None
+
+
+class TenantSchedules:
+    """The schedules that a caller may see, and what it may do with them.
+
+    Every method raises `ScheduleNotFound` for one that is not there or is another tenant's, `StoreUnavailable`, and
+    `UnsupportedFeature` where the app has neither a store nor a state.
+
+    Args:
+        tenant: whose schedules; "" those that have no tenant, None everybody's, by names that begin with the tenant.
+        allows: whether the caller may call a task of that name.
+    """
+
+    def __init__(self, app: TaskMQ, tenant: str | None, *, allows: Callable[[str], bool] = lambda _: True) -> None:
+        self._app = app
+        self._schedules = app.schedules
+        self._tenant = tenant
+        self._allows = allows
+
+    def full_name(self, name: str) -> str:
+        """The name that the app knows the schedule by.
+
+        Raises:
+            ScheduleNotFound: the caller's schedules have no such names.
+        """
+        if not name.isprintable() or len(name) > _LONGEST_NAME or (self._tenant == "" and split_tenant_key(name)[0]):
+            raise ScheduleNotFound(f"no schedule is called {name[:80]!r}")
+        return tenant_key(self._tenant or None, name)
+
+    async def all(self) -> list[TenantSchedule]:
+        """The caller's schedules, by name."""
+        tenant = self._tenant or ""
+        try:
+            entries = await self._schedules.aall(tenant=tenant)
+            statuses = await self._schedules.astatuses(tenant=tenant)
+        except UnsupportedFeature:
+            entries, statuses = ({} if tenant else dict(self._schedules)), {}
+        if self._tenant == "":
+            entries = {name: entry for name, entry in entries.items() if not entry.tenant}
+        return [
+            TenantSchedule(self._own_name(name), entry, statuses.get(name)) for name, entry in sorted(entries.items())
+        ]
+
+    async def entry(self, name: str) -> ScheduleEntry:
+        """What the schedule starts, and when."""
+        return await self._schedules.aentry(self.full_name(name))
+
+    async def get(self, name: str) -> TenantSchedule:
+        """The schedule of that name."""
+        full = self.full_name(name)
+        return TenantSchedule(name, await self._schedules.aentry(full), await self._schedules.astatus(full))
+
+    async def put(
+        self,
+        name: str,
+        task: str,
+        trigger: Trigger,
+        *,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: ScheduleOptions,
+    ) -> bool:
+        """Have the task, or what the definition says, started so from now on; whether there was none of that name.
+
+        Raises:
+            UnknownTask: there is no task and no definition of that name.
+            NotPermitted: the caller may not call the task.
+            InvalidOption, InvalidArguments, EncodeError: it cannot be; nothing was changed.
+        """
+        await self.check_put(name, task)
+        full = self.full_name(name)
+        given: dict[str, Any] = {"args": tuple(args), "kwargs": dict(kwargs), **options}
+        try:
+            await self._schedules.achange(full, task, trigger, **given)
+        except ScheduleNotFound:
+            await self._schedules.aadd(full, task, trigger, **given)
+            return True
+        return False
+
+    async def check_put(self, name: str, task: str) -> None:
+        """Refuse what the caller may not call, and names that the code has; raises as `put` does."""
+        full = self.full_name(name)
+        if self._app.sessions.store_url is None:
+            raise UnsupportedFeature("schedules are made at run time where there is a job store")
+        if full in self._schedules:
+            raise InvalidOption(f"schedule {name!r} is defined in the code already")
+        self._check((await self._app.jobs.named(task, tenant=self._tenant)).task)
+
+    async def remove(self, name: str) -> None:
+        """Have nobody emit it any more, within a second.
+
+        Raises:
+            InvalidOption: the code defines it.
+        """
+        await self._schedules.aremove(self.full_name(name))
+
+    async def pause(self, name: str, *, note: str) -> None:
+        """Have nothing emitted until it is resumed."""
+        await self._schedules.apause(self.full_name(name), note=note)
+
+    async def resume(self, name: str) -> None:
+        """Have it go on."""
+        await self._schedules.aresume(self.full_name(name))
+
+    async def run(self, name: str) -> str:
+        """Send a call now; what the caller calls the job, or the workflow.
+
+        Raises:
+            NotPermitted: the caller may not call its task.
+        """
+        await self.check_run(name)
+        return self._own_name(await self._schedules.arun(self.full_name(name)))
+
+    async def check_run(self, name: str) -> None:
+        """Refuse what the caller may not call; raises as `run` does."""
+        entry = await self.entry(name)
+        for task in [entry.task.name] if entry.workflow is None else tasks_of(entry.workflow):
+            self._check(task)
+
+    async def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool) -> Backfill:
+        """Emit the occurrences from `start` up to `end` again; see `Schedules.backfill`.
+
+        Raises:
+            NotPermitted: the caller may not call its task.
+        """
+        await self.check_run(name)
+        return await self._schedules.abackfill(self.full_name(name), start, end, dry_run=dry_run)
+
+    def _own_name(self, name: str) -> str:
+        return split_tenant_key(name)[1] if self._tenant else name
+
+    def _check(self, task: str) -> None:
+        if not self._allows(task):
+            raise NotPermitted(f"you may not call task {task!r}")

@@ -1,0 +1,88 @@
+"""What rules look at: rollups of the store, and queues, workers and schedules as they are now."""
+
+from collections.abc import Collection
+from typing import Final
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.history import RollupFilter, history_of
+from taskmq.contracts.jobs import JobStore
+from taskmq.model.history.alerts import AlertRule
+from taskmq.model.history.rollups import Rollup, minute_of
+from taskmq.model.history.samples import OF_ROLLUPS, queue_samples, rollup_samples
+from taskmq.model.topology import dead_letter_queue, jobs_queue
+from taskmq.scheduler.signals import LiveWorkers
+
+__all__ = ["AlertFigures"]
+
+_MOST: Final = 200_000
+
+
+class AlertFigures:
+    """The figures of one look, each read once, when the first rule asks for it."""
+
+    def __init__(self, app: TaskMQ, store: JobStore, workers: LiveWorkers, *, now: int, longest: float) -> None:
+        self._app = app
+        self._store = store
+        self._workers = workers
+        self._now = now
+        self._since = minute_of(max(now - round(longest * 1000), 0))
+        self._rollups: list[Rollup] | None = None
+        self._queues: dict[str, dict[str, float]] = {}
+
+    async def samples(self, rule: AlertRule, known: Collection[str]) -> dict[str, float] | None:
+        """A rule's figure by subject; None where it is not known yet.
+
+        Raises:
+            StoreUnavailable, BrokerUnavailable: it could not be read.
+        """
+        if rule.metric in OF_ROLLUPS:
+            if self._rollups is None:
+                which = RollupFilter(since=self._since, until=self._now + 1)
+                self._rollups = await history_of(self._store).rollups.rollups(which, limit=_MOST)
+            return rollup_samples(rule, self._rollups, self._now, known=known)
+        if rule.metric == "schedules_late":
+            return {"": await self._schedules_late()}
+        if rule.metric == "workers" and not self._workers.knows_all:
+            return None
+        if rule.metric not in self._queues:
+            self._queues[rule.metric] = await self._of_queues(rule.metric)
+        return queue_samples(rule, self._queues[rule.metric])
+
+    async def _of_queues(self, metric: str) -> dict[str, float]:
+        names = self._names()
+        if metric == "workers":
+            return {name: float(self._workers.count_of(name)) for name in names}
+        if metric == "age":
+            return await self._ages()
+        physical = {
+            part: name
+            for name in names
+            for part in (
+                (dead_letter_queue(name),)
+                if metric == "dead_letters"
+                else (*self._app.producer.queue(name).physical, jobs_queue(name))
+            )
+        }
+        found = dict.fromkeys(names, 0.0)
+        for stats in await self._app.sessions.current().broker.stats(list(physical)):
+            found[physical[stats.queue]] += stats.ready
+        return found
+
+    async def _ages(self) -> dict[str, float]:
+        dispatching = self._store.dispatching
+        found = dict.fromkeys(self._names(), 0.0)
+        queues = {lane.queue for slot in range(dispatching.slots) for lane in await dispatching.lanes(slot)}
+        for lane, head in (await dispatching.heads(sorted(queues))).items():
+            found[lane.queue] = max(found.get(lane.queue, 0.0), (self._now - head.due) / 1000)
+        return found
+
+    async def _schedules_late(self) -> float:
+        late = 0
+        for slot in range(self._store.dispatching.slots):
+            for due in await self._store.schedules.due(slot, until=self._now, limit=1):
+                late = max(late, self._now - due.due)
+        return late / 1000
+
+    def _names(self) -> list[str]:
+        """The queues that the app's tasks have, and those that live workers consume."""
+        return sorted({*(queue.name for queue in self._app.tasks.queues), *self._workers.queues()})

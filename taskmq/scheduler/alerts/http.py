@@ -1,0 +1,103 @@
+"""One POST over HTTP/1.1, to an address that was looked at before.
+
+A URL that somebody has entered must not reach what only this machine can: the name is looked up once, each of its
+addresses has to be one of the internet, and the connection is made to the very address that was looked at. Redirects
+are not followed.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from taskmq.errors import TaskMQError
+from taskmq.model.history.channels import is_public
+
+__all__ = ["DeliveryFailed", "post"]
+
+_TIMEOUT: Final = 15.0
+_LONGEST_HEAD: Final = 16_384
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+class DeliveryFailed(TaskMQError):
+    """A notice was not taken; the message says why, without what was sent.
+
+    Attributes:
+        is_final: to try again would be of no use.
+    """
+
+    def __init__(self, message: str, *, is_final: bool = False) -> None:
+        super().__init__(message)
+        self.is_final = is_final
+
+
+async def post(url: str, body: bytes, *, headers: Mapping[str, str], allows_private: bool) -> int:
+    """Send JSON; the status of the answer, 200 to 299.
+
+    Raises:
+        DeliveryFailed: it was not taken.
+    """
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    try:
+        async with asyncio.timeout(_TIMEOUT):
+            address = await _address(host, port, allows_private=allows_private)
+            tls = ssl.create_default_context() if parts.scheme == "https" else None
+            reader, writer = await asyncio.open_connection(
+                address, port, ssl=tls, server_hostname=host if tls else None, limit=_LONGEST_HEAD
+            )
+            try:
+                writer.write(_head(host, parts.netloc, path, len(body), headers) + body)
+                await writer.drain()
+                status = await _status(reader, host)
+            finally:
+                writer.close()
+    except TimeoutError as error:
+        raise DeliveryFailed(f"{host}:{port} has not answered within {_TIMEOUT:g} s") from error
+    except (OSError, asyncio.LimitOverrunError, asyncio.IncompleteReadError) as error:
+        raise DeliveryFailed(f"{host}:{port}: {type(error).__name__}: {error}") from error
+    if not 200 <= status < 300:
+        # What is wrong with the request itself stays so, except for being too many.
+        raise DeliveryFailed(
+            f"{host}:{port} has answered {status}", is_final=400 <= status < 500 and status not in {408, 425, 429}
+        )
+    return status
+
+
+async def _address(host: str, port: int, *, allows_private: bool) -> str:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(entry[4][0]) for entry in found]
+    if not addresses:
+        raise DeliveryFailed(f"{host} has no address")
+    if not allows_private and (private := [each for each in addresses if not is_public(each)]):
+        raise DeliveryFailed(
+            f"{host} is {private[0]}, which is no address of the internet: set TASKMQ_WEBHOOK_ALLOW_PRIVATE=1 where "
+            "webhooks may be in this network",
+            is_final=True,
+        )
+    return addresses[0]
+
+
+def _head(host: str, netloc: str, path: str, length: int, headers: Mapping[str, str]) -> bytes:
+    del host
+    lines = [
+        f"POST {path} HTTP/1.1",
+        f"Host: {netloc}",
+        "Content-Type: application/json",
+        f"Content-Length: {length}",
+        "Connection: close",
+        "User-Agent: taskmq",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    return "\r\n".join([*lines, "", ""]).encode("ascii", "replace")
+
+
+async def _status(reader: asyncio.StreamReader, host: str) -> int:
+    line = (await reader.readuntil(b"\r\n")).split(b" ", 2)
+    if len(line) < 2 or not line[0].startswith(b"HTTP/1.") or not line[1].isdigit():
+        raise DeliveryFailed(f"{host} has answered something else than HTTP")
+    return int(line[1])

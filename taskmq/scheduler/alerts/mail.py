@@ -1,0 +1,42 @@
+"""One mail over SMTP."""
+
+import smtplib
+import ssl
+from email.message import EmailMessage
+from typing import Final
+
+from taskmq.scheduler.alerts.http import DeliveryFailed
+from taskmq.scheduler.alerts.settings import MailServer
+
+__all__ = ["send_mail"]
+
+_TIMEOUT: Final = 15.0
+
+
+def send_mail(server: MailServer, message: EmailMessage) -> None:
+    """Hand the mail to the server; blocks.
+
+    Raises:
+        DeliveryFailed: the server has not taken it.
+    """
+    try:
+        with _connected(server) as connection:
+            if server.security == "smtp+starttls":
+                connection.starttls(context=ssl.create_default_context())
+            if server.user:
+                connection.login(server.user, server.password)
+            connection.send_message(message)
+    except smtplib.SMTPRecipientsRefused as error:
+        codes = [code for code, _ in error.recipients.values()]
+        raise DeliveryFailed(
+            f"{server.host} refuses the address", is_final=all(code >= 500 for code in codes)
+        ) from error
+    except (smtplib.SMTPException, OSError) as error:
+        raise DeliveryFailed(f"{server.host}:{server.port}: {type(error).__name__}") from error
+
+
+def _connected(server: MailServer) -> smtplib.SMTP:
+    if server.security == "smtps":
+        context = ssl.create_default_context()
+        return smtplib.SMTP_SSL(server.host, server.port, timeout=_TIMEOUT, context=context)
+    return smtplib.SMTP(server.host, server.port, timeout=_TIMEOUT)

@@ -1,0 +1,126 @@
+"""What people and programs are told: mail, the JSON of webhooks and its signature, and Alertmanager's form."""
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from typing import Any, Final
+
+import msgspec
+
+from taskmq.contracts.history import AlertNotice
+from taskmq.model.history.alerts import METRICS, AlertChange, AlertRule
+
+__all__ = ["alertmanager_body", "mail_of", "notice_id", "signature", "webhook_body"]
+
+_WORDS: Final = {"firing": "FIRING", "again": "STILL FIRING", "resolved": "RESOLVED", "test": "TEST"}
+_DAY: Final = 86_400
+
+
+def notice_id(rule: AlertRule, channel: str, changes: Sequence[AlertChange]) -> str:
+    """Follows from what is told and to whom: whoever looks at the same alerts makes the same one."""
+    said = [
+        (change.kind, change.alert.subject, change.alert.number, change.alert.told if change.kind == "again" else 0)
+        for change in changes
+    ]
+    digest = hashlib.sha256(msgspec.json.encode([rule.tenant, rule.name, channel, said]))
+    return digest.hexdigest()[:32]
+
+
+def mail_of(notice: AlertNotice, recipient: str, sender: str) -> EmailMessage:
+    """The notice as a mail."""
+    message = EmailMessage()
+    words = {_WORDS[change.kind] for change in notice.changes}
+    subjects = ", ".join(change.alert.subject for change in notice.changes if change.alert.subject)
+    about = f": {subjects}" if subjects else ""
+    message["Subject"] = f"[{'/'.join(sorted(words))}] {notice.rule.name}{about}"[:200]
+    message["From"] = sender
+    message["To"] = recipient
+    # The same when it is sent again because nobody knows whether it was: mail programs show it once.
+    message["Message-ID"] = f"<{notice.id}@taskmq.invalid>"
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(_text(notice))
+    return message
+
+
+def webhook_body(notice: AlertNotice) -> bytes:
+    """The notice as JSON."""
+    rule = notice.rule
+    return msgspec.json.encode(
+        {
+            "id": notice.id,
+            "rule": rule.name,
+            "tenant": rule.tenant,
+            "metric": rule.metric,
+            "threshold": rule.threshold,
+            "severity": rule.severity,
+            "note": rule.note,
+            "changes": [
+                {
+                    "kind": change.kind,
+                    "subject": change.alert.subject,
+                    "state": change.alert.state.value,
+                    "value": change.alert.value,
+                    "since": _instant(change.alert.since),
+                }
+                for change in notice.changes
+            ],
+            "at": _instant(notice.at),
+        }
+    )
+
+
+def signature(secret: str, body: bytes, *, at: int) -> str:
+    """What a receiver compares: `t=SECONDS,v1=HEX`, the HMAC-SHA256 of `SECONDS.BODY`."""
+    digest = hmac.new(secret.encode(), b"%d.%s" % (at, body), hashlib.sha256)
+    return f"t={at},v1={digest.hexdigest()}"
+
+
+def alertmanager_body(notice: AlertNotice) -> bytes:
+    """The notice in the form of Alertmanager's `/api/v2/alerts`."""
+    rule = notice.rule
+    # It forgets what it is not told of again.
+    kept = (rule.repeat * 2 or _DAY) * 1000
+    alerts: list[dict[str, Any]] = []
+    for change in notice.changes:
+        alert = change.alert
+        is_over = change.kind in {"resolved", "test"}
+        alerts.append(
+            {
+                "labels": {
+                    "alertname": rule.name,
+                    "severity": rule.severity,
+                    "subject": alert.subject,
+                    "tenant": alert.tenant,
+                },
+                "annotations": {
+                    "summary": _line(rule, change),
+                    "description": rule.note,
+                },
+                "startsAt": _instant(min(alert.since, notice.at)),
+                "endsAt": _instant(notice.at if is_over else notice.at + round(kept)),
+            }
+        )
+    return msgspec.json.encode(alerts)
+
+
+def _text(notice: AlertNotice) -> str:
+    rule = notice.rule
+    lines = [_line(rule, change) for change in notice.changes]
+    whose = f" of tenant {rule.tenant}" if rule.tenant else ""
+    return "\n".join([*lines, "", f"Rule {rule.name}{whose}, {rule.severity}.", rule.note]).rstrip() + "\n"
+
+
+def _line(rule: AlertRule, change: AlertChange) -> str:
+    alert = change.alert
+    compared = "below" if rule.below else "above"
+    return (
+        f"{_WORDS[change.kind]} {alert.subject or 'everything'}: {rule.metric} is {alert.value:.4g} "
+        f"({compared} {rule.threshold:g} is too {'little' if rule.below else 'much'}; {METRICS[rule.metric]}), "
+        f"since {_instant(alert.since)}"
+    )
+
+
+def _instant(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,173 @@
+"""Looks at the rules each ten seconds: one scheduler for all, in turns of half a minute.
+
+    rules, alerts, silences -> figures -> evaluate -> alerts and notices, one transaction for each rule
+
+The lease only spares the others the work. What counts is the version of each alert: of two that look at a time one
+writes, and what the other has found comes to nothing; so each change is told once, whoever dies in between.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.history import AlertNotice, AlertStore
+from taskmq.contracts.jobs import JobStore
+from taskmq.contracts.stores import Lease
+from taskmq.durable.service import pause
+from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable
+from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Evaluation, Silence, evaluate
+from taskmq.scheduler.alerts.figures import AlertFigures
+from taskmq.scheduler.alerts.http import DeliveryFailed, post
+from taskmq.scheduler.alerts.messages import notice_id
+from taskmq.scheduler.alerts.settings import AlertSettings
+from taskmq.scheduler.signals import LiveWorkers
+
+__all__ = ["AlertWatch"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+_KEY: Final = "alerts"
+_TURN: Final = 30.0
+_PERIOD: Final = 10.0
+_LOOKS: Final = 3
+_HEARTBEAT: Final = 60.0
+
+
+class _Seen(NamedTuple):
+    """What was read for one look; `firing` are the rules with an alert that fires, by tenant and name."""
+
+    known: Sequence[Alert]
+    silences: Sequence[Silence]
+    firing: set[tuple[str, str]]
+    now: int
+
+
+class AlertWatch:
+    """Looks at rules in turns with others: a `Service`.
+
+    Attributes:
+        looked_at: when this scheduler has last looked at all rules, ms since the epoch; None: it never has.
+    """
+
+    def __init__(
+        self,
+        app: TaskMQ,
+        store: JobStore,
+        alerts: AlertStore,
+        workers: LiveWorkers,
+        settings: AlertSettings,
+        *,
+        me: str,
+    ) -> None:
+        self.looked_at: int | None = None
+        self._app = app
+        self._store = store
+        self._alerts = alerts
+        self._workers = workers
+        self._settings = settings
+        self._me = me
+        self._is_stopping = asyncio.Event()
+        self._looks_left = 0
+        self._beat_at = 0.0
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping.set()
+
+    async def run(self) -> None:
+        """Look in turns with others, until `stop`."""
+        while not self._is_stopping.is_set():
+            await pause(self._is_stopping, await self._turn())
+
+    async def _turn(self) -> float:
+        """Seconds until the next look."""
+        try:
+            if not self._looks_left:
+                token = await self._store.dispatching.leases.acquire(_KEY, owner=self._me, seconds=_TURN)
+                if isinstance(token, Lease):
+                    return min(max(token.left, 1.0), _PERIOD)
+                self._looks_left = _LOOKS
+            self._looks_left -= 1
+            await self.look()
+            await self._beat()
+        except (StateUnavailable, StoreUnavailable) as error:
+            self._looks_left = 0
+            _log.warning("rules of alerts are not looked at for now: %s", error)
+        return _PERIOD
+
+    async def look(self) -> None:
+        """Look at all rules once.
+
+        Raises:
+            StoreUnavailable: the store could not be reached; what was written is written.
+        """
+        rules = [each.rule for each in await self._alerts.rules() if each.rule.is_enabled]
+        now = await self._store.now_ms()
+        if rules:
+            known = await self._alerts.alerts()
+            seen = _Seen(known, await self._alerts.silences(), _firing(known), now)
+            longest = max(rule.window for rule in rules)
+            figures = AlertFigures(self._app, self._store, self._workers, now=now, longest=longest)
+            # What silences others is looked at first.
+            for rule in sorted(rules, key=lambda rule: bool(rule.unless)):
+                await self._look_at(rule, figures, seen)
+        self.looked_at = now
+
+    async def _look_at(self, rule: AlertRule, figures: AlertFigures, seen: "_Seen") -> None:
+        own = {each.subject: each for each in seen.known if (each.tenant, each.rule) == (rule.tenant, rule.name)}
+        try:
+            samples = await figures.samples(rule, own.keys())
+        except BrokerUnavailable as error:
+            _log.warning("rule %s is not looked at for now: %s", rule.name, error)
+            return
+        if samples is None:
+            return
+        found = evaluate(
+            rule,
+            samples,
+            own,
+            seen.now,
+            silences=seen.silences,
+            is_inhibited=any((rule.tenant, name) in seen.firing for name in rule.unless),
+        )
+        if not await self._alerts.commit(found.alerts, self._notices(rule, found, seen.now)):
+            _log.info("rule %s: another scheduler has looked at it meanwhile", rule.name)
+            return
+        for change in found.changes:
+            _log.info("alert %s %s: %s", rule.name, change.alert.subject, change.kind)
+        if any(each.state is AlertState.FIRING for each in found.alerts):
+            seen.firing.add((rule.tenant, rule.name))
+
+    def _notices(self, rule: AlertRule, found: Evaluation, now: int) -> list[AlertNotice]:
+        """What has changed, all of it in one for each channel."""
+        if not found.changes:
+            return []
+        return [
+            AlertNotice(
+                id=notice_id(rule, channel, found.changes),
+                channel=channel,
+                rule=rule,
+                changes=found.changes,
+                at=now,
+                next=now,
+            )
+            for channel in rule.channels
+        ]
+
+    async def _beat(self) -> None:
+        """Say that rules are looked at: whoever misses that knows that nobody is told of anything."""
+        now = asyncio.get_running_loop().time()
+        if not self._settings.heartbeat or now < self._beat_at:
+            return
+        self._beat_at = now + _HEARTBEAT
+        try:
+            # Said by who runs the scheduler, not by who makes rules.
+            await post(self._settings.heartbeat, b"{}", headers={}, allows_private=True)
+        except DeliveryFailed as error:
+            _log.warning("the heartbeat of alerts was not taken: %s", error)
+
+
+def _firing(known: Sequence[Alert]) -> set[tuple[str, str]]:
+    return {(each.tenant, each.rule) for each in known if each.state is AlertState.FIRING}

@@ -1,0 +1,122 @@
+"""Counts what workers tell of their runs, and keeps failures of the broker lane: one scheduler for all.
+
+    events of jobs -> figures of this minute -> added to the store each five seconds
+                   -> failures of plain jobs  ->
+
+One scheduler at a time listens, by a lease; if it dies, another one does within half a minute, and what was told
+meanwhile is not counted. Events may be lost in any case: figures show how things are, and are no accounts.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from taskmq.contracts.broker import Broadcasting, Broker
+from taskmq.contracts.history import RollupStore
+from taskmq.contracts.stores import Lease, LeaseStore
+from taskmq.durable.service import pause
+from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable, TopologyMismatch
+from taskmq.events.stream import EventStream
+from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure, failure_of, rolled_up
+from taskmq.model.telemetry.events import JOB_EVENTS, JobEvent
+
+__all__ = ["RunHistory"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+_KEY: Final = "history"
+_LEASE: Final = 30.0
+_PERIOD: Final = 5.0
+_LOOK: Final = 10.0
+_MOST_FAILURES: Final = 5_000
+_MOST_ROWS: Final = 20_000
+
+
+class RunHistory:
+    """Listens in turns with others: a `Service`.
+
+    Attributes:
+        dropped: events that were not counted here, as far as anybody knows.
+    """
+
+    def __init__(self, broker: Broker, leases: LeaseStore, rollups: RollupStore, *, me: str) -> None:
+        self.dropped = 0
+        self._broker = broker
+        self._leases = leases
+        self._rollups = rollups
+        self._me = me
+        self._is_stopping = asyncio.Event()
+        self._figures: dict[RollupKey, Rollup] = {}
+        self._failures: list[RunFailure] = []
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping.set()
+
+    async def run(self) -> None:
+        """Listen while nobody else does, until `stop`."""
+        if not isinstance(self._broker, Broadcasting):
+            return
+        while not self._is_stopping.is_set():
+            wait = _LOOK
+            try:
+                token = await self._leases.acquire(_KEY, owner=self._me, seconds=_LEASE)
+                if isinstance(token, Lease):
+                    wait = min(max(token.left, 1.0), _LOOK)
+                else:
+                    await self._listen(token)
+            except (BrokerUnavailable, TopologyMismatch, StateUnavailable) as error:
+                _log.warning("what workers tell is not counted for now: %s", error)
+            await pause(self._is_stopping, wait)
+
+    async def _listen(self, token: int) -> None:
+        """Listen for as long as the lease is ours."""
+        try:
+            async with EventStream(lambda: self._broker, JOB_EVENTS) as events:
+                counting = asyncio.create_task(self._count(events), name="taskmq counts events")
+                try:
+                    while not self._is_stopping.is_set():
+                        await pause(self._is_stopping, _PERIOD)
+                        if not await self._leases.renew(_KEY, token=token, seconds=_LEASE):
+                            _log.warning(
+                                "another scheduler counts what workers tell: this one was silent for too long"
+                            )
+                            return
+                        await self._write()
+                finally:
+                    counting.cancel()
+                    await asyncio.wait({counting})
+                    self.dropped += events.missed + events.dropped
+        finally:
+            if self._is_stopping.is_set():
+                await self._write()
+                await self._leases.release(_KEY, token=token)
+
+    async def _count(self, events: EventStream) -> None:
+        async for event in events:
+            if not isinstance(event, JobEvent):
+                continue
+            if len(self._figures) < _MOST_ROWS:
+                rolled_up([event], self._figures)
+            else:
+                self.dropped += 1
+            if (failure := failure_of(event)) is not None:
+                if len(self._failures) < _MOST_FAILURES:
+                    self._failures.append(failure)
+                else:
+                    self.dropped += 1
+
+    async def _write(self) -> None:
+        figures, self._figures = self._figures, {}
+        failures, self._failures = self._failures, []
+        if not figures and not failures:
+            return
+        try:
+            await self._rollups.add(list(figures.values()), failures)
+        except StoreUnavailable as error:
+            _log.warning("what workers have told is kept for the next time: %s", error)
+            # Perhaps it was written: to count a minute twice is worse than to lose five seconds of it.
+            if error.is_certain:
+                self._failures = failures + self._failures
+                for key, one in figures.items():
+                    self._figures.setdefault(key, Rollup(key)).merge(one)

@@ -1,0 +1,32 @@
+"""How long what is remembered of runs is kept: lines of logs by their level, everything else for a month."""
+
+from typing import Final
+
+from taskmq.contracts.history import Remembering
+from taskmq.contracts.jobs import JobStore
+from taskmq.model.history.logs import KEPT_DAYS
+
+__all__ = ["forget_old"]
+
+_DAY: Final = 86_400_000
+_KEPT: Final = 30
+_TOGETHER: Final = 1_000
+
+
+async def forget_old(store: JobStore, *, kept_days: int = _KEPT) -> None:
+    """Forget what is older than that, some at a time.
+
+    Raises:
+        StoreUnavailable: the store could not be reached; some may be forgotten.
+    """
+    if not isinstance(store, Remembering):
+        return
+    now = await store.now_ms()
+    history = store.history
+    for level, days in KEPT_DAYS.items():
+        while await history.logs.forget(level=level, before=now - days * _DAY, limit=_TOGETHER) == _TOGETHER:
+            pass
+    before = now - kept_days * _DAY
+    while await history.rollups.forget(before=before, limit=_TOGETHER) >= _TOGETHER:
+        pass
+    await history.alerts.forget(before=before)

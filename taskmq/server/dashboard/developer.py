@@ -1,0 +1,45 @@
+"""Who calls a server for development: its developer, on the same machine, who does not sign in.
+
+Whatever site a browser shows can send requests to this machine, too. So a request counts where it names this machine
+by a name of its own, which a foreign name that resolves to it is not, and where no other site has made it.
+"""
+
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from litestar.connection import ASGIConnection
+
+from taskmq.errors import NotAuthenticated
+from taskmq.model.identity import EVERYWHERE, Identity, Membership, Role
+from taskmq.server.settings import LOOPBACK
+
+__all__ = ["identify_developer"]
+
+_OWN_SITES: Final = frozenset({"same-origin", "none"})
+_DEVELOPER: Final = Identity(
+    user_id="developer",
+    user="developer",
+    memberships=(Membership(EVERYWHERE, Role.ADMIN),),
+    via="host",
+    credential="development",
+)
+
+
+async def identify_developer(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:
+    """The developer, an admin of the instance.
+
+    Raises:
+        NotAuthenticated: the request comes from another machine, or another site has made it.
+    """
+    host = connection.headers.get("host", "")
+    address = "" if connection.client is None else connection.client.host
+    origin = connection.headers.get("origin")
+    is_own = (
+        address in LOOPBACK
+        and urlsplit(f"//{host}").hostname in LOOPBACK
+        and connection.headers.get("sec-fetch-site", "none") in _OWN_SITES
+        and (origin is None or urlsplit(origin).netloc == host)
+    )
+    if not is_own:
+        raise NotAuthenticated("this server is for development: open it on its own machine, by http://127.0.0.1")
+    return _DEVELOPER

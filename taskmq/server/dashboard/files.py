@@ -1,0 +1,69 @@
+"""The dashboard's files, read once: each with its type, as it is and compressed."""
+
+import gzip
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final, NamedTuple
+
+__all__ = ["DashboardFile", "DashboardFiles", "dashboard_files"]
+
+_TYPES: Final[Mapping[str, str]] = {
+    "css": "text/css",
+    "html": "text/html",
+    "js": "text/javascript",
+    "mjs": "text/javascript",
+    "svg": "image/svg+xml",
+}
+_PLACEHOLDER: Final = b"static/DIGEST/"
+
+
+class DashboardFile(NamedTuple):
+    """A file as it is sent."""
+
+    media_type: str
+    content: bytes
+    compressed: bytes
+
+
+class DashboardFiles(NamedTuple):
+    """All of them.
+
+    Attributes:
+        page: the one that there is; it names the files by their digest.
+        digest: of all files together: another one after each change, so browsers may keep what is below it.
+        by_path: by their path below the folder.
+    """
+
+    page: DashboardFile
+    digest: str
+    by_path: Mapping[str, DashboardFile]
+
+
+@cache
+def dashboard_files() -> DashboardFiles:
+    """The files of this version, those of the package."""
+    found = dict(sorted(_walk(files("taskmq.server.dashboard") / "static", "")))
+    everything = hashlib.sha256(
+        b"\0".join(part for path, content in found.items() for part in (path.encode(), content))
+    )
+    digest = everything.hexdigest()[:16]
+    page = found.pop("index.html").replace(_PLACEHOLDER, f"static/{digest}/".encode())
+    return DashboardFiles(
+        _file("index.html", page), digest, {path: _file(path, content) for path, content in found.items()}
+    )
+
+
+def _walk(folder: Traversable, below: str) -> Iterator[tuple[str, bytes]]:
+    for entry in folder.iterdir():
+        path = f"{below}{entry.name}"
+        if entry.is_dir():
+            yield from _walk(entry, f"{path}/")
+        elif path.rpartition(".")[2] in _TYPES:
+            yield path, entry.read_bytes()
+
+
+def _file(path: str, content: bytes) -> DashboardFile:
+    return DashboardFile(_TYPES[path.rpartition(".")[2]], content, gzip.compress(content, 9, mtime=0))

@@ -1,0 +1,89 @@
+"""`/ui`: the dashboard's files; and `/server`, which tells it and others whom they talk to."""
+
+from typing import Any, Final
+
+from litestar import Request, Response, get
+from litestar.datastructures import State
+from litestar.params import FromPath
+
+from taskmq.api.sign_in import ServerView
+from taskmq.model.identity import Permission
+from taskmq.server.access import PUBLIC
+from taskmq.server.dashboard.files import DashboardFile, dashboard_files
+from taskmq.server.edge import fact_of
+from taskmq.server.inputs import ServedApp
+from taskmq.server.problems import Problem
+from taskmq.server.settings import API
+from taskmq.version import VERSION
+
+__all__ = ["DASHBOARD_HANDLERS"]
+
+# Nothing inline, and nothing from elsewhere; plots set their sizes by script, which is none of it.
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+)
+_YEAR: Final = "public, max-age=31536000, immutable"
+
+
+@get(
+    f"{API}/server",
+    permission=Permission.ACCOUNT_READ,
+    operation_id="getServer",
+    summary="Whom one talks to",
+    tags=["about"],
+)
+async def get_server(app: ServedApp, state: State) -> ServerView:
+    """The name of the app, the version, and what this server is for."""
+    settings = state["settings"]
+    return ServerView(
+        app=app.name,
+        version=VERSION,
+        environment=settings.environment,
+        is_read_only=settings.read_only,
+        is_development=settings.development,
+    )
+
+
+@get(["/", "/ui"], permission=PUBLIC, operation_id="getDashboard", include_in_schema=False)
+async def get_dashboard(request: Request[Any, Any, Any]) -> Response[bytes | None]:
+    """The page. It names its files by relative paths, so it is sent only where the path ends with a slash."""
+    path = fact_of(request.scope, "taskmq_path")
+    if path == "/ui/":
+        return _answer(request, dashboard_files().page, cache="no-cache")
+    # Relative, for a proxy may have taken a prefix off that nobody told us of.
+    last = "" if path == "/ui" else _path_of_client(request).rpartition("/")[2]
+    where = f"{last}/ui/" if last else "ui/"
+    return Response(None, status_code=307, headers={"Location": where})
+
+
+@get(
+    "/ui/static/{digest:str}/{name:path}", permission=PUBLIC, operation_id="getDashboardFile", include_in_schema=False
+)
+async def get_dashboard_file(
+    request: Request[Any, Any, Any], digest: FromPath[str], name: FromPath[str]
+) -> Response[bytes | None]:
+    """A file of this version of the dashboard. 404 where the page is of another one: load it again."""
+    found = dashboard_files()
+    file = found.by_path.get(name.removeprefix("/")) if digest == found.digest else None
+    if file is None:
+        raise Problem(404, "not_found", "there is no such file of the dashboard: load the page again")
+    return _answer(request, file, cache=_YEAR)
+
+
+DASHBOARD_HANDLERS: Final[tuple[Any, ...]] = (get_server, get_dashboard, get_dashboard_file)
+
+
+def _path_of_client(request: Request[Any, Any, Any]) -> str:
+    """The path as far as it is known that the client sees; a proxy may have taken a prefix off."""
+    raw: bytes = request.scope["raw_path"] or b"/"
+    return raw.partition(b"?")[0].decode("ascii", errors="replace")
+
+
+def _answer(request: Request[Any, Any, Any], file: DashboardFile, *, cache: str) -> Response[bytes | None]:
+    headers = {"Cache-Control": cache, "Content-Security-Policy": _POLICY, "Vary": "Accept-Encoding"}
+    content = file.content
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        content = file.compressed
+        headers["Content-Encoding"] = "gzip"
+    return Response(content, media_type=file.media_type, headers=headers)

@@ -1,0 +1,127 @@
+// @ts-check
+/** Asks the API. Nothing else in the dashboard sends a request, but for the stream of events. */
+
+/**
+ * @typedef {{status: number, code: string, title?: string, detail: string, request_id?: string, column?: number,
+ *   errors?: {field: string, message: string, suggestion?: string}[]}} ProblemDetails
+ * @typedef {{tenant: string, role: string, tasks: string[]}} Role
+ * @typedef {{user_id: string, user: string, via: string, memberships: Role[], permissions: string[],
+ *   csrf_token: string | null}} CallerView
+ * @typedef {{app: string, version: string, environment: string, is_read_only: boolean,
+ *   is_development: boolean}} ServerView
+ */
+
+/** Where the API is: beside the dashboard, below whatever prefix. */
+export const API = new URL("../api/v1/", location.href.split("#")[0]).href;
+
+/** @type {{caller: CallerView | null, server: ServerView | null, tenant: string}} */
+export const session = { caller: null, server: null, tenant: "" };
+
+/** An answer that is none of success. */
+export class ApiError extends Error {
+  /** @param {ProblemDetails} problem */
+  constructor(problem) {
+    super(problem.detail || problem.title || "an error");
+    this.problem = problem;
+  }
+
+  get status() {
+    return this.problem.status;
+  }
+}
+
+/** @type {() => void} */
+let signedOut = () => undefined;
+
+/** Be told when a request is refused because nobody is signed in.
+ * @param {() => void} listener */
+export function onSignedOut(listener) {
+  signedOut = listener;
+}
+
+/**
+ * The address of a call, with the tenant that was chosen.
+ * @param {string} path below the API, as it is: parts of it that are names have to be encoded.
+ * @param {Record<string, unknown>} [query] what is empty is left out.
+ */
+export function address(path, query = {}) {
+  const url = new URL(path.replace(/^\//, ""), API);
+  for (const [name, value] of Object.entries({ tenant: session.tenant, ...query })) {
+    if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, String(value));
+  }
+  // An empty cursor asks for the first page as an object.
+  if (query.cursor === "") url.searchParams.set("cursor", "");
+  return url.href;
+}
+
+/**
+ * Ask, and have the answer.
+ * @param {string} method
+ * @param {string} path
+ * @param {{query?: Record<string, unknown>, body?: unknown, headers?: Record<string, string>, signal?: AbortSignal,
+ *   isSignIn?: boolean}} [more]
+ * @returns {Promise<any>}
+ */
+export async function call(method, path, { query, body, headers = {}, signal, isSignIn = false } = {}) {
+  /** @type {Record<string, string>} */
+  const sent = { Accept: "application/json", ...headers };
+  if (body !== undefined) sent["Content-Type"] = "application/json";
+  if (method !== "GET" && session.caller?.csrf_token) sent["X-CSRF-Token"] = session.caller.csrf_token;
+  let answer;
+  try {
+    answer = await fetch(address(path, query), {
+      method, signal, headers: sent, credentials: "same-origin",
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ApiError({ status: 0, code: "unreachable", detail: "The server cannot be reached." });
+  }
+  const content = await answer.json().catch(() => null);
+  if (answer.ok) return content;
+  if (answer.status === 401 && !isSignIn) signedOut();
+  const problem = content && typeof content === "object" ? content : {};
+  throw new ApiError({
+    ...problem,
+    status: answer.status,
+    code: problem.code || "error",
+    detail: problem.detail || `The server answered ${answer.status}.`,
+  });
+}
+
+/** @param {string} path @param {Record<string, unknown>} [query] @param {AbortSignal} [signal] */
+export const read = (path, query, signal) => call("GET", path, { query, signal });
+
+/** @param {string} path @param {unknown} [body] */
+export const send = (path, body = {}) => call("POST", path, { body });
+
+/** A name as a part of a path.
+ * @param {string} name */
+export const part = (name) => encodeURIComponent(name);
+
+/** Whether the caller may do that somewhere, and this server lets anything be changed.
+ * @param {string} permission */
+export function may(permission) {
+  const changes = !permission.endsWith(".read");
+  if (changes && session.server?.is_read_only) return false;
+  return session.caller?.permissions.includes(permission) ?? false;
+}
+
+/** Find out who is signed in, and at which server; throws where nobody is. */
+export async function whoAmI() {
+  const caller = await call("GET", "auth/me", { isSignIn: true });
+  session.caller = caller;
+  session.server = await call("GET", "server", { isSignIn: true });
+}
+
+/** @param {string} username @param {string} password */
+export async function signIn(username, password) {
+  await call("POST", "auth/login", { body: { username, password }, isSignIn: true });
+  await whoAmI();
+}
+
+export async function signOut() {
+  await call("POST", "auth/logout");
+  session.caller = null;
+  signedOut();
+}

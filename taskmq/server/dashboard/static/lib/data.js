@@ -1,0 +1,60 @@
+// @ts-check
+/** What a page shows, and how it stays fresh. */
+import { read } from "./api.js";
+import { useEffect, useRef, useState } from "./html.js";
+import { onEvents } from "./live.js";
+
+/**
+ * @typedef {{data: any, error: Error | null, isLoading: boolean, at: number, reload: () => void}} Loaded
+ */
+
+/**
+ * Read something, and again when something of these kinds happened. What was read stays while it is read again, and
+ * where that fails: `error` says then that it is not fresh.
+ * @param {string | null} path below the API; null: nothing for now.
+ * @param {Record<string, unknown>} [query]
+ * @param {string[]} [kinds] of events: `job`, `worker`.
+ * @returns {Loaded}
+ */
+export function useData(path, query = {}, kinds = ["job"]) {
+  const [found, set] = useState({ key: "", data: null, error: /** @type {Error | null} */ (null), at: 0 });
+  const [turn, again] = useState(0);
+  const busy = useRef(false);
+  const key = path === null ? "" : `${path}?${JSON.stringify(query)}`;
+  useEffect(() => {
+    if (path === null) return undefined;
+    const stopped = new AbortController();
+    busy.current = true;
+    read(path, query, stopped.signal).then(
+      (data) => set({ key, data, error: null, at: Date.now() }),
+      (error) => {
+        if (stopped.signal.aborted) return;
+        set((/** @type {any} */ before) => ({ ...(before.key === key ? before : { key, data: null, at: 0 }), error }));
+      },
+    ).finally(() => { if (!stopped.signal.aborted) busy.current = false; });
+    return () => stopped.abort();
+  }, [key, turn]);
+  useEffect(
+    () => onEvents(kinds, () => { if (!busy.current) again((/** @type {number} */ n) => n + 1); }),
+    [kinds.join()],
+  );
+  const isOurs = found.key === key;
+  return {
+    data: isOurs ? found.data : null,
+    error: isOurs ? found.error : null,
+    isLoading: path !== null && (!isOurs || (found.data === null && found.error === null)),
+    at: isOurs ? found.at : 0,
+    reload: () => again((/** @type {number} */ n) => n + 1),
+  };
+}
+
+/** The time, again every so many milliseconds, for countdowns and ages.
+ * @param {number} [every] */
+export function useNow(every = 1000) {
+  const [now, set] = useState(Date.now);
+  useEffect(() => {
+    const timer = setInterval(() => { if (!document.hidden) set(Date.now()); }, every);
+    return () => clearInterval(timer);
+  }, [every]);
+  return now;
+}

@@ -1,0 +1,63 @@
+// @ts-check
+/** Times, spans and numbers as people read them. */
+
+/** @param {string | null | undefined} text @param {string} zone */
+export function instant(text, zone = "local") {
+  if (!text) return "–";
+  const moment = new Date(text);
+  if (Number.isNaN(moment.getTime())) return text;
+  return new Intl.DateTimeFormat("en-GB", {
+    dateStyle: "medium", timeStyle: "medium", timeZone: zone === "local" ? undefined : zone,
+  }).format(moment);
+}
+
+/** @param {string | null | undefined} text @param {number} now */
+export function ago(text, now = Date.now()) {
+  if (!text) return "–";
+  const seconds = (new Date(text).getTime() - now) / 1000;
+  if (Math.abs(seconds) < 1) return "now";
+  const words = span(Math.abs(seconds));
+  return seconds > 0 ? `in ${words}` : `${words} ago`;
+}
+
+/** @param {number | null | undefined} seconds */
+export function span(seconds) {
+  if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return "–";
+  if (seconds < 0.001) return "0 ms";
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+}
+
+/** Seconds between two instants; undefined where one is missing.
+ * @param {string | null | undefined} from @param {string | null | undefined} to */
+export function between(from, to) {
+  if (!from || !to) return undefined;
+  return (new Date(to).getTime() - new Date(from).getTime()) / 1000;
+}
+
+/** @param {number | null | undefined} value */
+export const count = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
+
+/** @param {number} bytes */
+export function size(bytes) {
+  if (!bytes) return "–";
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let value = bytes, unit = 0;
+  while (value >= 1000 && unit < units.length - 1) { value /= 1000; unit += 1; }
+  return `${value < 10 && unit ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
+}
+
+/** A value of a filter, in quotes where it needs them.
+ * @param {string} value */
+export const quoted = (value) =>
+  /^[^\s,"*:]+$/.test(value) ? value : `"${value.replace(/["\\]/g, (found) => `\\${found}`)}"`;
+
+/** @param {unknown} value */
+export const pretty = (value) => JSON.stringify(value, null, 2) ?? "";
+
+/** An error on one line: its type without the module, and how its words begin.
+ * @param {{type: string, message: string} | null | undefined} error */
+export const failure = (error) => (error ? `${error.type.split(".").at(-1)}: ${error.message}`.slice(0, 160) : "");

@@ -1,0 +1,67 @@
+// @ts-check
+/** The keys. Single letters can be switched off, for those who speak to their computer. */
+import { to } from "./route.js";
+import { refresh } from "./live.js";
+import { copy, notify } from "./parts.js";
+import { kept } from "./theme.js";
+
+/** @type {Record<string, [string, string]>} key after `g`: page, name */
+export const PLACES = {
+  o: ["", "Overview"], j: ["jobs", "Jobs"], t: ["tasks", "Tasks"], q: ["queues", "Queues"], w: ["workers", "Workers"],
+  s: ["schedules", "Schedules"], f: ["workflows", "Workflows"], e: ["dead-letters", "Dead letters"], a: ["audit", "Audit"],
+};
+
+/** @type {[string, string][]} */
+export const KEYS = [
+  ["?", "show these keys"], ["/", "to the filter"], ["g and a letter", "to a page"], ["j, k", "next, previous row"],
+  ["x", "select the row"], ["Enter", "open the row"], ["r", "run again"], ["c", "cancel"], ["h", "hold or release"],
+  ["p", "pause or resume"], [".", "read again"], ["y", "copy the link"], ["Esc", "close"],
+];
+
+let isAfterG = false;
+
+/** @param {() => void} showSheet */
+export function startKeys(showSheet) {
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    const target = /** @type {HTMLElement} */ (event.target);
+    const writes = target.matches("input:not([type=checkbox]), textarea, select") || target.isContentEditable;
+    if (event.key === "Escape" && writes) return target.blur();
+    if (writes || document.querySelector("dialog[open]") || kept("keys", "on") === "off") return undefined;
+    if (isAfterG) {
+      isAfterG = false;
+      const place = PLACES[event.key];
+      if (place) { event.preventDefault(); location.hash = to(place[0]); }
+      return undefined;
+    }
+    return press(event, showSheet);
+  });
+}
+
+/** @param {KeyboardEvent} event @param {() => void} showSheet */
+function press(event, showSheet) {
+  switch (event.key) {
+    case "g": isAfterG = true; setTimeout(() => { isAfterG = false; }, 1500); return undefined;
+    case "?": event.preventDefault(); return showSheet();
+    case "/": event.preventDefault(); return /** @type {HTMLElement | null} */ (document.querySelector("[data-filter]"))?.focus();
+    case "j": return move(1);
+    case "k": return move(-1);
+    case "x": return /** @type {HTMLElement | null} */ (document.activeElement?.closest("[data-row]")?.querySelector("input[type=checkbox]"))?.click();
+    case ".": refresh(); return notify("Read again.");
+    case "y": return void copy(location.href);
+    case "r": case "c": case "h": case "p": {
+      const row = document.activeElement?.closest("[data-row]") ?? document;
+      return /** @type {HTMLElement | null} */ (row.querySelector(`[data-key="${event.key}"]:not(:disabled)`))?.click();
+    }
+    default: return undefined;
+  }
+}
+
+/** @param {number} by */
+function move(by) {
+  const rows = [...document.querySelectorAll("[data-row]")];
+  const at = rows.findIndex((row) => row.contains(document.activeElement));
+  const next = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
+  /** @type {HTMLElement | null | undefined} */ (next?.querySelector("a"))?.focus();
+}
+

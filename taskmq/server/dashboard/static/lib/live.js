@@ -1,0 +1,128 @@
+// @ts-check
+/**
+ * One stream of events for all tabs of this browser. The tab that holds the lock has the stream and tells the others;
+ * a tab that is hidden lets go of it. Where there are no locks (plain HTTP), each tab has a stream of its own. Who may
+ * not follow events, or has lost the stream, asks again every few seconds instead.
+ */
+import { API, may, session } from "./api.js";
+import { useEffect, useState } from "./html.js";
+
+/** @typedef {"live" | "paused" | "reconnecting" | "polling"} LiveState */
+
+const POLL = 10_000;
+const COALESCED = 1_000;
+
+/** @type {LiveState} */
+let state = "polling";
+/** @type {Set<() => void>} */
+const watchers = new Set();
+/** @type {Set<(kinds: Set<string>) => void>} */
+const listeners = new Set();
+/** @type {Set<string>} */
+let waiting = new Set();
+let timer = 0;
+
+/** @param {LiveState} next */
+function become(next) {
+  if (state === next) return;
+  state = next;
+  for (const watcher of [...watchers]) watcher();
+}
+
+/** Something of this kind happened: those who show it are told once a second at most.
+ * @param {string} kind */
+function happened(kind) {
+  waiting.add(kind);
+  timer ||= window.setTimeout(() => {
+    timer = 0;
+    const kinds = waiting;
+    waiting = new Set();
+    for (const listener of [...listeners]) listener(kinds);
+  }, COALESCED);
+}
+
+/** Have everything on the page looked at again. */
+export function refresh() {
+  for (const listener of [...listeners]) listener(new Set(["all"]));
+}
+
+/** @type {BroadcastChannel | null} */
+let channel = null;
+/** @type {AbortController | null} */
+let holding = null;
+
+/** Begin; once for a page. */
+export function startLive() {
+  channel = "BroadcastChannel" in window ? new BroadcastChannel("taskmq") : null;
+  channel?.addEventListener("message", ({ data }) => {
+    if (data.state && !document.hidden) become(data.state);
+    for (const kind of data.kinds ?? []) happened(kind);
+  });
+  document.addEventListener("visibilitychange", follow);
+  window.setInterval(() => {
+    if (!document.hidden && state !== "live") happened("all");
+  }, POLL);
+  follow();
+}
+
+export function stopLive() {
+  holding?.abort();
+  holding = null;
+}
+
+function follow() {
+  stopLive();
+  if (document.hidden) return become("paused");
+  if (state === "paused") refresh();
+  // Events say no tenant, so they are for roles on the instance.
+  if (!may("events.read") || !session.caller?.memberships.some((one) => one.tenant === "*")) return become("polling");
+  become("reconnecting");
+  const own = new AbortController();
+  holding = own;
+  if (!navigator.locks) return void stream(own.signal);
+  // Another tab may have the stream; it says so as soon as something happens.
+  navigator.locks.query().then((locks) => {
+    if (!own.signal.aborted && locks.held?.some((lock) => lock.name === "taskmq.events")) become("live");
+  });
+  navigator.locks.request("taskmq.events", { signal: own.signal }, () => stream(own.signal)).catch(() => undefined);
+}
+
+/** Follow until told to stop.
+ * @param {AbortSignal} signal @returns {Promise<void>} */
+function stream(signal) {
+  return new Promise((ended) => {
+    const source = new EventSource(new URL("events", API));
+    /** @param {LiveState} next */
+    const tell = (next) => { become(next); channel?.postMessage({ state: next }); };
+    /** @param {string[]} kinds */
+    const pass = (kinds) => { kinds.forEach(happened); channel?.postMessage({ kinds }); };
+    source.onopen = () => { tell("live"); pass(["all"]); };
+    source.onerror = () => tell(source.readyState === EventSource.CLOSED ? "polling" : "reconnecting");
+    source.addEventListener("job", () => pass(["job"]));
+    source.addEventListener("worker", () => pass(["worker"]));
+    for (const kind of ["gap", "missed", "broker"]) source.addEventListener(kind, () => pass(["all"]));
+    signal.addEventListener("abort", () => { source.close(); ended(); });
+  });
+}
+
+/** The state of the stream, again whenever it is another one. */
+export function useLive() {
+  const [, again] = useState(0);
+  useEffect(() => {
+    const watcher = () => again((/** @type {number} */ n) => n + 1);
+    watchers.add(watcher);
+    return () => void watchers.delete(watcher);
+  }, []);
+  return state;
+}
+
+/** Call `listener` when something of these kinds happened.
+ * @param {string[]} kinds @param {() => void} listener */
+export function onEvents(kinds, listener) {
+  /** @param {Set<string>} found */
+  const each = (found) => {
+    if (found.has("all") || kinds.some((kind) => found.has(kind))) listener();
+  };
+  listeners.add(each);
+  return () => void listeners.delete(each);
+}

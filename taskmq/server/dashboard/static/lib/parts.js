@@ -1,0 +1,168 @@
+// @ts-check
+/** The parts that pages are put together from. */
+import { ApiError } from "./api.js";
+import { useNow } from "./data.js";
+import { ago, instant } from "./format.js";
+import { html, useEffect, useRef, useState } from "./html.js";
+
+const MARKS = /** @type {Record<string, string>} */ ({
+  waiting: "◌", held: "‖", scheduled: "◷", queued: "○", dispatched: "◔", running: "▶", retrying: "↻", succeeded: "✓",
+  failed: "✗", cancelled: "⊘", expired: "⌛", skipped: "»", upstream_failed: "⤫",
+});
+
+/** A state: a word and a sign, and a colour that says the same once more. */
+export const State = ({ state = "" }) =>
+  html`<span class=${`state s-${state}`}><span aria-hidden="true">${MARKS[state] ?? "•"}</span> ${state.replace("_", " ")}</span>`;
+
+/** An instant: how long ago, and exactly where one points at it. */
+export function When({ at, exact = false }) {
+  const now = useNow(at ? 5000 : 3_600_000);
+  if (!at) return html`<span class="dim">–</span>`;
+  return html`<time dateTime=${at} title=${`${instant(at)} here · ${instant(at, "UTC")} UTC`}>${exact ? instant(at) : ago(at, now)}</time>`;
+}
+
+/** What is loaded, or why it is not. `children` gets what was read. */
+export function Shown({ loaded, children }) {
+  const { data, error, isLoading, at } = loaded;
+  if (isLoading) return html`<p class="note" role="status" data-loading>Loading …</p>`;
+  const failure = error && html`<${Failure} error=${error} at=${data === null ? 0 : at} retry=${loaded.reload} />`;
+  return html`${failure}${data !== null && children(data)}`;
+}
+
+/** An error, in words, with what can be done. */
+export function Failure({ error, at = 0, retry = null }) {
+  const problem = error instanceof ApiError ? error.problem : null;
+  return html`<div class="failure" role="alert">
+    <strong>${at ? `Not fresh: from ${instant(new Date(at).toISOString())}. ` : ""}${error.message}</strong>
+    ${problem?.column ? html`<p>At column ${problem.column} of the filter.</p>` : null}
+    ${problem?.errors?.map((one) => html`<p key=${one.field}><code>${one.field}</code>: ${one.message} ${one.suggestion ?? ""}</p>`)}
+    ${problem?.request_id && html`<p class="dim">Request ${problem.request_id}</p>`}
+    ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
+  </div>`;
+}
+
+/** What stands where there is nothing. */
+export const Empty = ({ title, children = null }) => html`<div class="empty"><h2>${title}</h2>${children}</div>`;
+
+/** A page's head. */
+export function Head({ title, children = null, sub = null }) {
+  useEffect(() => { document.title = `${title} · taskmq`; }, [title]);
+  return html`<header class="head"><div><h1 tabIndex="-1">${title}</h1>${sub && html`<p class="dim">${sub}</p>`}</div><div class="actions">${children}</div></header>`;
+}
+
+/** A button that does something which can fail: it is off meanwhile, and tells the error in the page's notices. */
+export function Action({ act, children, mark = "", kind = "", title = undefined, disabled = false }) {
+  const [busy, set] = useState(false);
+  const run = async () => {
+    set(true);
+    try {
+      await act();
+    } catch (error) {
+      notify(/** @type {Error} */ (error).message, true);
+    } finally {
+      set(false);
+    }
+  };
+  return html`<button type="button" class=${kind} title=${title} data-key=${mark} disabled=${busy || disabled} onClick=${run}>${children}</button>`;
+}
+
+/** @type {(notice: {text: string, isError: boolean}) => void} */
+let tell = () => undefined;
+
+/** Say something for a moment.
+ * @param {string} text */
+export function notify(text, isError = false) {
+  tell({ text, isError });
+}
+
+export function Notices() {
+  const [notices, set] = useState(/** @type {{text: string, isError: boolean, id: number}[]} */ ([]));
+  useEffect(() => {
+    tell = (notice) => {
+      const id = Math.random();
+      set((/** @type {any[]} */ before) => [...before.slice(-2), { ...notice, id }]);
+      setTimeout(() => set((/** @type {any[]} */ before) => before.filter((one) => one.id !== id)), notice.isError ? 15_000 : 6000);
+    };
+  }, []);
+  return html`<div class="notices" role="status" aria-live="polite">
+    ${notices.map((one) => html`<p key=${one.id} class=${one.isError ? "failure" : "done"}>${one.text}</p>`)}
+  </div>`;
+}
+
+/** A window above the page. Escape closes it. */
+export function Dialog({ title, close, children }) {
+  const at = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  useEffect(() => { at.current?.showModal(); }, []);
+  return html`<dialog ref=${at} aria-label=${title} onClose=${close}>
+    <div class="dialog-head"><h2>${title}</h2><button type="button" class="plain" aria-label="Close" onClick=${close}>×</button></div>
+    ${children}
+  </dialog>`;
+}
+
+/**
+ * A question before something is done, with a note, and where `typed` is said, after it was typed.
+ * @param {{title: string, close: () => void, act: (note: string) => Promise<void>, verb: string, typed?: string,
+ *   note?: boolean, children?: unknown}} props
+ */
+export function Confirm({ title, close, act, verb, typed = "", note = false, children = null }) {
+  const [said, say] = useState("");
+  const [why, setWhy] = useState("");
+  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [busy, setBusy] = useState(false);
+  const submit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    try {
+      await act(why);
+      close();
+    } catch (failure) {
+      setError(/** @type {Error} */ (failure));
+      setBusy(false);
+    }
+  };
+  return html`<${Dialog} title=${title} close=${close}><form onSubmit=${submit}>
+    ${children}
+    ${note && html`<${Field} label="Note, for the history"><input value=${why} maxLength="500" onInput=${(/** @type {any} */ e) => setWhy(e.target.value)} /><//>`}
+    ${typed && html`<${Field} label=${`Type ${typed} to confirm`}><input value=${said} autoComplete="off" onInput=${(/** @type {any} */ e) => say(e.target.value)} /><//>`}
+    ${error && html`<${Failure} error=${error} />`}
+    <div class="dialog-foot"><button type="button" onClick=${close}>Back</button>
+      <button type="submit" class="primary" disabled=${busy || (typed !== "" && said !== typed)}>${verb}</button></div>
+  </form><//>`;
+}
+
+export const Field = ({ label, children, hint = "" }) =>
+  html`<label class="field"><span>${label}</span>${children}${hint && html`<small class="dim">${hint}</small>`}</label>`;
+
+/** Facts as names and values; those without a value are left out. */
+export const Facts = ({ of }) => html`<dl class="facts">
+  ${of.filter(([, value]) => value !== null && value !== undefined && value !== "").map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
+</dl>`;
+
+/** Text as it is, for arguments, results and tracebacks. */
+export const Code = ({ text, label }) => html`<pre tabIndex="0" role="region" aria-label=${label}><code>${text}</code></pre>`;
+
+/** A table that scrolls sideways by itself where there is no room. */
+export const Table = ({ label, columns, children }) => html`<div class="scroll" tabIndex="0" role="region" aria-label=${label}>
+  <table><thead><tr>${columns.map((column, at) => html`<th key=${at} scope="col">${column || html`<span class="sr">Actions</span>`}</th>`)}</tr></thead><tbody>${children}</tbody></table>
+</div>`;
+
+/** A part of a page under a title. */
+export const Section = ({ title, children, actions = null }) =>
+  html`<section class="card"><div class="section-head"><h2>${title}</h2>${actions}</div>${children}</section>`;
+
+/** A tile with a figure. */
+export const Tile = ({ label, value, href = undefined, kind = "" }) => {
+  const inside = html`<span class="figure">${value}</span><span>${label}</span>`;
+  return href ? html`<a class=${`tile ${kind}`} href=${href}>${inside}</a>` : html`<div class=${`tile ${kind}`}>${inside}</div>`;
+};
+
+/** @param {string} text */
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    notify("Copied.");
+  } catch {
+    notify("This browser lets pages copy over HTTPS and on localhost only.", true);
+  }
+}

@@ -1,0 +1,63 @@
+// @ts-check
+/** Where one is: `#/jobs/ID?filter=...`. Everything that makes a view what it is stands there. */
+import { useEffect, useState } from "./html.js";
+
+/** @typedef {{path: string[], query: Record<string, string>}} Route */
+
+/** @returns {Route} */
+export function route() {
+  const text = location.hash.replace(/^#\/?/, "");
+  const mark = text.indexOf("?");
+  const path = (mark < 0 ? text : text.slice(0, mark)).split("/").filter(Boolean).map(decoded);
+  return { path, query: Object.fromEntries(new URLSearchParams(mark < 0 ? "" : text.slice(mark + 1))) };
+}
+
+/** @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/**
+ * The address of a view, for `href`.
+ * @param {string | string[]} path a page's name, or its parts, which may be any text.
+ * @param {Record<string, unknown>} [query] what is empty is left out; the tenant stays.
+ */
+export function to(path, query = {}) {
+  const parts = Array.isArray(path) ? path : [path];
+  const search = new URLSearchParams();
+  /** @type {[string, unknown][]} */
+  const said = Object.entries({ tenant: route().query.tenant, ...query });
+  for (const [name, value] of said) {
+    if (value !== undefined && value !== null && value !== "" && value !== false) search.set(name, String(value));
+  }
+  const text = search.toString();
+  return `#/${parts.filter(Boolean).map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
+}
+
+/** Go to another view.
+ * @param {string | string[]} path @param {Record<string, unknown>} [query] */
+export function go(path, query) {
+  location.hash = to(path, query);
+}
+
+/** Make the present view another one: what is said in `changes` replaces what was there.
+ * @param {Record<string, unknown>} changes */
+export function change(changes) {
+  const now = route();
+  go(now.path, { ...now.query, ...changes });
+}
+
+/** The route, again whenever it is another one. */
+export function useRoute() {
+  const [found, set] = useState(route);
+  useEffect(() => {
+    const changed = () => set(route());
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  return found;
+}

@@ -1,0 +1,143 @@
+// @ts-check
+/** The frame: who is signed in, where one can go, whether what one sees is fresh; and the page in it. */
+import { onSignedOut, session, signOut, may, whoAmI, read } from "./lib/api.js";
+import { html, render, useEffect, useErrorBoundary, useState } from "./lib/html.js";
+import { KEYS, PLACES, startKeys } from "./lib/keys.js";
+import { startLive, stopLive, useLive } from "./lib/live.js";
+import { Dialog, Failure, Notices, notify } from "./lib/parts.js";
+import { change, to, useRoute } from "./lib/route.js";
+import { keep, kept, setTheme, startTheme, THEMES } from "./lib/theme.js";
+
+/** @type {{name: string, title: string, needs: string, page: () => Promise<{default: any}>, of?: string[]}[]} */
+const PAGES = [
+  { name: "", title: "Overview", needs: "", page: () => import("./pages/overview.js") },
+  { name: "jobs", title: "Jobs", needs: "jobs.read", page: () => import("./pages/jobs.js") },
+  { name: "tasks", title: "Tasks", needs: "tasks.read", page: () => import("./pages/tasks.js") },
+  { name: "queues", title: "Queues", needs: "queues.read", page: () => import("./pages/queues.js") },
+  { name: "workers", title: "Workers", needs: "workers.read", page: () => import("./pages/workers.js") },
+  { name: "schedules", title: "Schedules", needs: "schedules.read", page: () => import("./pages/schedules.js") },
+  { name: "workflows", title: "Workflows", needs: "workflows.read", page: () => import("./pages/workflows.js") },
+  { name: "dead-letters", title: "Dead letters", needs: "dead_letters.read", page: () => import("./pages/dead_letters.js") },
+  { name: "audit", title: "Audit", needs: "audit.read", page: () => import("./pages/audit.js") },
+  { name: "users", title: "Users", needs: "users.read", page: () => import("./pages/users.js") },
+  { name: "account", title: "Account", needs: "account.read", page: () => import("./pages/account.js") },
+];
+const SINGLE = { jobs: () => import("./pages/job.js") };
+
+const LIVE = {
+  live: ["●", "live", "What happens is shown within a second"],
+  polling: ["◔", "every 10 s", "Asked again every ten seconds"],
+  paused: ["‖", "paused", "The tab is hidden"],
+  reconnecting: ["↻", "reconnecting", "The stream of events is lost; it is tried again"],
+};
+
+function Page({ name, rest, query }) {
+  const entry = PAGES.find((one) => one.name === name);
+  const [page, set] = useState(/** @type {{key: string, View: any} | null} */ (null));
+  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const single = rest.length > 0 && name in SINGLE;
+  const key = `${name}/${single}`;
+  useEffect(() => {
+    if (!entry) return;
+    setError(null);
+    (single ? SINGLE[/** @type {"jobs"} */ (name)]() : entry.page()).then(
+      (module) => set({ key, View: module.default }), (failure) => setError(failure),
+    );
+  }, [key]);
+  if (!entry) return html`<div class="empty"><h1>There is no such page</h1><p><a href=${to("")}>To the overview</a></p></div>`;
+  if (error) return html`<${Failure} error=${error} retry=${() => location.reload()} />`;
+  if (!page || page.key !== key) return html`<p class="note" role="status" data-loading>Loading …</p>`;
+  return html`<${Guarded} key=${key + rest.join("/")}><${page.View} rest=${rest} query=${query} /><//>`;
+}
+
+function Guarded({ children }) {
+  const [error, reset] = useErrorBoundary((/** @type {unknown} */ failure) => console.error(failure));
+  return error ? html`<${Failure} error=${error} retry=${reset} />` : children;
+}
+
+function LivePill() {
+  const [mark, word, title] = LIVE[useLive()];
+  return html`<span class=${`pill ${word === "live" ? "is-live" : ""}`} title=${title} role="status"><span aria-hidden="true">${mark}</span> ${word}</span>`;
+}
+
+function Sheet({ close }) {
+  const [keys, set] = useState(kept("keys", "on"));
+  const flip = () => { const next = keys === "on" ? "off" : "on"; keep("keys", next); set(next); };
+  return html`<${Dialog} title="Keys" close=${close}>
+    <dl class="keys">${KEYS.map(([key, what]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}
+      ${Object.entries(PLACES).map(([key, [, title]]) => html`<div key=${`g${key}`}><dt><kbd>g ${key}</kbd></dt><dd>${title}</dd></div>`)}</dl>
+    <label class="check"><input type="checkbox" checked=${keys === "on"} onChange=${flip} /> Keys of single letters are on</label>
+  <//>`;
+}
+
+function Tenants({ chosen }) {
+  const [names, set] = useState(/** @type {string[]} */ ([]));
+  useEffect(() => { read("tenants").then((found) => set(found.items.map((/** @type {any} */ one) => one.name)), () => undefined); }, []);
+  if (names.length < 2 && !chosen) return null;
+  const everywhere = session.caller?.memberships.some((one) => one.tenant === "*");
+  return html`<label class="inline"><span class="sr">Tenant</span><select value=${chosen} onChange=${(/** @type {any} */ e) => change({ tenant: e.target.value, cursor: "" })}>
+    <option value="">${everywhere ? "all tenants" : "choose a tenant"}</option>
+    ${[...new Set([...names, ...(chosen ? [chosen] : [])])].map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
+  </select></label>`;
+}
+
+function Frame() {
+  const { path, query } = useRoute();
+  const [sheet, showSheet] = useState(false);
+  const [menu, showMenu] = useState(false);
+  const [theme, choose] = useState(kept("theme", "system"));
+  const [name = "", ...rest] = path;
+  session.tenant = query.tenant ?? "";
+  const { server, caller } = session;
+  useEffect(() => { startKeys(() => showSheet(true)); startLive(); return stopLive; }, []);
+  useEffect(() => {
+    showMenu(false);
+    scrollTo(0, 0);
+  }, [path.join("/")]);
+  const skip = (/** @type {Event} */ event) => { event.preventDefault(); document.querySelector("main")?.focus(); };
+  const paint = (/** @type {any} */ event) => { setTheme(event.target.value); choose(event.target.value); };
+  return html`
+    <a class="skip" href="#main" onClick=${skip}>To the content</a>
+    <header class="top">
+      <button type="button" class="menu plain" aria-expanded=${menu} aria-controls="nav" onClick=${() => showMenu(!menu)}><span aria-hidden="true">☰</span><span class="sr">Pages</span></button>
+      <a class="brand" href=${to("")}>taskmq <strong>${server?.app}</strong></a>
+      ${server?.environment && html`<span class=${`badge ${server.environment === "production" ? "is-production" : ""}`}>${server.environment}</span>`}
+      ${server?.is_read_only && html`<span class="badge">read-only</span>`}
+      <span class="grow"></span>
+      <${Tenants} chosen=${session.tenant} />
+      <${LivePill} />
+      <label class="inline"><span class="sr">Theme</span><select value=${theme} onChange=${paint}>${THEMES.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
+      <button type="button" class="plain" title="Keys (?)" aria-label="Keys" onClick=${() => showSheet(true)}>?</button>
+      <span class="who">${caller?.user}</span>
+      ${caller?.via === "session" && html`<button type="button" onClick=${() => signOut().catch((error) => notify(error.message, true))}>Sign out</button>`}
+    </header>
+    ${server?.is_development && html`<aside class="banner" aria-label="Mode">Development: nobody signs in here, and only this machine is served.</aside>`}
+    <div class="body">
+      <nav id="nav" class=${menu ? "is-open" : ""} aria-label="Pages"><ul>
+        ${PAGES.filter((one) => !one.needs || may(one.needs)).map((one) => html`<li key=${one.name}><a href=${to(one.name)} aria-current=${one.name === name ? "page" : undefined}>${one.title}</a></li>`)}
+      </ul></nav>
+      <main id="main" tabIndex="-1"><${Page} name=${name} rest=${rest} query=${query} /></main>
+    </div>
+    <${Notices} />
+    ${sheet && html`<${Sheet} close=${() => showSheet(false)} />`}`;
+}
+
+function Root() {
+  const [state, set] = useState(/** @type {"asking" | "in" | "out"} */ ("asking"));
+  const [error, setError] = useState(/** @type {any} */ (null));
+  const [SignIn, setSignIn] = useState(/** @type {any} */ (null));
+  const ask = () => whoAmI().then(() => { setError(null); set("in"); }, (failure) => (failure.status === 401 ? set("out") : setError(failure)));
+  useEffect(() => { onSignedOut(() => set("out")); ask(); }, []);
+  useEffect(() => { if (state === "out") import("./pages/sign_in.js").then((module) => setSignIn(() => module.default)); }, [state]);
+  if (error) return html`<main><${Failure} error=${error} retry=${ask} /></main>`;
+  if (state === "in") return html`<${Frame} />`;
+  if (state === "out" && SignIn) return html`<${SignIn} done=${() => set("in")} />`;
+  return html`<p class="note" role="status" data-loading>Loading …</p>`;
+}
+
+startTheme();
+const root = document.getElementById("root");
+if (root) {
+  root.textContent = "";
+  render(html`<${Root} />`, root);
+}

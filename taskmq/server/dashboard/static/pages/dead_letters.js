@@ -1,0 +1,66 @@
+// @ts-check
+/** Dead letters, by the failure behind them. */
+import { may, part, send } from "../lib/api.js";
+import { useData } from "../lib/data.js";
+import { count } from "../lib/format.js";
+import { html, useState } from "../lib/html.js";
+import { Code, Confirm, Empty, Head, notify, Section, Shown, Table, When } from "../lib/parts.js";
+import { change, to } from "../lib/route.js";
+
+/** @param {{queue: string, group: any, close: () => void, reload: () => void}} props */
+function Replay({ queue, group, close, reload }) {
+  const act = async () => {
+    const done = await send(`dead-letters/${part(queue)}/replay`, group ? { fingerprint: group.fingerprint } : {});
+    notify(`${count(done.replayed)} were sent again${done.too_often + done.no_destination ? `, ${count(done.too_often + done.no_destination)} stayed` : ""}.`);
+    reload();
+  };
+  return html`<${Confirm} title="Send again" verb="Send again" typed=${group ? "" : queue} close=${close} act=${act}>
+    <p>${group ? `${count(group.count)} letters of ${group.task}: ${group.error_type}` : `Up to 1,000 letters of ${queue}, whatever they died of`}</p><//>`;
+}
+
+/** @param {{queue: string, group: any, close: () => void, reload: () => void}} props */
+function Purge({ queue, group, close, reload }) {
+  const act = async () => {
+    const { purged } = await send(`dead-letters/${part(queue)}/purge`, { name: queue, ...(group ? { fingerprint: group.fingerprint } : {}) });
+    notify(`${count(purged)} letters were deleted.`);
+    reload();
+  };
+  return html`<${Confirm} title="Delete letters" verb="Delete for good" typed=${queue} close=${close} act=${act}><p>${group ? `${count(group.count)} letters of ${group.task}: ${group.error_type}` : `All letters of ${queue}`}. They are gone then.</p><//>`;
+}
+
+function Letters({ queue, fingerprint }) {
+  return html`<${Section} title="Letters" actions=${html`<button type="button" onClick=${() => change({ fingerprint: "" })}>Close</button>`}>
+    <${Shown} loaded=${useData(`dead-letters/${part(queue)}`, { fingerprint, limit: 50 }, [])}>${({ items }) => items.map((/** @type {any} */ one, /** @type {number} */ at) => html`<details key=${at}>
+      <summary><a href=${to(["jobs", one.job_id])}>${one.job_id}</a> · attempt ${one.attempt} · <${When} at=${one.died} /> at ${one.worker || "a worker"}</summary><${Code} label="Traceback" text=${one.traceback || one.error} /></details>`)}<//><//>`;
+}
+
+function Groups({ queue, fingerprint }) {
+  const loaded = useData(`dead-letters/${part(queue)}/groups`, {}, []);
+  const [open, show] = useState(/** @type {{what: string, group: any} | null} */ (null));
+  const close = () => show(null);
+  return html`<${Head} title=${queue} sub="Dead letters by the failure behind them">
+      <a href=${to("dead-letters")}>All queues</a>
+      ${may("dead_letters.replay") && html`<button type="button" onClick=${() => show({ what: "replay", group: null })}>Send all again</button>`}
+      ${may("dead_letters.purge") && html`<button type="button" class="danger" onClick=${() => show({ what: "purge", group: null })}>Delete all</button>`}<//>
+    <${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
+      ? html`<${Table} label="Failures" columns=${["Failure", "Task", "Letters", "Jobs", "First", "Last", ""]}>${items.map((/** @type {any} */ group) => html`<tr key=${group.fingerprint} data-row>
+          <td><a href=${to(["dead-letters", queue], { fingerprint: group.fingerprint })}>${group.error_type || group.reason}</a><br /><span class="dim">${group.error.slice(0, 200)}</span></td>
+          <td>${group.task}</td><td class="number">${count(group.count)}</td><td class="number">${count(group.jobs)}</td><td><${When} at=${group.first} /></td><td><${When} at=${group.last} /></td>
+          <td><div class="actions">${may("dead_letters.replay") && html`<button type="button" data-key="r" onClick=${() => show({ what: "replay", group })}>Send again</button>`}
+            ${may("dead_letters.purge") && html`<button type="button" class="danger" onClick=${() => show({ what: "purge", group })}>Delete</button>`}</div></td></tr>`)}<//>`
+      : html`<${Empty} title="No dead letters in this queue" />`}<//>
+    ${fingerprint && html`<${Letters} key=${fingerprint} queue=${queue} fingerprint=${fingerprint} />`}
+    ${open?.what === "replay" && html`<${Replay} queue=${queue} group=${open.group} close=${close} reload=${loaded.reload} />`}
+    ${open?.what === "purge" && html`<${Purge} queue=${queue} group=${open.group} close=${close} reload=${loaded.reload} />`}`;
+}
+
+export default function DeadLetters({ rest, query }) {
+  if (rest.length) return html`<${Groups} queue=${rest[0]} fingerprint=${query.fingerprint ?? ""} />`;
+  return html`<${Queues} />`;
+}
+
+function Queues() {
+  return html`<${Head} title="Dead letters" /><${Shown} loaded=${useData("dead-letters", {}, ["job"])}>${(/** @type {any} */ { items }) => items.length
+    ? html`<${Table} label="Queues with dead letters" columns=${["Queue"]}>${items.map((/** @type {string} */ name) => html`<tr key=${name} data-row><td><a href=${to(["dead-letters", name])}>${name}</a></td></tr>`)}<//>`
+    : html`<${Empty} title="No queue has dead letters"><p>Jobs of the store that have failed are among the <a href=${to("jobs", { filter: "status:failed" })}>jobs</a>.</p><//>`}<//>`;
+}

@@ -1,0 +1,167 @@
+// @ts-check
+/** One job: how far it is, why it waits, what has happened to it, and what can be done. */
+import { ApiError, API, call, may, part, send } from "../lib/api.js";
+import { useData } from "../lib/data.js";
+import { between, instant, pretty, span } from "../lib/format.js";
+import { html, useEffect, useState } from "../lib/html.js";
+import { Action, Code, Confirm, copy, Empty, Facts, Field, Head, notify, Section, Shown, State, Table, When } from "../lib/parts.js";
+import { go, to } from "../lib/route.js";
+
+const ENDED = new Set(["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]);
+
+function Explained({ id }) {
+  const { data } = useData(`jobs/${part(id)}/explain`, { });
+  if (!data?.reasons.length) return null;
+  return html`<div class="reason"><strong>It waits:</strong> <ul>${data.reasons.map((/** @type {string} */ one) => html`<li key=${one}>${one}</li>`)}</ul></div>`;
+}
+
+/** The attempts as bars over time: from when the job was due until it ran, and how long it ran. */
+function Course({ job, attempts }) {
+  const runs = [...attempts.map((/** @type {any} */ one) => ({ name: `Attempt ${one.attempt}`, from: one.started, to: one.ended, isBad: true })),
+    ...(job.start_time ? [{ name: `Attempt ${job.attempt}`, from: job.start_time, to: job.end_time ?? new Date().toISOString(), isBad: job.state === "failed" }] : [])]
+    .filter((one) => one.from && one.to);
+  if (!runs.length || !job.submitted_at) return null;
+  const time = (/** @type {string} */ text) => new Date(text).getTime();
+  const start = Math.min(time(job.submitted_at), ...runs.map((one) => time(one.from)));
+  const length = Math.max(1, ...runs.map((one) => time(one.to) - start));
+  const place = (/** @type {number} */ at) => `${Math.max(0, Math.min(100, ((at - start) / length) * 100))}%`;
+  let before = start;
+  return html`<div class="spans">${runs.map((one, at) => {
+    const waited = before;
+    before = time(one.to);
+    const words = `${one.name}: waited ${span((time(one.from) - waited) / 1000)}, ran ${span(between(one.from, one.to))}`;
+    return html`<div key=${at}><span>${one.name}</span><div class="track" role="img" aria-label=${words} title=${words}>
+      <span class="waited" style=${{ left: place(waited), right: `calc(100% - ${place(time(one.from))})` }}></span>
+      <span class=${`ran ${one.isBad ? "is-bad" : ""}`} style=${{ left: place(time(one.from)), width: `calc(${place(time(one.to))} - ${place(time(one.from))})` }}></span>
+    </div></div>`;
+  })}</div><p class="dim">Hatched: waited. Filled: ran.</p>`;
+}
+
+/** Reads JSON that somebody wrote; throws with words for people.
+ * @param {string} text @param {string} what */
+function parsed(text, what) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new ApiError({ status: 0, code: "json", detail: `${what} cannot be read: ${/** @type {Error} */ (error).message}` });
+  }
+}
+
+function EditAndRun({ job, close }) {
+  const [payload, setPayload] = useState(pretty(job.payload ?? {}));
+  const [args, setArgs] = useState(pretty(job.args ?? []));
+  const run = async () => {
+    const made = await send("jobs", {
+      job_type: job.task, payload: parsed(payload, "The arguments by name"), args: parsed(args, "The arguments by place"),
+      description: `like ${job.job_id}, with other arguments`.slice(0, 200), labels: job.labels,
+    });
+    notify("Submitted as another job.");
+    go(["jobs", made.id]);
+  };
+  return html`<${Confirm} title="Edit and run" close=${close} act=${run} verb="Run as another job">
+    <p>Task <code>${job.task}</code>. This job stays as it is.</p>
+    <${Field} label="Arguments by name"><textarea value=${payload} spellcheck=${false} onInput=${(/** @type {any} */ e) => setPayload(e.target.value)} /><//>
+    <${Field} label="Arguments by place"><textarea value=${args} spellcheck=${false} onInput=${(/** @type {any} */ e) => setArgs(e.target.value)} /><//>
+  <//>`;
+}
+
+function Change({ job, close, done }) {
+  const [when, setWhen] = useState("");
+  const [delay, setDelay] = useState("");
+  const [priority, setPriority] = useState(String(job.priority));
+  const [payload, setPayload] = useState(job.payload ? pretty(job.payload) : "");
+  const act = async (/** @type {string} */ note) => {
+    const body = /** @type {Record<string, unknown>} */ ({ note });
+    if (when) body.schedule_time = new Date(when).toISOString();
+    if (delay) body.delay = delay;
+    if (Number(priority) !== job.priority) body.priority = Number(priority);
+    if (job.payload && payload !== pretty(job.payload)) body.payload = parsed(payload, "The arguments");
+    await call("PATCH", `jobs/${part(job.id)}`, { body, headers: { "If-Match": `"${job.version}"` } });
+    notify("Changed.");
+    done();
+  };
+  return html`<${Confirm} title="Change" close=${close} act=${act} verb="Change" note>
+    <${Field} label="Run at, in this browser's zone" hint=${`Now: ${instant(job.schedule_time)}`}><input type="datetime-local" step="1" value=${when} onInput=${(/** @type {any} */ e) => setWhen(e.target.value)} /><//>
+    <${Field} label="Or in" hint="Such as 10m or 2h; 0s for now."><input value=${delay} onInput=${(/** @type {any} */ e) => setDelay(e.target.value)} /><//>
+    <${Field} label="Priority, 0 to 9"><input type="number" min="0" max="9" value=${priority} onInput=${(/** @type {any} */ e) => setPriority(e.target.value)} /><//>
+    ${job.payload && html`<${Field} label="Arguments by name"><textarea value=${payload} spellcheck=${false} onInput=${(/** @type {any} */ e) => setPayload(e.target.value)} /><//>`}
+  <//>`;
+}
+
+function Actions({ job, reload }) {
+  const [open, show] = useState("");
+  const where = `jobs/${part(job.id)}`;
+  const ended = ENDED.has(job.state);
+  const runs = job.state === "running";
+  const close = () => show("");
+  const retry = async () => {
+    const made = await send(`${where}/retry`);
+    notify(made.id === job.id ? "It runs now." : "Runs again, as another job.");
+    if (made.id === job.id) reload(); else go(["jobs", made.id]);
+  };
+  const clone = async () => { const made = await send(`${where}/clone`); notify("Submitted once more."); go(["jobs", made.id]); };
+  const act = async (/** @type {string} */ verb, /** @type {string} */ note) => { await send(`${where}/${verb}`, { note }); notify(verb === "hold" ? "Held." : "Released."); reload(); };
+  const cancel = async (/** @type {string} */ note) => {
+    const after = await call("DELETE", where, { query: { note } });
+    notify(after.status === "cancelled" ? "Cancelled." : "Its worker is asked to stop it.");
+    reload();
+  };
+  return html`
+    ${may("jobs.change") && html`
+      ${!runs && html`<${Action} act=${retry} mark="r" kind=${ended ? "primary" : ""} title="r">${ended ? "Run again" : "Run now"}<//>`}
+      ${job.state === "held" && html`<${Action} act=${() => act("release", "")} mark="h" title="h">Release<//>`}
+      ${!ended && !runs && job.state !== "held" && html`<button type="button" data-key="h" title="h" onClick=${() => show("hold")}>Hold</button>`}
+      ${!ended && !runs && html`<button type="button" onClick=${() => show("change")}>Change</button>`}
+      ${!ended && html`<button type="button" class="danger" data-key="c" title="c" onClick=${() => show("cancel")}>Cancel</button>`}`}
+    ${may("jobs.submit") && html`<${Action} act=${clone}>Repeat<//><button type="button" onClick=${() => show("edit")}>Edit and run</button>`}
+    <button type="button" onClick=${() => copy(`curl ${API}jobs/${job.id} -H "Authorization: Bearer $TASKMQ_TOKEN"`)}>Copy as curl</button>
+    ${open === "hold" && html`<${Confirm} title="Hold" verb="Hold" note close=${close} act=${(/** @type {string} */ note) => act("hold", note)}><p>It does not run until it is released.</p><//>`}
+    ${open === "cancel" && html`<${Confirm} title="Cancel" verb="Cancel the job" note close=${close} act=${cancel}><p>${runs ? "It runs: its worker is asked to stop it." : "It will not run."}</p><//>`}
+    ${open === "change" && html`<${Change} job=${job} close=${close} done=${reload} />`}
+    ${open === "edit" && html`<${EditAndRun} job=${job} close=${close} />`}`;
+}
+
+function Details({ job, reload }) {
+  const attempts = useData(`jobs/${part(job.id)}/attempts`);
+  const history = useData(`jobs/${part(job.id)}/history`);
+  useEffect(() => { attempts.reload(); history.reload(); }, [job.version]);
+  return html`<${Head} title=${job.job_id} sub=${html`<${State} state=${job.state} /> ${job.task}`}><${Actions} job=${job} reload=${reload} /><//>
+    ${!ENDED.has(job.state) && job.state !== "running" && html`<${Explained} id=${job.id} />`}
+    ${job.cancel_requested !== null && !ENDED.has(job.state) && html`<p class="reason">It is to be stopped: ${job.cancel_requested || "no reason was given"}</p>`}
+    ${job.error && html`<${Section} title=${`${job.error.type}: ${job.error.message}`}>${job.error.traceback ? html`<${Code} label="Traceback" text=${job.error.traceback} />` : null}<//>`}
+    <div class="two">
+      <div>
+        <${Section} title="Facts"><${Facts} of=${[
+          ["Task", html`<a href=${to(["tasks", job.task])}>${job.task}</a>`], ["Queue", html`<a href=${to(["queues", job.queue])}>${job.queue}</a>`],
+          ["Tenant", job.tenant], ["Priority", job.priority], ["Attempt", job.attempt], ["Worker", job.worker], ["Owner", job.owner], ["Description", job.description],
+          ["Submitted", html`<${When} at=${job.submitted_at} exact />`], ["Due", html`<${When} at=${job.schedule_time} exact />`],
+          ["Started", job.start_time && html`<${When} at=${job.start_time} exact />`], ["Ended", job.end_time && html`<${When} at=${job.end_time} exact />`],
+          ["Waited", job.start_time && span(between(job.schedule_time ?? job.submitted_at, job.start_time))], ["Ran", job.start_time && span(between(job.start_time, job.end_time ?? new Date().toISOString()))],
+          ["Not to start after", job.expires_at && html`<${When} at=${job.expires_at} exact />`],
+          ["Repeats", job.retry_of && html`<a href=${to(["jobs", job.retry_of])}>${job.retry_of}</a>`],
+          ["Labels", Object.entries(job.labels).map(([name, value]) => `${name}: ${value}`).join(", ")], ["Id", job.id], ["Version", job.version],
+        ]} /><//>
+        <${Section} title="Course"><${Shown} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Course} job=${job} attempts=${items} />
+          ${items.map((/** @type {any} */ one) => html`<details key=${one.attempt}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}: ${one.error ? `${one.error.type}: ${one.error.message}` : "ended"}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
+          ${!items.length && !job.start_time && html`<p class="dim">It has not started.</p>`}`}<//><//>
+      </div>
+      <div>
+        <${Section} title="Arguments">${job.payload === null && job.args === null ? html`<p class="dim">They are kept elsewhere, for they are large.</p>`
+          : html`${Object.keys(job.payload ?? {}).length > 0 && html`<${Code} label="Arguments by name" text=${pretty(job.payload)} />`}${(job.args ?? []).length > 0 && html`<${Code} label="Arguments by place" text=${pretty(job.args)} />`}
+            ${!Object.keys(job.payload ?? {}).length && !(job.args ?? []).length && html`<p class="dim">None.</p>`}`}<//>
+        ${job.state === "succeeded" && html`<${Section} title="Result"><${Code} label="Result" text=${pretty(job.result)} /><//>`}
+        <${Section} title="History"><${Shown} loaded=${history}>${(/** @type {any} */ { items }) => items.length
+          ? html`<${Table} label="History" columns=${["When", "What", "By", "Note"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.version}><td><${When} at=${one.at} /></td><td>${one.kind}</td><td>${one.by}</td><td>${one.note}</td></tr>`)}<//>`
+          : html`<p class="dim">Nothing but the ordinary steps.</p>`}<//><//>
+      </div>
+    </div>`;
+}
+
+export default function Job({ rest }) {
+  const [id] = rest;
+  const loaded = useData(`jobs/${part(id)}`, { expand: "payload,result" });
+  if (loaded.error instanceof ApiError && loaded.error.status === 404) {
+    return html`<${Head} title=${id} /><${Empty} title="There is no such job here"><p>Either it was never submitted, its retention is over, or it is another tenant's.</p><p><a href=${to("jobs")}>All jobs</a></p><//>`;
+  }
+  return html`<${Shown} loaded=${loaded}>${(/** @type {any} */ job) => html`<${Details} job=${job} reload=${loaded.reload} />`}<//>`;
+}

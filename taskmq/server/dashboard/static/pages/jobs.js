@@ -1,0 +1,136 @@
+// @ts-check
+/** Jobs by a filter, page by page; and the same done to many of them. */
+import { may, send, session } from "../lib/api.js";
+import { useData } from "../lib/data.js";
+import { between, count, failure, span } from "../lib/format.js";
+import { html, useEffect, useMemo, useState } from "../lib/html.js";
+import { Dialog, Empty, Failure, Field, Head, Shown, State, Table, When } from "../lib/parts.js";
+import { change, to } from "../lib/route.js";
+
+const CHIPS = [
+  ["all", ""], ["running", "running"], ["waiting", "queued,dispatched"], ["scheduled", "scheduled,held,waiting"],
+  ["retrying", "retrying"], ["succeeded", "succeeded"], ["failed", "failed,expired,upstream_failed"], ["cancelled", "cancelled,skipped"],
+];
+const WAITS = new Set(["queued", "scheduled", "dispatched"]);
+const LATE = 60_000;
+
+/** @param {string} filter @param {string} states */
+function withStates(filter, states) {
+  const rest = filter.replace(/(^|\s)(status|state):\S+/, "").trim();
+  return `${states ? `status:${states} ` : ""}${rest}`.trim();
+}
+
+/** @param {any} job */
+const isLate = (job) => WAITS.has(job.state) && job.schedule_time && Date.now() - new Date(job.schedule_time).getTime() > LATE;
+
+function Filter({ filter }) {
+  const [text, set] = useState(filter);
+  useEffect(() => set(filter), [filter]);
+  const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ filter: text.trim(), cursor: "" }); };
+  return html`<form role="search" onSubmit=${submit}>
+    <label class="sr" for="filter">Filter</label>
+    <input id="filter" data-filter value=${text} placeholder="status:failed task:billing.* created:>-24h" spellcheck=${false} autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} />
+    <button type="submit">Filter</button>
+  </form>`;
+}
+
+/** @param {{filter: string, close: () => void, what: string, reload: () => void}} props */
+function Bulk({ filter, close, what, reload }) {
+  const [action, choose] = useState("retry");
+  const [note, setNote] = useState("");
+  const [matched, setMatched] = useState(/** @type {number | null} */ (null));
+  const [typed, type] = useState("");
+  const [progress, setProgress] = useState(/** @type {any} */ (null));
+  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const control = useMemo(() => ({ isStopped: false }), []);
+  const said = filter ? { filter } : { everything: true };
+  useEffect(() => { send("bulk", { action, ...said, dry_run: true }).then((found) => setMatched(found.matched), setError); return () => { control.isStopped = true; }; }, []);
+  const run = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    setError(null);
+    let cursor = null, done = 0, refused = 0, refusals = /** @type {any[]} */ ([]);
+    try {
+      do {
+        const page = /** @type {any} */ (await send("bulk", { action, ...said, note, limit: 200, ...(cursor ? { cursor } : {}) }));
+        done += page.done; refused += page.refused; refusals = [...refusals, ...page.refusals].slice(0, 20); cursor = page.next;
+        setProgress({ done, refused, refusals, isOver: !cursor || control.isStopped });
+      } while (cursor && !control.isStopped);
+    } catch (failure) {
+      setError(/** @type {Error} */ (failure));
+      setProgress((/** @type {any} */ before) => before && { ...before, isOver: true });
+    }
+    reload();
+  };
+  const isSure = matched !== null && typed === String(matched);
+  return html`<${Dialog} title="Do the same to many jobs" close=${close}><form onSubmit=${run}>
+    <p>Jobs that fit <code>${what || filter || "no filter: all of them"}</code>: <strong data-matched>${matched === null ? "…" : count(matched)}</strong></p>
+    <${Field} label="What"><select value=${action} disabled=${progress !== null} onChange=${(/** @type {any} */ e) => choose(e.target.value)}>
+      ${[["retry", "Run again, or now"], ["cancel", "Cancel"], ["hold", "Hold"], ["release", "Release"]].map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}</select><//>
+    <${Field} label="Note, for the histories and the audit"><input value=${note} maxLength="500" onInput=${(/** @type {any} */ e) => setNote(e.target.value)} /><//>
+    ${progress === null && html`<${Field} label=${`Type ${matched ?? "…"}, the number of jobs, to confirm`}><input value=${typed} inputMode="numeric" autoComplete="off" data-typed onInput=${(/** @type {any} */ e) => type(e.target.value)} /><//>`}
+    ${progress && html`<div role="status"><progress max=${matched ?? 1} value=${progress.done + progress.refused} aria-label="Progress"></progress>
+      <p data-done>${count(progress.done)} done, ${count(progress.refused)} stayed as they were${progress.isOver ? "." : " …"}</p></div>
+      ${progress.refusals.map((/** @type {any} */ one) => html`<p key=${one.job_id} class="dim">${one.job_id}: ${one.detail}</p>`)}`}
+    ${error && html`<${Failure} error=${error} />`}
+    <div class="dialog-foot">
+      ${progress && !progress.isOver && html`<button type="button" onClick=${() => { control.isStopped = true; }}>Stop</button>`}
+      <button type="button" onClick=${close}>${progress?.isOver ? "Close" : "Back"}</button>
+      ${progress === null && html`<button type="submit" class="primary" disabled=${!isSure}>Do it</button>`}
+    </div>
+  </form><//>`;
+}
+
+/** What one has to change about a filter that fits nothing.
+ * @param {string} filter */
+const withoutLast = (filter) => filter.replace(/\s*(\S+:"(?:[^"\\]|\\.)*"|\S+)\s*$/, "");
+
+function Nothing({ filter }) {
+  if (!filter) return html`<${Empty} title="There are no jobs"><p>What is submitted stands here, until its retention is over. <a href=${to("tasks")}>Run a task</a></p><//>`;
+  return html`<${Empty} title="No job fits this filter">
+    <p><a href=${to("jobs", { filter: withoutLast(filter) })}>Take the last term away</a> · <a href=${to("jobs")}>All jobs</a></p>
+    <p class="dim">Jobs whose retention is over are not here any more.</p><//>`;
+}
+
+function Row({ job, chosen, choose, canBulk, hasTenant }) {
+  const late = isLate(job);
+  return html`<tr data-row class=${late ? "is-late" : ""}>
+    ${canBulk && html`<td class="narrow"><input type="checkbox" aria-label=${`Select ${job.job_id}`} checked=${chosen.has(job.id)} onChange=${() => choose(job.id)} /></td>`}
+    <td><a href=${to(["jobs", job.id])}>${job.job_id}</a></td>
+    <td><${State} state=${job.state} />${late && html` <span class="state s-retrying"><span aria-hidden="true">⚠</span> late</span>`}</td>
+    <td>${job.task}</td><td>${job.queue}</td>${hasTenant && html`<td>${job.tenant || "–"}</td>`}
+    <td><${When} at=${job.schedule_time ?? job.submitted_at} /></td>
+    <td class="number">${job.start_time ? span(between(job.start_time, job.end_time ?? (job.state === "running" ? new Date().toISOString() : null))) : "–"}</td>
+    <td class="number">${job.attempt}</td>
+    <td class="wide">${failure(job.error)}</td>
+  </tr>`;
+}
+
+export default function Jobs({ query }) {
+  const { filter = "", cursor = "", selected = "" } = query;
+  const loaded = useData("jobs", { filter, cursor, limit: 50 });
+  const total = useData("jobs/count", { filter });
+  const [bulk, showBulk] = useState(/** @type {{filter: string, what: string} | null} */ (null));
+  const chosen = useMemo(() => new Set(selected.split(",").filter(Boolean)), [selected]);
+  const choose = (/** @type {string} */ id) => { const next = new Set(chosen); next.delete(id) || next.add(id); change({ selected: [...next].join() }); };
+  const canBulk = may("jobs.bulk");
+  const hasTenant = session.caller?.memberships.some((one) => one.tenant === "*") || (session.caller?.memberships.length ?? 0) > 1;
+  const columns = [...(canBulk ? [html`<span class="sr">Selected</span>`] : []), "Job", "State", "Task", "Queue", ...(hasTenant ? ["Tenant"] : []), "Due", "Ran", "Attempt", "Error"];
+  const states = /(?:^|\s)(?:status|state):(\S+)/.exec(filter)?.[1] ?? "";
+  const reload = () => { loaded.reload(); total.reload(); };
+  return html`<${Head} title="Jobs" sub=${total.data ? `${count(total.data.count)}${total.data.is_exact ? "" : " or more"} fit` : ""}>
+      ${may("jobs.submit") && html`<a href=${to("tasks")}>Run a task</a>`}
+      ${canBulk && html`${chosen.size > 0 && html`<button type="button" onClick=${() => showBulk({ filter: `id:${[...chosen].join()}`, what: `${chosen.size} selected` })}>Selected (${chosen.size}) …</button>
+        <button type="button" onClick=${() => change({ selected: "" })}>None</button>`}
+        <button type="button" onClick=${() => showBulk({ filter, what: "" })}>All that fit …</button>`}
+    <//>
+    <div class="bar"><${Filter} filter=${filter} /></div>
+    <div class="chips" role="group" aria-label="States">${CHIPS.map(([word, meant]) => html`<a key=${word} href=${to("jobs", { filter: withStates(filter, meant) })} aria-current=${states === meant ? "true" : undefined}>${word}</a>`)}</div>
+    <${Shown} loaded=${loaded}>${(/** @type {any} */ page) => html`
+      ${page.items.length
+        ? html`<${Table} label="Jobs" columns=${columns}>${page.items.map((/** @type {any} */ job) => html`<${Row} key=${job.id} job=${job} chosen=${chosen} choose=${choose} canBulk=${canBulk} hasTenant=${hasTenant} />`)}<//>`
+        : html`<${Nothing} filter=${filter} />`}
+      ${page.is_bounded && html`<p class="dim">The search stopped before it had looked at all jobs; the next page goes on from there.</p>`}
+      <div class="bar">${cursor && html`<a href=${to("jobs", { filter, selected })}>First page</a>`}
+        ${page.next && html`<a href=${to("jobs", { filter, selected, cursor: page.next })}>Next page</a>`}</div>`}<//>
+    ${bulk && html`<${Bulk} ...${bulk} close=${() => showBulk(null)} reload=${reload} />`}`;
+}

@@ -1,0 +1,78 @@
+// @ts-check
+/** What is going on, and what is wrong. */
+import { may } from "../lib/api.js";
+import { useData } from "../lib/data.js";
+import { count, failure } from "../lib/format.js";
+import { html } from "../lib/html.js";
+import { Code, Empty, Head, Section, Shown, State, Table, Tile, When } from "../lib/parts.js";
+import { to } from "../lib/route.js";
+
+const TILES = [
+  ["Running", "status:running", "good"],
+  ["Waiting for a worker", "status:queued,dispatched", ""],
+  ["Late by a minute", "status:queued,scheduled,dispatched due:<-1m", "warn"],
+  ["Retrying", "status:retrying", "warn"],
+  ["Scheduled or held", "status:scheduled,held,waiting", ""],
+  ["Failed, last 24 h", "status:failed,expired,upstream_failed created:>-24h", "bad"],
+  ["Succeeded, last 24 h", "status:succeeded created:>-24h", "good"],
+];
+
+const FIRST = `from taskmq import TaskMQ
+
+app = TaskMQ(store="sqlite:///jobs.db")
+
+@app.task(name="hello")
+def hello(name: str) -> str:
+    return f"hello {name}"`;
+
+function CountTile({ label, filter, kind }) {
+  const { data, error } = useData("jobs/count", { filter });
+  const value = data ? `${count(data.count)}${data.is_exact ? "" : "+"}` : error ? "?" : "…";
+  return html`<${Tile} label=${label} value=${value} href=${to("jobs", { filter })} kind=${data?.count ? kind : ""} />`;
+}
+
+function Slots() {
+  const loaded = useData("workers", { within: 0.4 }, ["worker"]);
+  const workers = loaded.data?.items ?? [];
+  const sum = (/** @type {string} */ name) => workers.reduce((/** @type {number} */ total, /** @type {any} */ one) => total + one[name], 0);
+  const value = loaded.data ? `${sum("running")} / ${sum("slots")}` : loaded.error ? "?" : "…";
+  return html`<${Tile} label="Slots busy, of all" value=${value} href=${to("workers")} kind=${loaded.data && !workers.length ? "bad" : ""} />`;
+}
+
+const Recent = ({ title, filter, none }) => html`<${Section} title=${title}>
+  <${Shown} loaded=${useData("jobs", { filter, limit: 8, cursor: "" })}>${(/** @type {any} */ { items }) => items.length
+    ? html`<${Table} label=${title} columns=${["Job", "State", "When", "Why"]}>${items.map((/** @type {any} */ job) => html`<tr key=${job.id} data-row>
+        <td><a href=${to(["jobs", job.id])}>${job.task}</a></td><td><${State} state=${job.state} /></td>
+        <td><${When} at=${job.end_time ?? job.schedule_time} /></td><td class="wide">${failure(job.error)}</td></tr>`)}<//>`
+    : html`<p class="dim">${none}</p>`}<//>
+<//>`;
+
+function NextFires() {
+  return html`<${Section} title="Due next"><${Shown} loaded=${useData("schedules", {}, ["job"])}>${(/** @type {any} */ { items }) => {
+    const next = items.filter((/** @type {any} */ one) => one.next).sort((/** @type {any} */ a, /** @type {any} */ b) => (a.next < b.next ? -1 : 1)).slice(0, 10);
+    return next.length
+      ? html`<${Table} label="Schedules that are due next" columns=${["Schedule", "Due", "Starts"]}>${next.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
+          <td><a href=${to(["schedules", one.name])}>${one.name}</a></td><td><${When} at=${one.next} /></td><td>${one.starts}</td></tr>`)}<//>`
+      : html`<p class="dim">No schedule is due.</p>`;
+  }}<//><//>`;
+}
+
+function First() {
+  const { data } = useData("jobs/count", {});
+  if (data?.count !== 0) return null;
+  return html`<${Empty} title="No jobs yet">
+    <p>Write a task, and run <code>taskmq dev</code> beside it:</p><${Code} label="An app with a task" text=${FIRST} />
+    ${may("jobs.submit") && html`<p><a href=${to("tasks")}>Run a task from here</a></p>`}
+  <//>`;
+}
+
+export default function Overview() {
+  return html`<${Head} title="Overview" />
+    ${may("jobs.read") && html`<${First} />
+      <div class="tiles">${TILES.map(([label, filter, kind]) => html`<${CountTile} key=${label} label=${label} filter=${filter} kind=${kind} />`)}${may("workers.read") && html`<${Slots} />`}</div>`}
+    <div class="two">
+      ${may("jobs.read") && html`<${Recent} title="Failed last" filter="status:failed,expired,upstream_failed" none="Nothing has failed." />
+        <${Recent} title="Running now" filter="status:running" none="Nothing runs." />`}
+      ${may("schedules.read") && html`<${NextFires} />`}
+    </div>`;
+}

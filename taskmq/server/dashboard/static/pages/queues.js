@@ -1,0 +1,48 @@
+// @ts-check
+/** Queues at the broker, and one of them. */
+import { may, part, send } from "../lib/api.js";
+import { useData } from "../lib/data.js";
+import { count, quoted } from "../lib/format.js";
+import { html, useState } from "../lib/html.js";
+import { Action, Code, Confirm, Empty, Facts, Head, notify, Section, Shown, Table, When } from "../lib/parts.js";
+import { to } from "../lib/route.js";
+
+function PauseAction({ name, isPaused, reload }) {
+  const [open, show] = useState(false);
+  if (!may("queues.operate") || isPaused === null) return null;
+  const resume = async () => { await send(`queues/${part(name)}/resume`); notify(`${name} goes on.`); reload(); };
+  const pause = async (/** @type {string} */ note) => { await send(`queues/${part(name)}/pause`, { note }); notify(`${name} is paused.`); reload(); };
+  return html`${isPaused ? html`<${Action} act=${resume} mark="p" title="p">Resume<//>` : html`<button type="button" data-key="p" title="p" onClick=${() => show(true)}>Pause</button>`}
+    ${open && html`<${Confirm} title=${`Pause ${name}`} verb="Pause" note close=${() => show(false)} act=${pause}><p>No worker starts anything of it until it is resumed; what runs goes on.</p><//>`}`;
+}
+
+function Queue({ name }) {
+  const loaded = useData(`queues/${part(name)}`, {}, ["worker", "job"]);
+  const [open, show] = useState(false);
+  const purge = async () => { const { purged } = await send(`queues/${part(name)}/purge`, { name }); notify(`${count(purged)} messages were deleted.`); loaded.reload(); };
+  return html`<${Shown} loaded=${loaded}>${(/** @type {any} */ queue) => html`
+    <${Head} title=${name} sub=${queue.paused ? html`Paused <${When} at=${queue.paused.since} /> ${queue.paused.note}` : ""}>
+      <a href=${to("jobs", { filter: `queue:${quoted(name)}` })}>Its jobs</a>
+      <${PauseAction} name=${name} isPaused=${queue.paused !== null} reload=${loaded.reload} />
+      ${may("queues.purge") && html`<button type="button" class="danger" onClick=${() => show(true)}>Purge</button>`}<//>
+    ${queue.consumers === 0 && html`<div class="reason"><strong>Nobody takes from it.</strong> Start a worker: <code>taskmq worker MODULE:APP -Q ${name}</code></div>`}
+    <${Section} title="Figures"><${Facts} of=${[["Kind", queue.kind], ["Wait for a worker", count(queue.ready)], ["In workers' hands", count(queue.in_hand)], ["Wait for their time", count(queue.delayed)],
+      ["Dead letters", may("dead_letters.read") ? html`<a href=${to(["dead-letters", name])}>${count(queue.dead)}</a>` : count(queue.dead)], ["Consumers", count(queue.consumers)], ["Workers", queue.workers.join(", ")],
+      ["Tasks", queue.tasks.map((/** @type {string} */ task, /** @type {number} */ at) => html`${at ? ", " : ""}<a key=${task} href=${to(["tasks", task])}>${task}</a>`)]]} /><//>
+    ${open && html`<${Confirm} title=${`Purge ${name}`} verb="Delete the messages" typed=${name} close=${() => show(false)} act=${purge}><p>The ${count(queue.ready)} messages that wait are deleted for good.</p><//>`}`}<//>`;
+}
+
+function List() {
+  const loaded = useData("queues", {}, ["worker", "job"]);
+  return html`<${Head} title="Queues" sub=${loaded.data ? `${count(loaded.data.delayed)} jobs and retries wait for their time` : ""} />
+    <${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
+      ? html`<${Table} label="Queues" columns=${["Queue", "Wait", "In hand", "Consumers", "State", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row class=${one.ready > 0 && !one.consumers ? "is-late" : ""}>
+          <td><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number">${count(one.consumers)}</td>
+          <td>${one.is_paused ? html`<span class="state s-held"><span aria-hidden="true">‖</span> paused</span>` : one.ready > 0 && !one.consumers ? html`<span class="state s-retrying"><span aria-hidden="true">⚠</span> no worker</span>` : "open"}</td>
+          <td><div class="actions">${one.queue.endsWith(".dlq") ? null : html`<${PauseAction} name=${one.queue} isPaused=${one.is_paused} reload=${loaded.reload} />`}</div></td></tr>`)}<//>`
+      : html`<${Empty} title="There are no queues yet"><p>Workers make those of their tasks when they start:</p><${Code} label="Command" text="taskmq worker MODULE:APP" /><//>`}<//>`;
+}
+
+export default function Queues({ rest }) {
+  return rest.length ? html`<${Queue} name=${rest[0]} />` : html`<${List} />`;
+}

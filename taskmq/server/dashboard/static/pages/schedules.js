@@ -1,0 +1,79 @@
+// @ts-check
+/** Schedules: when each is due, in words and as instants, and what has become of it. */
+import { may, part, send } from "../lib/api.js";
+import { useData, useNow } from "../lib/data.js";
+import { ago, count, instant } from "../lib/format.js";
+import { html, useState } from "../lib/html.js";
+import { Action, Code, Confirm, Empty, Facts, Failure, Field, Head, notify, Section, Shown, Table, When } from "../lib/parts.js";
+import { go, to } from "../lib/route.js";
+
+function Actions({ schedule, reload, single = false }) {
+  const [open, show] = useState("");
+  if (!may("schedules.operate")) return null;
+  const where = `schedules/${part(schedule.name)}`;
+  const close = () => show("");
+  const run = async () => { const { job_id } = await send(`${where}/run`); notify("Submitted."); if (single) go(["jobs", job_id]); };
+  return html`<${Action} act=${run} mark="r" title="r">Run now<//>
+    ${schedule.paused ? html`<${Action} act=${async () => { await send(`${where}/resume`); notify(`${schedule.name} goes on.`); reload(); }} mark="p" title="p">Resume<//>`
+      : html`<button type="button" data-key="p" title="p" onClick=${() => show("pause")}>Pause</button>`}
+    ${single && html`<button type="button" onClick=${() => show("backfill")}>Make up for …</button>`}
+    ${open === "pause" && html`<${Confirm} title=${`Pause ${schedule.name}`} verb="Pause" note close=${close} act=${async (/** @type {string} */ note) => { await send(`${where}/pause`, { note }); notify(`${schedule.name} is paused.`); reload(); }}><p>Nothing is started until it is resumed.</p><//>`}
+    ${open === "backfill" && html`<${Backfill} where=${where} close=${close} />`}`;
+}
+
+function Backfill({ where, close }) {
+  const [start, setStart] = useState("");
+  const [end, setEnd] = useState("");
+  const [preview, setPreview] = useState(/** @type {any} */ (null));
+  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const body = (/** @type {boolean} */ dry_run) => ({ start: new Date(start).toISOString(), end: new Date(end).toISOString(), dry_run });
+  const look = () => { setError(null); try { send(`${where}/backfill`, body(true)).then(setPreview, setError); } catch { setError(new Error("Say both ends.")); } };
+  const act = async () => {
+    if (!preview) throw new Error("Look first which occurrences these are.");
+    const found = await send(`${where}/backfill`, body(false));
+    notify(`${count(found.instants.length)} occurrences are made up for.`);
+  };
+  return html`<${Confirm} title="Make up for occurrences of the past" verb="Start them" close=${close} act=${act}>
+    <${Field} label="From"><input type="datetime-local" step="1" value=${start} onInput=${(/** @type {any} */ e) => { setStart(e.target.value); setPreview(null); }} /><//>
+    <${Field} label="To"><input type="datetime-local" step="1" value=${end} onInput=${(/** @type {any} */ e) => { setEnd(e.target.value); setPreview(null); }} /><//>
+    <button type="button" onClick=${look}>Which are these?</button>
+    ${error && html`<${Failure} error=${error} />`}
+    ${preview && html`<p>${count(preview.instants.length)} occurrences${preview.has_more ? ", and more" : ""}:</p><${Code} label="Occurrences" text=${preview.instants.slice(0, 20).join("\n")} />`}
+  <//>`;
+}
+
+/** The next instants; where the clock changes between two of them, a note says so. */
+function Next({ name }) {
+  const now = useNow();
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return html`<${Section} title="Due next"><${Shown} loaded=${useData(`schedules/${part(name)}/next`, { count: 10 })}>${(/** @type {any} */ { items }) => items.length
+    ? html`<${Table} label="The next instants" columns=${["UTC", `Here (${zone})`, "When"]}>${items.map((/** @type {string} */ at, /** @type {number} */ i) => html`<tr key=${at}>
+        <td>${instant(at, "UTC")}</td><td>${instant(at)}${i > 0 && new Date(at).getTimezoneOffset() !== new Date(items[i - 1]).getTimezoneOffset() ? html` <span class="state s-retrying">clock changed</span>` : null}</td><td>${ago(at, now)}</td></tr>`)}<//>`
+    : html`<p class="dim">Never again.</p>`}<//><//>`;
+}
+
+function Schedule({ name }) {
+  const loaded = useData(`schedules/${part(name)}`);
+  return html`<${Shown} loaded=${loaded}>${(/** @type {any} */ one) => html`
+    <${Head} title=${name} sub=${`${one.rule}, starts ${one.starts}`}><${Actions} schedule=${one} reload=${loaded.reload} single /><//>
+    ${one.paused && html`<p class="reason">Paused <${When} at=${one.paused} /> ${one.note}</p>`}
+    <div class="two"><div><${Next} name=${name} /></div><div>
+      <${Section} title="So far"><${Facts} of=${[["Fired", count(one.fired)], ["Late", count(one.late)], ["Missed", count(one.missed)], ["Skipped", count(one.skipped)], ["Failed", count(one.failed)], ["Wait", count(one.waiting)], ["Made", one.is_dynamic ? "at run time" : "by the code"]]} />
+        ${one.active.length > 0 && html`<p>Wait or run: ${one.active.map((/** @type {string} */ id) => html`<a key=${id} href=${to(["jobs", id])}>${id}</a> `)}</p>`}<//>
+      <${Section} title="Last occurrences">${one.history.length ? html`<${Table} label="Last occurrences" columns=${["Due", "Started", "Kind"]}>${one.history.map((/** @type {any} */ each, /** @type {number} */ at) => html`<tr key=${at}><td><${When} at=${each.scheduled_for} /></td><td><${When} at=${each.emitted} /></td><td>${each.kind}</td></tr>`)}<//>` : html`<p class="dim">None yet.</p>`}<//>
+    </div></div>`}<//>`;
+}
+
+function List() {
+  const loaded = useData("schedules");
+  return html`<${Head} title="Schedules" /><${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
+    ? html`<${Table} label="Schedules" columns=${["Schedule", "When", "Starts", "Due", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
+        <td><a href=${to(["schedules", one.name])}>${one.name}</a></td><td>${one.rule}</td><td>${one.starts}</td>
+        <td>${one.paused ? html`<span class="state s-held"><span aria-hidden="true">‖</span> paused</span> ${one.note}` : html`<${When} at=${one.next} />`}</td>
+        <td><div class="actions"><${Actions} schedule=${one} reload=${loaded.reload} /></div></td></tr>`)}<//>`
+    : html`<${Empty} title="There are no schedules"><p>One stands in the code, above its task:</p><${Code} label="Examples" text=${'@app.every("5m")\n@app.cron("30 2 * * *", tz="Europe/Paris")\n@app.cron("0 9 * * 1-5")'} /><//>`}<//>`;
+}
+
+export default function Schedules({ rest }) {
+  return rest.length ? html`<${Schedule} name=${rest[0]} />` : html`<${List} />`;
+}

@@ -1,0 +1,26 @@
+// @ts-check
+/** Worker processes: what each does now. */
+import { useData } from "../lib/data.js";
+import { count, size, span } from "../lib/format.js";
+import { html } from "../lib/html.js";
+import { Code, Empty, Facts, Head, Section, Shown, Table, When } from "../lib/parts.js";
+import { to } from "../lib/route.js";
+
+const Slots = ({ worker }) => html`<div class="slots" role="img" aria-label=${`${worker.running} of ${worker.slots} slots are busy`}>
+  ${Array.from({ length: Math.min(worker.slots, 200) }, (_, at) => html`<i key=${at} class=${at < worker.running ? "is-busy" : ""}></i>`)}</div>`;
+
+const One = ({ worker }) => html`<${Section} title=${worker.name} actions=${html`<span class="state">${worker.state}</span>`}>
+  <${Slots} worker=${worker} />
+  <${Facts} of=${[["Busy", `${worker.running} of ${worker.slots}`], ["Wait for a slot", count(worker.backlog)], ["Queues", worker.queues.join(", ")], ["Paused", worker.paused.join(", ")],
+    ["Host", worker.host], ["Process", worker.pid], ["Memory", size(worker.memory)], ["Version", worker.version], ["Started", html`<${When} at=${worker.started} />`]]} />
+  ${worker.jobs.length > 0 && html`<${Table} label=${`Runs at ${worker.name}`} columns=${["Runs", "Task", "Queue", "For"]}>${worker.jobs.map((/** @type {any} */ job) => html`<tr key=${job.job_id} data-row>
+    <td><a href=${to(["jobs", job.job_id])}>${job.job_id}</a></td><td>${job.task}</td><td>${job.queue}</td><td class="number">${span(job.seconds)}</td></tr>`)}<//>`}<//>`;
+
+export default function Workers() {
+  const loaded = useData("workers", {}, ["worker"]);
+  return html`<${Head} title="Workers" sub=${loaded.data ? `${loaded.data.items.length} answer` : ""} />
+    <${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
+      ? html`<div class="two">${items.map((/** @type {any} */ worker) => html`<${One} key=${worker.name} worker=${worker} />`)}</div>`
+      : html`<${Empty} title="No worker answers"><${Code} label="Command" text="taskmq worker MODULE:APP" />
+          <p>One that runs and is not here uses another broker or vhost, may not use the exchange of control, or its event loop is held up. <code>taskmq doctor</code> says which.</p><//>`}<//>`;
+}

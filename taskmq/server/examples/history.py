@@ -1,0 +1,189 @@
+"""Examples for the calls about what has happened."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from taskmq.model.history.alerts import METRICS
+from taskmq.server.examples.example import Example
+
+__all__ = ["HISTORY"]
+
+_ID: Final = "0193a1f2-7c1e-7abc-8def-0123456789ab"
+_LINE: Final[dict[str, Any]] = {
+    "number": 4711,
+    "at": "2027-01-30T17:12:01.250Z",
+    "level": "error",
+    "logger": "shop.mail",
+    "message": "the relay refuses ann@example.com",
+    "id": _ID,
+    "attempt": 2,
+    "worker": "web-1",
+    "task": "data_processing",
+    "queue": "default",
+    "tenant": "acme",
+    "log_time": "2027-01-30T17:12:01.250Z",
+    "log_level": "ERROR",
+    "log_message": "the relay refuses ann@example.com",
+}
+_LINES: Final = {200: {"items": [_LINE], "next": "4711", "is_bounded": False}}
+_METRICS: Final[dict[int, Any]] = {
+    200: {
+        "items": [
+            {
+                "metric": "failure_rate",
+                "labels": {},
+                "points": [{"at": "2027-01-30T17:12:00.000Z", "value": 0.25}],
+            }
+        ],
+        "step": 60,
+    }
+}
+_TIME: Final = {"since": "2027-01-30T17:00:00Z", "until": "2027-01-30T18:00:00Z"}
+_RULE_BODY: Final[dict[str, Any]] = {
+    "metric": "failure_rate",
+    "threshold": 0.1,
+    "task": "billing.*",
+    "queue": "",
+    "each": "task",
+    "below": False,
+    "clear": 0.05,
+    "at_least": 20,
+    "window": 300.0,
+    "pending_for": 60.0,
+    "clear_for": 60.0,
+    "repeat": 14400.0,
+    "severity": "critical",
+    "channels": ["mailto:ops@example.com", "https://hooks.example.com/alerts"],
+    "unless": [],
+    "note": "see the runbook of billing",
+    "is_enabled": True,
+}
+_RULE: Final = {**_RULE_BODY, "name": "charges-fail", "tenant": "acme", "version": 1}
+_OF_RULE: Final = {"name": "charges-fail"}
+_SILENCE: Final[dict[str, Any]] = {
+    "id": _ID,
+    "tenant": "acme",
+    "rule": "charges-*",
+    "subject": "",
+    "begins": "2027-01-30T17:12:01.250Z",
+    "ends": "2027-01-30T18:12:01.250Z",
+    "by": "ann",
+    "note": "the bank has announced it",
+}
+
+HISTORY: Final[Mapping[str, Example]] = {
+    "getJobLogs": Example(parameters={"job_id": "order-17", "level": "info"}, answers=_LINES),
+    "downloadJobLogs": Example(
+        parameters={"job_id": "order-17"},
+        media_type="text/plain",
+        answers={200: "2027-01-30T17:12:01.250Z ERROR    shop.mail: the relay refuses ann@example.com\n"},
+    ),
+    "searchLogs": Example(parameters={"text": "relay refuses", "level": "warning", **_TIME}, answers=_LINES),
+    "queryLogsOfDocument": Example(
+        parameters={"job_id": "order-17", "level": "ERROR", "start_time": _TIME["since"]}, answers=_LINES
+    ),
+    "listRollups": Example(
+        parameters={**_TIME, "by": "task,queue"},
+        answers={
+            200: {
+                "since": "2027-01-30T17:00:00.000Z",
+                "until": "2027-01-30T18:00:00.000Z",
+                "items": [
+                    {
+                        "task": "billing.charge",
+                        "queue": "billing",
+                        "tenant": "",
+                        "outcomes": {"started": 410, "succeeded": 400, "retried": 6, "dead": 4},
+                        "ended": 404,
+                        "failed": 4,
+                        "failure_rate": 0.0099,
+                        "wait_p50": 0.0057,
+                        "wait_p95": 0.0226,
+                        "wait_p99": 0.0905,
+                        "run_p50": 0.1281,
+                        "run_p95": 0.3621,
+                        "run_p99": 0.7241,
+                        "run_total": 61.5,
+                    }
+                ],
+            }
+        },
+    ),
+    "queryMetrics": Example(parameters={"metric": "failure_rate", "step": 60, **_TIME}, answers=_METRICS),
+    "getMetricsOfDocument": Example(parameters={"name": "failure_rate"}, answers=_METRICS),
+    "listFailures": Example(
+        parameters={"task": "billing.charge"},
+        answers={
+            200: {
+                "items": [
+                    {
+                        "job_id": _ID,
+                        "at": "2027-01-30T17:12:01.250Z",
+                        "event": "dead",
+                        "task": "billing.charge",
+                        "queue": "billing",
+                        "tenant": "acme",
+                        "worker": "web-1",
+                        "attempt": 5,
+                        "seconds": 0.25,
+                        "error": "ConnectionError",
+                        "reason": "error",
+                    }
+                ],
+                "next": None,
+            }
+        },
+    ),
+    "listAlerts": Example(
+        parameters={"states": "firing"},
+        answers={
+            200: {
+                "items": [
+                    {
+                        "tenant": "acme",
+                        "rule": "charges-fail",
+                        "subject": "task:billing.charge",
+                        "state": "firing",
+                        "severity": "critical",
+                        "value": 0.4,
+                        "since": "2027-01-30T17:12:00.000Z",
+                        "changed": "2027-01-30T17:13:00.000Z",
+                        "told_at": "2027-01-30T17:13:00.000Z",
+                        "is_silenced": False,
+                    }
+                ],
+                "firing": 1,
+                "pending": 0,
+            }
+        },
+    ),
+    "listAlertMetrics": Example(answers={200: {"items": dict(METRICS)}}),
+    "listAlertRules": Example(answers={200: {"items": [_RULE]}}),
+    "putAlertRule": Example(parameters=_OF_RULE, body=_RULE_BODY, answers={200: _RULE}),
+    "deleteAlertRule": Example(parameters=_OF_RULE, answers={}),
+    "testAlertRule": Example(parameters=_OF_RULE, answers={202: {"channels": _RULE_BODY["channels"]}}),
+    "listSilences": Example(answers={200: {"items": [_SILENCE]}}),
+    "addSilence": Example(
+        body={"seconds": 3600, "rule": "charges-*", "note": "the bank has announced it"}, answers={201: _SILENCE}
+    ),
+    "deleteSilence": Example(parameters={"silence_id": _ID}, answers={}),
+    "listAlertNotices": Example(
+        answers={
+            200: {
+                "items": [
+                    {
+                        "id": "5f1c0f0e2d9a4b7c",
+                        "at": "2027-01-30T17:13:00.000Z",
+                        "rule": "charges-fail",
+                        "tenant": "acme",
+                        "channel": "mailto:ops@example.com",
+                        "changes": [{"kind": "firing", "subject": "task:billing.charge"}],
+                        "state": "done",
+                        "tries": 1,
+                    }
+                ]
+            }
+        }
+    ),
+    "setUpAlertOfDocument": Example(body={"name": "charges-fail", **_RULE_BODY}, answers={200: _RULE}),
+}

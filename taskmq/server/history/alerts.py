@@ -1,0 +1,422 @@
+"""`/alerts`: what is wrong now, when that is said, and to whom it is not."""
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from litestar import Request, Response, get, post
+from litestar.handlers import delete, put
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.history import AlertNotice, StoredRule
+from taskmq.model.history.alerts import (
+    METRICS,
+    Alert,
+    AlertMetric,
+    AlertRule,
+    AlertState,
+    Severity,
+    Silence,
+    is_silenced,
+)
+from taskmq.model.identity import Permission
+from taskmq.operations.history import TenantAlerts
+from taskmq.server.access import Caller
+from taskmq.server.history.inputs import parts
+from taskmq.server.inputs import CallerGiven, Limit, Note, ServedApp, ShortText, instant_text, matched_version
+from taskmq.server.problems import Problem
+from taskmq.server.settings import API
+
+__all__ = ["ALERT_HANDLERS"]
+
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+_Span = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
+
+
+class RuleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When there is to be an alert; spans are seconds. See `GET /alerts/metrics` for what a rule can look at.
+
+    Attributes:
+        task, queue: patterns such as `billing.*`; "" everything.
+        each: whether each task or queue is looked at by itself.
+        below: for figures below the threshold, not above.
+        clear: where an alert ends; null: at the threshold.
+        at_least: jobs that must have ended in the window for rates and times to say anything.
+        pending_for: for so long the figure is beyond before somebody is told; `clear_for`: back before it ends.
+        repeat: after so long somebody is told again; 0: never.
+        channels: `mailto:`, `https:`, `http:` and `alertmanager+https:` URLs.
+        unless: names of other rules: while one of them fires, nobody is told of this one.
+    """
+
+    metric: AlertMetric
+    threshold: float
+    task: ShortText = ""
+    queue: ShortText = ""
+    each: Literal["", "task", "queue"] = ""
+    below: bool = False
+    clear: float | None = None
+    at_least: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 1
+    window: Annotated[float, msgspec.Meta(ge=60, le=86_400)] = 300.0
+    pending_for: _Span = 0.0
+    clear_for: _Span = 0.0
+    repeat: Annotated[float, msgspec.Meta(ge=0, le=30 * 86_400)] = 14_400.0
+    severity: Severity = "warning"
+    channels: Annotated[list[ShortText], msgspec.Meta(max_length=20)] = []
+    unless: Annotated[list[_Name], msgspec.Meta(max_length=20)] = []
+    note: Note = ""
+    is_enabled: bool = True
+
+
+class SetupBody(RuleBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule and its channels, in one."""
+
+    name: _Name
+
+
+class RuleView(RuleBody, frozen=True, kw_only=True):
+    """A rule as it is; `version` is what `If-Match` compares."""
+
+    name: str
+    tenant: str
+    version: int
+
+
+class RuleList(msgspec.Struct, frozen=True):
+    items: list[RuleView]
+
+
+class AlertView(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a rule and one subject.
+
+    Attributes:
+        subject: `task:NAME`, `queue:NAME`, or "" for all together.
+        since: since when the figure is beyond the threshold; of a resolved one, since when it is not.
+        told_at: when somebody was last told that it fires; null: nobody was.
+        is_silenced: nobody is told of it now.
+    """
+
+    tenant: str
+    rule: str
+    subject: str
+    state: AlertState
+    severity: Severity
+    value: float
+    since: str | None
+    changed: str | None
+    told_at: str | None
+    is_silenced: bool
+
+
+class AlertList(msgspec.Struct, frozen=True):
+    """Alerts, those that go on first; `firing` and `pending` count them."""
+
+    items: list[AlertView]
+    firing: int
+    pending: int
+
+
+class SilenceBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of which alerts nobody is told, and for how many seconds; patterns, "" every one."""
+
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=365 * 86_400)]
+    rule: ShortText = ""
+    subject: ShortText = ""
+    note: Note = ""
+
+
+class SilenceView(msgspec.Struct, frozen=True, kw_only=True):
+    """A silence."""
+
+    id: str
+    tenant: str
+    rule: str
+    subject: str
+    begins: str | None
+    ends: str | None
+    by: str
+    note: str
+
+
+class SilenceList(msgspec.Struct, frozen=True):
+    items: list[SilenceView]
+
+
+class NoticeView(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody was told, or is to be.
+
+    Attributes:
+        changes: what has happened to which subject: firing, again, resolved, test.
+        state: `done`: it was sent, or given up after a day; or `waiting`.
+        tries: how often sending it has begun.
+    """
+
+    id: str
+    at: str | None
+    rule: str
+    tenant: str
+    channel: str
+    changes: list[dict[str, str]]
+    state: Literal["done", "waiting"]
+    tries: int
+
+
+class NoticeList(msgspec.Struct, frozen=True):
+    items: list[NoticeView]
+
+
+class MetricsView(msgspec.Struct, frozen=True):
+    """What a rule can look at, by name."""
+
+    items: dict[str, str]
+
+
+class TestedView(msgspec.Struct, frozen=True):
+    """The channels that are told of a test."""
+
+    channels: list[str]
+
+
+States = Annotated[str, QueryParameter(description="Of pending, firing and resolved, with commas between.")]
+
+
+@get(
+    f"{API}/alerts",
+    permission=Permission.ALERTS_READ,
+    operation_id="listAlerts",
+    summary="What is wrong",
+    tags=["alerts"],
+)
+async def list_alerts(app: ServedApp, caller: CallerGiven, states: States = "pending,firing,resolved") -> AlertList:
+    """Alerts, those that go on first."""
+    book = _book(app, caller)
+    found = await book.alerts()
+    wanted = _states(states)
+    silences = await book.silences()
+    now = await app.sessions.store().now_ms()
+    return AlertList(
+        [_alert(each, is_silenced(each, silences, now)) for each in found if each.state in wanted],
+        sum(each.state is AlertState.FIRING for each in found),
+        sum(each.state is AlertState.PENDING for each in found),
+    )
+
+
+@get(
+    f"{API}/alerts/metrics",
+    permission=Permission.ALERTS_READ,
+    operation_id="listAlertMetrics",
+    summary="What a rule can look at",
+    tags=["alerts"],
+)
+async def list_metrics() -> MetricsView:
+    """The figures that rules are about, and what each is."""
+    return MetricsView(dict(METRICS))
+
+
+@get(
+    f"{API}/alerts/rules",
+    permission=Permission.ALERTS_READ,
+    operation_id="listAlertRules",
+    summary="List rules",
+    tags=["alerts"],
+)
+async def list_rules(app: ServedApp, caller: CallerGiven) -> RuleList:
+    """The rules, by name."""
+    return RuleList([_rule(each) for each in await _book(app, caller).rules()])
+
+
+@put(
+    f"{API}/alerts/rules/{{name:str}}",
+    permission=Permission.ALERTS_CHANGE,
+    operation_id="putAlertRule",
+    summary="Make or replace a rule",
+    tags=["alerts"],
+)
+async def put_rule(
+    app: ServedApp,
+    caller: CallerGiven,
+    name: FromPath[str],
+    data: JSONBody[RuleBody],
+    request: Request[Any, Any, Any],
+) -> Response[RuleView]:
+    """Make the rule, or put it in the place of the one of its name; `If-Match` says which version that must have."""
+    made = await _book(app, caller).put(_read(name, data), version=matched_version(request.headers))
+    return Response(_rule(made), headers={"ETag": f'"{made.version}"'})
+
+
+@delete(
+    f"{API}/alerts/rules/{{name:str}}",
+    permission=Permission.ALERTS_CHANGE,
+    operation_id="deleteAlertRule",
+    summary="Remove a rule",
+    tags=["alerts"],
+)
+async def delete_rule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> None:
+    """Remove a rule and its alerts; nobody is told of their end."""
+    if not await _book(app, caller).remove(name):
+        raise _no_rule(name)
+
+
+@post(
+    f"{API}/alerts/rules/{{name:str}}/test",
+    status_code=202,
+    permission=Permission.ALERTS_CHANGE,
+    operation_id="testAlertRule",
+    summary="Tell the channels of a rule of a test",
+    tags=["alerts"],
+)
+async def test_rule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> TestedView:
+    """A scheduler tells each channel of a test within seconds; `GET /alerts/notices` shows what came of it."""
+    channels = await _book(app, caller).test(name)
+    if channels is None:
+        raise _no_rule(name)
+    return TestedView(channels)
+
+
+@get(
+    f"{API}/alerts/silences",
+    permission=Permission.ALERTS_READ,
+    operation_id="listSilences",
+    summary="List silences",
+    tags=["alerts"],
+)
+async def list_silences(app: ServedApp, caller: CallerGiven) -> SilenceList:
+    """The silences that have not ended."""
+    return SilenceList([_silence(each) for each in await _book(app, caller).silences()])
+
+
+@post(
+    f"{API}/alerts/silences",
+    permission=Permission.ALERTS_CHANGE,
+    operation_id="addSilence",
+    summary="Have nobody told of some alerts for a while",
+    tags=["alerts"],
+)
+async def add_silence(app: ServedApp, caller: CallerGiven, data: JSONBody[SilenceBody]) -> SilenceView:
+    """Alerts that fit are shown as before; nobody is told of them until the silence ends."""
+    made = await _book(app, caller).silence(
+        rule=data.rule, subject=data.subject, seconds=data.seconds, note=data.note
+    )
+    return _silence(made)
+
+
+@delete(
+    f"{API}/alerts/silences/{{silence_id:str}}",
+    permission=Permission.ALERTS_CHANGE,
+    operation_id="deleteSilence",
+    summary="End a silence",
+    tags=["alerts"],
+)
+async def delete_silence(app: ServedApp, caller: CallerGiven, silence_id: FromPath[str]) -> None:
+    """End a silence before its time."""
+    if not await _book(app, caller).end_silence(silence_id):
+        raise Problem(404, "silence_not_found", f"there is no silence {silence_id[:80]!r}")
+
+
+@get(
+    f"{API}/alerts/notices",
+    permission=Permission.ALERTS_READ,
+    operation_id="listAlertNotices",
+    summary="What somebody was told",
+    tags=["alerts"],
+)
+async def list_notices(app: ServedApp, caller: CallerGiven, limit: Limit = 50) -> NoticeList:
+    """The last notices, the latest first."""
+    return NoticeList([_notice(each) for each in await _book(app, caller).notices(limit=limit)])
+
+
+@post(
+    "/alerts/setup",
+    status_code=200,
+    permission=Permission.ALERTS_CHANGE,
+    operation_id="setUpAlertOfDocument",
+    summary="Make or replace a rule",
+    tags=["compatible names"],
+)
+async def set_up_alert(app: ServedApp, caller: CallerGiven, data: JSONBody[SetupBody]) -> RuleView:
+    """A rule and its channels."""
+    return _rule(await _book(app, caller).put(_read(data.name, data)))
+
+
+ALERT_HANDLERS: Final[tuple[Any, ...]] = (
+    list_alerts,
+    list_metrics,
+    list_rules,
+    put_rule,
+    delete_rule,
+    test_rule,
+    list_silences,
+    add_silence,
+    delete_silence,
+    list_notices,
+    set_up_alert,
+)
+
+
+def _book(app: TaskMQ, caller: Caller) -> TenantAlerts:
+    return TenantAlerts(app, caller.tenant, by=caller.actor())
+
+
+def _no_rule(name: str) -> Problem:
+    return Problem(404, "rule_not_found", f"there is no rule {name[:100]!r}")
+
+
+def _states(text: str) -> set[str]:
+    words = {word.lower() for word in parts(text)}
+    if unknown := sorted(words - set(AlertState)):
+        raise Problem.about("states", f"there is no state {unknown[0][:40]!r}", "pending, firing, resolved")
+    return words
+
+
+def _read(name: str, body: RuleBody) -> AlertRule:
+    fields = {field: getattr(body, field) for field in RuleBody.__struct_fields__}
+    try:
+        return msgspec.convert({**fields, "name": name}, AlertRule)
+    except msgspec.ValidationError as error:
+        raise Problem.about("name", str(error)) from error
+
+
+def _rule(stored: StoredRule) -> RuleView:
+    fields: dict[str, Any] = {field: getattr(stored.rule, field) for field in RuleBody.__struct_fields__}
+    fields |= {"channels": list(stored.rule.channels), "unless": list(stored.rule.unless)}
+    return RuleView(**fields, name=stored.rule.name, tenant=stored.rule.tenant, version=stored.version)
+
+
+def _alert(alert: Alert, silenced: bool) -> AlertView:  # noqa: FBT001 - called with that only
+    return AlertView(
+        tenant=alert.tenant,
+        rule=alert.rule,
+        subject=alert.subject,
+        state=alert.state,
+        severity=alert.severity,
+        value=alert.value,
+        since=instant_text(alert.since),
+        changed=instant_text(alert.changed),
+        told_at=instant_text(alert.told),
+        is_silenced=silenced,
+    )
+
+
+def _silence(silence: Silence) -> SilenceView:
+    return SilenceView(
+        id=silence.id,
+        tenant=silence.tenant,
+        rule=silence.rule,
+        subject=silence.subject,
+        begins=instant_text(silence.begins),
+        ends=instant_text(silence.ends),
+        by=silence.by,
+        note=silence.note,
+    )
+
+
+def _notice(notice: AlertNotice) -> NoticeView:
+    return NoticeView(
+        id=notice.id,
+        at=instant_text(notice.at),
+        rule=notice.rule.name,
+        tenant=notice.rule.tenant,
+        channel=notice.channel,
+        changes=[{"kind": change.kind, "subject": change.alert.subject} for change in notice.changes],
+        state="done" if notice.next is None else "waiting",
+        tries=notice.tries,
+    )

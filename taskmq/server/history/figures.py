@@ -1,0 +1,254 @@
+"""`/rollups`, `/metrics/query` and `/failures`: what workers have told of their runs."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from litestar import get
+from litestar.params import FromQuery, QueryParameter
+
+from taskmq.contracts.history import FailureFilter
+from taskmq.model.history.figures import FIGURES, Series
+from taskmq.model.history.rollups import Rollup, RunFailure
+from taskmq.model.identity import Permission
+from taskmq.operations.history import TenantFigures
+from taskmq.server.history.inputs import By, Since, Until, ms, number_of, parts
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text
+from taskmq.server.settings import API
+
+__all__ = ["FIGURE_HANDLERS"]
+
+OfTask = Annotated[str | None, QueryParameter(description="Of this task alone.")]
+OfQueue = Annotated[str | None, QueryParameter(description="Of this queue alone.")]
+Step = Annotated[int, QueryParameter(ge=60, le=7 * 86_400, description="Seconds of one point, whole minutes.")]
+
+
+class PointView(msgspec.Struct, frozen=True):
+    """A value at the beginning of its step; None where nothing happened that it could be of."""
+
+    at: str | None
+    value: float | None
+
+
+class SeriesView(msgspec.Struct, frozen=True):
+    """One line of a plot."""
+
+    metric: str
+    labels: dict[str, str]
+    points: list[PointView]
+
+
+class MetricList(msgspec.Struct, frozen=True):
+    """What was asked for; `step` in seconds."""
+
+    items: list[SeriesView]
+    step: int
+
+
+class RollupView(msgspec.Struct, frozen=True, kw_only=True):
+    """What was counted of a task, a queue and a tenant. Times are seconds.
+
+    Attributes:
+        outcomes: events of jobs by name, such as started, succeeded, retried, dead.
+        wait_p50, wait_p95, wait_p99: from due to the first start. `run_...`: of runs that have ended.
+    """
+
+    task: str
+    queue: str
+    tenant: str
+    outcomes: dict[str, int]
+    ended: int
+    failed: int
+    failure_rate: float | None
+    wait_p50: float | None
+    wait_p95: float | None
+    wait_p99: float | None
+    run_p50: float | None
+    run_p95: float | None
+    run_p99: float | None
+    run_total: float
+
+
+class RollupList(msgspec.Struct, frozen=True, kw_only=True):
+    """What was counted from `since` to `until`, all of it together."""
+
+    since: str | None
+    until: str | None
+    items: list[RollupView]
+
+
+class FailureView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of the broker lane that ended badly; its error's words and traceback are in its dead letter.
+
+    Attributes:
+        event: `dead`, or `parked`: nobody knew what to do with its message.
+    """
+
+    job_id: str
+    at: str | None
+    event: str
+    task: str
+    queue: str
+    tenant: str
+    worker: str
+    attempt: int
+    seconds: float | None
+    error: str
+    reason: str
+
+
+class FailureList(msgspec.Struct, frozen=True):
+    """Failures, the last one first; `next` is what to say as `cursor` for the next page."""
+
+    items: list[FailureView]
+    next: str | None
+
+
+@get(
+    f"{API}/rollups",
+    permission=Permission.METRICS_READ,
+    operation_id="listRollups",
+    summary="What was counted, by task, queue and tenant",
+    tags=["history"],
+)
+async def list_rollups(
+    app: ServedApp,
+    caller: CallerGiven,
+    since: Since = None,
+    until: Until = None,
+    task: OfTask = None,
+    queue: OfQueue = None,
+    by: By = "task,queue",
+) -> RollupList:
+    """Counts, waits and run times of a time, the last hour unless said; of both lanes.
+
+    They are there from when a scheduler first listened on. Events may be lost, so counts are not for accounting.
+    """
+    figures = TenantFigures(app, caller.tenant)
+    begin, end, found = await figures.totals(since=ms(since), until=ms(until), task=task, queue=queue, by=parts(by))
+    return RollupList(since=instant_text(begin), until=instant_text(end), items=[_rollup(one) for one in found])
+
+
+@get(
+    f"{API}/metrics/query",
+    permission=Permission.METRICS_READ,
+    operation_id="queryMetrics",
+    summary="Figures over time",
+    tags=["history"],
+)
+async def query_metrics(
+    app: ServedApp,
+    caller: CallerGiven,
+    metric: Annotated[str, QueryParameter(description=f"With commas between; of {', '.join(FIGURES)}.")],
+    since: Since = None,
+    until: Until = None,
+    step: Step = 60,
+    task: OfTask = None,
+    queue: OfQueue = None,
+    by: By = "",
+) -> MetricList:
+    """Figures over time, the last hour in minutes unless said."""
+    return await _queried(TenantFigures(app, caller.tenant), metric, ms(since), ms(until), step, task, queue, by)
+
+
+@get(
+    "/metrics/get",
+    permission=Permission.METRICS_READ,
+    operation_id="getMetricsOfDocument",
+    summary="Figures over time",
+    tags=["compatible names"],
+)
+async def get_metrics(
+    app: ServedApp,
+    caller: CallerGiven,
+    name: Annotated[str, QueryParameter(description="As `metric` of `/metrics/query`.")],
+    start_time: Since = None,
+    end_time: Until = None,
+    step: Step = 60,
+) -> MetricList:
+    """Figures by name and range."""
+    figures = TenantFigures(app, caller.tenant)
+    return await _queried(figures, name, ms(start_time), ms(end_time), step, None, None, "")
+
+
+@get(
+    f"{API}/failures",
+    permission=Permission.METRICS_READ,
+    operation_id="listFailures",
+    summary="Jobs of the broker lane that ended badly",
+    tags=["history"],
+)
+async def list_failures(
+    app: ServedApp,
+    caller: CallerGiven,
+    task: OfTask = None,
+    queue: OfQueue = None,
+    job_id: FromQuery[str | None] = None,
+    error: Annotated[str | None, QueryParameter(description="The type of the error.")] = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> FailureList:
+    """What plain `task.send` jobs have come to, the last one first; jobs of the store are in `/jobs`."""
+    which = FailureFilter(task=task, queue=queue, job=job_id, error=error, since=ms(since), until=ms(until))
+    page = await TenantFigures(app, caller.tenant).failures(which, after=number_of(cursor), limit=limit)
+    after = None if page.after is None else str(page.after)
+    return FailureList([_failure(one) for one in page.failures], after)
+
+
+FIGURE_HANDLERS: Final[tuple[Any, ...]] = (list_rollups, query_metrics, get_metrics, list_failures)
+
+
+async def _queried(
+    figures: TenantFigures,
+    names: str,
+    since: int | None,
+    until: int | None,
+    step: int,
+    task: str | None,
+    queue: str | None,
+    by: str,
+) -> MetricList:
+    found = await figures.series(
+        parts(names), since=since, until=until, step=step * 1000, task=task, queue=queue, by=parts(by)
+    )
+    return MetricList([_series(name, one) for name, series in found.items() for one in series], step)
+
+
+def _series(name: str, series: Series) -> SeriesView:
+    return SeriesView(name, series.labels, [PointView(instant_text(at), value) for at, value in series.points])
+
+
+def _rollup(one: Rollup) -> RollupView:
+    return RollupView(
+        task=one.key.task,
+        queue=one.key.queue,
+        tenant=one.key.tenant,
+        outcomes=one.outcomes,
+        ended=one.ended,
+        failed=one.failed,
+        failure_rate=one.failure_rate,
+        wait_p50=one.waited.quantile(0.5),
+        wait_p95=one.waited.quantile(0.95),
+        wait_p99=one.waited.quantile(0.99),
+        run_p50=one.ran.quantile(0.5),
+        run_p95=one.ran.quantile(0.95),
+        run_p99=one.ran.quantile(0.99),
+        run_total=round(one.ran.total, 6),
+    )
+
+
+def _failure(one: RunFailure) -> FailureView:
+    return FailureView(
+        job_id=one.job,
+        at=instant_text(one.at),
+        event=one.event,
+        task=one.task,
+        queue=one.queue,
+        tenant=one.tenant,
+        worker=one.worker,
+        attempt=one.attempt,
+        seconds=one.seconds,
+        error=one.error,
+        reason=one.reason,
+    )

@@ -1,0 +1,204 @@
+"""`/logs`, and the log of one job."""
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from litestar import Response, get
+from litestar.params import FromPath, QueryParameter
+
+from taskmq.model.history.logs import LEVELS, LogFilter, LogPage, StoredLine, level_name, read_level
+from taskmq.model.identity import Permission
+from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.server.history.inputs import Since, Until, ms, number_of
+from taskmq.server.inputs import Cursor, Limit, OwnJobs, instant_text
+from taskmq.server.settings import API
+
+__all__ = ["LOG_HANDLERS"]
+
+_DOWNLOADED: Final = 10_000
+_TOGETHER: Final = 1_000
+
+Level = Literal["debug", "info", "warning", "error", "critical"]
+FromLevel = Annotated[Level, QueryParameter(description="Lines of this level and of worse ones.")]
+Text = Annotated[
+    str, QueryParameter(description="Stands in the line; the case of ASCII letters does not matter.", max_length=500)
+]
+Attempt = Annotated[int | None, QueryParameter(description="Lines of this attempt alone.", ge=1, le=2**31 - 1)]
+OfTask = Annotated[str | None, QueryParameter(description="Lines of jobs of this task alone.")]
+
+
+class LineView(msgspec.Struct, frozen=True, kw_only=True):
+    """A line; `log_time`, `log_level` and `log_message` are the same in the documents' words.
+
+    Attributes:
+        id: of the job, the store's own.
+    """
+
+    number: int
+    at: str | None
+    level: str
+    logger: str
+    message: str
+    id: str
+    attempt: int
+    worker: str
+    task: str
+    queue: str
+    tenant: str
+    log_time: str | None
+    log_level: str
+    log_message: str
+
+
+class LineList(msgspec.Struct, frozen=True, kw_only=True):
+    """Some lines.
+
+    Attributes:
+        next: what to say as `cursor` to go on; None where nothing more was there. Of the log of one job it is there
+            also at the end: so one follows it.
+        is_bounded: the search stopped before it had looked at everything; the next page goes on from there.
+    """
+
+    items: list[LineView]
+    next: str | None
+    is_bounded: bool = False
+
+
+@get(
+    f"{API}/jobs/{{job_id:str}}/logs",
+    permission=Permission.LOGS_READ,
+    operation_id="getJobLogs",
+    summary="What the runs of a job have logged",
+    tags=["jobs"],
+)
+async def get_job_logs(
+    job_id: FromPath[str],
+    jobs: OwnJobs,
+    level: FromLevel = "debug",
+    text: Text = "",
+    attempt: Attempt = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> LineList:
+    """Lines of one job, the earliest first. Follow a job by asking again with `next`, also of an empty page."""
+    which = LogFilter(level=LEVELS[level], text=text, attempt=attempt)
+    return _listed(await jobs.logs(job_id, which, after=number_of(cursor), limit=limit))
+
+
+@get(
+    f"{API}/jobs/{{job_id:str}}/logs/text",
+    permission=Permission.LOGS_READ,
+    operation_id="downloadJobLogs",
+    summary="The log of a job as a text",
+    tags=["jobs"],
+    media_type="text/plain",
+)
+async def download_job_logs(job_id: FromPath[str], jobs: OwnJobs, level: FromLevel = "debug") -> Response[str]:
+    """Up to 10,000 lines of one job, to be kept as a file."""
+    lines: list[str] = []
+    after: int | None = None
+    while len(lines) < _DOWNLOADED:
+        page = await jobs.logs(job_id, LogFilter(level=LEVELS[level]), after=after, limit=_TOGETHER)
+        if not page.lines:
+            break
+        lines += map(_written, page.lines)
+        after = page.after
+    headers = {"Content-Disposition": 'attachment; filename="job.log"'}
+    return Response("".join(lines[:_DOWNLOADED]), media_type="text/plain", headers=headers)
+
+
+@get(f"{API}/logs", permission=Permission.LOGS_READ, operation_id="searchLogs", summary="Search logs", tags=["logs"])
+async def search_logs(
+    jobs: OwnJobs,
+    level: FromLevel = "debug",
+    text: Text = "",
+    job_id: Annotated[str | None, QueryParameter(description="Lines of this job alone.")] = None,
+    task: OfTask = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> LineList:
+    """Lines of jobs, the last ones first. A search for a text looks at 20,000 lines at a time."""
+    which = LogFilter(
+        level=LEVELS[level],
+        text=text,
+        job=None if job_id is None else (await jobs.get(job_id)).id,
+        task=task,
+        since=ms(since),
+        until=ms(until),
+    )
+    return _listed(await jobs.search_logs(which, after=number_of(cursor), limit=limit))
+
+
+@get(
+    "/logs/query",
+    permission=Permission.LOGS_READ,
+    operation_id="queryLogsOfDocument",
+    summary="Search logs",
+    tags=["compatible names"],
+)
+async def query_logs(
+    jobs: OwnJobs,
+    job_id: Annotated[str | None, QueryParameter(description="Of this job alone.")] = None,
+    level: Annotated[str | None, QueryParameter(description="In either case, such as ERROR.")] = None,
+    text: Text = "",
+    start_time: Since = None,
+    end_time: Until = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> LineList:
+    """Lines by job, level, text and time, the last ones first."""
+    return await _queried(jobs, job_id, level, text, start_time, end_time, limit, cursor)
+
+
+LOG_HANDLERS: Final[tuple[Any, ...]] = (get_job_logs, download_job_logs, search_logs, query_logs)
+
+
+async def _queried(
+    jobs: TenantJobs,
+    job_id: str | None,
+    level: str | None,
+    text: str,
+    since: Any,
+    until: Any,
+    limit: int,
+    cursor: str | None,
+) -> LineList:
+    which = LogFilter(
+        level=0 if level is None else read_level(level),
+        text=text,
+        job=None if job_id is None else (await jobs.get(job_id)).id,
+        since=ms(since),
+        until=ms(until),
+    )
+    return _listed(await jobs.search_logs(which, after=number_of(cursor), limit=limit))
+
+
+def _listed(page: LogPage) -> LineList:
+    after = None if page.after is None else str(page.after)
+    return LineList(items=[_view(line) for line in page.lines], next=after, is_bounded=page.is_bounded)
+
+
+def _view(line: StoredLine) -> LineView:
+    at, level = instant_text(line.at), level_name(line.level)
+    return LineView(
+        number=line.number,
+        at=at,
+        level=level,
+        logger=line.logger,
+        message=line.message,
+        id=line.job,
+        attempt=line.attempt,
+        worker=line.worker,
+        task=line.task,
+        queue=line.queue,
+        tenant=line.tenant,
+        log_time=at,
+        log_level=level.upper(),
+        log_message=line.message,
+    )
+
+
+def _written(line: StoredLine) -> str:
+    return f"{instant_text(line.at)} {level_name(line.level).upper():<8} {line.logger}: {line.message}\n"

@@ -1,0 +1,185 @@
+"""`/auth/oidc`: to the provider, and back with a session."""
+
+import base64
+import binascii
+import logging
+import uuid
+from typing import Any, Final
+
+import msgspec
+from litestar import Request, Response, get
+from litestar.datastructures import Cookie
+from litestar.params import FromQuery
+
+from taskmq.api.values import API
+from taskmq.contracts.identity import Actor
+from taskmq.errors import (
+    IdentityConflict,
+    IdentityNotFound,
+    InvalidOption,
+    NotAuthenticated,
+    NotPermitted,
+    ServerUnavailable,
+)
+from taskmq.model.identity import check_name
+from taskmq.server.access import PUBLIC, RequestLimits
+from taskmq.server.edge import fact_of
+from taskmq.server.oidc.provider import OidcProvider, PendingLogin, ProvidedUser
+from taskmq.server.problems import Problem
+from taskmq.server.sign_in import accounts_of, cookie_name
+
+__all__ = ["OIDC_HANDLERS"]
+
+_log = logging.getLogger("taskmq.server")
+
+# Long enough for a password, a second factor and a telephone call.
+_SECONDS: Final = 600
+_LONGEST: Final = 2_000
+_ACTOR: Final = "OIDC"
+
+
+@get(
+    f"{API}/auth/oidc/login",
+    permission=PUBLIC,
+    operation_id="beginOidcLogin",
+    summary="Sign in by the provider",
+    tags=["sign-in"],
+    status_code=303,
+)
+async def begin_login(request: Request[Any, Any, Any], next: FromQuery[str] = "") -> Response[None]:  # noqa: A002 - the parameter's name
+    """Send the browser to the provider; in the end it comes to `next`, a path of this server."""
+    provider, following = _provider(request), _path(request, next)
+    try:
+        pending, where = await provider.begin(following)
+    except ServerUnavailable as error:
+        raise _unavailable(error) from error
+    kept = base64.urlsafe_b64encode(msgspec.json.encode(pending)).decode()
+    return Response(
+        None, status_code=303, headers={"Location": where}, cookies=[_cookie(request, kept, seconds=_SECONDS)]
+    )
+
+
+@get(
+    f"{API}/auth/oidc/callback",
+    permission=PUBLIC,
+    operation_id="endOidcLogin",
+    summary="Come back from the provider",
+    tags=["sign-in"],
+    # Providers say more than they have to.
+    takes_any_parameter=True,
+    status_code=303,
+)
+async def end_login(request: Request[Any, Any, Any]) -> Response[None]:
+    """Begin the session of who has signed in, by `state` and `code`, and send the browser on.
+
+    Their roles are those of their groups.
+    """
+    provider = _provider(request)
+    address = "" if request.client is None else request.client.host
+    limits: RequestLimits = request.app.state["limits"]
+    now = request.app.state["app"].sessions.clock.monotonic()
+    if wait := limits.failures.wait(address, now=now):
+        raise Problem(429, "too_many_requests", f"wait {wait} s", headers={"Retry-After": str(wait)})
+    try:
+        pending = _pending(request)
+        user = await provider.user(pending, dict(request.query_params.items()))
+        begun = await _session(request, provider, user, address)
+    except (NotAuthenticated, NotPermitted):
+        limits.failures.take(address, now=now)
+        raise
+    except ServerUnavailable as error:
+        raise _unavailable(error) from error
+    is_secure = fact_of(request.scope, "scheme") == "https"
+    session = Cookie(
+        key=cookie_name(request), value=begun, path="/", secure=is_secure, httponly=True, samesite="strict"
+    )
+    cookies = [session, _cookie(request, "", seconds=0)]
+    return Response(None, status_code=303, headers={"Location": pending.next}, cookies=cookies)
+
+
+OIDC_HANDLERS: Final[tuple[Any, ...]] = (begin_login, end_login)
+
+
+def _provider(request: Request[Any, Any, Any]) -> OidcProvider:
+    found: OidcProvider | None = request.app.state.get("oidc")
+    if found is None:
+        raise Problem(404, "no_provider", "this server has no sign-in provider: sign in with name and password")
+    return found
+
+
+def _unavailable(error: ServerUnavailable) -> Problem:
+    return Problem(503, "provider_unavailable", str(error), headers={"Retry-After": "5"})
+
+
+def _path(request: Request[Any, Any, Any], wanted: str) -> str:
+    """Where the browser goes in the end: nowhere but here."""
+    is_ours = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and wanted.isprintable()
+    if wanted and (not is_ours or len(wanted) > _LONGEST or not wanted.isascii()):
+        raise Problem.about("next", "it has to be a path of this server", "such as /")
+    return wanted or f"{fact_of(request.scope, 'taskmq_root')}/"
+
+
+def _cookie_name(request: Request[Any, Any, Any]) -> str:
+    return f"{cookie_name(request)}-oidc"
+
+
+def _cookie(request: Request[Any, Any, Any], value: str, *, seconds: int) -> Cookie:
+    # Lax: the browser comes back from another site.
+    is_secure = fact_of(request.scope, "scheme") == "https"
+    return Cookie(
+        key=_cookie_name(request),
+        value=value,
+        path="/",
+        max_age=seconds,
+        secure=is_secure,
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def _pending(request: Request[Any, Any, Any]) -> PendingLogin:
+    kept = request.cookies.get(_cookie_name(request), "")
+    try:
+        found = msgspec.json.decode(base64.urlsafe_b64decode(kept), type=PendingLogin)
+        following = _path(request, found.next)
+    except (msgspec.MsgspecError, binascii.Error, ValueError, Problem):
+        raise NotAuthenticated("this browser has begun no sign-in, or too long ago: begin it again") from None
+    return msgspec.structs.replace(found, next=following)
+
+
+async def _session(request: Request[Any, Any, Any], provider: OidcProvider, user: ProvidedUser, address: str) -> str:
+    """Begin the session of a user, who is made or gets their present roles; its secret."""
+    memberships = provider.settings.memberships(user.groups)
+    if not memberships:
+        _log.warning("OIDC: a sign-in was refused: none of the user's groups has a role here")
+        raise NotPermitted("none of your groups has a role here")
+    services = accounts_of(request.app.state)
+    request_id = fact_of(request.scope, "taskmq_request_id")
+    # Of issuer and subject alone: names and addresses go from one person to another.
+    user_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{provider.settings.issuer}\n{user.subject}"))
+    actor = Actor(user=_ACTOR, via="oidc", address=address, request_id=request_id)
+    try:
+        account = await services.administration.keep_provided_user(
+            user_id, _name(user, user_id), email=user.email, memberships=memberships, by=actor
+        )
+    except (IdentityConflict, IdentityNotFound, InvalidOption) as error:
+        _log.warning("OIDC: a user cannot be kept: %s", error)
+        raise NotPermitted("your account cannot be made here: the server's log says why") from None
+    begun = await services.access.begin_session(
+        account,
+        address=address,
+        agent=request.headers.get("user-agent", "").encode(errors="replace").decode(),
+        request_id=request_id,
+        replaces=request.cookies.get(cookie_name(request)),
+    )
+    return begun.secret
+
+
+def _name(user: ProvidedUser, user_id: str) -> str:
+    """What the user is called here: the first of what the provider says that can be a name."""
+    for name in (user.name, user.email):
+        try:
+            return check_name(name, what="user")
+        except InvalidOption:
+            continue
+    return f"oidc-{user_id[:8]}"

@@ -1,0 +1,354 @@
+"""The conformance suite for coordinators: an adapter of `Coordinator` is done when its subclass passes.
+
+    class TestMine(CoordinatorSuite):
+        short = 1.0
+
+        def open_coordinator(self):
+            return my_package.open_coordinator(my_url)
+
+One test calls `open_coordinator` several times: that is several processes at one server. The suites of states and job
+stores have these cases in them. For telling failures call
+`pytest.register_assert_rewrite("taskmq.testing.coordinator_suite")` in conftest.py.
+"""
+
+import asyncio
+import random
+import uuid
+from collections.abc import Awaitable
+
+from taskmq.contracts.stores import Coordinator, Lease, member_key
+from taskmq.testing.runner import CancelPoint, Suite, cancelled_at, case
+
+__all__ = ["CoordinatorCases", "CoordinatorSuite"]
+
+LONG = 3_600.0
+
+_MANY = 50
+_STEPS = 200
+_KEYS = 4
+
+
+class CoordinatorCases(Suite):
+    """Every guarantee of `Coordinator`.
+
+    Attributes:
+        short: seconds after which a lease ends in a test; a server with coarse time needs more.
+    """
+
+    short: float = 0.4
+
+    def coordinator(self) -> Coordinator:
+        """One more process's coordinator, closed at the end of the test."""
+        raise NotImplementedError
+
+    async def advance(self, seconds: float) -> None:
+        """Let this much time pass for the server."""
+        await asyncio.sleep(seconds)
+
+    # Leases ----------------------------------------------------------------------------------------------------
+
+    @case
+    async def test_a_key_is_held_by_one_and_the_others_are_told_by_whom(self) -> None:
+        mine, other = self.coordinator(), self.coordinator()
+        key = new("größe ☂ key")
+
+        token = await mine.acquire(key, owner="a ☂", seconds=LONG, note="in work ☂")
+
+        assert isinstance(token, int)
+        for held in (
+            await other.acquire(key, owner="b", seconds=LONG),
+            await mine.acquire(key, owner="a ☂", seconds=LONG),
+            await other.find(key),
+        ):
+            assert isinstance(held, Lease)
+            assert (held.owner, held.token, held.note) == ("a ☂", token, "in work ☂")
+            assert LONG - 60 < held.left <= LONG
+        assert isinstance(await other.acquire(new("another"), owner="b", seconds=LONG), int)
+
+    @case
+    async def test_one_of_many_takers_at_the_same_time_gets_it(self) -> None:
+        coordinators = [self.coordinator() for _ in range(5)]
+
+        for _ in range(3):
+            key = new("key")
+            answers = await asyncio.gather(
+                *(coordinators[number % 5].acquire(key, owner=f"{number}", seconds=LONG) for number in range(_MANY))
+            )
+            (token,) = [answer for answer in answers if isinstance(answer, int)]
+            assert {answer.token for answer in answers if isinstance(answer, Lease)} == {token}
+
+    @case
+    async def test_tokens_only_grow_over_release_and_end(self) -> None:
+        mine, other = self.coordinator(), self.coordinator()
+        key, tokens = new("key"), list[int]()
+
+        for store in (mine, other, mine, other):
+            tokens.append(await _taken(store.acquire(key, owner="a", seconds=self.short)))
+            await self.advance(self.short * 1.5)
+        for store in (mine, other, mine):
+            tokens.append(await _taken(store.acquire(key, owner="a", seconds=LONG)))
+            await store.release(key, token=tokens[-1])
+
+        assert tokens == sorted(set(tokens))
+
+    @case
+    async def test_a_lease_that_is_not_renewed_ends(self) -> None:
+        mine, other = self.coordinator(), self.coordinator()
+        key = new("key")
+        token = await _taken(mine.acquire(key, owner="a", seconds=self.short))
+
+        await self.advance(self.short * 1.5)
+
+        assert await other.find(key) is None
+        assert not await mine.renew(key, token=token, seconds=LONG)
+        assert await _taken(other.acquire(key, owner="b", seconds=LONG)) > token
+
+    @case
+    async def test_a_renewal_makes_a_lease_longer_or_shorter(self) -> None:
+        mine, other = self.coordinator(), self.coordinator()
+        longer, shorter = new("key"), new("key")
+        long = await _taken(mine.acquire(longer, owner="a", seconds=LONG))
+        short = await _taken(mine.acquire(shorter, owner="a", seconds=LONG))
+
+        assert await mine.renew(longer, token=long, seconds=2 * LONG)
+        assert await mine.renew(shorter, token=short, seconds=self.short)
+        await self.advance(self.short * 1.5)
+
+        held = await other.find(longer)
+        assert held is not None
+        assert held.token == long
+        assert LONG < held.left <= 2 * LONG
+        assert await other.find(shorter) is None
+
+    @case
+    async def test_the_note_is_changed_by_a_renewal_that_has_one(self) -> None:
+        mine, other = self.coordinator(), self.coordinator()
+        key = new("key")
+        token = await _taken(mine.acquire(key, owner="a", seconds=LONG, note="first"))
+
+        notes = list[str]()
+        for note in (None, "second", None, ""):
+            assert await mine.renew(key, token=token, seconds=LONG, note=note)
+            held = await other.find(key)
+            assert held is not None
+            notes.append(held.note)
+
+        assert notes == ["first", "second", "second", ""]
+
+    @case
+    async def test_only_the_token_renews_and_releases(self) -> None:
+        mine, other = self.coordinator(), self.coordinator()
+        key = new("key")
+        old = await _taken(other.acquire(key, owner="b", seconds=LONG))
+        await other.release(key, token=old)
+        token = await _taken(mine.acquire(key, owner="a", seconds=LONG))
+
+        assert not await other.renew(key, token=old, seconds=self.short)
+        await other.release(key, token=old)
+        await other.release(new("never taken"), token=1)
+
+        held = await other.find(key)
+        assert held is not None
+        assert (held.owner, held.token) == ("a", token)
+        assert held.left > LONG - 60
+
+    @case
+    async def test_a_released_key_is_free_at_once(self) -> None:
+        mine, other = self.coordinator(), self.coordinator()
+        key = new("key")
+        token = await _taken(mine.acquire(key, owner="a", seconds=LONG))
+
+        await mine.release(key, token=token)
+        await mine.release(key, token=token)
+
+        assert await mine.find(key) is None
+        assert not await mine.renew(key, token=token, seconds=LONG)
+        assert await _taken(other.acquire(key, owner="b", seconds=LONG)) > token
+
+    @case
+    async def test_calls_may_be_cancelled_and_the_state_goes_on(self) -> None:
+        mine = self.coordinator()
+
+        for point in CancelPoint.ALL:
+            key = new("key")
+            await cancelled_at(point, mine.acquire(key, owner="a", seconds=LONG), within=self.patience)
+            held = await mine.find(key)
+            token = held.token if held else await _taken(mine.acquire(key, owner="a", seconds=LONG))
+            await cancelled_at(point, mine.renew(key, token=token, seconds=LONG), within=self.patience)
+            await cancelled_at(point, mine.find(key), within=self.patience)
+            await cancelled_at(point, mine.release(key, token=token), within=self.patience)
+            await mine.release(key, token=token)
+            assert await mine.find(key) is None
+
+    @case
+    async def test_random_operations_do_what_the_model_does(self) -> None:
+        stores = [self.coordinator() for _ in range(3)]
+        dice = random.Random(4)
+        held: dict[str, tuple[int, str]] = {}
+        last: dict[str, int] = {}
+        keys = [new("key") for _ in range(_KEYS)]
+
+        for step in range(_STEPS):
+            store, key = dice.choice(stores), dice.choice(keys)
+            token, note = held.get(key, (last.get(key, 0), ""))
+            # Now and then one that never was, or is no more.
+            said = token - dice.choice((0, 0, 1))
+            where = f"step {step}"
+            match dice.randrange(4):
+                case 0:
+                    answer = await store.acquire(key, owner="o", seconds=LONG, note=f"{step}")
+                    if key in held:
+                        assert isinstance(answer, Lease), where
+                        assert (answer.token, answer.note) == (token, note), where
+                    else:
+                        assert isinstance(answer, int), where
+                        assert answer > last.get(key, 0), where
+                        held[key], last[key] = (answer, f"{step}"), answer
+                case 1:
+                    changed = dice.choice((None, f"{step}"))
+                    is_held = key in held and said == token
+                    assert await store.renew(key, token=said, seconds=LONG, note=changed) is is_held, where
+                    if is_held and changed is not None:
+                        held[key] = (token, changed)
+                case 2 if dice.random() < 0.5:
+                    await store.release(key, token=said)
+                    if said == token:
+                        held.pop(key, None)
+                case _:
+                    seen = await store.find(key)
+                    assert (seen and (seen.token, seen.note)) == held.get(key), where
+
+    @case
+    async def test_of_two_holders_at_once_the_one_that_was_late_is_told_apart_by_its_token(self) -> None:
+        mine, other = self.coordinator(), self.coordinator()
+        key = new("leader")
+        stale = await _taken(mine.acquire(key, owner="frozen", seconds=self.short))
+
+        await self.advance(self.short * 1.5)
+        present = await _taken(other.acquire(key, owner="present", seconds=LONG))
+
+        # Whoever was frozen still believes that it leads: nothing that it does here has an effect.
+        assert stale < present
+        assert not await mine.renew(key, token=stale, seconds=LONG, note="still mine")
+        await mine.release(key, token=stale)
+        held = await mine.find(key)
+        assert held is not None
+        assert (held.owner, held.token, held.note) == ("present", present, "")
+
+    # Members ---------------------------------------------------------------------------------------------------
+
+    @case
+    async def test_members_of_a_group_are_those_who_hold_their_lease(self) -> None:
+        mine, other = self.coordinator(), self.coordinator()
+        group = new("group")
+        tokens = {
+            name: await _taken(mine.acquire(member_key(group, name), owner="a", seconds=LONG, note=f"of {name}"))
+            for name in ("gone", "here", "there")
+        }
+        silent = await _taken(other.acquire(member_key(group, "silent"), owner="b", seconds=self.short))
+
+        await other.release(member_key(group, "gone"), token=tokens["gone"])
+        await self.advance(self.short * 1.5)
+
+        found = await other.members(group)
+        assert list(found) == ["here", "there"]
+        for name, lease in found.items():
+            assert (lease.owner, lease.token, lease.note) == ("a", tokens[name], f"of {name}")
+            assert LONG - 60 - 2 * self.short < lease.left <= LONG
+        assert not await other.renew(member_key(group, "silent"), token=silent, seconds=LONG)
+
+    @case
+    async def test_a_group_has_no_members_of_others_and_none_before_there_are(self) -> None:
+        mine = self.coordinator()
+        group = new("group")
+
+        for key in (member_key(f"{group}s", "a"), member_key(group[:-1], "b"), f"{group}:c", group):
+            await _taken(mine.acquire(key, owner="a", seconds=LONG))
+
+        assert await mine.members(group) == {}
+
+    @case
+    async def test_names_of_members_are_taken_as_they_are(self) -> None:
+        mine, other = self.coordinator(), self.coordinator()
+        group = new("größe {1}")
+        names = ["%", "*", ":lease", "_", "a b", "host:17", "{x}", "ö", "☂"]
+
+        for name in reversed(names):
+            await _taken(mine.acquire(member_key(group, name), owner="a", seconds=LONG))
+
+        assert list(await other.members(group)) == names
+
+    @case
+    async def test_a_member_that_comes_back_has_a_larger_token(self) -> None:
+        mine, other = self.coordinator(), self.coordinator()
+        group = new("group")
+        key = member_key(group, "m")
+        tokens = list[int]()
+
+        for store in (mine, other, mine):
+            tokens.append(await _taken(store.acquire(key, owner="a", seconds=LONG)))
+            assert {name: lease.token for name, lease in (await mine.members(group)).items()} == {"m": tokens[-1]}
+            await store.release(key, token=tokens[-1])
+
+        assert tokens == sorted(set(tokens))
+        assert await mine.members(group) == {}
+
+    @case
+    async def test_a_member_stays_for_as_long_as_it_renews(self) -> None:
+        mine, other = self.coordinator(), self.coordinator()
+        group = new("group")
+        key = member_key(group, "m")
+        token = await _taken(mine.acquire(key, owner="a", seconds=LONG))
+
+        assert await mine.renew(key, token=token, seconds=2 * LONG, note="renewed")
+        (held,) = (await other.members(group)).values()
+        assert LONG < held.left <= 2 * LONG
+        assert held.note == "renewed"
+
+        assert await mine.renew(key, token=token, seconds=self.short)
+        await self.advance(self.short * 1.5)
+        assert await other.members(group) == {}
+
+    @case
+    async def test_many_that_join_at_the_same_time_are_all_seen(self) -> None:
+        coordinators = [self.coordinator() for _ in range(3)]
+        group = new("group")
+
+        await asyncio.gather(
+            *(
+                coordinators[number % 3].acquire(member_key(group, f"{number:03}"), owner="a", seconds=LONG)
+                for number in range(2 * _MANY)
+            )
+        )
+
+        for coordinator in coordinators:
+            assert list(await coordinator.members(group)) == [f"{number:03}" for number in range(2 * _MANY)]
+
+
+class CoordinatorSuite(CoordinatorCases):
+    """`CoordinatorCases` for an adapter that is nothing but a coordinator."""
+
+    def open_coordinator(self) -> Coordinator:
+        """A new coordinator on the test's server, not yet connected. Called inside the running loop.
+
+        Where it has an `aclose`, that is called at the end of the test.
+        """
+        raise NotImplementedError
+
+    def coordinator(self) -> Coordinator:
+        opened = self.open_coordinator()
+        close = getattr(opened, "aclose", None)
+        if close is not None:
+            self.opened.push_async_callback(close)
+        return opened
+
+
+def new(text: str) -> str:
+    """A name that no other test uses."""
+    return f"{text} {uuid.uuid4()}"
+
+
+async def _taken(answer: Awaitable[int | Lease]) -> int:
+    token = await answer
+    assert isinstance(token, int)
+    return token

@@ -1,0 +1,123 @@
+"""Which jobs wait for which, over dictionaries: a part of the reference."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, renamed
+from taskmq.model.jobs.dependencies import JobDependency, after_upstream, end_reason, generations
+from taskmq.model.states import TERMINAL, JobState
+
+__all__ = ["DependencyModel", "Settled", "UpstreamEnd", "admitted"]
+
+
+class UpstreamEnd(msgspec.Struct, frozen=True):
+    """How a job that waited ends, since another one has not ended as it had to."""
+
+    state: JobState
+    reason: str
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What some ends have come to.
+
+    Attributes:
+        free: jobs that wait for nothing any more.
+        ends: jobs that end, and how.
+    """
+
+    free: list[str]
+    ends: dict[str, UpstreamEnd]
+
+
+class DependencyModel:
+    """Dependencies that are not settled, and the ends that they are settled by."""
+
+    def __init__(self) -> None:
+        self._unmet: dict[str, dict[str, JobDependency]] = {}
+        self._upstream: set[str] = set()
+        self._ends: list[tuple[str, JobState]] = []
+
+    def add(self, job_id: str, upstream: Sequence[tuple[JobDependency, JobState]]) -> bool:
+        """The job depends on these, which are in these states; whether it has to wait."""
+        unmet: dict[str, JobDependency] = {}
+        for each, state in upstream:
+            if state not in TERMINAL:
+                self._upstream.add(each.id)
+            elif after_upstream(each.condition, state) is None:
+                continue
+            else:
+                self._ends.append((each.id, state))
+            unmet[each.id] = each
+        if unmet:
+            self._unmet[job_id] = unmet
+        return bool(unmet)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are ends that were not settled yet."""
+        return bool(self._ends)
+
+    def waits(self, job_id: str) -> bool:
+        """Whether it waits for others."""
+        return job_id in self._unmet
+
+    def has_dependents(self, job_id: str) -> bool:
+        """Whether others wait for it, or have waited."""
+        return job_id in self._upstream
+
+    def unmet(self, job_id: str) -> list[JobDependency]:
+        """What it waits for, by id."""
+        return [each for _, each in sorted(self._unmet.get(job_id, {}).items())]
+
+    def end(self, job_id: str, state: JobState) -> None:
+        """The job has ended: it waits for nothing, and others may hear of it."""
+        self._unmet.pop(job_id, None)
+        if job_id in self._upstream:
+            self._ends.append((job_id, state))
+
+    def settle(self, limit: int) -> Settled:
+        """Settle up to `limit` dependencies, by the earliest ends."""
+        free: list[str] = []
+        ends: dict[str, UpstreamEnd] = {}
+        left = limit
+        while self._ends and left:
+            upstream, state = self._ends[0]
+            waiting = sorted(job_id for job_id, unmet in self._unmet.items() if upstream in unmet)
+            for job_id in waiting[:left]:
+                self._settle(job_id, upstream, state, free, ends)
+            left -= len(waiting[:left])
+            if left:
+                del self._ends[0]
+        return Settled(free, ends)
+
+    def _settle(
+        self, job_id: str, upstream: str, state: JobState, free: list[str], ends: dict[str, UpstreamEnd]
+    ) -> None:
+        dependency = self._unmet[job_id].pop(upstream)
+        if (after := after_upstream(dependency.condition, state)) is not None:
+            del self._unmet[job_id]
+            ends[job_id] = UpstreamEnd(after, end_reason(dependency, state))
+        elif not self._unmet[job_id]:
+            del self._unmet[job_id]
+            free.append(job_id)
+
+
+def admitted(jobs: Sequence[NewJob], submit: Callable[[NewJob], Submitted]) -> list[Submitted]:
+    """Submit each behind those that it waits for; what became of each, in their order."""
+    upstream = {job.id: [] if job.detail is None else [each.id for each in job.detail.depends_on] for job in jobs}
+    groups, circular = generations(upstream)
+    place = {job_id: number for number, group in enumerate(groups) for job_id in group}
+    answers: dict[int, Submitted] = {}
+    # What was submitted before under another id is waited for by that one.
+    known: dict[str, str] = {}
+    for at, job in sorted(enumerate(jobs), key=lambda each: (place.get(each[1].id, 0), each[0])):
+        if job.id in circular:
+            other = next(each for each in upstream[job.id] if each in circular)
+            refusal = DependencyRefusal(other, "cycle")
+            answers[at] = Submitted(job.id, False, False, JobState.UNKNOWN, 0, refusal=refusal)
+            continue
+        answers[at] = answer = submit(renamed(job, known))
+        if answer.is_same:
+            known[job.id] = answer.id
+    return [answers[at] for at in range(len(jobs))]

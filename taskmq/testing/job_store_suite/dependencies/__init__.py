@@ -1,0 +1,7 @@
+"""Jobs that wait for others."""
+
+from taskmq.testing.job_store_suite.dependencies.ends import DependencyEnds
+from taskmq.testing.job_store_suite.dependencies.races import DependencyRaces
+from taskmq.testing.job_store_suite.dependencies.submissions import WaitingJobs
+
+__all__ = ["DependencyEnds", "DependencyRaces", "WaitingJobs"]

@@ -1,0 +1,198 @@
+"""What the end of a job means to those that wait for it."""
+
+from collections.abc import Sequence
+
+from taskmq.contracts.jobs import AppliedReport, JobDetail, Released
+from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency, after_upstream
+from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.states import TERMINAL, JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after, report
+from taskmq.testing.runner import case
+
+__all__ = ["DependencyEnds"]
+
+_CONDITIONS: Sequence[DependencyCondition] = ("succeeded", "ended", "failed")
+
+
+class DependencyEnds(JobStoreCase):
+    """What `release_dependents` promises."""
+
+    @case
+    async def test_each_end_of_a_job_does_to_those_that_wait_what_their_condition_says(self) -> None:
+        driver = self.driver()
+
+        for state in sorted(TERMINAL):
+            first = await driver.submit(queue=f"first {state}", held=True)
+            waiting = {
+                condition: await driver.submit(queue=f"{state} {condition}", detail=after(first, condition=condition))
+                for condition in _CONDITIONS
+            }
+            await _end(driver, first.id, state)
+            queues = await driver.release()
+
+            for condition, job in waiting.items():
+                expected = after_upstream(condition, state) or JobState.QUEUED
+                assert await driver.state(job) is expected, (state, condition)
+                assert (job.queue in queues) is (expected is JobState.QUEUED)
+                assert await driver.store.unmet(job.id) == []
+
+    @case
+    async def test_a_report_says_that_others_wait_for_the_jobs_end(self) -> None:
+        driver = self.driver()
+        first, alone = await driver.dispatched(queue="first"), await driver.dispatched(queue="alone")
+        await driver.submit(detail=after(first))
+
+        applied = await driver.schedulers.apply([report(first, "succeeded"), report(alone, "succeeded")])
+
+        assert applied == [
+            AppliedReport("accepted", JobState.SUCCEEDED, "first", has_dependents=True),
+            AppliedReport("accepted", JobState.SUCCEEDED, "alone"),
+        ]
+        assert not (await driver.report(first, "succeeded")).has_dependents
+
+    @case
+    async def test_a_job_runs_when_the_last_of_those_it_waits_for_has_ended(self) -> None:
+        driver = self.driver()
+        first = [await driver.dispatched(queue=f"first {number}") for number in range(3)]
+        job = await driver.submit(detail=after(*first))
+
+        for one in first:
+            assert await driver.state(job) is JobState.WAITING
+            await driver.accepted(one, "succeeded")
+            await driver.release()
+
+        free = await driver.read(job)
+        assert (free.state, free.version) == (JobState.QUEUED, 2)
+        assert free.due >= job.due
+        assert [one.id for one in (await driver.dispatch()).jobs] == [job.id]
+
+    @case
+    async def test_a_job_with_a_time_waits_for_both(self) -> None:
+        driver = self.driver()
+        first = await driver.dispatched(queue="first")
+        job = await driver.submit(due=HOUR, detail=after(first))
+
+        await driver.accepted(first, "succeeded")
+        assert await driver.release() == set()
+
+        assert await driver.state(job) is JobState.SCHEDULED
+        assert [timer.id for timer in await driver.timers()] == [job.id]
+
+    @case
+    async def test_an_attempt_that_is_to_be_followed_by_another_one_is_no_end(self) -> None:
+        driver = self.driver()
+        first = await driver.dispatched(queue="first")
+        job = await driver.submit(detail=after(first, condition="ended"))
+
+        await driver.accepted(first, "retry")
+        assert await driver.release() == set()
+        assert await driver.state(job) is JobState.WAITING
+        await driver.accepted(await driver.again(first), "failed")
+        await driver.release()
+
+        assert await driver.state(job) is JobState.QUEUED
+
+    @case
+    async def test_failures_go_down_the_whole_chain(self) -> None:
+        driver = self.driver()
+        first = await driver.dispatched(queue="first")
+        chain = [await driver.submit(queue="chain", detail=after(first))]
+        for _ in range(4):
+            chain.append(await driver.submit(queue="chain", detail=after(chain[-1])))
+        anyway = await driver.submit(detail=after(chain[-1], condition="ended"))
+
+        await driver.accepted(first, "failed")
+        assert await driver.release() == {anyway.queue}
+
+        assert [await driver.state(job) for job in chain] == [JobState.UPSTREAM_FAILED] * len(chain)
+        assert await driver.state(anyway) is JobState.QUEUED
+
+    @case
+    async def test_a_job_whose_time_is_over_at_dispatch_ends_those_that_wait_for_it(self) -> None:
+        driver = self.driver()
+        first = await driver.submit(queue="first", expires=-1)
+        job = await driver.submit(detail=after(first))
+
+        assert await driver.try_dispatch(queue="first") is None
+        await driver.release()
+
+        assert await driver.state(job) is JobState.UPSTREAM_FAILED
+
+    @case
+    async def test_a_job_that_cannot_be_published_ends_those_that_wait_for_it(self) -> None:
+        driver = self.driver()
+        first = await driver.dispatched(queue="first")
+        asked = await driver.dispatched(queue="asked")
+        jobs = [await driver.submit(detail=after(one)) for one in (first, asked)]
+        await driver.request_cancel(await driver.read(asked))
+
+        await driver.schedulers.fail([first], reason="too large")
+        await driver.schedulers.undispatch([asked])
+        await driver.release()
+
+        assert [await driver.state(job) for job in jobs] == [JobState.UPSTREAM_FAILED] * 2
+
+    @case
+    async def test_many_that_wait_for_one_job_are_let_go_some_at_a_time(self) -> None:
+        driver = self.driver()
+        first = await driver.dispatched(queue="first")
+        jobs = await driver.submit_many(12, detail=after(first))
+        await driver.accepted(first, "succeeded")
+
+        queued = 0
+        rounds = 0
+        while (await driver.schedulers.release_dependents(limit=5)).is_more:
+            now = await driver.store.count_jobs(_queued(jobs[0].queue))
+            assert queued < now <= queued + 5
+            queued, rounds = now, rounds + 1
+
+        assert rounds == 2
+        assert {await driver.state(job) for job in jobs} == {JobState.QUEUED}
+        assert await driver.schedulers.release_dependents() == Released()
+
+    @case
+    async def test_one_job_waits_for_many(self) -> None:
+        driver = self.driver()
+        first = [await driver.new(queue="first") for _ in range(1_000)]
+        await driver.store.submit(first)
+        job = await driver.submit(detail=after(*first))
+        batch = await driver.dispatch(queue="first")
+
+        for start in range(0, 999, 333):
+            await driver.schedulers.apply([report(one, "succeeded") for one in batch.jobs[start : start + 333]])
+            await driver.release()
+        assert await driver.store.unmet(job.id, limit=2) == [JobDependency(batch.jobs[-1].id)]
+        assert await driver.state(job) is JobState.WAITING
+        await driver.accepted(batch.jobs[-1], "succeeded")
+        await driver.release()
+
+        assert await driver.state(job) is JobState.QUEUED
+
+    @case
+    async def test_the_first_end_that_is_not_as_it_had_to_be_says_how_the_job_ends(self) -> None:
+        driver = self.driver()
+        first, second = await driver.dispatched(queue="a"), await driver.dispatched(queue="b")
+        both = (JobDependency(first.id, "failed"), JobDependency(second.id))
+        job = await driver.submit(detail=JobDetail(depends_on=both))
+
+        await driver.accepted(first, "succeeded")
+        await driver.accepted(second, "failed")
+        await driver.release()
+
+        assert await driver.state(job) is JobState.SKIPPED
+
+
+def _queued(queue: str) -> JobFilter:
+    return JobFilter(queues=(queue,), states=frozenset({JobState.QUEUED}))
+
+
+async def _end(driver: JobDriver, job_id: str, state: JobState) -> None:
+    """Let a held job end so."""
+    record = await driver.read(job_id)
+    if state in (JobState.SUCCEEDED, JobState.FAILED):
+        await driver.updated(record, JobState.QUEUED)
+        (job,) = (await driver.dispatch(queue=record.queue)).jobs
+        await driver.accepted(job, "succeeded" if state is JobState.SUCCEEDED else "failed")
+        return
+    await driver.updated(record, state)

@@ -1,0 +1,70 @@
+"""Jobs that end in the moment in which others are to wait for them."""
+
+import asyncio
+
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import after, report
+from taskmq.testing.runner import case
+
+__all__ = ["DependencyRaces"]
+
+_ROUNDS = 5
+_AT_A_TIME = 8
+
+
+class DependencyRaces(JobStoreCase):
+    """No job waits for ever."""
+
+    @case
+    async def test_a_job_that_ends_while_others_are_submitted_that_wait_for_it_lets_all_of_them_go(self) -> None:
+        driver, other, third = self.driver(), self.driver(), self.driver()
+
+        for turn in range(_ROUNDS):
+            first = await driver.dispatched(queue=f"first {turn}")
+            async with asyncio.TaskGroup() as group:
+                calls = [
+                    group.create_task((other, third)[number % 2].submitted(queue="rest", detail=after(first)))
+                    for number in range(_AT_A_TIME)
+                ]
+                group.create_task(driver.report(first, "succeeded"))
+                group.create_task(third.release())
+            await driver.release()
+
+            assert {await driver.state(call.result().id) for call in calls} == {JobState.QUEUED}
+
+    @case
+    async def test_of_the_last_two_ends_that_a_job_waits_for_one_lets_it_go_and_once(self) -> None:
+        drivers = [self.driver() for _ in range(3)]
+        driver = drivers[0]
+
+        for turn in range(_ROUNDS):
+            await driver.submit_many(4, queue=f"first {turn}")
+            first = (await driver.dispatch(queue=f"first {turn}")).jobs
+            jobs = await driver.submit_many(4, queue=f"rest {turn}", detail=after(*first))
+            async with asyncio.TaskGroup() as group:
+                for number, one in enumerate(first):
+                    group.create_task(drivers[number % 3].schedulers.apply([report(one, "succeeded")] * 2))
+                for each in drivers:
+                    group.create_task(each.release())
+            await asyncio.gather(*(each.release() for each in drivers))
+
+            found = [await driver.read(job) for job in jobs]
+            assert {(job.state, job.version) for job in found} == {(JobState.QUEUED, 2)}
+
+    @case
+    async def test_a_job_that_is_released_in_the_moment_its_last_dependency_ends_is_not_left_waiting(self) -> None:
+        driver, other = self.driver(), self.driver()
+
+        for turn in range(_ROUNDS):
+            first = await driver.dispatched(queue=f"first {turn}")
+            job = await driver.submit(held=True, detail=after(first))
+            await driver.accepted(first, "succeeded")
+            async with asyncio.TaskGroup() as group:
+                group.create_task(driver.release())
+                releasing = group.create_task(other.update(job, JobState.QUEUED, kind="release"))
+            if releasing.result() is None:
+                assert await other.update(await other.read(job), JobState.QUEUED, kind="release") is not None
+            await driver.release()
+
+            assert await driver.state(job) is JobState.QUEUED

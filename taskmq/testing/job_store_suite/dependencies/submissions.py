@@ -1,0 +1,224 @@
+"""Submitting jobs that wait for others, and what operators do to them."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import DependencyRefusal, JobDetail, NewJob, Submitted
+from taskmq.model.jobs.dependencies import JobDependency
+from taskmq.model.states import TERMINAL, JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after
+from taskmq.testing.job_store_suite.uniqueness.submissions import unique
+from taskmq.testing.runner import case
+
+__all__ = ["WaitingJobs"]
+
+_STRANGERS: Sequence[str] = ("018f0000-0000-7000-8000-000000000001", "order-17", "")
+
+
+def refused(job: NewJob, upstream: str, reason: str = "unknown") -> Submitted:
+    """The answer to a submission that was refused for this job's sake."""
+    refusal = DependencyRefusal(upstream, "cycle" if reason == "cycle" else "unknown")
+    return Submitted(job.id, False, False, JobState.UNKNOWN, 0, refusal=refusal)
+
+
+class WaitingJobs(JobStoreCase):
+    """What `submit` and `update` promise of jobs with `depends_on`."""
+
+    @case
+    async def test_a_job_waits_for_another_one_that_lives_whatever_that_one_does(self) -> None:
+        driver = self.driver()
+
+        for state in JobState:
+            if state in TERMINAL or state is JobState.UNKNOWN:
+                continue
+            first = await driver.make(state)
+            job = await driver.submit(queue=f"behind {state}", detail=after(first))
+
+            assert (job.state, job.version) == (JobState.WAITING, 1), state
+            assert job.detail == after(first)
+            assert await driver.store.unmet(job.id) == [JobDependency(first.id)]
+            assert await driver.lanes(job.queue) == []
+            assert await driver.state(first) is state
+
+    @case
+    async def test_a_job_does_not_wait_for_what_has_come_already(self) -> None:
+        driver = self.driver()
+        done, failed = await driver.make(JobState.SUCCEEDED), await driver.make(JobState.FAILED)
+        both = (JobDependency(done.id), JobDependency(failed.id, "failed"))
+
+        now = await driver.submit(queue="now", detail=JobDetail(depends_on=both))
+        soon = await driver.submit(queue="soon", due=HOUR, detail=after(failed, condition="ended"))
+
+        assert (now.state, soon.state) == (JobState.QUEUED, JobState.SCHEDULED)
+        assert await driver.store.unmet(now.id) == []
+        assert [lane.queue for lane in await driver.lanes("now")] == ["now"]
+
+    @case
+    async def test_a_job_that_waits_for_what_cannot_come_any_more_waits_until_that_is_settled(self) -> None:
+        driver = self.driver()
+        failed, other = await driver.make(JobState.FAILED), await driver.submit(queue="other")
+
+        job = await driver.submit(detail=after(failed, other))
+        assert job.state is JobState.WAITING
+        await driver.release()
+
+        ended = await driver.read(job)
+        assert ended.state is JobState.UPSTREAM_FAILED
+        assert ended.error is not None
+        assert ended.error.message == f"job {failed.id} was to be succeeded, and is failed"
+        assert await driver.store.unmet(job.id) == []
+
+    @case
+    async def test_jobs_of_one_call_wait_for_each_other_in_any_order(self) -> None:
+        driver = self.driver()
+        first = await driver.new()
+        second = await driver.new(detail=after(first))
+        third = await driver.new(detail=after(first, second))
+
+        answers = await driver.store.submit([third, first, second])
+
+        assert [answer.state for answer in answers] == [JobState.WAITING, JobState.QUEUED, JobState.WAITING]
+        assert {each.id for each in await driver.store.unmet(third.id)} == {first.id, second.id}
+
+    @case
+    async def test_jobs_that_wait_for_each_other_in_a_circle_are_refused_and_others_are_kept(self) -> None:
+        driver = self.driver()
+        first, second, alone = await driver.new(), await driver.new(), await driver.new()
+        itself = replace(alone, detail=after(alone))
+        other = await driver.new()
+        behind = await driver.new(detail=after(first))
+        circle = [replace(first, key="a", detail=after(second)), replace(second, key="b", detail=after(first))]
+
+        answers = await driver.store.submit([*circle, itself, other, behind])
+
+        assert answers[:3] == [
+            refused(first, second.id, "cycle"),
+            refused(second, first.id, "cycle"),
+            refused(alone, alone.id, "cycle"),
+        ]
+        assert answers[3].is_new
+        assert answers[4].refusal is not None
+        assert await driver.store.count_jobs() == 1
+        assert await driver.store.find_key("", "a") is None
+
+    @case
+    async def test_a_job_that_waits_for_an_unknown_one_is_refused(self) -> None:
+        driver = self.driver()
+
+        for stranger in _STRANGERS:
+            job = await driver.new(key="mine", detail=after(stranger))
+            assert await driver.store.submit([job]) == [refused(job, stranger)]
+        assert await driver.store.count_jobs() == 0
+        assert await driver.store.find_key("", "mine") is None
+
+    @case
+    async def test_no_job_waits_for_another_tenants(self) -> None:
+        driver = self.driver()
+        theirs = [await driver.make(state, tenant="acme") for state in (JobState.QUEUED, JobState.SUCCEEDED)]
+
+        for job in theirs:
+            for tenant in ("", "other"):
+                mine = await driver.new(tenant=tenant, detail=after(job))
+                assert await driver.store.submit([mine]) == [refused(mine, job.id)]
+            assert (await driver.submit(tenant="acme", detail=after(job))).tenant == "acme"
+
+    @case
+    async def test_a_submission_is_answered_again_once_the_others_have_ended(self) -> None:
+        driver = self.driver()
+        first = await driver.submit(queue="first")
+        job = await driver.new(key="mine", fingerprint=b"1", detail=after(first))
+        assert (await driver.store.submit([job]))[0].is_new
+        await driver.updated(first, JobState.CANCELLED, kind="cancel")
+        await driver.release()
+
+        again = await driver.new(key="mine", fingerprint=b"1", detail=after(_STRANGERS[0]))
+
+        answers = await driver.store.submit([again, job])
+        expected = Submitted(job.id, False, True, JobState.UPSTREAM_FAILED, (await driver.read(job.id)).version)
+        assert answers == [expected, expected]
+
+    @case
+    async def test_a_job_waits_for_the_one_that_has_the_id_of_its_callers(self) -> None:
+        driver = self.driver()
+        first = await driver.submit(key="first", fingerprint=b"1")
+        again = await driver.new(key="first", fingerprint=b"1")
+
+        job = await driver.new(detail=after(again))
+        await driver.store.submit([job, again])
+
+        assert await driver.store.unmet(job.id) == [JobDependency(first.id)]
+
+    @case
+    async def test_a_unique_job_waits_with_its_key(self) -> None:
+        driver = self.driver()
+        first = await driver.submit(queue="first")
+        job = await driver.submit(unique=unique(), detail=after(first))
+
+        answer = await driver.submitted(unique=unique())
+
+        assert (answer.id, answer.is_duplicate, answer.state) == (job.id, True, JobState.WAITING)
+
+    @case
+    async def test_a_job_that_takes_the_key_of_one_that_it_waits_for_never_runs(self) -> None:
+        driver = self.driver()
+        first = await driver.submit(unique=unique(replaces=True), due=HOUR)
+        job = await driver.submit(unique=unique(replaces=True), detail=after(first))
+
+        await driver.release()
+
+        assert await driver.state(first) is JobState.CANCELLED
+        assert await driver.state(job) is JobState.UPSTREAM_FAILED
+
+    @case
+    async def test_a_held_job_waits_when_it_is_released_and_runs_when_both_are_over(self) -> None:
+        driver = self.driver()
+        first = await driver.dispatched(queue="first")
+        job = await driver.submit(held=True, detail=after(first))
+        other = await driver.submit(held=True, detail=after(first))
+        assert (job.state, other.state) == (JobState.HELD, JobState.HELD)
+
+        waiting = await driver.updated(job, JobState.QUEUED, kind="release")
+        assert waiting.state is JobState.WAITING
+        await driver.accepted(first, "succeeded")
+        assert await driver.release() == {job.queue}
+
+        assert await driver.state(job) is JobState.QUEUED
+        still = await driver.read(other)
+        assert (still.state, still.version) == (JobState.HELD, other.version + 1)
+        assert (await driver.updated(still, JobState.QUEUED, kind="release")).state is JobState.QUEUED
+
+    @case
+    async def test_a_waiting_job_can_be_held_changed_and_cancelled(self) -> None:
+        driver = self.driver()
+        first = await driver.dispatched(queue="first")
+        job = await driver.submit(detail=after(first))
+
+        changed = await driver.updated(job, priority=9, queue="fast", due=await driver.store.now_ms() + HOUR)
+        held = await driver.updated(changed, JobState.HELD, kind="hold")
+        assert (await driver.updated(held, JobState.SCHEDULED, kind="release")).state is JobState.WAITING
+        second = await driver.submit(detail=after(job))
+        await driver.updated(await driver.read(job), JobState.CANCELLED, kind="cancel")
+        assert await driver.store.unmet(job.id) == []
+        await driver.accepted(first, "succeeded")
+        await driver.release()
+
+        assert await driver.state(job) is JobState.CANCELLED
+        assert await driver.state(second) is JobState.UPSTREAM_FAILED
+        assert await driver.timers() == []
+
+    @case
+    async def test_no_change_lets_a_job_run_that_waits(self) -> None:
+        driver = self.driver()
+        first = await driver.submit(queue="first")
+        job = await driver.submit(detail=after(first))
+
+        for to in (JobState.QUEUED, JobState.SCHEDULED):
+            job = await driver.updated(job, to)
+            assert job.state is JobState.WAITING
+        assert await _nothing_to_do(driver, job.queue)
+
+
+async def _nothing_to_do(driver: JobDriver, queue: str) -> bool:
+    return await driver.lanes(queue) == [] and await driver.timers() == []

@@ -1,0 +1,11 @@
+"""What a job store remembers of runs."""
+
+from taskmq.testing.job_store_suite.history.alerts import AlertCases
+from taskmq.testing.job_store_suite.history.logs import LogCases
+from taskmq.testing.job_store_suite.history.rollups import RollupCases
+
+__all__ = ["HistoryCases"]
+
+
+class HistoryCases(LogCases, RollupCases, AlertCases):
+    """Every guarantee of `taskmq.contracts.history`."""

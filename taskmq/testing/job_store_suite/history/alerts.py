@@ -1,0 +1,198 @@
+"""Rules, alerts, silences, and what somebody is to be told."""
+
+import asyncio
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from taskmq.contracts.history import AlertNotice, StoredRule
+from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, AlertState, Silence
+from taskmq.testing.job_store_suite.history.kit import HistoryCase
+from taskmq.testing.job_store_suite.identity.kit import BY
+from taskmq.testing.runner import case
+
+__all__ = ["AlertCases"]
+
+_RULE: Final = AlertRule(
+    name="too-many",
+    metric="failure_rate",
+    threshold=0.1,
+    tenant="acme",
+    task="mail.*",
+    each="task",
+    clear=0.05,
+    channels=("mailto:a@b.c",),
+    note="☂",
+)
+_HOUR: Final = 3_600_000
+
+
+def _alert(subject: str = "task:mail.send", **fields: Any) -> Alert:
+    given: dict[str, Any] = {
+        "tenant": "acme",
+        "rule": "too-many",
+        "subject": subject,
+        "state": AlertState.FIRING,
+        "since": 5,
+        "value": 0.5,
+        "changed": 7,
+        **fields,
+    }
+    return Alert(**given)
+
+
+def _notice(notice_id: str, *, due: int | None = 0) -> AlertNotice:
+    change = AlertChange(kind="firing", alert=_alert())
+    return AlertNotice(id=notice_id, channel="mailto:a@b.c", rule=_RULE, changes=[change], at=3, next=due)
+
+
+class AlertCases(HistoryCase):
+    """Every guarantee of `AlertStore`."""
+
+    @case
+    async def test_a_rule_is_read_as_it_was_put_and_counts_its_versions(self) -> None:
+        alerts, other = self.history().alerts, self.history().alerts
+
+        assert await alerts.put_rule(_RULE) == 1
+        assert await alerts.put_rule(replace(_RULE, tenant="")) == 1
+        assert await other.put_rule(_RULE, version=0) is None
+        assert await other.put_rule(replace(_RULE, threshold=0.2), version=1) == 2
+        assert await alerts.put_rule(_RULE, version=1) is None
+        assert await alerts.put_rule(replace(_RULE, name="A"), version=0) == 1
+
+        changed = StoredRule(replace(_RULE, threshold=0.2), 2)
+        assert await other.rules("acme") == [StoredRule(replace(_RULE, name="A"), 1), changed]
+        assert [each.rule.tenant for each in await alerts.rules()] == ["", "acme", "acme"]
+        assert len(await alerts.rules("")) == 1
+
+    @case
+    async def test_a_rule_goes_with_its_alerts(self) -> None:
+        alerts = self.history().alerts
+        await alerts.put_rule(_RULE)
+        await alerts.put_rule(replace(_RULE, name="other"))
+        await alerts.commit([_alert(), _alert(rule="other")], [])
+
+        assert await alerts.remove_rule("acme", "too-many")
+        assert not await alerts.remove_rule("acme", "too-many")
+        assert not await alerts.remove_rule("\0", "too-many")
+
+        assert [each.rule for each in await alerts.alerts()] == ["other"]
+        assert [each.rule.name for each in await alerts.rules()] == ["other"]
+
+    @case
+    async def test_changes_of_rules_and_silences_are_in_the_audit(self) -> None:
+        store = self.store()
+        alerts, people = self.history().alerts, store.identity.audit
+        silence = Silence(id="s", begins=0, ends=9, by="ann")
+
+        def entry(action: str) -> Any:
+            return BY.entry(action, kind="alert", subject="too-many", tenant="acme")
+
+        await alerts.put_rule(_RULE, audit=entry("alert.put"))
+        await alerts.put_rule(_RULE, version=7, audit=entry("alert.refused"))
+        await alerts.add_silence(silence, audit=entry("alert.silence"))
+        await alerts.remove_silence("s", audit=entry("alert.speak"))
+        await alerts.remove_silence("s", audit=entry("alert.refused"))
+        await alerts.remove_rule("acme", "too-many", audit=entry("alert.remove"))
+        await alerts.remove_rule("acme", "too-many", audit=entry("alert.refused"))
+
+        assert await people.unsealed() == 4
+
+    @case
+    async def test_alerts_are_written_together_by_who_has_read_the_last_ones(self) -> None:
+        alerts, other = self.history().alerts, self.history().alerts
+        assert await alerts.commit([], [])
+        assert await alerts.commit([_alert(), _alert("")], [_notice("n1")])
+        first, second = await other.alerts("acme")
+        assert (first, second) == (_alert("", version=1), _alert(version=1))
+
+        assert not await alerts.commit([_alert("new"), _alert()], [_notice("n2")])
+        assert await other.commit([replace(second, value=0.7)], [_notice("n1", due=None)])
+        assert not await alerts.commit([replace(second, value=0.9)], [])
+
+        assert [(each.subject, each.value, each.version) for each in await alerts.alerts()] == [
+            ("", 0.5, 1),
+            ("task:mail.send", 0.7, 2),
+        ]
+        assert await alerts.alerts("") == []
+        assert [(each.id, each.next) for each in await alerts.notices()] == [("n1", 0)]
+
+    @case
+    async def test_of_many_that_look_at_a_time_one_writes(self) -> None:
+        stores = [self.history().alerts for _ in range(3)]
+
+        written = await asyncio.gather(*(store.commit([_alert()], [_notice("n")]) for store in stores * 3))
+
+        assert written.count(True) == 1
+        assert len(await stores[0].notices()) == 1
+
+    @case
+    async def test_a_notice_is_one_sender_s_for_a_while(self) -> None:
+        alerts, other = self.history().alerts, self.history().alerts
+        await alerts.commit([], [_notice("b"), _notice("a"), _notice("later", due=2**52)])
+
+        taken = [await store.take_notice(lease_ms=_HOUR) for store in (alerts, other)]
+        assert [notice and (notice.id, notice.tries) for notice in taken] == [("a", 1), ("b", 1)]
+        assert await alerts.take_notice(lease_ms=_HOUR) is None
+
+        first, second = taken
+        assert first is not None
+        assert second is not None
+        assert first.changes == _notice("a").changes
+        assert first.rule == _RULE
+        await alerts.settle_notice(first, retry_at=None)
+        await other.settle_notice(second, retry_at=1)
+        again = await alerts.take_notice(lease_ms=_HOUR)
+        assert again is not None
+        assert (again.id, again.tries) == ("b", 2)
+        # It is somebody else's by now.
+        await other.settle_notice(second, retry_at=None)
+
+        assert {each.id: each.next is None for each in await alerts.notices()} == {
+            "a": True,
+            "b": False,
+            "later": False,
+        }
+
+    @case
+    async def test_many_senders_take_each_notice_once(self) -> None:
+        stores = [self.history().alerts for _ in range(2)]
+        await stores[0].commit([], [_notice(f"n{number}") for number in range(6)])
+
+        taken = await asyncio.gather(*(store.take_notice(lease_ms=_HOUR) for store in stores * 4))
+
+        assert sorted(notice.id for notice in taken if notice is not None) == [f"n{number}" for number in range(6)]
+
+    @case
+    async def test_silences_are_kept_until_they_end(self) -> None:
+        store = self.store()
+        now = await store.now_ms()
+        alerts, other = self.history().alerts, self.history().alerts
+        one = Silence(id="1", tenant="acme", rule="too-*", begins=now + 1, ends=now + _HOUR, by="ann", note="☂")
+        over = Silence(id="2", begins=now, ends=now)
+
+        await alerts.add_silence(replace(one, note=""))
+        await alerts.add_silence(one)
+        await alerts.add_silence(over)
+
+        assert await other.silences() == [one]
+        assert await other.silences(ended=True) == [over, one]
+        assert await alerts.remove_silence("1")
+        assert not await alerts.remove_silence("1")
+        assert not await alerts.remove_silence("\0")
+        assert await other.silences() == []
+
+    @case
+    async def test_what_is_over_is_forgotten(self) -> None:
+        alerts = self.history().alerts
+        resolved = _alert("b", state=AlertState.RESOLVED)
+        kept = _alert("c", state=AlertState.RESOLVED, changed=50)
+        await alerts.commit([_alert("a"), resolved, kept], [_notice("sent", due=None), _notice("due")])
+        await alerts.add_silence(Silence(id="old", begins=0, ends=5))
+        await alerts.add_silence(Silence(id="new", begins=0, ends=2**52))
+
+        await alerts.forget(before=10)
+
+        assert [each.subject for each in await alerts.alerts()] == ["a", "c"]
+        assert [each.id for each in await alerts.notices()] == ["due"]
+        assert [each.id for each in await alerts.silences(ended=True)] == ["new"]

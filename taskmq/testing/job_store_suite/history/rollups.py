@@ -1,0 +1,103 @@
+"""Figures by the minute, and failures."""
+
+import asyncio
+from typing import Any, Final
+
+from taskmq.contracts.history import FailureFilter, RollupFilter
+from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, RunFailure
+from taskmq.testing.job_store_suite.history.kit import HistoryCase
+from taskmq.testing.runner import case
+
+__all__ = ["RollupCases"]
+
+_AT: Final = 28_000_000 * MINUTE
+_ALL: Final = RollupFilter(since=0, until=_AT * 2)
+
+
+def _rollup(minute: int = 0, *, task: str = "t", queue: str = "q", tenant: str = "", ran: float = 0.5) -> Rollup:
+    rollup = Rollup(RollupKey(_AT + minute * MINUTE, task, queue, tenant), {"started": 1, "succeeded": 1})
+    rollup.waited.add(0.1)
+    rollup.ran.add(ran)
+    return rollup
+
+
+def _failure(job: str, **fields: Any) -> RunFailure:
+    given: dict[str, Any] = {"at": _AT, "job": job, "event": "dead", "task": "t", "queue": "q", **fields}
+    return RunFailure(**given)
+
+
+class RollupCases(HistoryCase):
+    """Every guarantee of `RollupStore`."""
+
+    @case
+    async def test_figures_are_added_to_those_there_are(self) -> None:
+        rollups, other = self.history().rollups, self.history().rollups
+
+        await asyncio.gather(*(store.add([_rollup(), _rollup(ran=9.0)]) for store in (rollups, other) * 5))
+        await rollups.add([])
+
+        (found,) = await other.rollups(_ALL)
+        assert found.outcomes == {"started": 20, "succeeded": 20}
+        assert (found.ran.count, found.waited.count) == (20, 20)
+        assert abs(found.ran.total - 95.0) < 1e-6
+        assert found.key == _rollup().key
+
+    @case
+    async def test_figures_are_found_by_time_and_names_in_their_order(self) -> None:
+        rollups = self.history().rollups
+        await rollups.add([_rollup(1, task="☂"), _rollup(1, task="Z"), _rollup(0, queue="other", tenant="acme")])
+
+        assert [(one.key.minute - _AT, one.key.task) for one in await rollups.rollups(_ALL)] == [
+            (0, "t"),
+            (MINUTE, "Z"),
+            (MINUTE, "☂"),
+        ]
+        for fields, expected in (
+            ({"since": _AT + MINUTE}, 2),
+            ({"until": _AT + MINUTE}, 1),
+            ({"task": "Z"}, 1),
+            ({"queue": "other"}, 1),
+            ({"tenant": "acme"}, 1),
+            ({"tenant": ""}, 2),
+            ({"task": "\0"}, 0),
+        ):
+            given: dict[str, Any] = {"since": 0, "until": _AT * 2, **fields}
+            assert len(await rollups.rollups(RollupFilter(**given))) == expected, fields
+        assert len(await rollups.rollups(_ALL, limit=2)) == 2
+
+    @case
+    async def test_a_failure_is_read_as_it_was_told_the_last_one_first(self) -> None:
+        rollups = self.history().rollups
+        whole = _failure(
+            "j ☂", event="parked", tenant="acme", worker="w", attempt=3, seconds=1.5, error="OSError", reason="error"
+        )
+
+        await rollups.add([], [whole, *(_failure(f"j{number}", at=_AT + number) for number in range(120))])
+
+        page = await self.history().rollups.failures(FailureFilter(), limit=119)
+        rest = await rollups.failures(FailureFilter(), after=page.after, limit=119)
+        assert [one.job for one in page.failures] == [f"j{number}" for number in reversed(range(1, 120))]
+        assert ([one.job for one in rest.failures], rest.after) == (["j0", "j ☂"], None)
+        (found,) = (await rollups.failures(FailureFilter(job="j ☂"))).failures
+        assert (found.event, found.tenant, found.worker, found.attempt) == ("parked", "acme", "w", 3)
+        assert (found.seconds, found.error, found.reason, found.at) == (1.5, "OSError", "error", _AT)
+        for which, expected in (
+            (FailureFilter(tenant="acme"), 1),
+            (FailureFilter(error="OSError", task="t", queue="q"), 1),
+            (FailureFilter(task="other"), 0),
+            (FailureFilter(error="\0"), 0),
+            (FailureFilter(since=_AT + 100), 20),
+            (FailureFilter(until=_AT + 1), 2),
+        ):
+            assert len((await rollups.failures(which, limit=200)).failures) == expected, which
+
+    @case
+    async def test_what_is_old_is_forgotten_some_at_a_time(self) -> None:
+        rollups = self.history().rollups
+        await rollups.add([_rollup(0), _rollup(1), _rollup(2)], [_failure("a"), _failure("b", at=_AT + 3 * MINUTE)])
+
+        forgotten = [await rollups.forget(before=_AT + 2 * MINUTE, limit=1) for _ in range(3)]
+
+        assert forgotten == [2, 1, 0]
+        assert [one.key.minute for one in await rollups.rollups(_ALL)] == [_AT + 2 * MINUTE]
+        assert [one.job for one in (await rollups.failures(FailureFilter())).failures] == ["b"]

@@ -1,0 +1,178 @@
+"""Lines of runs that wait to be sent: bounded for each run and for the worker, what is too much is counted.
+
+    any thread: add -> the run's lines -> every half a second, and before each report -> one message for each queue
+
+Lines are sent before the report of their run's end, over the same queue: whoever sees that a job has ended finds what
+it has logged. A message that cannot be sent is dropped, with its lines: logs are not worth a held-up job.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from taskmq.contracts.broker import Broker, Outgoing
+from taskmq.durable.task_set import TaskSet
+from taskmq.errors import SendError
+from taskmq.model.clock import Clock
+from taskmq.model.envelope import JSON, Invitation
+from taskmq.model.history.logs import LOGS_TASK, LogLine, RunLog, encode_logs, shortened
+from taskmq.model.history.redaction import Redactor
+
+__all__ = ["RunLines"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_PERIOD: Final = 0.5
+_MOST_OF_RUN: Final = 1_000
+_MOST_WAITING: Final = 10_000
+_RUNS_KNOWN: Final = 5_000
+_WARNING: Final = 30
+_OURS: Final = "taskmq.worker"
+
+
+class _Run:
+    """The lines of one run."""
+
+    __slots__ = ("attempt", "count", "dropped", "invitation", "waiting")
+
+    def __init__(self, invitation: Invitation, attempt: int) -> None:
+        self.invitation = invitation
+        self.attempt = attempt
+        self.count = 0
+        self.dropped = 0
+        self.waiting: list[LogLine] = []
+
+
+class RunLines:
+    """Gathers lines, and sends them.
+
+    Args:
+        worker: its name.
+        timeout: seconds that a publish may take.
+        most: lines of one run; of what comes after them only the number is kept.
+
+    Attributes:
+        dropped: lines that were not sent since the start.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        clock: Clock,
+        *,
+        worker: str,
+        timeout: float,
+        redactor: Redactor,
+        most: int = _MOST_OF_RUN,
+    ) -> None:
+        self.dropped = 0
+        self._broker = broker
+        self._clock = clock
+        self._worker = worker
+        self._timeout = timeout
+        self._redactor = redactor
+        self._most = most
+        self._lock = threading.Lock()
+        self._runs: OrderedDict[tuple[str, int], _Run] = OrderedDict()
+        self._waiting = 0
+        self._loop = asyncio.get_running_loop()
+        self._is_scheduled = False
+        self._sending = TaskSet("worker logs", failure="lines of logs were not sent")
+
+    def add(self, invitation: Invitation, attempt: int, level: int, logger: str, message: str) -> None:
+        """Take a line; from any thread."""
+        name, text = shortened(logger, self._redactor.redact(message))
+        line = LogLine(self._clock.now_ms(), min(max(level, 0), 1_000), name, text)
+        with self._lock:
+            run = self._run(invitation, attempt)
+            if run.count >= self._most or self._waiting >= _MOST_WAITING:
+                run.dropped += 1
+                self.dropped += 1
+                return
+            run.count += 1
+            run.waiting.append(line)
+            self._waiting += 1
+            if self._is_scheduled:
+                return
+            self._is_scheduled = True
+        try:
+            self._loop.call_soon_threadsafe(self._loop.call_later, _PERIOD, self._flush)
+        except RuntimeError:
+            # The loop is closed: nothing is sent any more.
+            return
+
+    async def send(self, queue: str, ended: Sequence[tuple[str, int]] = ()) -> None:
+        """Send what waits for a queue of reports; of runs that have ended, how many lines were too many, too.
+
+        Args:
+            ended: their jobs and tokens.
+        """
+        with self._lock:
+            logs = self._taken(queue)
+            for key in ended:
+                if (run := self._runs.pop(key, None)) is not None and run.dropped:
+                    logs.append(self._told(run))
+        if not logs:
+            return
+        try:
+            for body in encode_logs(logs):
+                message = Outgoing(queue=queue, body=body, content_type=JSON, job_id="", task=LOGS_TASK)
+                await self._broker.publish(message, timeout=self._timeout)
+        except SendError as error:
+            lost = sum(len(log.lines) for log in logs)
+            self.dropped += lost
+            _log.warning("up to %d lines of logs for %s are lost: %s", lost, queue, error)
+
+    async def aclose(self) -> None:
+        """Send what there is."""
+        for queue in self._queues():
+            await self.send(queue)
+        await self._sending.aclose()
+
+    def _run(self, invitation: Invitation, attempt: int) -> _Run:
+        key = (invitation.id, invitation.token)
+        run = self._runs.get(key)
+        if run is None:
+            run = self._runs[key] = _Run(invitation, attempt)
+            # What a run has left behind may log for ever, and nobody says when it ends.
+            if len(self._runs) > _RUNS_KNOWN:
+                _, oldest = self._runs.popitem(last=False)
+                self._waiting -= len(oldest.waiting)
+                self.dropped += len(oldest.waiting)
+        return run
+
+    def _taken(self, queue: str) -> list[RunLog]:
+        logs: list[RunLog] = []
+        for run in self._runs.values():
+            if run.waiting and run.invitation.reports == queue:
+                lines, run.waiting = run.waiting, []
+                self._waiting -= len(lines)
+                logs.append(self._log_of(run, run.count - len(lines), lines))
+        return logs
+
+    def _told(self, run: _Run) -> RunLog:
+        text = f"{run.dropped} further lines of this run were not kept: it may have {self._most}"
+        return self._log_of(run, run.count, [LogLine(self._clock.now_ms(), _WARNING, _OURS, text)])
+
+    def _log_of(self, run: _Run, first: int, lines: list[LogLine]) -> RunLog:
+        return RunLog(
+            id=run.invitation.id,
+            token=run.invitation.token,
+            attempt=run.attempt,
+            worker=self._worker,
+            first=first,
+            lines=lines,
+        )
+
+    def _queues(self) -> list[str]:
+        with self._lock:
+            return sorted({run.invitation.reports for run in self._runs.values() if run.waiting})
+
+    def _flush(self) -> None:
+        with self._lock:
+            self._is_scheduled = False
+        for queue in self._queues():
+            self._sending.start(self.send(queue))

@@ -1,0 +1,205 @@
+"""A served app, and a browser that looks at its dashboard; what a page must never do is an error of the test."""
+
+import asyncio
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Self
+from uuid import uuid4
+
+import httpx
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect, sync_playwright
+
+from taskmq import TaskMQ
+from taskmq.access import IdentityAdministration, PasswordHasher
+from taskmq.contracts.identity import Actor
+from taskmq.model.identity import Membership, Role
+from taskmq.server import ServerSettings, build
+from taskmq.server.process import ServerProcess
+from tests.servers.errors import ServerUnavailable
+
+__all__ = ["PASSWORD", "Eyes", "Served", "browsing", "serving", "violations"]
+
+PASSWORD = "correct horse battery"
+WIDE = {"width": 1280, "height": 900}
+_PATIENCE = 20_000
+# A request that a page has no more use for is broken off.
+_EXPECTED = re.compile(r"net::ERR_ABORTED")
+_AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+class Served:
+    """A served app."""
+
+    def __init__(self, url: str, app: TaskMQ) -> None:
+        self.url = url
+        self.app = app
+        self.api = httpx.Client(base_url=f"{url}/api/v1", timeout=30)
+
+    def submit(self, *bodies: dict[str, Any]) -> list[dict[str, Any]]:
+        """Submit jobs; what was answered of each."""
+        answer = self.api.post("/jobs", json=list(bodies))
+        assert answer.status_code == 200, answer.text
+        found: list[dict[str, Any]] = answer.json()["items"]
+        assert all(one["status"] == "submitted" for one in found), found
+        return found
+
+
+@contextmanager
+def serving(folder: Path, **settings: Any) -> Iterator[Served]:
+    """Serve an app with accounts of its own at a free port, in a thread."""
+    app = TaskMQ(f"memory://{uuid4()}", store=f"sqlite:///{folder}/jobs.db?synchronous=normal")
+    define(app)
+    chosen = ServerSettings(port=0, rate=0, **settings)
+    process = ServerProcess(build(app, settings=chosen), chosen)
+    ready = threading.Event()
+    said: list[str] = []
+
+    def on_ready(url: str) -> None:
+        said.append(url)
+        ready.set()
+
+    async def serve() -> None:
+        loops.append(asyncio.get_running_loop())
+        await process.run(on_ready=on_ready)
+
+    def run() -> None:
+        asyncio.run(_add_accounts(app))
+        asyncio.run(serve())
+
+    loops: list[asyncio.AbstractEventLoop] = []
+    thread = threading.Thread(target=run, name="dashboard", daemon=True)
+    thread.start()
+    assert ready.wait(40), "the server does not start"
+    served = Served(said[0], app)
+    try:
+        yield served
+    finally:
+        served.api.close()
+        loops[0].call_soon_threadsafe(process.stop)
+        thread.join(40)
+
+
+def define(app: TaskMQ) -> None:
+    """Tasks with arguments of all kinds, and schedules."""
+
+    @app.task(name="billing.charge", queue="billing")
+    def charge(account: str, cents: int, urgent: bool = False, lines: list[str] | None = None) -> str:
+        """Charge an account."""
+        return f"{account}: {cents}"
+
+    @app.cron("0 2 * * *", name="nightly", tz="Europe/Paris")
+    @app.task(name="report", queue="reports")
+    def report() -> None: ...
+
+
+async def _add_accounts(app: TaskMQ) -> None:
+    async with app:
+        # A hash of a test need not cost anything.
+        hasher = PasswordHasher(time_cost=1, memory_cost=64)
+        administration = IdentityAdministration(app.sessions.store().identity, hasher=hasher)
+        by = Actor(user="setup")
+        await administration.add_first_admin("root", PASSWORD, by=by)
+        await administration.add_tenant("acme", by=by)
+        await administration.add_user(
+            "vera", by=by, password=PASSWORD, memberships=(Membership("acme", Role.VIEWER),)
+        )
+
+
+class Eyes:
+    """A page of a browser, and everything that went wrong in it."""
+
+    def __init__(self, page: Page, served_url: str) -> None:
+        self.page = page
+        self.url = served_url
+        self.wrong: list[str] = []
+        # What a test provokes: a part of the message.
+        self.forgiven: list[str] = []
+        page.set_default_timeout(_PATIENCE)
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        page.on("requestfailed", lambda request: self._failed(request.url, str(request.failure)))
+
+    def open(self, where: str = "") -> Self:
+        """Go to a view by its address, as it is in a link, and wait until everything is there."""
+        self.page.goto(f"{self.url}/ui/#/{where}")
+        return self.settle()
+
+    def settle(self) -> Self:
+        expect(self.page.locator("h1").first).to_be_visible(timeout=_PATIENCE)
+        expect(self.page.locator("[data-loading]")).to_have_count(0, timeout=_PATIENCE)
+        return self
+
+    def see(self, text: str) -> None:
+        """Wait for a text."""
+        expect(self.page.get_by_text(text).first).to_be_visible(timeout=_PATIENCE)
+
+    def see_count(self, found: Locator, count: int) -> None:
+        expect(found).to_have_count(count, timeout=_PATIENCE)
+
+    def click(self, name: str) -> None:
+        """Press the button, or follow the link, of that name; in the dialog where one is open."""
+        exact = re.compile(f"^{re.escape(name)}$")
+        place = self.page.locator("dialog[open]").or_(self.page.locator("#root:not(:has(dialog[open]))"))
+        place.get_by_role("button", name=exact).or_(place.get_by_role("link", name=exact)).first.click()
+
+    def check(self) -> None:
+        """Fail where something went wrong."""
+        found = [one for one in self.wrong if not any(part in one for part in self.forgiven)]
+        assert found == []
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            self.wrong.append(f"console: {message.text}")
+
+    def _failed(self, url: str, failure: str) -> None:
+        if _EXPECTED.search(failure) is None:
+            self.wrong.append(f"request: {url}: {failure}")
+
+
+@contextmanager
+def browsing() -> Iterator[Browser]:
+    """A browser without a window."""
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        raise ServerUnavailable("no Chromium here: run as root: .venv/bin/python -m tests.servers install chromium")
+    with sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def watching(browser: Browser, served: Served, **options: Any) -> Iterator[Eyes]:
+    """A browser of somebody's own, with nothing in it; at its end nothing may have gone wrong."""
+    context = browser.new_context(viewport=options.pop("viewport", WIDE), **options)
+    try:
+        eyes = Eyes(context.new_page(), served.url)
+        yield eyes
+        eyes.check()
+    finally:
+        context.close()
+
+
+def violations(page: Page) -> list[str]:
+    """What axe-core finds wrong with the accessibility of the page as it is."""
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
+    found = page.evaluate("rules => axe.run(document, { runOnly: rules })", _AXE_RULES)
+    return [
+        f"{each['id']}: {node['html'][:160]}: {node['failureSummary'][:300]}"
+        for each in found["violations"]
+        for node in each["nodes"][:3]
+    ]
+
+
+def answer(route: Route, content: Any, status: int = 200) -> None:
+    """Answer a request of a page in the server's place."""
+    kind = "application/json" if status < 400 else "application/problem+json"
+    route.fulfill(status=status, json=content, content_type=kind)

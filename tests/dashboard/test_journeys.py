@@ -1,0 +1,279 @@
+"""What people come for, in a real browser at a real server."""
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from taskmq.server.dashboard.files import dashboard_files
+from tests.dashboard.kit import PASSWORD, Eyes, Served, serving, violations, watching
+
+pytestmark = pytest.mark.timeout(120)
+
+# What the gate's workers are told apart by: `browser` is made once in scope="module".
+_BUDGET = 120 * 1024
+
+
+def _job(name: str, **more: object) -> dict[str, object]:
+    return {
+        "job_type": "billing.charge",
+        "job_id": name,
+        "payload": {"account": "ann", "cents": 250},
+        "schedule_time": "2099-01-31T09:00:00Z",
+        **more,
+    }
+
+
+def test_the_first_load_is_within_its_budget(eyes: Eyes) -> None:
+    sizes: dict[str, int] = {}
+    eyes.page.on("response", lambda answer: sizes.update({answer.url: len(gzip.compress(answer.body()))}))
+
+    eyes.open()
+
+    assert any("/ui/static/" in url for url in sizes)
+    assert sum(sizes.values()) <= _BUDGET, sizes
+
+
+def test_all_files_of_the_dashboard_together_are_within_the_budget_of_a_first_load() -> None:
+    assert sum(len(file.compressed) for file in dashboard_files().by_path.values()) <= _BUDGET
+
+
+def test_somebody_signs_in_changes_something_and_signs_out(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path) as served, watching(browser, served) as eyes:
+        page = eyes.page
+        eyes.forgiven.append("401")
+        eyes.open("jobs?filter=task%3Areport")
+        page.get_by_label("Name").fill("root")
+        page.get_by_label("Password").fill("a wrong password")
+        eyes.click("Sign in")
+        expect(page.get_by_role("alert")).to_be_visible()
+        assert violations(page) == []
+
+        page.get_by_label("Password").fill(PASSWORD)
+        eyes.click("Sign in")
+        eyes.see("No job fits this filter")
+        # A change takes the session's token against forged requests, also after the page was loaded again.
+        page.reload()
+        eyes.open("tasks/billing.charge")
+        page.get_by_label("account (needed)").fill("ann")
+        page.get_by_label("cents (needed)").fill("250")
+        eyes.click("Run")
+        expect(page.locator("h1")).to_have_text(re.compile("^[0-9a-f-]{36}$"))
+        eyes.see('"cents": 250')
+
+        eyes.click("Sign out")
+        expect(page.get_by_label("Password")).to_be_visible()
+        page.reload()
+        expect(page.get_by_label("Password")).to_be_visible()
+
+
+def test_a_viewer_of_a_tenant_sees_no_button_that_the_server_would_refuse(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path) as served, watching(browser, served) as eyes:
+        eyes.forgiven.append("401")
+        eyes.open()
+        eyes.page.get_by_label("Name").fill("vera")
+        eyes.page.get_by_label("Password").fill(PASSWORD)
+        eyes.click("Sign in")
+        eyes.see("No jobs yet")
+
+        pages = eyes.page.locator("nav a").all_inner_texts()
+        eyes.open("jobs")
+
+        assert pages == ["Overview", "Jobs", "Tasks", "Schedules", "Workflows", "Account"]
+        eyes.see_count(eyes.page.get_by_role("button", name="All that fit"), 0)
+
+
+def test_jobs_are_found_by_a_filter_that_stays_in_the_address(eyes: Eyes, site: Served) -> None:
+    site.submit(*(_job(f"found-{n}", labels={"batch": "found"}) for n in range(60)), _job("other"))
+    page = eyes.open("jobs").page
+    rows = page.locator("tbody tr")
+
+    page.keyboard.press("/")
+    page.keyboard.type("label.batch:found")
+    page.keyboard.press("Enter")
+
+    eyes.see("60 fit")
+    eyes.see_count(rows, 50)
+    eyes.click("Next page")
+    eyes.see_count(rows, 10)
+    page.reload()
+    eyes.settle()
+    eyes.see_count(rows, 10)
+    assert page.get_by_label("Filter", exact=True).input_value() == "label.batch:found"
+    page.go_back()
+    eyes.see_count(rows, 50)
+
+
+def test_a_filter_that_cannot_be_read_says_where(eyes: Eyes) -> None:
+    eyes.forgiven.append("400")
+    eyes.open("jobs?filter=stauts%3Afailed")
+
+    eyes.see("At column 1 of the filter.")
+    assert violations(eyes.page) == []
+
+
+def test_the_same_is_done_to_many_jobs_once_their_number_was_typed(eyes: Eyes, site: Served) -> None:
+    site.submit(*(_job(f"many-{n}", labels={"batch": "many"}) for n in range(3)))
+    page = eyes.open("jobs?filter=label.batch%3Amany").page
+
+    eyes.click("All that fit …")
+    expect(page.locator("[data-matched]")).to_have_text("3")
+    page.get_by_label("What").select_option("cancel")
+    page.locator("[data-typed]").fill("2")
+    expect(page.get_by_role("button", name="Do it")).to_be_disabled()
+    assert violations(page) == []
+    page.locator("[data-typed]").fill("3")
+    eyes.click("Do it")
+
+    expect(page.locator("[data-done]")).to_have_text("3 done, 0 stayed as they were.")
+    states = {job["state"] for job in site.api.get("/jobs", params={"filter": "label.batch:many"}).json()}
+    assert states == {"cancelled"}
+    (entry,) = site.api.get("/audit", params={"action": "jobs.cancel"}).json()["items"]
+    assert entry["after"]["filter"] == "label.batch:many"
+
+
+def test_selected_jobs_are_held_and_nothing_else_is(eyes: Eyes, site: Served) -> None:
+    site.submit(*(_job(f"some-{n}", labels={"batch": "some"}) for n in range(3)))
+    page = eyes.open("jobs?filter=label.batch%3Asome").page
+
+    page.get_by_label("Select some-1", exact=True).check()
+    eyes.click("Selected (1) …")
+    page.get_by_label("What").select_option("hold")
+    page.locator("[data-typed]").fill("1")
+    eyes.click("Do it")
+
+    expect(page.locator("[data-done]")).to_have_text("1 done, 0 stayed as they were.")
+    found = {job["job_id"]: job["state"] for job in site.api.get("/jobs?filter=label.batch:some").json()}
+    assert found == {"some-0": "scheduled", "some-1": "held", "some-2": "scheduled"}
+
+
+def test_a_job_is_held_changed_released_and_cancelled_by_keys(eyes: Eyes, site: Served) -> None:
+    (made,) = site.submit(_job("keys"))
+    page = eyes.open(f"jobs/{made['id']}").page
+    state = page.locator(".head .state")
+
+    page.keyboard.press("h")
+    page.get_by_label("Note").fill("wait for the bank")
+    eyes.click("Hold")
+    expect(state).to_contain_text("held")
+    eyes.see("an operator holds it")
+
+    eyes.click("Change")
+    page.get_by_label("Priority").fill("9")
+    page.get_by_role("textbox", name="Arguments by name").fill('{"account": "bob", "cents": 1}')
+    eyes.click("Change")
+    eyes.see('"account": "bob"')
+
+    page.keyboard.press("h")
+    expect(state).to_contain_text("scheduled")
+    page.keyboard.press("c")
+    eyes.click("Cancel the job")
+    expect(state).to_contain_text("cancelled")
+    eyes.see("wait for the bank")
+    assert site.api.get("/jobs/keys").json()["priority"] == 9
+    assert violations(page) == []
+
+
+def test_a_job_is_edited_and_run_as_another_one(eyes: Eyes, site: Served) -> None:
+    (made,) = site.submit(_job("edited"))
+    page = eyes.open(f"jobs/{made['id']}").page
+
+    eyes.click("Edit and run")
+    arguments = page.get_by_role("textbox", name="Arguments by name")
+    arguments.fill("{nonsense")
+    eyes.click("Run as another job")
+    eyes.see("The arguments by name cannot be read")
+    assert violations(page) == []
+    arguments.fill('{"account": "eve", "cents": 7}')
+    eyes.click("Run as another job")
+
+    eyes.see('"account": "eve"')
+    assert made["id"] not in page.url
+
+
+def test_what_others_change_is_shown_without_a_reload(eyes: Eyes, site: Served) -> None:
+    (made,) = site.submit(_job("watched"))
+    page = eyes.open(f"jobs/{made['id']}").page
+
+    site.api.post("/jobs/watched/hold", json={"note": "from elsewhere"})
+    page.keyboard.press(".")
+
+    expect(page.locator(".head .state")).to_contain_text("held")
+
+
+def test_a_schedule_shows_its_next_instants_and_is_paused_and_resumed(eyes: Eyes, site: Served) -> None:
+    page = eyes.open("schedules/nightly").page
+    eyes.see_count(page.get_by_label("The next instants").locator("tbody tr"), 10)
+
+    page.keyboard.press("p")
+    page.get_by_label("Note").fill("inventory")
+    eyes.click("Pause")
+    eyes.see("inventory")
+    assert site.api.get("/schedules/nightly").json()["paused"] is not None
+    eyes.click("Resume")
+
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+
+
+def test_the_keys_lead_everywhere_and_can_be_switched_off(eyes: Eyes) -> None:
+    page = eyes.open().page
+    for key, title in (("j", "Jobs"), ("t", "Tasks"), ("s", "Schedules"), ("a", "Audit"), ("o", "Overview")):
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        expect(page.locator("h1").first).to_have_text(title)
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert violations(page) == []
+    page.get_by_label("Keys of single letters are on").uncheck()
+    page.keyboard.press("Escape")
+
+    page.keyboard.press("g")
+    page.keyboard.press("j")
+
+    expect(page.locator("h1").first).to_have_text("Overview")
+
+
+def test_the_dashboard_works_below_any_prefix_and_changes_nothing_where_told(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with (
+        serving(tmp_path, development=True, root_path="/deep/taskmq", read_only=True) as served,
+        watching(browser, served) as eyes,
+    ):
+        eyes.page.goto(served.url)
+        eyes.settle()
+        assert eyes.page.url.startswith(f"{served.url}/ui/")
+        eyes.see("read-only")
+        eyes.open("tasks/billing.charge")
+
+        eyes.see("Charge an account.")
+        eyes.see_count(eyes.page.get_by_role("button", name="Run"), 0)
+
+
+def test_a_lost_network_is_told_and_the_page_goes_on_when_it_is_back(eyes: Eyes, site: Served) -> None:
+    site.submit(_job("kept"))
+    page = eyes.open("jobs").page
+    eyes.forgiven += ["ERR_INTERNET_DISCONNECTED", "request:"]
+
+    page.context.set_offline(True)
+    page.keyboard.press(".")
+    expect(page.get_by_role("alert")).to_contain_text("Not fresh")
+    page.context.set_offline(False)
+    page.keyboard.press(".")
+
+    eyes.see_count(page.get_by_role("alert"), 0)
+
+
+def test_two_tabs_share_one_stream_of_events(eyes: Eyes, site: Served) -> None:
+    first = eyes.open().page
+    expect(first.locator(".pill")).to_contain_text("live")
+    second = first.context.new_page()
+    streams: list[str] = []
+    second.on("request", lambda request: streams.append(request.url) if "/events" in request.url else None)
+
+    second.goto(f"{site.url}/ui/")
+
+    expect(second.locator(".pill")).to_contain_text("live")
+    assert streams == []

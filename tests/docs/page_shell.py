@@ -1,0 +1,45 @@
+"""Runs a page's commands in a folder."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.blocks import blocks_of, write_files
+from tests.servers.postgres import find_program
+
+__all__ = ["PageShell"]
+
+
+class PageShell:
+    """Runs the commands of a page in a folder that has its files.
+
+    Attributes:
+        variables: what the commands find in their environment.
+    """
+
+    def __init__(self, page: Path, folder: Path, **variables: str) -> None:
+        self._page = page
+        self._folder = folder
+        write_files(page, folder)
+        dump = find_program("pg_dump")
+        assert dump is not None
+        self.variables = variables
+        self._paths = os.pathsep.join([str(Path(dump).parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+
+    def run(self, beginning: str) -> str:
+        """What the page's only command that begins so prints."""
+        (command,) = [
+            command for block in blocks_of(self._page) for command in block.commands if command.startswith(beginning)
+        ]
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self._folder,
+            env={**os.environ, "PATH": self._paths, **self.variables, "PYTHONPATH": str(self._folder)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        return done.stdout

@@ -1,0 +1,98 @@
+"""The examples of docs/anywhere.md, in each language whose tool is there, against a whole installation."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.cli.kit import Started, environment
+from tests.docs.blocks import ROOT, blocks_of, write_files
+from tests.servers import eventually
+
+_PAGE = ROOT / "docs" / "anywhere.md"
+_PASSWORD = "correct horse battery"
+
+
+class _Installation(NamedTuple):
+    folder: Path
+    variables: dict[str, str]
+
+    def run(self, *command: str) -> str:
+        done = subprocess.run(
+            command, cwd=self.folder, env=environment(**self.variables), capture_output=True, text=True, timeout=55
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Installation]:
+    folder = tmp_path_factory.mktemp("anywhere")
+    write_files(ROOT / "docs" / "http.md", folder)
+    write_files(_PAGE, folder)
+    for block in blocks_of(_PAGE):
+        if named := re.match(r"// (\w+\.\w+)\n", block.text):
+            (folder / named[1]).write_text(block.text)
+    cli = [sys.executable, "-m", "taskmq", "--app", "shop:app"]
+    printed = ""
+    for command, given in ((["admin", "init", "ann"], _PASSWORD), (["admin", "token", "add", "ann", "page"], "")):
+        done = subprocess.run(
+            [*cli, "-o", "json", *command],
+            cwd=folder,
+            env=environment(),
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=40,
+        )
+        assert done.returncode == 0, done.stderr
+        printed = done.stdout
+    token = json.loads(printed)["token"]
+    with (
+        Started(folder, "worker", "shop:app") as worker,
+        Started(folder, "scheduler", "shop:app") as scheduler,
+        Started(folder, "server", "shop:app", "--port", "0") as server,
+    ):
+        worker.says("waiting for jobs")
+        scheduler.says("taskmq scheduler")
+        server.says("at http://")
+        (address,) = re.findall(r"at (http://[0-9.:]+)", server.said)
+        yield _Installation(folder, {"TASKMQ_SERVER": address, "TASKMQ_TOKEN": token})
+
+
+def test_the_python_examples_print_results_and_errors(installation: _Installation) -> None:
+    printed = installation.run(sys.executable, "process.py").splitlines()
+
+    assert printed[0] == "VALUE"
+    assert "data_procesing" in printed[1]
+    assert installation.run(sys.executable, "follow.py").strip() == "['A', 'B', 'C']"
+
+
+def test_the_shell_example_submits_one_job_however_often(installation: _Installation) -> None:
+    (submit, look) = [
+        command for block in blocks_of(_PAGE) for command in block.commands if command.startswith("curl ")
+    ]
+
+    first, second = (json.loads(installation.run("bash", "-c", submit)) for _ in range(2))
+
+    assert (first["is_new"], second["is_new"], first["id"]) == (True, False, second["id"])
+    ended = eventually(lambda: json.loads(installation.run("bash", "-c", look))["result"], "the result of the job")
+    assert ended == "VALUE"
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not there")
+def test_the_javascript_example_prints_the_result(installation: _Installation) -> None:
+    assert installation.run("node", "process.mjs") == "completed VALUE\n"
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="Java is not there")
+def test_the_java_example_submits_a_job(installation: _Installation) -> None:
+    status, _, body = installation.run("java", "Submit.java").partition(" ")
+
+    assert (status, json.loads(body)["job_id"]) == ("201", "order-20")

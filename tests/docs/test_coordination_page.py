@@ -1,0 +1,120 @@
+"""The examples of `docs/coordination.md`, and its arithmetic."""
+
+import asyncio
+import re
+import sys
+import uuid
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.contracts.system_clock import SystemClock
+from taskmq.testing.coordinator_suite import CoordinatorSuite
+from taskmq_local import forget_memory
+from taskmq_local.memory.leases import LeaseShelf, MemoryLeases
+from tests.docs.blocks import ROOT, blocks_of
+
+_PAGE = ROOT / "docs" / "coordination.md"
+_YEAR = 365 * 24 * 60
+
+
+def _block(name: str) -> str:
+    (text,) = [block.text for block in blocks_of(_PAGE) if block.file_name == name]
+    return text
+
+
+@pytest.fixture
+def importers() -> Iterator[dict[str, Any]]:
+    names: dict[str, Any] = {"__name__": "importers"}
+    exec(compile(_block("importers.py"), "importers.py", "exec"), names)
+    memory = uuid.uuid4().hex
+    names["app"].sessions.configure(url=f"memory://{memory}")
+    yield names
+    forget_memory(memory)
+
+
+def test_a_process_leads_and_all_of_them_share(importers: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    app: TaskMQ = importers["app"]
+
+    async def main() -> None:
+        async with app.member("importers", "other") as other:
+            tasks = [asyncio.create_task(importers[name]()) for name in ("lead", "share")]
+            held = None
+            async with asyncio.timeout(20):
+                while held is None or len(await other.members()) < 2 or not _has_printed(capsys, shares):
+                    held = await app.sessions.coordinator().find("lock:importers: leader")
+                    await asyncio.sleep(0.005)
+            rest = other.share(importers["PARTS"], await other.members())
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            assert sorted([*rest, *map(int, re.findall(r"\d+", shares[-1]))]) == list(importers["PARTS"])
+        await app.aclose()
+
+    shares: list[str] = []
+    asyncio.run(main())
+
+
+def _has_printed(capsys: pytest.CaptureFixture[str], found: list[str]) -> bool:
+    found += capsys.readouterr().out.splitlines()
+    return bool(found)
+
+
+def test_an_adapter_is_tested_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = LeaseShelf()
+
+    def opened(url: str) -> MemoryLeases:
+        assert url == "http://localhost:2379"
+        return MemoryLeases(shelf, SystemClock(), check_open=lambda: None)
+
+    mine = ModuleType("mine")
+    vars(mine)["Coordinator"] = opened
+    monkeypatch.setitem(sys.modules, "mine", mine)
+    names: dict[str, Any] = {"__name__": "test_mine", "mine": mine}
+    # What the page names by its type is a function here.
+    text = _block("test_mine.py").replace(" -> mine.Coordinator", "")
+    exec(compile(text, "test_mine.py", "exec"), names)
+
+    suite = names["TestMine"]()
+
+    assert isinstance(suite, CoordinatorSuite)
+    assert suite.short == 1.0
+    suite.test_many_that_join_at_the_same_time_are_all_seen()
+    suite.test_a_member_that_comes_back_has_a_larger_token()
+
+
+def test_the_minutes_a_year_are_what_the_page_multiplies() -> None:
+    text = _PAGE.read_text()
+    products = re.findall(r"(\d+) x (\d+) / 60 = ([\d.]+)", text)
+
+    assert len(products) == 6
+    for failures, seconds, minutes in products:
+        assert round(int(failures) * int(seconds) / 60, 1) == float(minutes)
+    assert f"{_YEAR:,} minutes" in text
+    assert f"{1 - 2.1 / _YEAR:.4%}".replace("%", " %") in text
+    assert "2.1 + 1.3 + 2.0 = 5.4 minutes" in text
+
+
+def test_the_keys_that_the_page_names_are_those_of_the_code() -> None:
+    text = _PAGE.read_text().partition("## One contract")[2].partition("\n## ")[0]
+    sources = "".join(
+        (ROOT / path).read_text()
+        for path in (
+            "taskmq/contracts/jobs/dispatch.py",
+            "taskmq/contracts/stores/leases.py",
+            "taskmq/durable/watermark.py",
+            "taskmq/model/keys.py",
+            "taskmq/scheduler/duties.py",
+        )
+    )
+    names = [
+        name
+        for key in re.findall(r"^\| [^|]+ \| ([^|]+) \|", text, re.MULTILINE)
+        for name in re.findall(r"`([a-z]+)", key)
+    ]
+    assert len(names) == 6
+    for name in names:
+        assert f'"{name}' in sources, name

@@ -1,0 +1,174 @@
+"""docs/disaster-recovery.md: its commands under load, with a standby that has everything and one that has not.
+
+Each run starts two servers of PostgreSQL. What is measured is printed: `pytest -s`.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from taskmq.errors import StoreUnavailable, StoreWentBack
+from taskmq.model.states import JobState
+from tests.docs.blocks import ROOT
+from tests.docs.page_shell import PageShell
+from tests.integration.scheduler_stage import Database, Process, Stage, staged
+from tests.servers import PostgreSQL
+
+_PAGE = ROOT / "docs" / "disaster-recovery.md"
+_JOBS = 50
+_PATIENCE = 60
+
+pytestmark = [pytest.mark.campaign, pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+class _Submitter:
+    """Submits one job after the other, and goes on when the store is away.
+
+    Attributes:
+        confirmed: ids of those that the store has confirmed, in their order.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.confirmed: list[str] = []
+        self.task = asyncio.create_task(self._submit())
+
+    async def _submit(self) -> None:
+        while True:
+            with suppress(StoreUnavailable):
+                self.confirmed += await self._stage.submit(1)
+            await asyncio.sleep(0.002)
+
+    async def more(self, count: int = _JOBS) -> None:
+        """Return once so many more were confirmed."""
+        enough = len(self.confirmed) + count
+        async with asyncio.timeout(_PATIENCE):
+            while len(self.confirmed) < enough:
+                await asyncio.sleep(0.005)
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+class _Pair:
+    """A server, and one that follows it."""
+
+    def __init__(self, first: PostgreSQL, second: PostgreSQL) -> None:
+        self.first, self.second = first, second
+        url = f"postgresql://postgres@127.0.0.1:{first.port},127.0.0.1:{second.port}/postgres"
+        self.url = f"{url}?target_session_attrs=read-write"
+        self.database = Database(self.url, second.sql, "", "select count(*) from taskmq.dispatch_batch")
+
+    async def until(self, server: PostgreSQL, statement: str, expected: str) -> None:
+        async with asyncio.timeout(_PATIENCE):
+            while server.sql(statement) != expected:
+                await asyncio.sleep(0.05)
+
+    async def cut(self) -> None:
+        """The second server follows no more."""
+        self.second.sql("alter system set primary_conninfo = ''")
+        self.second.sql("select pg_reload_conf()")
+        await self.until(self.first, "select count(*) from pg_stat_replication", "0")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> PageShell:
+    return PageShell(_PAGE, tmp_path)
+
+
+def _with_pair(shell: PageShell, folder: Path, test: Callable[[_Pair, Stage], Awaitable[None]]) -> None:
+    with PostgreSQL() as first:
+        asyncio.run(Database(first.url, first.sql, "", "").upgrade())
+        shell.variables["PRIMARY"] = first.url
+        shell.run("pg_basebackup")
+        with PostgreSQL(base=folder / "standby") as second:
+            pair = _Pair(first, second)
+            shell.variables |= {"STANDBY": second.url, "TASKMQ_STORE": pair.url}
+
+            async def main() -> None:
+                await pair.until(first, "select state from pg_stat_replication", "streaming")
+                async with staged(pair.database) as stage:
+                    await stage.consume()
+                    await test(pair, stage)
+
+            asyncio.run(main())
+
+
+async def _fail_over(pair: _Pair, shell: PageShell, submitter: _Submitter) -> tuple[int, float]:
+    """The first server is killed and the second one promoted: how many were confirmed before that, and the outage."""
+    pair.first.kill()
+    began = time.monotonic()
+    before = len(submitter.confirmed)
+    assert (await asyncio.to_thread(shell.run, 'psql "$STANDBY"')).strip() == "t"
+    promoted = time.monotonic() - began
+    await submitter.more(1)
+    outage = time.monotonic() - began
+    print(f"promoted after {promoted:.2f} s, the next job confirmed after {outage:.2f} s")
+    return before, outage
+
+
+async def _ended(stage: Stage, scheduler: Process, ids: list[str]) -> None:
+    jobs = await stage.until_ended(ids)
+    assert len(jobs) == len(ids)
+    assert {job.state for job in jobs} == {JobState.SUCCEEDED}
+    await scheduler.stop()
+
+
+def test_a_synchronous_standby_has_every_confirmed_job_and_schedulers_go_on(shell: PageShell, tmp_path: Path) -> None:
+    async def test(pair: _Pair, stage: Stage) -> None:
+        shell.run('psql "$PRIMARY" -c "alter system')
+        await pair.until(pair.first, "select sync_state from pg_stat_replication", "sync")
+        assert shell.run('psql "$PRIMARY" -Atc').startswith("sync|")
+        scheduler, submitter = stage.start(), _Submitter(stage)
+        await submitter.more()
+
+        await _fail_over(pair, shell, submitter)
+        # It waits for a standby of its own otherwise.
+        pair.second.sql("alter system set synchronous_standby_names = ''")
+        pair.second.sql("select pg_reload_conf()")
+        await submitter.more()
+        await submitter.stop()
+
+        assert not scheduler.task.done()
+        shell.run("taskmq store check")
+        await _ended(stage, scheduler, submitter.confirmed)
+
+    _with_pair(shell, tmp_path, test)
+
+
+def test_what_a_standby_has_not_got_is_lost_and_schedulers_refuse_it(shell: PageShell, tmp_path: Path) -> None:
+    async def test(pair: _Pair, stage: Stage) -> None:
+        assert shell.run('psql "$PRIMARY" -Atc').startswith("async|")
+        refusing, submitter = stage.start(), _Submitter(stage)
+        await submitter.more()
+        await pair.cut()
+        cut, began = len(submitter.confirmed), time.monotonic()
+        # More than a second: so long a loss is noticed.
+        while time.monotonic() - began < 3:
+            await submitter.more(1)
+
+        before, _ = await _fail_over(pair, shell, submitter)
+        await submitter.more()
+        await submitter.stop()
+
+        with pytest.raises(StoreWentBack, match="went back"):
+            await asyncio.wait_for(refusing.task, _PATIENCE)
+        there = {job.id for job in await stage.read(submitter.confirmed)}
+        lost = [job_id for job_id in submitter.confirmed if job_id not in there]
+        print(f"{len(lost)} of {len(submitter.confirmed)} confirmed jobs are lost")
+        # One may have been confirmed while the cut was on its way, and one while the server was killed.
+        assert set(submitter.confirmed[cut + 1 : before]) <= set(lost) <= set(submitter.confirmed[: before + 1])
+        assert len(lost) <= before - cut + _JOBS
+        # What is left: first held, then let go, by schedulers that were started after that.
+        shell.run("taskmq store check")
+        shell.run("taskmq job hold")
+        scheduler = stage.start()
+        shell.run("taskmq job release")
+        await _ended(stage, scheduler, sorted(there))
+
+    _with_pair(shell, tmp_path, test)

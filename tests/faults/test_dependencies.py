@@ -1,0 +1,144 @@
+"""Random graphs of jobs that wait for each other: every end as the rules say it, whatever is told twice or stopped.
+
+    TASKMQ_TEST_JOB_GRAPHS: so many graphs (1,000 for a campaign)
+    TASKMQ_TEST_JOB_GRAPH_JOBS: of up to so many jobs (200)
+
+Several stores on one database submit, dispatch, report and let go at once. Reports are told twice, and calls are
+stopped wherever they are: their connections are lost, with the transactions that they were in.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
+from taskmq.errors import StoreUnavailable
+from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency, after_upstream
+from taskmq.model.jobs.reports import Report, ReportKind
+from taskmq.model.states import TERMINAL, JobState
+from taskmq.testing.job_store_suite.driver import JobDriver, report
+from taskmq_sql import open_job_store
+
+_GRAPHS: Final = int(os.environ.get("TASKMQ_TEST_JOB_GRAPHS", "3"))
+_JOBS: Final = int(os.environ.get("TASKMQ_TEST_JOB_GRAPH_JOBS", "40"))
+_CONDITIONS: Final[Sequence[DependencyCondition]] = ("succeeded", "succeeded", "succeeded", "ended", "failed")
+_ENDS: Final[Sequence[ReportKind]] = ("succeeded", "succeeded", "succeeded", "failed", "cancelled", "expired")
+_STATES: Final = {
+    "succeeded": JobState.SUCCEEDED,
+    "failed": JobState.FAILED,
+    "cancelled": JobState.CANCELLED,
+    "expired": JobState.EXPIRED,
+}
+_QUEUE: Final = "graph"
+
+
+@dataclass
+class _Graph:
+    """A graph, what its jobs come to if they run, and how often they did."""
+
+    dice: random.Random
+    jobs: list[NewJob] = field(default_factory=list[NewJob])
+    ends: dict[str, ReportKind] = field(default_factory=dict[str, ReportKind])
+    runs: dict[str, int] = field(default_factory=dict[str, int])
+
+    async def grow(self, driver: JobDriver, count: int) -> None:
+        for _ in range(count):
+            upstream = self.dice.sample(self.jobs, k=min(self.dice.choice((0, 1, 1, 2, 4)), len(self.jobs)))
+            depends_on = tuple(JobDependency(each.id, self.dice.choice(_CONDITIONS)) for each in upstream)
+            held = self.dice.random() < 0.1
+            job = await driver.new(queue=_QUEUE, held=held, detail=JobDetail(depends_on=depends_on))
+            self.jobs.append(job)
+            self.ends[job.id] = self.dice.choice(_ENDS)
+
+    def check(self, found: dict[str, JobRecord]) -> None:
+        for job in self.jobs:
+            record = found[job.id]
+            depends_on = job.detail.depends_on if job.detail is not None else ()
+            missed = {
+                after
+                for each in depends_on
+                if (after := after_upstream(each.condition, found[each.id].state)) is not None
+            }
+            if missed:
+                assert record.state in missed, (job.id, record.state, missed)
+                assert record.token == 0, f"{job.id} was dispatched, and waited for what did not come"
+            else:
+                assert record.state is _STATES[self.ends[job.id]], (job.id, record.state)
+                assert self.runs[job.id] == 1, f"{job.id} ended {self.runs[job.id]} times"
+
+
+@pytest.mark.timeout(86_400)
+def test_random_graphs_end_as_their_rules_say_on_postgresql(job_store_url: str) -> None:
+    for seed in range(_GRAPHS):
+        asyncio.run(_play(seed, job_store_url))
+
+
+@pytest.mark.timeout(86_400)
+def test_random_graphs_end_as_their_rules_say_in_a_file(tmp_path: Path) -> None:
+    for seed in range(_GRAPHS):
+        asyncio.run(_play(seed, f"sqlite:///{tmp_path / f'{seed}.db'}"))
+
+
+async def _play(seed: int, url: str) -> None:
+    dice = random.Random(seed)
+    stores = [open_job_store(url, BrokerOptions(name=f"graph {number}")) for number in range(3)]
+    drivers = [JobDriver(store) for store in stores]
+    graph = _Graph(dice)
+    try:
+        await graph.grow(drivers[0], dice.randint(_JOBS // 2, _JOBS))
+        submitted = 0
+        while submitted < len(graph.jobs):
+            count = dice.randint(1, 20)
+            some = graph.jobs[submitted : submitted + count]
+            # In any order: they wait for each other also where they come together.
+            answers = await dice.choice(drivers).store.submit(dice.sample(some, k=len(some)))
+            assert all(answer.is_new for answer in answers)
+            submitted += count
+            await _round(graph, drivers)
+        while (found := await _states(graph, drivers[0])) and any(
+            record.state not in TERMINAL for record in found.values()
+        ):
+            await _round(graph, drivers)
+            for record in found.values():
+                if record.state is JobState.HELD:
+                    await drivers[0].update(record, JobState.QUEUED, kind="release")
+        graph.check(found)
+    finally:
+        for store in stores:
+            await store.aclose()
+
+
+async def _round(graph: _Graph, drivers: Sequence[JobDriver]) -> None:
+    """Dispatch some, report them twice, and let go, all at once; some of it is stopped in the middle."""
+    dice = graph.dice
+    batch = await drivers[0].try_dispatch(queue=_QUEUE)
+    reports = [report(job, graph.ends[job.id]) for job in batch.jobs] if batch is not None else []
+    halves = reports[::2], reports[1::2]
+    calls = [_told(graph, dice.choice(drivers), half) for half in (*halves, *halves) if half]
+    releases = [
+        asyncio.ensure_future(driver.schedulers.release_dependents(limit=dice.choice((1, 3, 500))))
+        for driver in drivers
+    ]
+    for release in releases:
+        if dice.random() < 0.3:
+            asyncio.get_running_loop().call_later(dice.random() * 0.01, release.cancel)
+    await asyncio.gather(*calls)
+    for outcome in await asyncio.gather(*releases, return_exceptions=True):
+        assert not isinstance(outcome, Exception) or isinstance(outcome, StoreUnavailable), outcome
+    await drivers[1].release()
+
+
+async def _told(graph: _Graph, driver: JobDriver, reports: Sequence[Report]) -> None:
+    for one, applied in zip(reports, await driver.schedulers.apply(reports), strict=True):
+        graph.runs[one.id] = graph.runs.get(one.id, 0) + (applied.outcome == "accepted")
+
+
+async def _states(graph: _Graph, driver: JobDriver) -> dict[str, JobRecord]:
+    return {job.id: await driver.read(job.id) for job in graph.jobs}

@@ -1,0 +1,166 @@
+"""Marks in a store: whoever wrote one notices that the store has forgotten it, or that its clock was set back."""
+
+import asyncio
+
+import pytest
+
+from taskmq.contracts.stores import Lease
+from taskmq.durable.watermark import Watermark
+from taskmq.errors import StateUnavailable, StoreWentBack
+from taskmq.run.locks import OwnLeases
+from tests.unit.worker.virtual_time import run
+
+
+class Copied(OwnLeases):
+    """Leases that can be brought back as they were.
+
+    Attributes:
+        behind: seconds by which its clock is late.
+        loses: so many of the next calls are done, and fail.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(lambda: asyncio.get_running_loop().time() - self.behind)
+        self.behind = 0.0
+        self.loses = 0
+
+    async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+        answer = await super().acquire(key, owner=owner, seconds=seconds, note=note)
+        self._lose()
+        return answer
+
+    async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
+        answer = await super().renew(key, token=token, seconds=seconds, note=note)
+        self._lose()
+        return answer
+
+    def backup(self) -> "Copied":
+        copy = Copied()
+        copy._held, copy._last = dict(self._held), self._last
+        return copy
+
+    def restore(self, backup: "Copied") -> None:
+        self._held, self._last = dict(backup._held), backup._last
+
+    def _lose(self) -> None:
+        if self.loses:
+            self.loses -= 1
+            raise StateUnavailable("the answer was lost (staged)")
+
+
+@pytest.fixture
+def leases() -> Copied:
+    return Copied()
+
+
+def marked(leases: Copied) -> Watermark:
+    return Watermark(leases, address="postgresql://host/db", me="me")
+
+
+async def kept(mark: Watermark, times: int = 3) -> None:
+    for _ in range(times):
+        await mark.keep()
+        await asyncio.sleep(1)
+
+
+def test_a_store_that_goes_on_is_never_refused(leases: Copied) -> None:
+    async def main() -> None:
+        # Longer than the mark's lease, and than a clock may be late in the end.
+        await kept(marked(leases), 10_000)
+
+    run(main())
+
+
+def test_a_store_without_the_last_mark_is_refused_with_a_remedy(leases: Copied) -> None:
+    async def main() -> None:
+        mark = marked(leases)
+        await kept(mark)
+        backup = leases.backup()
+        await kept(mark, 1)
+
+        leases.restore(backup)
+
+        with pytest.raises(StoreWentBack, match=r"db went back: it has mark 2 .*had confirmed mark 3.*recovery\.md"):
+            await mark.keep()
+
+    run(main())
+
+
+def test_a_store_of_before_the_first_mark_is_refused(leases: Copied) -> None:
+    async def main() -> None:
+        mark, backup = marked(leases), leases.backup()
+        await kept(mark)
+
+        leases.restore(backup)
+
+        with pytest.raises(StoreWentBack, match="it has no mark of this scheduler"):
+            await mark.keep()
+
+    run(main())
+
+
+def test_a_mark_whose_confirm_was_lost_may_be_there_or_not(leases: Copied) -> None:
+    async def main() -> None:
+        for is_there in (True, False):
+            mark = marked(leases)
+            await kept(mark)
+            backup = leases.backup()
+            leases.loses = 1
+            with pytest.raises(StateUnavailable):
+                await mark.keep()
+            if not is_there:
+                leases.restore(backup)
+            await kept(mark)
+            await mark.end()
+
+    run(main())
+
+
+def test_a_first_mark_whose_confirm_was_lost_is_found_again(leases: Copied) -> None:
+    async def main() -> None:
+        mark = marked(leases)
+        leases.loses = 1
+        with pytest.raises(StateUnavailable):
+            await mark.keep()
+        await kept(mark)
+
+    run(main())
+
+
+def test_a_store_whose_clock_was_set_back_is_refused(leases: Copied) -> None:
+    async def main() -> None:
+        mark = marked(leases)
+        await kept(mark)
+        leases.behind = 30
+        await kept(mark)
+        leases.behind = 300
+
+        with pytest.raises(StoreWentBack, match=r"its clock went back by about 270 s.*NTP"):
+            await mark.keep()
+
+    run(main())
+
+
+def test_after_an_hour_without_an_answer_nothing_can_be_said(leases: Copied) -> None:
+    async def main() -> None:
+        mark = marked(leases)
+        backup = leases.backup()
+        await kept(mark)
+        await asyncio.sleep(3601)
+        leases.restore(backup)
+
+        await kept(mark)
+
+    run(main())
+
+
+def test_whoever_ends_leaves_no_mark(leases: Copied) -> None:
+    async def main() -> None:
+        mark = marked(leases)
+        await mark.end()
+        await kept(mark)
+        await mark.end()
+
+        assert await leases.find("mark:me") is None
+
+    run(main())

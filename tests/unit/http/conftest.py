@@ -1,0 +1,98 @@
+"""A server with accounts of its own, and a client of it that notes which calls it makes."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from litestar.testing import TestClient
+
+from taskmq import TaskMQ
+from taskmq.access import IdentityAdministration, PasswordHasher
+from taskmq.contracts.broker import Broker, Outgoing
+from taskmq.contracts.identity import Actor
+from taskmq.http import Client, Retries
+from taskmq.http.operations import OPERATIONS
+from taskmq.model.topology import WorkQueue
+from tests.unit.app_kit import new_url
+from tests.unit.server.kit import define, served
+
+PASSWORD = "correct horse battery"
+NO_WAIT = Retries(base=0)
+
+
+class Served:
+    """A served app, its first admin `root`, and a client of theirs."""
+
+    def __init__(self, app: TaskMQ, http: "TestClient[Any]", token: str) -> None:
+        self.app = app
+        self.http = http
+        self.url = str(http.base_url).rstrip("/")
+        self.asked: set[str] = set()
+        http.event_hooks = {"request": [self._note]}
+        self.token = token
+        self.client = self.by(token)
+
+    def by(self, token: str, **more: Any) -> Client:
+        """A client of somebody's; none of them waits between attempts."""
+        return Client(self.url, token=token, http=self.http, **({"retries": NO_WAIT} | more))
+
+    def _note(self, request: httpx.Request) -> None:
+        fits = [
+            (operation.path.count("{"), name)
+            for name, operation in OPERATIONS.items()
+            if operation.method == request.method and _has_form(request.url.path, operation.path)
+        ]
+        # `/jobs/count` is no job.
+        self.asked.add(min(fits)[1])
+
+
+def _has_form(path: str, form: str) -> bool:
+    parts, known = path.split("/"), form.split("/")
+    return len(parts) == len(known) and all(
+        one.startswith("{") or one == part for one, part in zip(known, parts, strict=True)
+    )
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Served]:
+    app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
+    define(app)
+
+    async def prepare() -> str:
+        async with app:
+            hasher = PasswordHasher(time_cost=1, memory_cost=64)
+            administration = IdentityAdministration(app.sessions.store().identity, hasher=hasher)
+            user = await administration.add_first_admin("root", PASSWORD, by=Actor(user="setup"))
+            await _fill(app.sessions.current().broker)
+            return (await administration.add_token(user.id, "test", by=Actor())).secret
+
+    token = asyncio.run(prepare())
+    with TestClient(served(app), raise_server_exceptions=False) as http:
+        yield Served(app, http, token)
+
+
+async def _fill(broker: Broker) -> None:
+    """Two messages in queue `work`, and two dead letters."""
+    await broker.declare([WorkQueue("work"), WorkQueue("billing")])
+    for queue, name, error in (
+        ("work", "m1", ""),
+        ("work", "m2", ""),
+        ("work.dlq", "d1", "E"),
+        ("work.dlq", "d2", "E"),
+    ):
+        headers = {"x-taskmq-reason": "error", "x-taskmq-error": error, "x-taskmq-origin": "work"} if error else {}
+        body = f'{{"id": "{name}", "task": "data_processing"}}'.encode()
+        await broker.publish(
+            Outgoing(
+                queue=queue,
+                body=body,
+                content_type="application/json",
+                job_id=name,
+                task="data_processing",
+                headers=headers,
+            ),
+            timeout=10,
+        )

@@ -1,0 +1,333 @@
+"""The client against a real server: each call, the errors, pages, tenants."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.api.accounts import NewRole
+from taskmq.api.dead_letters import ReplayBody
+from taskmq.api.job_requests import SubmitBody
+from taskmq.api.jobs import RefusedJob, SubmittedJob
+from taskmq.api.schedules import PutScheduleBody
+from taskmq.errors import (
+    DefinitionConflict,
+    DefinitionNotFound,
+    FlowNotFound,
+    IdentityNotFound,
+    InvalidArguments,
+    InvalidFilter,
+    InvalidOption,
+    InvalidSetting,
+    JobCancelled,
+    JobConflict,
+    JobNotFound,
+    NotAuthenticated,
+    NotPermitted,
+    QueueMissing,
+    ResultTimeout,
+    ScheduleNotFound,
+    UnknownTask,
+)
+from taskmq.http import AsyncClient, Client
+from taskmq.http.operations import OPERATIONS
+from taskmq.model.identity import Role
+from taskmq.server import build
+from tests.unit.app_kit import new_url
+from tests.unit.http.conftest import NO_WAIT, PASSWORD, Served
+from tests.unit.server.kit import define
+
+LATER = datetime(2099, 1, 31, 9, tzinfo=UTC)
+
+# Calls of the API that the client has no method for, and why.
+_WITHOUT_METHOD = {
+    "logInOfDocument": "another path of logIn",
+    "logOutOfDocument": "another path of logOut",
+    "authorizeOfDocument": "another path of authorize",
+    "createJobOfDocument": "jobs.submit with held=True",
+    "scheduleJobOfDocument": "jobs.change and jobs.release",
+    "getJobStatusOfDocument": "jobs.get",
+    "beginOidcLogin": "for browsers",
+    "endOidcLogin": "for browsers",
+    "putJob": "the same as patchJob",
+}
+
+
+def test_every_call_of_the_api_has_a_method_or_a_reason_for_none(site: Served) -> None:
+    described = {
+        operation["operationId"]: (method.upper(), path)
+        for path, operations in site.client.openapi()["paths"].items()
+        for method, operation in operations.items()
+    }
+    known = {name: (operation.method, operation.path) for name, operation in OPERATIONS.items()}
+
+    assert known == {name: where for name, where in described.items() if name not in _WITHOUT_METHOD}
+    assert set(_WITHOUT_METHOD) <= set(described)
+
+
+def test_every_method_makes_its_call_and_reads_the_answer(site: Served) -> None:
+    client = site.client
+    _use_jobs(client)
+    _use_definitions_and_tasks(client)
+    _use_the_installation(client)
+    _use_accounts(site)
+    assert client.is_live()
+    assert client.is_ready()
+    assert client.openapi()["openapi"].startswith("3.1")
+
+    # A stream has no end here: tests/e2e/test_server.py follows one.
+    assert site.asked == set(OPERATIONS) - {"followEvents"}
+
+
+def _use_jobs(client: Client) -> None:
+    made = client.jobs.submit("data_processing", "a", at=LATER, job_id="one", labels={"team": "web"}, number=2)
+    assert (made.status, made.job_id, made.is_new, made.state) == ("submitted", "one", True, "scheduled")
+    assert not client.jobs.submit(
+        "data_processing", "a", at=LATER, job_id="one", labels={"team": "web"}, number=2
+    ).is_new
+    found = client.jobs.get("one", expand=["payload", "logs"])
+    assert (found.job_id, found.args, found.payload, found.labels) == ("one", ["a"], {"number": 2}, {"team": "web"})
+    assert found.logs is not None
+    assert [line.log_message for line in found.logs] == ["submitted"]
+    changed = client.jobs.change("one", version=1, priority="low", kwargs={"number": 3}, note="later")
+    assert (changed.status, changed.version) == ("updated", 2)
+    assert client.jobs.hold("one", note="wait").state == "held"
+    assert client.jobs.release("one", version=3).state == "scheduled"
+    assert client.jobs.explain("one").reasons[0].startswith("it waits for its time")
+    assert client.jobs.cancel("one", note="enough").status == "cancelled"
+    assert [entry.kind for entry in client.jobs.history("one")][-1] == "cancel"
+    assert client.jobs.attempts("one") == []
+    assert client.jobs.wait("one").state == "cancelled"
+    with pytest.raises(JobCancelled, match="enough"):
+        client.jobs.result("one")
+    again = client.jobs.retry("one", new_id="again")
+    assert (again.status, again.job_id) == ("retried", "again")
+    copied = client.jobs.clone("one", new_id="copy", at=LATER)
+    assert (copied.status, copied.job_id, copied.state) == ("cloned", "copy", "scheduled")
+    assert client.jobs.count("status:cancelled").count == 1
+    assert {job.job_id for job in client.jobs.list(page_size=2)} == {"one", "again", "copy"}
+    assert client.jobs.act("cancel", "status:scheduled", dry_run=True).matched == 1
+    assert client.jobs.act("cancel", "status:scheduled", note="all").done == 1
+
+
+def _use_definitions_and_tasks(client: Client) -> None:
+    first = client.definitions.put("nightly-key", "data_processing", kwargs={"key": "k"}, expires="1h")
+    assert (first.version, first.kwargs, first.expires_in) == (1, {"key": "k"}, 3600)
+    assert client.definitions.put("nightly-key", "data_processing", kwargs={"key": "l"}, version=1).version == 2
+    assert client.definitions.get("nightly-key", version=1).kwargs == {"key": "k"}
+    assert [one.version for one in client.definitions.versions("nightly-key")] == [2, 1]
+    assert [one.name for one in client.definitions.list()] == ["nightly-key"]
+    client.definitions.delete("nightly-key", version=2)
+    assert [one.name for one in client.tasks.list(page_size=2)] == ["billing.charge", "data_processing", "report"]
+    assert client.tasks.get("data_processing").arguments["properties"]["number"]["type"] == "integer"
+    assert client.tasks.workers(within=0.01) == []
+
+
+def _use_the_installation(client: Client) -> None:
+    assert {line.queue: line.ready for line in client.queues.list(within=0.01).items}["work"] == 2
+    assert client.queues.get("work", within=0.01).dead == 2
+    assert client.queues.pause("work", note="inventory").note == "inventory"
+    assert client.queues.resume("work")
+    assert client.queues.purge("work") == 2
+    assert client.dead_letters.queues() == ["work"]
+    assert [letter.job_id for letter in client.dead_letters.list("work")] == ["d1", "d2"]
+    assert [group.count for group in client.dead_letters.groups("work")] == [2]
+    assert client.dead_letters.replay("work", ReplayBody(job="d1")).replayed == 1
+    assert client.dead_letters.purge("work", job="d2") == 1
+    assert [line.name for line in client.schedules.list()] == ["nightly"]
+    assert client.schedules.pause("nightly", note="holidays").note == "holidays"
+    assert client.schedules.resume("nightly").paused is None
+    assert client.schedules.get("nightly").starts == "report"
+    assert client.schedules.next("nightly", count=1, after=LATER) == ["2099-02-01T02:00:00.000Z"]
+    assert client.schedules.run("nightly")
+    assert client.schedules.put("hourly", PutScheduleBody(task="report", every="1h")).is_dynamic
+    client.schedules.remove("hourly")
+    past = datetime(2026, 1, 1, tzinfo=UTC)
+    assert len(client.schedules.backfill("nightly", past, past + timedelta(days=2), dry_run=True).instants) == 2
+    for ask in (client.workflows.get, client.workflows.cancel, client.workflows.redrive):
+        with pytest.raises(FlowNotFound):
+            ask("none")
+
+
+def _use_accounts(site: Served) -> None:
+    client = site.by("")
+    assert client.account.login("root", PASSWORD).user == "root"
+    assert client.account.me().via == "session"
+    assert client.server().app == "taskmq"
+    tenant = client.tenants.add("acme", description="first")
+    assert client.tenants.change("acme", description="a customer").created == tenant.created
+    assert [one.description for one in client.tenants.list()] == ["a customer"]
+    user = client.users.add("ann", PASSWORD, memberships=[NewRole(tenant="acme", role=Role.VIEWER)])
+    client.users.set_role(user.id, "acme", Role.OPERATOR, tasks=["billing.*"])
+    assert [(one.user, one.role) for one in client.tenants.members() if one.tenant == "acme"] == [("ann", "operator")]
+    assert client.users.change(user.id, email="ann@example.com").email == "ann@example.com"
+    client.for_tenant("acme").tenants.set_member("ann", Role.VIEWER)
+    client.for_tenant("acme").tenants.remove_member("ann")
+    client.users.set_role(user.id, "acme", Role.OPERATOR, tasks=["billing.*"])
+    assert client.users.get(user.id).memberships is not None
+    assert [one.name for one in client.users.list(page_size=1)] == ["ann", "root"]
+    client.users.remove_role(user.id, "acme")
+    client.users.erase(user.id)
+    client.tenants.remove("acme")
+    token = client.tokens.add("script", scopes=["jobs.read"], expires_at=LATER)
+    assert client.account.authorize(token.secret, "jobs.read")
+    assert not client.account.authorize(token.secret, "jobs.submit")
+    assert {one.name for one in client.tokens.list()} == {"script", "test"}
+    client.tokens.revoke(token.id)
+    actions = [entry.action for entry in client.audit.list(action="user.", page_size=2)]
+    assert {"user.add", "user.erase"} <= set(actions)
+    client.account.change_password(PASSWORD, "another horse battery")
+    client.account.logout()
+    with pytest.raises(NotAuthenticated):
+        client.account.me()
+
+
+def test_lists_of_jobs_go_through_all_pages(site: Served) -> None:
+    ids = [site.client.jobs.submit("report", at=LATER).id for _ in range(7)]
+
+    listed = [job.id for job in site.client.jobs.list("status:scheduled", page_size=3)]
+
+    assert sorted(listed) == sorted(ids)
+    page = site.client.jobs.page(limit=5)
+    assert (len(page.items), page.next is not None) == (5, True)
+
+
+def test_of_many_jobs_each_is_kept_or_refused_for_itself(site: Served) -> None:
+    bodies = [SubmitBody(task="report"), SubmitBody(task="nowhere"), SubmitBody(task="report", job_id="mine")]
+
+    first, second, third = site.client.jobs.submit_many(bodies)
+
+    assert isinstance(first, SubmittedJob)
+    assert isinstance(second, RefusedJob)
+    assert second.problem.code == "unknown_task"
+    assert isinstance(third, SubmittedJob)
+    assert third.job_id == "mine"
+
+
+def test_a_job_that_does_not_end_is_waited_for_no_longer_than_said(site: Served) -> None:
+    site.client.jobs.submit("report", at=LATER, job_id="late")
+
+    with pytest.raises(ResultTimeout, match="late has not ended within 0 s"):
+        site.client.jobs.wait("late", timeout=0)
+
+
+_ERRORS: list[tuple[type[Exception], Any]] = [
+    (JobNotFound, lambda client: client.jobs.get("none")),
+    (UnknownTask, lambda client: client.jobs.submit("data_procesing")),
+    (UnknownTask, lambda client: client.tasks.get("none")),
+    (InvalidArguments, lambda client: client.jobs.submit("data_processing", wrong=1)),
+    (InvalidFilter, lambda client: client.jobs.count("stats:failed")),
+    (InvalidOption, lambda client: client.jobs.submit("report", priority=12)),
+    (InvalidOption, lambda client: client.jobs.submit("report", delay="soon")),
+    (InvalidOption, lambda client: client.jobs.submit("data_processing", object())),
+    (InvalidOption, lambda client: client.jobs.get("")),
+    (DefinitionNotFound, lambda client: client.definitions.get("none")),
+    (QueueMissing, lambda client: client.queues.get("none", within=0.01)),
+    (IdentityNotFound, lambda client: client.users.get("none")),
+    (ScheduleNotFound, lambda client: client.schedules.get("none")),
+    (NotAuthenticated, lambda client: client.account.login("root", "wrong")),
+    (NotPermitted, lambda client: client.tokens.add("by a token")),
+    (NotPermitted, lambda client: client.account.logout()),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "ask"), _ERRORS, ids=[f"{number}-{kind.__name__}" for number, (kind, _) in enumerate(_ERRORS)]
+)
+def test_what_is_refused_is_the_error_that_it_is_in_python(site: Served, kind: type[Exception], ask: Any) -> None:
+    with pytest.raises(kind) as found:
+        ask(site.client)
+
+    assert type(found.value) is kind
+    assert str(found.value)
+
+
+def test_a_conflict_says_state_and_version_of_the_job(site: Served) -> None:
+    site.client.jobs.submit("report", at=LATER, job_id="one")
+
+    with pytest.raises(JobConflict) as other_version:
+        site.client.jobs.hold("one", version=9)
+    with pytest.raises(JobConflict) as other_content:
+        site.client.jobs.submit("report", at=LATER, job_id="one", priority=9)
+
+    site.client.definitions.put("template", "report")
+    with pytest.raises(DefinitionConflict) as definition:
+        site.client.definitions.put("template", "billing.charge", version=7)
+
+    assert definition.value.version == 1
+    assert (other_version.value.state, other_version.value.version) == ("scheduled", 1)
+    assert "request " in other_version.value.__notes__[0]
+    assert other_content.value.version == 1
+
+
+def test_a_field_that_cannot_be_is_named_with_what_can(site: Served) -> None:
+    with pytest.raises(InvalidOption, match="priority: "):
+        site.client.jobs.submit("report", priority=12)
+    with pytest.raises(InvalidFilter) as found:
+        site.client.jobs.count("status:failed stats:failed")
+
+    assert found.value.column == 15
+
+
+def test_a_client_for_a_tenant_asks_for_the_tenants_things(site: Served) -> None:
+    acme = site.client.for_tenant("acme")
+    acme.jobs.submit("report", at=LATER, job_id="same")
+    site.client.for_tenant("other").jobs.submit("report", at=LATER, job_id="same", priority=9)
+
+    assert acme.jobs.get("same").tenant == "acme"
+    assert [job.tenant for job in site.client.for_tenant("other").jobs.list()] == ["other"]
+    assert [job.tenant for job in site.client.jobs.list()] == ["other", "acme"]
+    assert repr(acme) == f"<Client of {site.url}>"
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost:8787", "ftp://host", "http://", "http://ann:secret@host", "http://h?x=1"]
+)
+def test_a_url_that_is_none_of_a_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TASKMQ_SERVER", raising=False)
+
+    with pytest.raises(InvalidSetting, match=r"(?i)server"):
+        Client(url)
+
+
+def test_server_and_token_come_from_the_environment(site: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKMQ_SERVER", f"{site.url}/")
+    monkeypatch.setenv("TASKMQ_TOKEN", site.token)
+
+    with Client(http=site.http) as client:
+        assert client.jobs.count().count == 0
+    monkeypatch.setenv("TASKMQ_TOKEN", "two words")
+    with pytest.raises(InvalidSetting, match="the token has characters"):
+        Client()
+
+
+async def _use_coroutines(client: AsyncClient) -> list[str]:
+    async with client:
+        made = await client.jobs.submit("data_processing", "a", at=LATER, job_id="one")
+        assert made.is_new
+        await client.jobs.submit_many([SubmitBody(task="report", schedule_time=LATER) for _ in range(3)])
+        with pytest.raises(JobNotFound):
+            await client.for_tenant("acme").jobs.get("one")
+        await client.jobs.cancel("one")
+        assert (await client.jobs.wait("one")).state == "cancelled"
+        return [job.task async for job in client.jobs.list(page_size=2)]
+
+
+def test_the_client_for_coroutines_does_the_same(tmp_path: Any) -> None:
+    import asyncio
+
+    app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
+    define(app)
+
+    async def run() -> list[str]:
+        from tests.unit.server.kit import CALLERS
+
+        async def identify(connection: Any) -> Any:
+            return CALLERS["all-admin"]
+
+        async with app, httpx.AsyncClient(transport=httpx.ASGITransport(app=build(app, identify=identify))) as http:  # type: ignore[arg-type]
+            return await _use_coroutines(AsyncClient("http://here", token="x", http=http, retries=NO_WAIT))
+
+    assert asyncio.run(run()) == ["report", "report", "report", "data_processing"]

@@ -1,0 +1,200 @@
+"""Requests that are sent again or not, and answers that are none of a taskmq server."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from taskmq.errors import (
+    InvalidOption,
+    LoginThrottled,
+    NotAuthenticated,
+    NotPermitted,
+    RequestRefused,
+    ServerUnavailable,
+    StoreUnavailable,
+    TaskMQError,
+)
+from taskmq.http import Client, LiveEvent, Retries
+from taskmq.http.events import EventLines
+from taskmq.http.exchange import error_of
+
+_JOB = {"status": "submitted", "job_id": "j", "id": "i", "state": "queued", "version": 1, "is_new": True}
+
+
+class _Server:
+    """What stands in for a network: it answers what it is told to, one after the other."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self.answers: Iterator[httpx.Response | Exception] = iter(answers)
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = next(self.answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def client(self, **more: Any) -> Client:
+        http = httpx.Client(transport=httpx.MockTransport(self))
+        return Client("http://server", token="t", http=http, **({"retries": Retries(base=0)} | more))
+
+
+def _problem(status: int, code: str, detail: str = "", **headers: str) -> httpx.Response:
+    body = {"type": "", "title": "A title", "status": status, "code": code, "detail": detail, "request_id": "r1"}
+    return httpx.Response(status, json=body, headers=headers)
+
+
+_GONE = httpx.ReadError("connection reset")
+_NOT_THERE = httpx.ConnectError("refused")
+_CALLS: list[tuple[str, Callable[[Client], Any], bool]] = [
+    ("a read", lambda client: client.jobs.get("j"), True),
+    ("a submission", lambda client: client.jobs.submit("report"), True),
+    ("a submission with an id", lambda client: client.jobs.submit("report", job_id="a b"), True),
+    ("a retry", lambda client: client.jobs.retry("j"), True),
+    ("a pause", lambda client: client.queues.pause("work"), True),
+    ("a cancel", lambda client: client.jobs.cancel("j"), False),
+    ("a purge", lambda client: client.queues.purge("work"), False),
+    ("a run", lambda client: client.schedules.run("nightly"), False),
+    ("a definition with a version", lambda client: client.definitions.put("d", "report", version=1), False),
+]
+
+
+@pytest.mark.parametrize(("ask", "repeats"), [call[1:] for call in _CALLS], ids=[call[0] for call in _CALLS])
+def test_a_call_is_sent_again_only_where_twice_is_the_same_as_once(ask: Any, repeats: bool) -> None:
+    server = _Server(*[_GONE] * 4)
+
+    with pytest.raises(ServerUnavailable) as found:
+        ask(server.client())
+
+    assert len(server.requests) == (4 if repeats else 1)
+    assert not found.value.is_certain
+    assert "http://server" in str(found.value)
+
+
+@pytest.mark.parametrize("ask", [call[1] for call in _CALLS], ids=[call[0] for call in _CALLS])
+def test_a_call_that_was_certainly_not_done_is_sent_again(ask: Any) -> None:
+    server = _Server(_NOT_THERE, _problem(429, "too_many_requests", **{"Retry-After": "0"}), *[_NOT_THERE] * 2)
+
+    with pytest.raises(ServerUnavailable, match="no server answers at http://server") as found:
+        ask(server.client())
+
+    assert len(server.requests) == 4
+    assert found.value.is_certain
+    assert isinstance(found.value.__cause__, httpx.ConnectError)
+
+
+def test_all_attempts_of_a_submission_have_the_same_key() -> None:
+    server = _Server(_GONE, _problem(503, "store_unavailable"), httpx.Response(201, json=_JOB))
+
+    assert server.client().jobs.submit("report").id == "i"
+
+    keys = {request.headers["idempotency-key"] for request in server.requests}
+    assert (len(server.requests), len(keys)) == (3, 1)
+    assert len({request.content for request in server.requests}) == 1
+
+
+def test_a_server_that_wants_to_be_left_alone_for_long_is_not_waited_for() -> None:
+    server = _Server(_problem(429, "login_throttled", "wait", **{"Retry-After": "60"}))
+
+    with pytest.raises(LoginThrottled):
+        server.client().account.login("ann", "wrong")
+
+    assert len(server.requests) == 1
+
+
+def test_no_call_is_repeated_where_one_attempt_is_all() -> None:
+    server = _Server(
+        _problem(503, "store_unavailable", "the job store could not be reached; it may have been changed")
+    )
+
+    with pytest.raises(StoreUnavailable) as found:
+        server.client(retries=Retries(attempts=1)).jobs.get("j")
+
+    assert not found.value.is_certain
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "kind"),
+    [
+        (502, b"<html>bad gateway</html>", ServerUnavailable),
+        (404, b"<html>not found</html>", RequestRefused),
+        (418, b'{"type": "", "title": "T", "status": 418, "code": "teapot"}', RequestRefused),
+        (401, b'{"type": "", "title": "T", "status": 401, "code": "other"}', NotAuthenticated),
+        (400, b"\xff\xfe", RequestRefused),
+    ],
+)
+def test_an_answer_of_something_else_is_an_error_too(status: int, content: bytes, kind: type[TaskMQError]) -> None:
+    error = error_of(status, content, server="http://server")
+
+    assert type(error) is kind
+    if isinstance(error, RequestRefused):
+        assert error.status == status
+
+
+def test_an_answer_that_cannot_be_read_says_so() -> None:
+    server = _Server(httpx.Response(200, text="hello"))
+
+    with pytest.raises(ServerUnavailable, match="something else than a taskmq server"):
+        server.client().jobs.get("j")
+
+
+def test_a_server_that_is_not_there_is_neither_live_nor_ready() -> None:
+    client = _Server(*[_NOT_THERE] * 8).client()
+
+    assert not client.is_live()
+    assert not client.is_ready()
+
+
+@pytest.mark.parametrize("options", [{"attempts": 0}, {"base": -1}, {"cap": -1}])
+def test_retries_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption, match="retries"):
+        Retries(**options)
+
+
+def test_waits_grow_up_to_the_cap_and_do_not_go_below_what_is_asked() -> None:
+    retries = Retries(attempts=9, base=1.0, cap=4.0)
+
+    waits = [retries.wait(attempt, retry_after=None) for attempt in range(1, 9)]
+
+    assert all(wait is not None and 0 <= wait <= min(2**number, 4) for number, wait in enumerate(waits))
+    assert retries.wait(1, retry_after=4.0) == 4.0
+    assert retries.wait(1, retry_after=4.1) is None
+    assert retries.wait(9, retry_after=None) is None
+
+
+def _events(text: str) -> list[LiveEvent]:
+    lines = EventLines()
+    return [event for line in text.split("\n") if (event := lines.add(line)) is not None]
+
+
+def test_lines_of_a_stream_become_events() -> None:
+    found = _events('retry: 3000\n\n: here\n\nid: h-1\nevent: job\ndata: {"a":\ndata:1}\n\nevent: gap\ndata: {}\n\n')
+
+    assert found == [LiveEvent(id="h-1", kind="job", data={"a": 1}), LiveEvent(id="", kind="gap", data={})]
+
+
+def test_a_stream_that_breaks_off_is_gone_on_with_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    first, second = (f'id: h-{number}\nevent: job\ndata: {{"n": {number}}}\n\n' for number in (1, 2))
+    server = _Server(
+        httpx.Response(200, text=first), _GONE, httpx.Response(200, text=second), _problem(403, "not_allowed")
+    )
+
+    events = server.client().events(kinds="dead")
+
+    assert [next(events).data["n"] for _ in range(2)] == [1, 2]
+    with pytest.raises(NotPermitted):
+        next(events)
+    assert [request.headers.get("last-event-id") for request in server.requests] == [None, "h-1", "h-1", "h-2"]
+
+
+def test_a_stream_ends_with_the_servers_where_it_is_not_to_be_gone_on_with() -> None:
+    server = _Server(httpx.Response(200, text='event: job\ndata: {"n": 1}\n\n'), _GONE)
+    client = server.client()
+
+    assert [event.data for event in client.events(reconnect=False)] == [{"n": 1}]
+    with pytest.raises(ServerUnavailable):
+        list(client.events(reconnect=False))

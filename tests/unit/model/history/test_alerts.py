@@ -1,0 +1,228 @@
+"""When there is an alert: states, hysteresis, silence; examples, and any row of figures."""
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from taskmq.errors import InvalidOption
+from taskmq.model.history.alerts import (
+    METRICS,
+    Alert,
+    AlertRule,
+    AlertState,
+    Evaluation,
+    Silence,
+    check_rule,
+    evaluate,
+    is_silenced,
+)
+
+RULE = AlertRule(name="r", metric="failure_rate", threshold=0.5)
+
+
+class Course:
+    """A rule that is looked at again and again."""
+
+    def __init__(self, rule: AlertRule = RULE, *, silences: list[Silence] | None = None) -> None:
+        self.rule = rule
+        self.silences = silences or []
+        self.alerts: dict[str, Alert] = {}
+        self.now = 0
+
+    def look(self, seconds: float, *, is_inhibited: bool = False, **samples: float) -> list[tuple[str, str]]:
+        """What is told after so many seconds more: kinds and subjects."""
+        self.now += round(seconds * 1000)
+        found = evaluate(self.rule, samples, self.alerts, self.now, silences=self.silences, is_inhibited=is_inhibited)
+        self.alerts |= {each.subject: replace(each, version=each.version + 1) for each in found.alerts}
+        return [(change.kind, change.alert.subject) for change in found.changes]
+
+    def state(self, subject: str = "a") -> str:
+        return self.alerts[subject].state.value
+
+
+def test_an_alert_fires_once_and_is_resolved_once() -> None:
+    course = Course()
+
+    told = [course.look(10, a=value) for value in (0.5, 0.6, 0.7, 0.9, 0.5, 0.4)]
+
+    assert told == [[], [("firing", "a")], [], [], [("resolved", "a")], []]
+    assert (course.state(), course.alerts["a"].number) == ("resolved", 3)
+
+
+def test_one_that_was_resolved_may_fire_again() -> None:
+    course = Course()
+
+    told = [course.look(10, a=value) for value in (1, 0, 1, 0)]
+
+    assert told == [[("firing", "a")], [("resolved", "a")]] * 2
+    assert course.alerts["a"].number == 6
+
+
+def test_a_pending_alert_fires_when_it_has_been_so_for_long_enough() -> None:
+    course = Course(replace(RULE, pending_for=20))
+
+    told = [course.look(10, a=1) for _ in range(4)]
+
+    assert told == [[], [], [("firing", "a")], []]
+
+
+def test_a_pending_alert_that_is_back_goes_without_a_word() -> None:
+    course = Course(replace(RULE, pending_for=20))
+
+    told = [course.look(10, a=value) for value in (1, 0, 1, 1, 1)]
+
+    assert told == [[], [], [], [], [("firing", "a")]]
+
+
+def test_an_alert_ends_where_its_rule_lets_go_and_not_before() -> None:
+    course = Course(replace(RULE, clear=0.2))
+
+    told = [course.look(10, a=value) for value in (0.9, 0.4, 0.21, 0.2)]
+
+    assert told == [[("firing", "a")], [], [], [("resolved", "a")]]
+
+
+def test_an_alert_ends_when_it_has_been_back_for_long_enough() -> None:
+    course = Course(replace(RULE, clear_for=20))
+
+    told = [course.look(10, a=value) for value in (1, 0, 0, 1, 0, 0, 0)]
+
+    assert told == [[("firing", "a")], [], [], [], [], [], [("resolved", "a")]]
+
+
+def test_figures_that_are_too_low_are_the_alert_of_a_rule_that_says_below() -> None:
+    course = Course(AlertRule(name="r", metric="ended", threshold=5, below=True, clear=8))
+
+    told = [course.look(10, a=value) for value in (5, 4, 7, 8)]
+
+    assert told == [[], [("firing", "a")], [], [("resolved", "a")]]
+
+
+def test_a_subject_of_which_nothing_is_heard_is_back() -> None:
+    course = Course()
+    course.look(10, a=1, b=1)
+
+    assert course.look(10, b=1) == [("resolved", "a")]
+    assert course.state("b") == "firing"
+
+
+def test_somebody_is_told_again_while_it_goes_on() -> None:
+    course = Course(replace(RULE, repeat=30))
+
+    told = [course.look(10, a=1) for _ in range(7)]
+
+    assert told == [[("firing", "a")], [], [], [("again", "a")], [], [], [("again", "a")]]
+    never = Course(replace(RULE, repeat=0))
+    assert [never.look(10**6, a=1) for _ in range(3)] == [[("firing", "a")], [], []]
+
+
+def test_nobody_is_told_during_a_silence_and_of_what_goes_on_afterwards() -> None:
+    course = Course(silences=[Silence(id="s", begins=0, ends=25_000)])
+
+    told = [course.look(10, a=1, b=value) for value in (1, 0, 0, 0)]
+
+    assert told == [[], [], [("firing", "a")], []]
+
+
+def test_nobody_is_told_while_another_rule_stands_before() -> None:
+    course = Course()
+
+    assert course.look(10, a=1, is_inhibited=True) == []
+    assert course.look(10, a=1) == [("firing", "a")]
+    assert course.look(10, a=0, is_inhibited=True) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, True),
+        ({"tenant": "acme"}, True),
+        ({"tenant": "other"}, False),
+        ({"rule": "r*", "subject": "task:*"}, True),
+        ({"rule": "x*"}, False),
+        ({"subject": "queue:*"}, False),
+        ({"begins": 6}, False),
+        ({"ends": 5}, False),
+    ],
+)
+def test_a_silence_is_of_what_fits_it(fields: dict[str, Any], expected: bool) -> None:
+    alert = Alert(tenant="acme", rule="r1", subject="task:t", state=AlertState.FIRING, since=0, value=1, changed=0)
+    given: dict[str, Any] = {"id": "s", "begins": 0, "ends": 9, **fields}
+
+    assert is_silenced(alert, [Silence(**given)], 5) is expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"metric": "depth", "tenant": "acme"}, "instance"),
+        ({"metric": "schedules_late", "tenant": "acme"}, "instance"),
+        ({"metric": "depth", "each": "task"}, "queue"),
+        ({"clear": 0.6}, "clear"),
+        ({"clear": 0.4, "below": True}, "below"),
+        ({"threshold": float("nan")}, "number"),
+        ({"threshold": float("inf")}, "number"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(fields: dict[str, Any], word: str) -> None:
+    with pytest.raises(InvalidOption, match=word):
+        check_rule(replace(RULE, **fields))
+
+
+def test_rules_that_can_be_are_not_refused() -> None:
+    check_rule(RULE)
+    check_rule(replace(RULE, clear=0.5))
+    check_rule(replace(RULE, metric="depth", each="queue"))
+    assert set(METRICS) >= {"failure_rate", "silence", "depth"}
+
+
+_RULES = st.builds(
+    AlertRule,
+    name=st.just("r"),
+    metric=st.just("failures"),
+    threshold=st.just(5.0),
+    clear=st.sampled_from([None, 3.0, 5.0]),
+    pending_for=st.sampled_from([0.0, 10.0, 25.0]),
+    clear_for=st.sampled_from([0.0, 10.0, 25.0]),
+    repeat=st.sampled_from([0.0, 40.0]),
+)
+
+
+@given(_RULES, st.lists(st.tuples(st.booleans(), st.sampled_from([None, 0.0, 4.0, 5.0, 6.0, 9.0])), max_size=30))
+def test_of_any_row_of_figures_each_end_is_told_after_its_beginning(
+    rule: AlertRule, row: list[tuple[bool, float | None]]
+) -> None:
+    course = Course(rule)
+    told: list[str] = []
+    for is_inhibited, value in row:
+        before = course.alerts.get("a")
+        kinds = course.look(10, is_inhibited=is_inhibited, **({} if value is None else {"a": value}))
+        after = course.alerts.get("a")
+        told += [kind for kind, _ in kinds]
+        assert len(kinds) <= 1
+        if before is not None and after is not None and before.state is not after.state:
+            assert after.number > before.number
+            assert after.changed == course.now
+        if after is not None and after.state is AlertState.FIRING and (before is None or before.state != "firing"):
+            assert course.now - after.since >= rule.pending_for * 1000
+        if kinds == [("firing", "a")]:
+            assert after is not None
+            assert after.state is AlertState.FIRING
+    # Between two beginnings there is an end, or one of which nobody could be told.
+    for first, second in itertools.pairwise(told):
+        assert (first, second) != ("resolved", "resolved")
+        assert not (second == "again" and first == "resolved")
+
+
+@given(_RULES, st.lists(st.sampled_from([0.0, 4.0, 6.0]), max_size=20))
+def test_looking_twice_at_the_same_figures_changes_nothing_more(rule: AlertRule, row: list[float]) -> None:
+    course = Course(rule)
+    for value in row:
+        course.look(10, a=value)
+        if course.alerts:
+            again = evaluate(rule, {"a": value}, course.alerts, course.now)
+            assert again == Evaluation([], [])

@@ -1,0 +1,150 @@
+"""Lines on the wire, their levels, and what is replaced in them."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.errors import InvalidOption, MalformedMessage
+from taskmq.model.history.channels import Channel, is_public, parse_channel
+from taskmq.model.history.logs import (
+    LEVELS,
+    LONGEST_LINE,
+    LogLine,
+    RunLog,
+    decode_logs,
+    encode_logs,
+    level_name,
+    read_level,
+    shortened,
+    standard_level,
+)
+from taskmq.model.history.redaction import Redactor
+
+
+def _log(*messages: str, **fields: Any) -> RunLog:
+    given: dict[str, Any] = {
+        "id": "j",
+        "token": 7,
+        "lines": [LogLine(1, 20, "l", text) for text in messages],
+        **fields,
+    }
+    return RunLog(**given)
+
+
+@given(st.lists(st.lists(st.text(max_size=20), max_size=3), max_size=4))
+def test_lines_are_read_as_they_were_written(messages: list[list[str]]) -> None:
+    logs = [_log(*(shortened("", text)[1] for text in each), first=place) for place, each in enumerate(messages)]
+
+    bodies = list(encode_logs(logs))
+
+    assert [log for body in bodies for log in decode_logs(body)] == logs
+
+
+def test_a_message_of_lines_has_at_most_256_kib() -> None:
+    logs = [_log(*["x" * 8_000] * 10) for _ in range(10)]
+
+    bodies = list(encode_logs(logs))
+
+    assert len(bodies) == 4
+    assert max(map(len, bodies)) < 262_144
+    assert [log for body in bodies for log in decode_logs(body)] == logs
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"logs":[{"id":1}]}', b"\xff", b'{"logs":' + b"[" * 10_000])
+def test_a_message_that_has_no_lines_is_malformed(body: bytes) -> None:
+    with pytest.raises(MalformedMessage, match="no lines"):
+        decode_logs(body)
+
+
+def test_a_line_that_is_too_long_says_so() -> None:
+    name, text = shortened("l" * 300, "x" * (LONGEST_LINE + 1))
+
+    assert (len(name), len(text)) == (200, LONGEST_LINE)
+    assert text.endswith("... [cut]")
+    assert shortened("l", "x" * LONGEST_LINE) == ("l", "x" * LONGEST_LINE)
+
+
+def test_letters_that_have_no_form_are_escaped() -> None:
+    assert shortened("a\ud800", "b\0ä") == ("a\\ud800", "b\\x00ä")
+
+
+def test_every_level_has_one_that_stands_for_it() -> None:
+    assert [standard_level(level) for level in (0, 9, 10, 25, 49, 50, 1_000)] == [10, 10, 10, 20, 40, 50, 50]
+    assert {level_name(level) for level in range(100)} == set(LEVELS)
+    assert (read_level("ERROR"), read_level("debug")) == (40, 10)
+    with pytest.raises(InvalidOption, match="error"):
+        read_level("eror")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("amqp://guest:s3cret@host/", "amqp://guest:[redacted]@host/"),
+        ("Authorization: Bearer abcdefgh12345", "Authorization: Bearer [redacted]"),
+        ("password=hunter2, user=ann", "password=[redacted], user=ann"),
+        ("{'api_key': 'abc def', 'n': 1}", "{'api_key': [redacted], 'n': 1}"),
+        ('{"secret":"x y","n":1}', '{"secret":[redacted],"n":1}'),
+        ("token tmq_abcdefghijklmnop1234", "token [redacted]"),
+        ("the password is wrong", "the password is wrong"),
+        ("https://example.com/a@b", "https://example.com/a@b"),
+    ],
+)
+def test_secrets_that_are_recognised_are_replaced(text: str, expected: str) -> None:
+    assert Redactor().redact(text) == expected
+
+
+def test_further_patterns_replace_what_they_find() -> None:
+    assert Redactor([r"(?P<keep>iban )\w+", "ann"]).redact("Ann has IBAN DE12") == "[redacted] has IBAN [redacted]"
+    with pytest.raises(InvalidOption, match="regular expression"):
+        Redactor(["("])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mailto:ops@example.com", Channel("mail", "ops@example.com")),
+        ("mailto:a%2Bb@example.com", Channel("mail", "a+b@example.com")),
+        ("https://h.example.com/x?y=1", Channel("webhook", "https://h.example.com/x?y=1")),
+        ("http://[::1]:8080/", Channel("webhook", "http://[::1]:8080/")),
+        ("alertmanager+http://am:9093", Channel("alertmanager", "http://am:9093")),
+    ],
+)
+def test_a_channel_is_read(text: str, expected: Channel) -> None:
+    assert parse_channel(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "ops@example.com", "mailto:", "mailto:a@b@c", "mailto:a@b\r\nBcc: x@y", "ftp://h/", "https:///x",
+        "https://u:p@h/", "https://h:0/", "https://h:99999/", "http://[/", "https://h/ x", "https://" + "h" * 1_000,
+    ],
+)  # fmt: skip
+def test_what_is_no_channel_is_refused(text: str) -> None:
+    with pytest.raises(InvalidOption, match="channel"):
+        parse_channel(text)
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("93.184.216.34", True),
+        ("2606:4700::1111", True),
+        ("127.0.0.1", False),
+        ("10.0.0.1", False),
+        ("169.254.169.254", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("::1", False),
+        ("fe80::1%eth0", False),
+        ("fc00::1", False),
+        ("::ffff:10.0.0.1", False),
+        ("2002:0a00:0001::", False),
+        ("host", False),
+    ],
+)
+def test_an_address_of_the_internet_is_told_from_others(address: str, expected: bool) -> None:
+    assert is_public(address) is expected

@@ -1,0 +1,243 @@
+"""Figures of minutes: buckets that can be added, quantiles within a bucket, what follows from events."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.errors import InvalidOption
+from taskmq.model.history.alerts import AlertRule
+from taskmq.model.history.figures import FIGURES, check_step, figure_of, series_of
+from taskmq.model.history.rollups import (
+    BUCKETS,
+    MINUTE,
+    Buckets,
+    Rollup,
+    RollupKey,
+    bucket_bound,
+    bucket_of,
+    failure_of,
+    minute_of,
+    rolled_up,
+    summed,
+)
+from taskmq.model.history.samples import queue_samples, rollup_samples
+from taskmq.model.telemetry.events import JobEvent
+
+_SECONDS = st.floats(0, 10**7, allow_nan=False)
+
+
+def _event(name: str, *, at: int = 0, **fields: Any) -> JobEvent:
+    given: dict[str, Any] = {"event": name, "number": 1, "at": at, "job_id": "j", "task": "t", "queue": "q", **fields}
+    return JobEvent(**given)
+
+
+def _rollup(minute: int = 0, *, task: str = "t", queue: str = "q", tenant: str = "", **outcomes: int) -> Rollup:
+    return Rollup(RollupKey(minute * MINUTE, task, queue, tenant), dict(outcomes))
+
+
+@given(_SECONDS)
+def test_a_time_is_in_the_first_bucket_whose_bound_it_does_not_exceed(seconds: float) -> None:
+    bucket = bucket_of(seconds)
+
+    assert 0 <= bucket < BUCKETS
+    assert bucket == BUCKETS - 1 or seconds <= bucket_bound(bucket) * (1 + 1e-9)
+    assert bucket == 0 or seconds > bucket_bound(bucket - 1) * (1 - 1e-9)
+
+
+@given(st.lists(_SECONDS, min_size=1, max_size=50), st.floats(0, 1))
+def test_a_quantile_is_right_to_within_a_bucket(times: list[float], share: float) -> None:
+    buckets = Buckets()
+    for each in times:
+        buckets.add(each)
+
+    found = buckets.quantile(share)
+
+    exact = sorted(times)[max(-int(-share * len(times) // 1), 1) - 1]
+    assert found == bucket_bound(bucket_of(exact))
+    assert buckets.mean == pytest.approx(sum(times) / len(times))
+
+
+@given(st.lists(_SECONDS, max_size=20), st.lists(_SECONDS, max_size=20))
+def test_buckets_of_two_times_are_those_of_both(first: list[float], second: list[float]) -> None:
+    one, other, both = Buckets(), Buckets(), Buckets()
+    for each in first:
+        one.add(each)
+    for each in second:
+        other.add(each)
+    for each in first + second:
+        both.add(each)
+
+    one.merge(other)
+
+    assert (one.counts, one.count) == (both.counts, len(first) + len(second))
+    assert one.total == pytest.approx(both.total)
+
+
+def test_of_nothing_there_are_no_times() -> None:
+    assert Buckets().quantile(0.5) is None
+    assert Buckets().mean is None
+    assert Rollup.empty().failure_rate is None
+
+
+def test_events_are_counted_in_their_minutes() -> None:
+    found: dict[RollupKey, Rollup] = {}
+    rolled_up(
+        [
+            _event("started", waited=0.5),
+            _event("succeeded", seconds=1.0, at=MINUTE - 1),
+            _event("dead", seconds=2.0, at=MINUTE),
+            _event("parked", tenant="acme"),
+        ],
+        found,
+    )
+
+    assert {key: one.outcomes for key, one in found.items()} == {
+        RollupKey(0, "t", "q", ""): {"started": 1, "succeeded": 1},
+        RollupKey(MINUTE, "t", "q", ""): {"dead": 1},
+        RollupKey(0, "t", "q", "acme"): {"parked": 1},
+    }
+    first = found[RollupKey(0, "t", "q", "")]
+    assert (first.waited.count, first.ran.total, first.ended, first.failed, first.failure_rate) == (1, 1.0, 1, 0, 0.0)
+    assert minute_of(MINUTE + 5) == MINUTE
+
+
+def test_longer_times_are_summed_by_what_is_told_apart() -> None:
+    rollups = [
+        _rollup(0, succeeded=1),
+        _rollup(1, dead=1),
+        _rollup(2, queue="r", dead=1),
+        _rollup(1, task="u", dead=1),
+    ]
+
+    by_task = summed(rollups, step=2 * MINUTE, by=("task",))
+
+    assert {(key.minute, key.task, key.queue): one.ended for key, one in by_task.items()} == {
+        (0, "t", ""): 2,
+        (0, "u", ""): 1,
+        (2 * MINUTE, "t", ""): 1,
+    }
+
+
+def test_failures_of_the_broker_lane_alone_are_kept() -> None:
+    whole = _event(
+        "dead", job_id="j", tenant="acme", worker="w", attempt=3, seconds=1.5, error="OSError", reason="error", at=9
+    )
+
+    found = failure_of(whole)
+
+    assert found is not None
+    assert (found.job, found.tenant, found.worker, found.attempt, found.seconds) == ("j", "acme", "w", 3, 1.5)
+    assert (found.error, found.reason, found.at, found.event) == ("OSError", "error", 9, "dead")
+    assert failure_of(_event("parked")) is not None
+    assert failure_of(_event("dead", is_stored=True)) is None
+    assert failure_of(_event("succeeded")) is None
+
+
+def test_every_figure_follows_from_a_rollup_or_is_not_there() -> None:
+    rollup = _rollup(succeeded=3, dead=1, retried=2, started=4, cancelled=1)
+    rollup.waited.add(0.5)
+    rollup.ran.add(1.0)
+
+    values = {name: figure_of(name, rollup, MINUTE) for name in FIGURES}
+
+    assert values["ended"] == 5.0
+    assert values["throughput"] == pytest.approx(5 / 60)
+    assert values["failure_rate"] == 0.2
+    assert values["retried"] == 2.0
+    assert all(value is not None for value in values.values())
+    nothing = {name for name in FIGURES if figure_of(name, Rollup.empty(), MINUTE) is None}
+    assert nothing == {
+        "failure_rate", "wait_mean", "wait_p50", "wait_p95", "wait_p99", "run_mean", "run_p50", "run_p95", "run_p99",
+    }  # fmt: skip
+    with pytest.raises(InvalidOption, match="no figure"):
+        figure_of("loud", rollup, MINUTE)
+
+
+def test_a_series_has_a_point_for_each_step() -> None:
+    rollups = [_rollup(1, dead=1), _rollup(3, succeeded=1), _rollup(1, task="u", succeeded=2)]
+
+    whole = series_of("ended", rollups, since=0, until=4 * MINUTE, step=MINUTE)
+    by_task = series_of("ended", rollups, since=0, until=4 * MINUTE, step=2 * MINUTE, by=("task",))
+
+    assert [each.points for each in whole] == [[(0, None), (MINUTE, 3.0), (2 * MINUTE, None), (3 * MINUTE, 1.0)]]
+    assert [(each.labels, [value for _, value in each.points]) for each in by_task] == [
+        ({"task": "t"}, [1.0, 1.0]),
+        ({"task": "u"}, [2.0, None]),
+    ]
+    assert series_of("ended", [], since=0, until=MINUTE, step=MINUTE)[0].points == [(0, None)]
+    assert series_of("ended", [], since=0, until=MINUTE, step=MINUTE, by=("task",)) == []
+    with pytest.raises(InvalidOption, match="by"):
+        series_of("ended", [], since=0, until=MINUTE, step=MINUTE, by=("worker",))
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "step"), [(5, 5, MINUTE), (0, 9, 1), (0, 9, MINUTE + 1), (0, 10**9, MINUTE)]
+)
+def test_a_time_that_cannot_be_shown_is_refused(since: int, until: int, step: int) -> None:
+    with pytest.raises(InvalidOption):
+        check_step(since, until, step)
+
+
+def test_a_time_that_can_be_shown_is_not_refused() -> None:
+    assert check_step(0, 10 * MINUTE, MINUTE) == MINUTE
+
+
+def _samples(
+    rollups: list[Rollup], *, minutes: float = 10, known: tuple[str, ...] = (), **rule: Any
+) -> dict[str, float]:
+    given: dict[str, Any] = {"name": "r", "threshold": 1, "window": 300, **rule}
+    return rollup_samples(AlertRule(**given), rollups, round(minutes * MINUTE), known=known)
+
+
+def test_a_rule_looks_at_its_window_tenant_tasks_and_queues() -> None:
+    rollups = [
+        _rollup(9, dead=1, succeeded=3),
+        _rollup(4, dead=7),
+        _rollup(5, dead=2, task="u"),
+        _rollup(9, dead=4, queue="r", tenant="acme"),
+    ]
+
+    assert _samples(rollups, metric="failures") == {"": 7.0}
+    assert _samples(rollups, metric="failures", each="task") == {"task:t": 5.0, "task:u": 2.0}
+    assert _samples(rollups, metric="failures", each="queue") == {"queue:q": 3.0, "queue:r": 4.0}
+    assert _samples(rollups, metric="failures", tenant="acme") == {"": 4.0}
+    assert _samples(rollups, metric="failures", task="u*") == {"": 2.0}
+    assert _samples(rollups, metric="failures", queue="r") == {"": 4.0}
+    assert _samples(rollups, metric="failure_rate", queue="q", task="t") == {"": 0.25}
+    assert _samples(rollups, metric="failure_rate", at_least=11) == {}
+    assert _samples(rollups, metric="retries") == {"": 0.0}
+
+
+def test_times_say_nothing_where_there_are_none() -> None:
+    rollup = _rollup(9, succeeded=1)
+
+    assert _samples([rollup], metric="run_p95") == {}
+    rollup.ran.add(1.0)
+    assert _samples([rollup], metric="run_p95") == {"": bucket_bound(bucket_of(1.0))}
+
+
+def test_where_too_few_are_looked_for_none_is_a_figure_too() -> None:
+    assert _samples([], metric="ended", below=True) == {"": 0.0}
+    assert _samples([], metric="ended") == _samples([], metric="ended", below=True, each="task") == {}
+
+
+def test_silence_is_the_time_since_the_last_success() -> None:
+    rollups = [_rollup(6, succeeded=1), _rollup(8, dead=1), _rollup(9, answered=1, task="u")]
+
+    assert _samples(rollups, metric="silence", each="task") == {"task:t": 180.0, "task:u": 0.0}
+    assert _samples([], metric="silence", each="task", known=("task:t",)) == {"task:t": 300.0}
+    assert _samples([_rollup(8, dead=1)], metric="silence", each="task") == {}
+
+
+def test_figures_of_queues_are_each_for_itself_or_all_together() -> None:
+    def found(metric: Any, **rule: Any) -> dict[str, float]:
+        given: dict[str, Any] = {"name": "r", "threshold": 1, "metric": metric, **rule}
+        return queue_samples(AlertRule(**given), {"mail": 3.0, "work": 4.0})
+
+    assert found("depth", each="queue") == {"queue:mail": 3.0, "queue:work": 4.0}
+    assert found("depth") == {"": 7.0}
+    assert found("age") == {"": 4.0}
+    assert found("depth", queue="m*") == {"": 3.0}
+    assert found("depth", queue="x") == {}

@@ -1,0 +1,49 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.model.jobs.dependencies import JobDependency, after_upstream, end_reason, generations
+from taskmq.model.states import TERMINAL, JobState
+
+_NODES = st.integers(0, 12).map(str)
+_GRAPHS = st.dictionaries(_NODES, st.lists(_NODES, max_size=4), max_size=12)
+
+
+def test_a_dependency_is_met_by_the_ends_that_its_condition_names() -> None:
+    met = {
+        condition: {state for state in TERMINAL if after_upstream(condition, state) is None}
+        for condition in ("succeeded", "ended", "failed")
+    }
+
+    assert met == {
+        "succeeded": {JobState.SUCCEEDED},
+        "ended": TERMINAL,
+        "failed": {JobState.FAILED, JobState.EXPIRED, JobState.UPSTREAM_FAILED},
+    }
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED, JobState.SKIPPED])
+def test_what_was_to_succeed_and_has_not_fails_those_behind_it(state: JobState) -> None:
+    assert after_upstream("succeeded", state) is JobState.UPSTREAM_FAILED
+
+
+@pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.CANCELLED, JobState.SKIPPED])
+def test_what_was_to_fail_and_has_not_makes_those_behind_it_needless(state: JobState) -> None:
+    assert after_upstream("failed", state) is JobState.SKIPPED
+
+
+def test_an_end_says_which_job_was_to_end_how_and_has_not() -> None:
+    assert end_reason(JobDependency("a", "failed"), JobState.SUCCEEDED) == "job a was to be failed, and is succeeded"
+
+
+@given(_GRAPHS)
+def test_every_job_comes_behind_those_that_it_waits_for_or_is_in_a_circle(upstream: dict[str, list[str]]) -> None:
+    groups, circular = generations(upstream)
+
+    ordered = [job_id for group in groups for job_id in group]
+    assert sorted([*ordered, *circular]) == sorted(upstream)
+    place = {job_id: number for number, group in enumerate(groups) for job_id in group}
+    for job_id in ordered:
+        assert all(place[other] < place[job_id] for other in upstream[job_id] if other in upstream)
+    for job_id in circular:
+        assert any(other in circular for other in upstream[job_id])

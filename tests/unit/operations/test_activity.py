@@ -1,0 +1,96 @@
+"""What goes on, made of events."""
+
+import pytest
+
+from taskmq.model.telemetry.events import JobEvent, WorkerEvent
+from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.operations.activity import Activity, TaskActivity
+
+
+def job(event: str, task: str = "pay", *, seconds: float | None = None, waited: float | None = None) -> JobEvent:
+    return JobEvent(
+        event=event, number=1, at=0, job_id="j", task=task, queue="default", seconds=seconds, waited=waited
+    )
+
+
+def worker(event: str, name: str = "w1") -> WorkerEvent:
+    status = WorkerStatus(
+        name=name,
+        host="here",
+        pid=1,
+        version="1",
+        app="shop:app",
+        queues=["default"],
+        state="running",
+        slots=4,
+        running=0,
+        backlog=0,
+        ended=0,
+        abandoned=0,
+        memory=0,
+        descriptors=0,
+        loop_lag=0.0,
+        started=0,
+    )
+    return WorkerEvent(event=event, worker=name, number=1, at=0, status=status)
+
+
+def test_each_end_counts_as_what_it_is() -> None:
+    activity = Activity(now=100.0)
+    ends = ("succeeded", "answered", "dead", "retried", "cancelled")
+    for end in ends:
+        activity.note(job(end), now=101.0)
+
+    assert activity.tasks(now=105.0) == [
+        TaskActivity(task="pay", per_second=1.0, succeeded=2, failed=1, retried=1, cancelled=1)
+    ]
+
+
+@pytest.mark.parametrize("event", ["started", "snoozed", "interrupted", "parked"])
+def test_what_is_no_end_is_counted_as_none(event: str) -> None:
+    activity = Activity(now=0.0)
+    activity.note(job(event), now=1.0)
+
+    assert activity.tasks(now=2.0) == []
+
+
+def test_waits_and_runs_are_averaged_by_task() -> None:
+    activity = Activity(now=0.0)
+    activity.note(job("started", waited=1.0), now=1.0)
+    activity.note(job("started", waited=3.0), now=1.5)
+    activity.note(job("succeeded", seconds=0.5), now=2.0)
+    activity.note(job("dead", seconds=1.5), now=2.0)
+    activity.note(job("succeeded", "mail", seconds=9.0), now=3.0)
+
+    pay, mail = activity.tasks(now=10.0)
+
+    assert (pay.task, pay.per_second, pay.mean_wait, pay.mean_run, pay.longest_run) == ("pay", 0.2, 2.0, 1.0, 1.5)
+    assert (mail.task, mail.mean_wait, mail.mean_run) == ("mail", None, 9.0)
+
+
+def test_a_minute_later_it_is_forgotten() -> None:
+    activity = Activity(now=0.0)
+    activity.note(job("succeeded"), now=10.2)
+    activity.note(job("succeeded"), now=40.0)
+
+    assert [each.succeeded for each in activity.tasks(now=69.9)] == [2]
+    assert [each.succeeded for each in activity.tasks(now=70.1)] == [1]
+    assert activity.tasks(now=100.0) == []
+
+
+def test_of_what_was_looked_at_for_less_than_a_second_no_rate_is_made_up() -> None:
+    activity = Activity(now=0.0)
+    activity.note(job("succeeded"), now=0.1)
+
+    assert [each.per_second for each in activity.tasks(now=0.2)] == [1.0]
+
+
+def test_workers_are_those_that_have_told_of_themselves_lately() -> None:
+    activity = Activity(now=0.0)
+    for name in ("w2", "w1", "gone"):
+        activity.note(worker("beat", name), now=1.0)
+    activity.note(worker("offline", "gone"), now=2.0)
+
+    assert [each.name for each in activity.workers(now=3.0)] == ["w1", "w2"]
+    activity.note(worker("beat", "w2"), now=30.0)
+    assert [each.name for each in activity.workers(now=36.0)] == ["w2"]

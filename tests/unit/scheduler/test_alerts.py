@@ -1,0 +1,287 @@
+"""Rules that are looked at by schedulers: who is told of what, and once, whoever dies."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from taskmq import TaskMQ
+from taskmq.contracts.broker import Outgoing, QueueStats
+from taskmq.contracts.history import AlertNotice
+from taskmq.errors import BrokerUnavailable, StoreUnavailable
+from taskmq.model.envelope import JSON
+from taskmq.model.history.alerts import AlertMetric, AlertRule, AlertState, Silence
+from taskmq.model.history.rollups import Rollup, RollupKey, minute_of
+from taskmq.model.topology import WorkQueue, dead_letter_queue
+from taskmq.scheduler.alerts import AlertSettings, AlertWatch
+from taskmq.scheduler.signals import LiveWorkers
+from taskmq.testing.job_store import MemoryJobStore
+from tests.unit.scheduler.stage import Stage, play
+
+RULE = AlertRule(
+    name="fails", metric="failures", threshold=3, each="task", channels=("mailto:a@b.c", "mailto:d@e.f"), repeat=0
+)
+
+
+async def _fail(stage: Stage, count: int, *, task: str = "t") -> None:
+    key = RollupKey(minute_of(stage.clock.now_ms()), task, "work", "")
+    await stage.store.history.rollups.add([Rollup(key, {"dead": count})])
+
+
+def _told(stage: Stage) -> list[tuple[str, str]]:
+    """What is to be told over the first channel, in its order: kinds and subjects."""
+    notices = sorted(stage.model.history.notices.values(), key=lambda notice: (notice.at, notice.rule.name))
+    return [
+        (change.kind, change.alert.subject)
+        for notice in notices
+        if notice.channel == "mailto:a@b.c"
+        for change in notice.changes
+    ]
+
+
+def test_an_alert_is_told_within_half_a_minute_and_its_end_too() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.store.history.alerts.put_rule(RULE)
+        stage.start(alerts=AlertSettings())
+        await stage.pass_by(5)
+        await _fail(stage, 4)
+        await stage.pass_by(30)
+        assert _told(stage) == [("firing", "task:t")]
+
+        await stage.pass_by(420)
+
+        assert _told(stage) == [("firing", "task:t"), ("resolved", "task:t")]
+        assert len(stage.model.history.notices) == 4
+
+    play(test)
+
+
+def test_what_changes_together_is_told_together() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.store.history.alerts.put_rule(RULE)
+        await _fail(stage, 4)
+        await _fail(stage, 5, task="u")
+        stage.start(alerts=AlertSettings())
+        await stage.pass_by(12)
+
+        assert len(stage.model.history.notices) == 2
+        assert _told(stage) == [("firing", "task:t"), ("firing", "task:u")]
+
+    play(test)
+
+
+def test_of_several_schedulers_each_change_is_told_once() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.store.history.alerts.put_rule(RULE)
+        processes = [stage.start(alerts=AlertSettings()) for _ in range(3)]
+        for turn in range(3):
+            await _fail(stage, 4)
+            await stage.pass_by(15)
+            await processes[turn].kill()
+            if turn < 2:
+                await stage.pass_by(400)
+
+        assert _told(stage) == [("firing", "task:t"), ("resolved", "task:t")] * 2 + [("firing", "task:t")]
+
+    play(test)
+
+
+@contextmanager
+def _dying(store: MemoryJobStore, at: int, *, is_done: bool) -> Iterator[Callable[[], bool]]:
+    """Raise at the nth call of the store's alerts; says whether it came so far."""
+    alerts: Any = store.history.alerts
+    calls = 0
+
+    def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
+        async def around(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == at and not is_done:
+                raise _Killed
+            result = await call(*args, **kwargs)
+            if calls == at:
+                raise _Killed
+            return result
+
+        return around
+
+    for name in ("rules", "alerts", "silences", "commit"):
+        setattr(alerts, name, wrapped(getattr(alerts, name)))
+    yield lambda: calls >= at
+
+
+class _Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
+def test_a_scheduler_that_dies_at_any_point_has_told_nothing_twice(at: int, is_done: bool) -> None:
+    async def test(stage: Stage) -> None:
+        store = stage.store
+        await store.history.alerts.put_rule(RULE)
+        await store.history.alerts.put_rule(replace(RULE, name="second"))
+        await _fail(stage, 4)
+        app = TaskMQ(f"memory://{stage.name}", name="shop")
+
+        def watch(over: MemoryJobStore, me: str) -> AlertWatch:
+            return AlertWatch(app, over, over.history.alerts, LiveWorkers(), AlertSettings(), me=me)
+
+        first = stage.store
+        with _dying(first, at, is_done=is_done) as has_come:
+            with pytest.raises(_Killed):
+                await watch(first, "a").look()
+            assert has_come()
+        await watch(store, "b").look()
+        await watch(store, "c").look()
+
+        assert sorted(_told(stage)) == [("firing", "task:t")] * 2
+        assert len(stage.model.history.notices) == 4
+        assert {alert.number for alert in stage.model.history.alerts.values()} == {2}
+
+    play(test)
+
+
+def test_two_that_look_at_a_time_tell_once() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.store.history.alerts.put_rule(RULE)
+        await _fail(stage, 4)
+        app = TaskMQ(f"memory://{stage.name}", name="shop")
+        stores = [stage.store for _ in range(4)]
+
+        await asyncio.gather(
+            *(
+                AlertWatch(app, store, store.history.alerts, LiveWorkers(), AlertSettings(), me=str(number)).look()
+                for number, store in enumerate(stores)
+            )
+        )
+
+        assert _told(stage) == [("firing", "task:t")]
+
+    play(test)
+
+
+def test_a_silence_and_a_rule_that_stands_before_keep_it_quiet() -> None:
+    async def test(stage: Stage) -> None:
+        alerts = stage.store.history.alerts
+        await alerts.put_rule(RULE)
+        await alerts.put_rule(replace(RULE, name="all", each="", unless=("fails",)))
+        await alerts.put_rule(replace(RULE, name="off", is_enabled=False))
+        now = stage.clock.now_ms()
+        await alerts.add_silence(Silence(id="s", rule="fails", begins=now, ends=now + 40_000))
+        await _fail(stage, 4)
+        stage.start(alerts=AlertSettings())
+        await stage.pass_by(30)
+        assert {(each.rule, each.state) for each in await alerts.alerts()} == {
+            ("fails", AlertState.FIRING),
+            ("all", AlertState.FIRING),
+        }
+        assert _told(stage) == []
+
+        await stage.pass_by(30)
+
+        assert _told(stage) == [("firing", "task:t")]
+
+    play(test)
+
+
+def test_while_the_store_is_away_nothing_is_looked_at_and_nothing_lost() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.store.history.alerts.put_rule(RULE)
+        process = stage.start(alerts=AlertSettings())
+        await stage.pass_by(15)
+        process.store.is_reachable = False
+        await _fail(stage, 4)
+        await stage.pass_by(60)
+        assert _told(stage) == []
+
+        process.store.is_reachable = True
+        await stage.pass_by(60)
+
+        assert _told(stage) == [("firing", "task:t")]
+
+    play(test)
+
+
+def _define(app: TaskMQ) -> None:
+    @app.task(name="t", queue="work")
+    async def t() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("metric", "below", "threshold"),
+    [("depth", False, 2), ("dead_letters", False, 0), ("age", False, 60), ("workers", True, 1)],
+)
+def test_figures_of_queues_are_looked_at_as_they_are_now(metric: AlertMetric, below: bool, threshold: float) -> None:
+    async def test(stage: Stage) -> None:
+        await stage.broker.declare([WorkQueue("work")])
+        rule = replace(RULE, metric=metric, each="queue", below=below, threshold=threshold)
+        await stage.store.history.alerts.put_rule(rule)
+        stage.start(alerts=AlertSettings())
+        stage.worker_says()
+        await stage.pass_by(15)
+        assert _told(stage) == []
+
+        for queue in ("work", "work", "work", dead_letter_queue("work")):
+            await stage.broker.publish(
+                Outgoing(queue=queue, body=b"{}", content_type=JSON, job_id="", task="t"), timeout=5
+            )
+        # The dispatcher's window is full after some of them.
+        await stage.submit(200)
+        await stage.pass_by(90)
+
+        assert _told(stage) == [("firing", "queue:work")]
+
+    play(test, _define)
+
+
+def test_a_broker_that_is_away_makes_no_alert_and_ends_none() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.broker.declare([WorkQueue("work")])
+        await stage.store.history.alerts.put_rule(replace(RULE, metric="workers", each="queue", below=True))
+        await stage.store.history.alerts.put_rule(replace(RULE, name="depth", metric="depth", each="queue"))
+        process = stage.start(alerts=AlertSettings())
+
+        async def stats(_: Iterable[str]) -> list[QueueStats]:
+            raise BrokerUnavailable("away")
+
+        process.broker.stats = stats  # type: ignore[method-assign]
+        await stage.pass_by(60)
+
+        assert [each.rule for each in await stage.store.history.alerts.alerts()] == ["fails"]
+
+    play(test, _define)
+
+
+def test_rules_are_looked_at_again_after_the_store_was_away_for_one_look() -> None:
+    async def test(stage: Stage) -> None:
+        store = stage.store
+        store.is_reachable = False
+        app = TaskMQ(f"memory://{stage.name}", name="shop")
+        watch = AlertWatch(app, store, store.history.alerts, LiveWorkers(), AlertSettings(), me="a")
+
+        with pytest.raises(StoreUnavailable):
+            await watch.look()
+        store.is_reachable = True
+        await watch.look()
+
+        assert watch.looked_at == stage.clock.now_ms()
+
+    play(test)
+
+
+def test_the_notices_of_the_same_changes_are_the_same() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.store.history.alerts.put_rule(RULE)
+        await _fail(stage, 4)
+        stage.start(alerts=AlertSettings())
+        await stage.pass_by(12)
+
+        notices: list[AlertNotice] = list(stage.model.history.notices.values())
+        assert len({notice.id for notice in notices}) == len(notices) == 2
+        assert {notice.rule for notice in notices} == {RULE}
+
+    play(test)

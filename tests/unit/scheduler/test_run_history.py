@@ -1,0 +1,193 @@
+"""What a scheduler writes down of runs: lines of logs, figures by the minute, failures of plain jobs."""
+
+from typing import Any
+
+from taskmq.contracts.broker import Outgoing
+from taskmq.contracts.history import FailureFilter, RollupFilter
+from taskmq.model.envelope import JSON, Envelope
+from taskmq.model.history.logs import KEPT_DAYS, LOGS_TASK, LogFilter, LogLine, RunLog, encode_logs
+from taskmq.model.history.rollups import Rollup, RollupKey, minute_of
+from taskmq.model.telemetry.events import JobEvent, encode_batch, job_topic
+from taskmq.scheduler.history import RunHistory, forget_old
+from tests.unit.scheduler.stage import START, Player, Stage, play, until
+
+_DAY = 86_400_000
+
+
+async def _log(player: Player, envelope: Envelope, *messages: str, first: int = 0) -> None:
+    assert envelope.store is not None
+    lines = [LogLine(START, 20, "shop", message) for message in messages]
+    log = RunLog(id=envelope.store.id, token=envelope.store.token, first=first, lines=lines)
+    for body in encode_logs([log]):
+        message = Outgoing(queue=envelope.store.reports, body=body, content_type=JSON, job_id="", task=LOGS_TASK)
+        await player.broker.publish(message, timeout=5)
+
+
+async def _messages(stage: Stage) -> list[str]:
+    page = await stage.store.history.logs.page(LogFilter(), oldest_first=True)
+    return [line.message for line in page.lines]
+
+
+def test_lines_are_kept_before_the_end_of_their_run_is_known() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        (job_id,) = await stage.submit()
+        player = await stage.player()
+        await player.has(1)
+        (envelope,) = player.envelopes
+
+        await _log(player, envelope, "one", "two")
+        await player.finish()
+        await until(lambda: stage.job(job_id).state.is_final)
+
+        assert await _messages(stage) == ["one", "two"]
+        await _log(player, envelope, "late", first=2)
+        await stage.pass_by(1)
+        assert await _messages(stage) == ["one", "two"]
+
+    play(test)
+
+
+def test_lines_wait_at_the_broker_while_the_store_is_away() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        await stage.submit()
+        player = await stage.player()
+        await player.has(1)
+        process.store.is_reachable = False
+        await _log(player, player.envelopes[0], "one")
+        await stage.pass_by(3)
+
+        process.store.is_reachable = True
+        await until(lambda: bool(stage.model.history.lines))
+
+        assert await _messages(stage) == ["one"]
+
+    play(test)
+
+
+def test_a_message_with_no_lines_in_it_is_dropped_and_counted() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        (job_id,) = await stage.submit()
+        player = await stage.player()
+        await player.has(1)
+        invitation = player.envelopes[0].store
+        assert invitation is not None
+        message = Outgoing(queue=invitation.reports, body=b"{}", content_type=JSON, job_id="", task=LOGS_TASK)
+        await player.broker.publish(message, timeout=5)
+        await player.finish()
+        await until(lambda: stage.job(job_id).state.is_final)
+
+        assert process.scheduler.status().reports["malformed"] == 1
+        assert await stage.parked() == []
+
+    play(test)
+
+
+def _tell(stage: Stage, *names: str, worker: str = "w", **fields: Any) -> None:
+    for number, name in enumerate(names, 1):
+        given: dict[str, Any] = {"number": number, "at": stage.clock.now_ms(), "job_id": f"j-{name}", **fields}
+        event = JobEvent(event=name, task="t", queue="work", **given)
+        stage.broker.announce(job_topic(name, "work"), encode_batch(worker, [event], dropped=0))
+
+
+def _history(stage: Stage, me: str) -> RunHistory:
+    store = stage.store
+    return RunHistory(stage.broker, store.dispatching.leases, store.history.rollups, me=me)
+
+
+async def _counted(stage: Stage) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for one in await stage.store.history.rollups.rollups(RollupFilter(since=0, until=START * 2)):
+        for name, count in one.outcomes.items():
+            found[name] = found.get(name, 0) + count
+    return found
+
+
+def test_what_workers_tell_is_counted_and_failures_of_plain_jobs_are_kept() -> None:
+    async def test(stage: Stage) -> None:
+        async with stage.running(_history(stage, "a")):
+            await stage.pass_by(1)
+            _tell(stage, "started", "succeeded", "dead", tenant="acme", seconds=0.5)
+            _tell(stage, "dead", is_stored=True)
+            await stage.pass_by(5)
+
+            assert await _counted(stage) == {"started": 1, "succeeded": 1, "dead": 2}
+            (failure,) = (await stage.store.history.rollups.failures(FailureFilter())).failures
+            assert (failure.job, failure.tenant, failure.worker) == ("j-dead", "acme", "w")
+
+    play(test)
+
+
+def test_of_several_schedulers_one_counts_and_the_next_one_when_it_has_died() -> None:
+    async def test(stage: Stage) -> None:
+        first, second = _history(stage, "a"), _history(stage, "b")
+        async with stage.running(second):
+            async with stage.running(first, is_killed=True):
+                await stage.pass_by(6)
+                _tell(stage, "succeeded")
+                await stage.pass_by(6)
+                assert await _counted(stage) == {"succeeded": 1}
+            await stage.pass_by(45)
+            _tell(stage, "succeeded")
+            await stage.pass_by(6)
+
+            assert await _counted(stage) == {"succeeded": 2}
+
+    play(test)
+
+
+def test_what_was_counted_is_written_when_the_scheduler_stops() -> None:
+    async def test(stage: Stage) -> None:
+        async with stage.running(_history(stage, "a")):
+            await stage.pass_by(1)
+            _tell(stage, "succeeded")
+            await stage.pass_by(0.1)
+
+        assert await _counted(stage) == {"succeeded": 1}
+        assert await stage.store.dispatching.leases.find("history") is None
+
+    play(test)
+
+
+def test_a_scheduler_counts_if_it_is_told_to() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start(counts_runs=True)
+        await stage.pass_by(1)
+        _tell(stage, "succeeded")
+        await stage.pass_by(6)
+
+        assert await _counted(stage) == {"succeeded": 1}
+
+    play(test)
+
+
+def test_what_is_older_than_its_level_says_is_forgotten() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        await stage.submit()
+        player = await stage.player()
+        await player.has(1)
+        invitation = player.envelopes[0].store
+        assert invitation is not None
+        now = stage.clock.now_ms()
+        lines = [
+            LogLine(now - days * _DAY, level, "shop", f"{level} {days}")
+            for level in KEPT_DAYS
+            for days in (0, 2, 20, 40)
+        ]
+        store = stage.store
+        await store.history.logs.add([RunLog(id=invitation.id, token=invitation.token, lines=lines)])
+        for days in (0, 20, 40):
+            key = RollupKey(minute_of(now - days * _DAY), "t", "work", "")
+            await store.history.rollups.add([Rollup(key, {"succeeded": 1})])
+
+        await forget_old(store)
+
+        assert sorted(await _messages(stage)) == [
+            "10 0", "20 0", "20 2", "30 0", "30 2", "30 20", "40 0", "40 2", "40 20", "50 0", "50 2", "50 20",
+        ]  # fmt: skip
+        assert await _counted(stage) == {"succeeded": 2}
+
+    play(test)

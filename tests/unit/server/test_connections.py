@@ -1,0 +1,215 @@
+"""A server on a real socket: slow clients cost the others nothing, and it stops without losing a request."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from litestar.connection import ASGIConnection
+
+from taskmq import TaskMQ
+from taskmq.errors import InvalidSetting
+from taskmq.model.identity import Identity
+from taskmq.model.telemetry.events import JobEvent
+from taskmq.server import ServerApplication, ServerSettings, build
+from taskmq.server.process import ServerProcess
+from tests.unit.app_kit import new_url
+from tests.unit.server.kit import CALLERS, define
+
+_PATIENCE = 20.0
+
+
+class Served:
+    """A server that listens, in this loop."""
+
+    def __init__(self, application: ServerApplication, process: ServerProcess, port: int) -> None:
+        self.application = application
+        self.process = process
+        self.port = port
+
+    async def connect(self) -> "Connection":
+        return Connection(*await asyncio.open_connection("127.0.0.1", self.port))
+
+    async def ask(self, path: str) -> tuple[int, dict[str, str], Any]:
+        """Over a connection of its own."""
+        async with await self.connect() as connection:
+            return await connection.ask(path)
+
+
+class Connection:
+    """One connection to the server, used as the test likes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.writer.close()
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def ask(self, path: str) -> tuple[int, dict[str, str], Any]:
+        await self.send(_head("GET", path) + b"\r\n")
+        return await self.answer()
+
+    async def answer(self) -> tuple[int, dict[str, str], Any]:
+        async with asyncio.timeout(_PATIENCE):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+            first, *lines = head.strip().split("\r\n")
+            headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+            body = await self.reader.readexactly(int(headers.get("content-length", "0")))
+        return int(first.split()[1]), headers, json.loads(body or b"null")
+
+    async def ended(self) -> bytes:
+        """What comes until the server closes the connection."""
+        async with asyncio.timeout(_PATIENCE):
+            try:
+                return await self.reader.read()
+            except ConnectionResetError:
+                return b""
+
+
+def _head(method: str, path: str, more: str = "") -> bytes:
+    return f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer all-admin\r\n{more}".encode()
+
+
+def _run(folder: Path, test: Callable[[Served], Awaitable[None]], **settings: Any) -> None:
+    async def identify(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:
+        return CALLERS[connection.headers["authorization"].removeprefix("Bearer ")]
+
+    async def main() -> None:
+        app = TaskMQ(new_url(), store=f"sqlite:///{folder}/jobs.db?synchronous=normal")
+        define(app)
+        chosen = ServerSettings(port=0, rate=0, **settings)
+        application = build(app, identify=identify, settings=chosen)
+        process = ServerProcess(application, chosen)
+        ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        running = asyncio.create_task(process.run(on_ready=ready.set_result))
+        async with asyncio.timeout(3 * _PATIENCE):
+            address = await ready
+            try:
+                await test(Served(application, process, int(address.rpartition(":")[2])))
+            finally:
+                process.stop()
+                process.stop()
+                await running
+
+    asyncio.run(main())
+
+
+def test_a_request_that_is_not_complete_in_time_ends_its_connection_and_no_other(tmp_path: Path) -> None:
+    async def test(served: Served) -> None:
+        begun = [
+            b"",
+            b"GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\n",
+            _head("POST", "/api/v1/jobs", "Content-Length: 100\r\nContent-Type: application/json\r\n\r\n") + b"{",
+        ]
+        async with AsyncExitStack() as stack:
+            slow = [await stack.enter_async_context(await served.connect()) for _ in range(60)]
+            for number, connection in enumerate(slow):
+                await connection.send(begun[number % 3])
+            idle = await stack.enter_async_context(await served.connect())
+            assert (await idle.ask("/api/v1/health/live"))[0] == 200
+            # One that goes on dribbling has no more time than the others.
+            await slow[1].send(b"X-Slow: 1\r\n")
+
+            assert (await served.ask("/api/v1/jobs"))[0] == 200
+            for connection in slow:
+                assert b" 200 " not in await connection.ended()
+            assert (await served.ask("/api/v1/jobs"))[2] == []
+            # Between two requests a connection may rest for longer.
+            assert (await idle.ask("/api/v1/health/live"))[0] == 200
+            assert served.application.status().failed == 0
+
+    _run(tmp_path, test, request_seconds=0.5)
+
+
+def test_a_stream_that_nobody_reads_holds_up_no_other_and_keeps_little(tmp_path: Path) -> None:
+    async def test(served: Served) -> None:
+        hub = served.application.litestar.state["events"]
+        async with AsyncExitStack() as stack:
+            unread = await stack.enter_async_context(await served.connect())
+            deaf: socket.socket = unread.writer.get_extra_info("socket")
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            unread.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            read = await stack.enter_async_context(await served.connect())
+            await unread.send(_head("GET", "/api/v1/events") + b"\r\n")
+            await read.send(_head("GET", "/api/v1/events?job_id=last") + b"\r\n")
+            while hub.streams < 2:
+                await asyncio.sleep(0)
+
+            for number in range(200):
+                for _ in range(100):
+                    hub._tell(JobEvent(event="dead", number=1, at=1, job_id=f"{number}", task="t" * 400, queue="q"))
+                assert (await served.ask("/api/v1/health/live"))[0] == 200
+            hub._tell(JobEvent(event="dead", number=1, at=1, job_id="last", task="t", queue="q"))
+
+            async with asyncio.timeout(_PATIENCE):
+                assert b'"job_id":"last"' in await read.reader.readuntil(b'"last"')
+            (waiting,) = [inbox for inbox in hub._subscriptions if inbox.missed]
+            assert len(waiting._waiting) <= 1_000
+
+    _run(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET\r\n\r\n", b"\0\0\0\0\r\n\r\n",
+        b"GET /x HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\nContent-Length: 3\r\n\r\nabc",
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: " + b"b" * 200_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA\0: b\r\n\r\n", b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\r\n" * 50_000,
+    ],
+)  # fmt: skip
+def test_what_is_no_http_is_refused_and_the_server_goes_on(tmp_path: Path, data: bytes) -> None:
+    async def test(served: Served) -> None:
+        async with await served.connect() as connection:
+            try:
+                await connection.send(data)
+                connection.writer.write_eof()
+                said = await connection.ended()
+            except ConnectionError:
+                said = b""
+
+        assert said[:12] in {b"", b"HTTP/1.1 400", b"HTTP/1.1 404", b"HTTP/1.1 413"}, said[:200]
+        assert b"Traceback" not in said
+        assert (await served.ask("/api/v1/health/live"))[0] == 200
+
+    _run(tmp_path, test, request_seconds=1.0)
+
+
+def test_a_server_that_drains_says_so_and_serves_until_its_time_is_over(tmp_path: Path) -> None:
+    async def test(served: Served) -> None:
+        async with await served.connect() as connection:
+            before = await connection.ask("/api/v1/health/ready")
+            served.process.stop()
+            status, headers, body = await connection.ask("/api/v1/health/ready")
+
+            assert (before[0], "connection" in before[1]) == (200, False)
+            assert (status, headers["connection"], body["status"]) == (503, "close", "not ready")
+            assert await connection.ended() == b""
+        # Others still come, and are served.
+        assert (await served.ask("/api/v1/jobs"))[0] == 200
+        assert served.application.not_ready() == "it is about to stop"
+
+    _run(tmp_path, test, drain=600.0)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
+def test_a_drain_that_cannot_be_is_refused(seconds: float) -> None:
+    with pytest.raises(InvalidSetting, match="drain"):
+        ServerSettings(drain=seconds)

@@ -1,0 +1,136 @@
+"""The dashboard's files, and the server for development."""
+
+import re
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from httpx import Response
+from litestar.testing import TestClient
+from litestar.types import Receive, Scope, Send
+
+from taskmq import TaskMQ
+from taskmq.errors import InvalidSetting
+from taskmq.server import ServerSettings, build
+from taskmq.server.dashboard.files import dashboard_files
+from tests.unit.app_kit import new_url
+from tests.unit.server.kit import Site, define, open_site
+
+_STATIC = Path(__file__).parents[3] / "taskmq" / "server" / "dashboard" / "static"
+
+
+def _get(site: Site, path: str, **headers: str) -> Response:
+    return site.client.get(path, headers=headers, follow_redirects=False)
+
+
+def test_the_page_names_files_that_are_there_and_kept_for_as_long_as_they_stay_the_same(site: Site) -> None:
+    page = _get(site, "/ui/")
+    names = re.findall(r'(?:src|href)="(static/[^"]+)"', page.text)
+
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["cache-control"] == "no-cache"
+    assert len(names) >= 10
+    for name in names:
+        file = _get(site, f"/ui/{name}")
+        assert file.status_code == 200, name
+        assert "immutable" in file.headers["cache-control"]
+        assert file.headers["content-encoding"] == "gzip"
+
+
+def test_a_page_of_another_version_finds_no_files(site: Site) -> None:
+    digest = dashboard_files().digest
+
+    assert _get(site, f"/ui/static/{digest}/main.js").status_code == 200
+    assert _get(site, "/ui/static/0123456789abcdef/main.js").status_code == 404
+    assert _get(site, f"/ui/static/{digest}/../../../settings.py").status_code == 404
+    assert _get(site, f"/ui/static/{digest}/absent.js").status_code == 404
+
+
+def test_nothing_inline_and_nothing_from_elsewhere_is_allowed(site: Site) -> None:
+    policy = _get(site, "/ui/").headers["content-security-policy"]
+    sources = "".join(path.read_text() for path in _STATIC.rglob("*") if path.suffix in {".js", ".html", ".css"})
+
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert re.findall(r"dangerouslySetInnerHTML|innerHTML|\beval\(|new Function|<script>|\son\w+=\"", sources) == []
+    assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)", sources.replace("http://127.0.0.1", "")) == []
+
+
+def test_a_browser_that_takes_no_gzip_gets_none(site: Site) -> None:
+    answer = _get(site, "/ui/", **{"accept-encoding": "identity"})
+
+    assert "content-encoding" not in answer.headers
+    assert answer.text.startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("path", "leads_to"), [("/", "ui/"), ("/ui", "ui/"), ("/deep/taskmq", "taskmq/ui/"), ("/deep/taskmq/", "ui/")]
+)
+def test_addresses_without_a_page_lead_to_the_dashboard_by_relative_paths(
+    tmp_path: Path, path: str, leads_to: str
+) -> None:
+    with open_site(tmp_path, ServerSettings(root_path="/deep/taskmq")) as site:
+        answer = _get(site, path)
+
+        assert (answer.status_code, answer.headers["location"]) == (307, leads_to)
+
+
+def test_all_vendored_files_have_their_licence_beside_them() -> None:
+    vendor = _STATIC / "vendor"
+    listed = (vendor / "README.md").read_text()
+
+    for path in vendor.glob("*.mjs"):
+        (line,) = [line for line in listed.splitlines() if line.startswith(f"| `{path.name}`")]
+        (licence,) = re.findall(r"`(\w+\.LICENSE)`", line) or [f"{path.stem}.LICENSE"]
+        assert (vendor / licence).is_file(), path.name
+
+
+def _asked_from(address: str, app: TaskMQ) -> "TestClient[Any]":
+    """A client of a server for development, at that address."""
+    served = build(app, settings=ServerSettings(development=True))
+
+    async def placed(scope: Scope, receive: Receive, send: Send) -> None:
+        await served(cast("Scope", {**scope, "client": (address, 50_000)}), receive, send)
+
+    return TestClient(placed, base_url="http://127.0.0.1:8787")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 201),
+        ({"host": "localhost:8787"}, 201),
+        ({"origin": "http://127.0.0.1:8787"}, 201),
+        ({"sec-fetch-site": "same-origin"}, 201),
+        ({"sec-fetch-site": "cross-site"}, 401),
+        ({"sec-fetch-site": "same-site"}, 401),
+        ({"origin": "http://evil.example"}, 401),
+        ({"origin": "http://127.0.0.1:9999"}, 401),
+        ({"origin": "null"}, 401),
+        ({"host": "evil.example:8787"}, 401),
+    ],
+)
+def test_nobody_signs_in_for_development_but_no_other_site_may_do_anything(
+    tmp_path: Path, headers: dict[str, str], status: int
+) -> None:
+    app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
+    define(app)
+    with _asked_from("127.0.0.1", app) as client:
+        answer = client.post("/api/v1/jobs", json={"job_type": "report"}, headers=headers)
+
+    assert answer.status_code == status, answer.text
+
+
+def test_another_machine_is_refused_by_a_server_for_development(tmp_path: Path) -> None:
+    app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
+    with _asked_from("192.0.2.7", app) as client:
+        assert client.get("/api/v1/jobs").status_code == 401
+    with pytest.raises(InvalidSetting, match="nobody signs in"):
+        ServerSettings(development=True, host="0.0.0.0")
+
+
+def test_a_server_says_what_it_is_for(tmp_path: Path) -> None:
+    with open_site(tmp_path, ServerSettings(environment="production", read_only=True)) as site:
+        found = site("GET", "/server", by="acme-viewer").json()
+
+    assert (found["environment"], found["is_read_only"], found["is_development"]) == ("production", True, False)

@@ -1,0 +1,270 @@
+"""Logs, figures, failures and alerts over HTTP."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.history import Remembering
+from taskmq.contracts.jobs import JobStore
+from taskmq.model.history.alerts import Alert, AlertState
+from taskmq.model.history.logs import LogLine, RunLog
+from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure, minute_of
+from taskmq.testing.job_store_suite.driver import JobDriver
+from taskmq_sql import open_job_store
+from tests.unit.server.kit import Site
+
+_RULE = {"metric": "failure_rate", "threshold": 0.5, "channels": ["mailto:ops@example.com"]}
+
+
+def _stored(folder: Path, use: Callable[[JobStore, Any], Awaitable[Any]]) -> Any:
+    """Do something with the site's store, as another process would."""
+
+    async def run() -> Any:
+        store = open_job_store(f"sqlite:///{folder}/jobs.db", BrokerOptions(name="test"))
+        assert isinstance(store, Remembering)
+        try:
+            return await use(store, store.history)
+        finally:
+            await store.aclose()
+
+    return asyncio.run(run())
+
+
+def _logged(folder: Path, *lines: tuple[int, str], tenant: str = "acme") -> str:
+    """A job under way that has logged this; its id."""
+
+    async def log(store: JobStore, history: Any) -> str:
+        job = await JobDriver(store).dispatched(tenant=tenant, queue=f"of-{tenant}")
+        now = await store.now_ms()
+        added = [LogLine(now, level, "shop", message) for level, message in lines]
+        await history.logs.add([RunLog(id=job.id, token=job.token, lines=added)])
+        return job.id
+
+    found: str = _stored(folder, log)
+    return found
+
+
+def _messages(answer: Any) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    return [item["message"] for item in answer.json()["items"]]
+
+
+def test_the_log_of_a_job_is_read_and_followed(site: Site, tmp_path: Path) -> None:
+    job = _logged(tmp_path, (20, "begins"), (40, "it fails"), (20, "ends"))
+
+    first = site("GET", f"/jobs/{job}/logs?limit=2")
+    rest = site("GET", f"/jobs/{job}/logs", params={"cursor": first.json()["next"]})
+    end = site("GET", f"/jobs/{job}/logs", params={"cursor": rest.json()["next"]})
+
+    assert [_messages(answer) for answer in (first, rest, end)] == [["begins", "it fails"], ["ends"], []]
+    assert end.json()["next"] == rest.json()["next"]
+    assert _messages(site("GET", f"/jobs/{job}/logs?level=error")) == ["it fails"]
+    assert _messages(site("GET", f"/jobs/{job}/logs?text=FAILS")) == ["it fails"]
+    line = site("GET", f"/jobs/{job}/logs?level=error").json()["items"][0]
+    assert (line["log_level"], line["log_message"], line["log_time"]) == ("ERROR", "it fails", line["at"])
+
+
+def test_the_log_of_a_job_is_downloaded_as_a_text(site: Site, tmp_path: Path) -> None:
+    job = _logged(tmp_path, (20, "begins <b>"), (40, "it fails"))
+
+    answer = site("GET", f"/jobs/{job}/logs/text")
+
+    assert [line.partition(" ")[2] for line in answer.text.splitlines()] == [
+        "INFO     shop: begins <b>",
+        "ERROR    shop: it fails",
+    ]
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.headers["content-disposition"].startswith("attachment")
+
+
+def test_logs_are_searched_the_last_line_first(site: Site, tmp_path: Path) -> None:
+    job = _logged(tmp_path, (20, "one"), (40, "two"))
+
+    assert _messages(site("GET", "/logs")) == ["two", "one"]
+    page = site("GET", "/logs?limit=1")
+    assert _messages(site("GET", "/logs", params={"cursor": page.json()["next"]})) == ["one"]
+    assert _messages(site("GET", f"/logs?job_id={job}&level=error&task=send_mail")) == ["two"]
+    assert _messages(site("GET", "/logs?until=2020-01-01T00:00:00Z")) == []
+    assert site("GET", "/logs?cursor=x").json()["code"] == "invalid_field"
+    assert site("GET", "/logs?level=loud").status_code == 400
+
+
+def test_the_document_s_query_of_logs_is_answered(site: Site, tmp_path: Path) -> None:
+    job = _logged(tmp_path, (20, "one"), (40, "two"))
+    query = {"job_id": job, "level": "ERROR", "text": "two", "start_time": "2020-01-01T00:00:00Z"}
+
+    assert _messages(site("GET", "/logs/query", params=query)) == ["two"]
+    assert site("GET", "/logs/query?level=LOUD").status_code == 400
+
+
+def test_nobody_reads_the_logs_of_a_foreign_tenant(site: Site, tmp_path: Path) -> None:
+    job = _logged(tmp_path, (20, "secret"))
+
+    assert site("GET", f"/jobs/{job}/logs", by="other-admin").status_code == 404
+    assert site("GET", f"/jobs/{job}/logs/text", by="other-admin").status_code == 404
+    assert site("GET", f"/logs?job_id={job}", by="other-admin").status_code == 404
+    assert _messages(site("GET", "/logs", by="other-admin")) == []
+    assert _messages(site("GET", "/logs", by="all-viewer")) == ["secret"]
+
+
+def _values(series: Any) -> list[float]:
+    return [point["value"] for point in series["points"] if point["value"] is not None]
+
+
+def _counted(folder: Path) -> None:
+    async def add(store: JobStore, history: Any) -> None:
+        now = await store.now_ms()
+        for tenant, outcome in (("acme", "succeeded"), ("acme", "dead"), ("other", "dead")):
+            rollup = Rollup(RollupKey(minute_of(now), "mail.send", "mail", tenant), {"started": 1, outcome: 1})
+            rollup.waited.add(0.1)
+            rollup.ran.add(2.0)
+            failure = RunFailure(
+                at=now, job=f"of {tenant}", event="dead", task="mail.send", queue="mail", tenant=tenant
+            )
+            await history.rollups.add([rollup], [failure] if outcome == "dead" else [])
+
+    _stored(folder, add)
+
+
+def test_what_was_counted_is_told_by_task_and_queue(site: Site, tmp_path: Path) -> None:
+    _counted(tmp_path)
+
+    (own,) = site("GET", "/rollups").json()["items"]
+    (whole,) = site("GET", "/rollups?by=", by="all-viewer").json()["items"]
+
+    assert (own["task"], own["queue"], own["ended"], own["failed"], own["failure_rate"]) == (
+        "mail.send",
+        "mail",
+        2,
+        1,
+        0.5,
+    )
+    assert own["outcomes"] == {"started": 2, "succeeded": 1, "dead": 1}
+    assert own["wait_p95"] == pytest.approx(0.1, rel=0.45)
+    assert (whole["task"], whole["ended"]) == ("", 3)
+    assert site("GET", "/rollups?task=other").json()["items"] == []
+
+
+def test_figures_are_told_over_time_also_in_the_document_s_words(site: Site, tmp_path: Path) -> None:
+    _counted(tmp_path)
+
+    answer = site("GET", "/metrics/query?metric=failure_rate,ended&by=task").json()
+    document = site("GET", "/metrics/get?name=failure_rate").json()
+
+    assert [(each["metric"], each["labels"]) for each in answer["items"]] == [
+        ("failure_rate", {"task": "mail.send"}),
+        ("ended", {"task": "mail.send"}),
+    ]
+    assert [_values(each) for each in answer["items"]] == [[0.5], [2.0]]
+    assert _values(document["items"][0]) == [0.5]
+    assert len(document["items"][0]["points"]) in {60, 61}
+    for query in (
+        "metric=loud",
+        "metric=ended&by=worker",
+        "metric=ended&step=61",
+        "metric=ended&since=2020-01-01T00:00Z",
+    ):
+        assert site("GET", f"/metrics/query?{query}").status_code == 400, query
+
+
+def test_failures_of_the_broker_lane_are_told_to_their_tenant(site: Site, tmp_path: Path) -> None:
+    _counted(tmp_path)
+
+    assert [each["job_id"] for each in site("GET", "/failures").json()["items"]] == ["of acme"]
+    everybodys = site("GET", "/failures?limit=1", by="all-viewer").json()
+    rest = site("GET", "/failures", params={"cursor": everybodys["next"]}, by="all-viewer").json()
+    assert [everybodys["items"][0]["job_id"], rest["items"][0]["job_id"]] == ["of other", "of acme"]
+    assert site("GET", "/failures?error=OSError").json()["items"] == []
+
+
+def test_a_rule_is_made_changed_by_version_and_removed(site: Site) -> None:
+    made = site("PUT", "/alerts/rules/too-many", _RULE, by="acme-operator")
+    changed = site("PUT", "/alerts/rules/too-many", {**_RULE, "threshold": 0.6}, headers={"If-Match": '"1"'})
+    late = site("PUT", "/alerts/rules/too-many", _RULE, headers={"If-Match": '"1"'})
+
+    assert (made.status_code, made.headers["etag"], made.json()["tenant"]) == (200, '"1"', "acme")
+    assert (changed.json()["version"], changed.json()["threshold"]) == (2, 0.6)
+    assert late.status_code in {409, 412}
+    assert [each["name"] for each in site("GET", "/alerts/rules").json()["items"]] == ["too-many"]
+    assert site("GET", "/alerts/rules", by="other-admin").json()["items"] == []
+    assert site("DELETE", "/alerts/rules/too-many", by="other-admin").status_code == 404
+    assert site("DELETE", "/alerts/rules/too-many").status_code == 204
+    assert site("DELETE", "/alerts/rules/too-many").json()["code"] == "rule_not_found"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metric": "loud"},
+        {"channels": ["ftp://x"]},
+        {"channels": ["https://user:word@x"]},
+        {"metric": "depth"},
+        {"clear": 0.7},
+        {"window": 1},
+        {"further": 1},
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(site: Site, changes: dict[str, Any]) -> None:
+    assert site("PUT", "/alerts/rules/r", {**_RULE, **changes}).status_code in {400, 422}
+    assert site("PUT", "/alerts/rules/-bad", _RULE).status_code == 400
+
+
+def test_the_document_s_setup_makes_a_rule_with_its_channels(site: Site) -> None:
+    answer = site("POST", "/alerts/setup", {"name": "too-many", **_RULE})
+
+    assert answer.status_code == 200
+    assert (answer.json()["name"], answer.json()["channels"]) == ("too-many", ["mailto:ops@example.com"])
+
+
+def test_alerts_are_listed_with_how_they_are(site: Site, tmp_path: Path) -> None:
+    async def add(store: JobStore, history: Any) -> None:
+        del store
+        for subject, state in (("a", AlertState.RESOLVED), ("b", AlertState.FIRING), ("c", AlertState.PENDING)):
+            alert = Alert(tenant="acme", rule="r", subject=subject, state=state, since=1, value=2, changed=3)
+            await history.alerts.commit([alert], [])
+
+    _stored(tmp_path, add)
+
+    whole = site("GET", "/alerts").json()
+    firing = site("GET", "/alerts?states=firing").json()
+
+    assert [each["subject"] for each in whole["items"]] == ["b", "c", "a"]
+    assert (whole["firing"], whole["pending"]) == (1, 1)
+    assert [each["subject"] for each in firing["items"]] == ["b"]
+    assert site("GET", "/alerts", by="other-admin").json()["items"] == []
+    assert site("GET", "/alerts?states=loud").status_code == 400
+
+
+def test_a_silence_is_made_shown_and_ended(site: Site, tmp_path: Path) -> None:
+    test_alerts_are_listed_with_how_they_are(site, tmp_path)
+
+    made = site("POST", "/alerts/silences", {"seconds": 60, "subject": "b", "note": "known"})
+
+    assert made.status_code == 201
+    assert [each["is_silenced"] for each in site("GET", "/alerts").json()["items"]] == [True, False, False]
+    assert site("GET", "/alerts/silences", by="other-admin").json()["items"] == []
+    silence = made.json()["id"]
+    assert site("DELETE", f"/alerts/silences/{silence}", by="other-admin").status_code == 404
+    assert site("DELETE", f"/alerts/silences/{silence}").status_code == 204
+    assert site("DELETE", f"/alerts/silences/{silence}").json()["code"] == "silence_not_found"
+
+
+def test_a_test_of_a_rule_is_a_notice_to_each_of_its_channels(site: Site) -> None:
+    site("PUT", "/alerts/rules/r", {**_RULE, "channels": ["mailto:a@b.c", "https://b.c/d"]})
+
+    answer = site("POST", "/alerts/rules/r/test")
+
+    assert answer.status_code == 202
+    notices = site("GET", "/alerts/notices").json()["items"]
+    assert sorted(each["channel"] for each in notices) == ["https://b.c/d", "mailto:a@b.c"]
+    assert notices[0]["changes"] == [{"kind": "test", "subject": "test"}]
+    assert site("GET", "/alerts/notices", by="other-admin").json()["items"] == []
+    assert site("POST", "/alerts/rules/absent/test").status_code == 404
+
+
+def test_what_a_rule_can_look_at_is_told(site: Site) -> None:
+    assert "failure_rate" in site("GET", "/alerts/metrics").json()["items"]

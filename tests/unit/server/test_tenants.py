@@ -1,0 +1,129 @@
+"""Schedules and workflows of tenants: each sees its own, whatever they are called."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from taskmq.contracts.jobs import StoredSchedule
+from tests.unit.server.kit import Site
+
+_BODY: dict[str, Any] = {"task": "data_processing", "kwargs": {"key": "mine"}, "cron": "0 3 * * *"}
+
+
+def _rows(site: Site) -> list[StoredSchedule]:
+    async def look() -> list[StoredSchedule]:
+        async with site.app:
+            return await site.app.sessions.store().schedules.list(site.app.name, limit=99)
+
+    return asyncio.run(look())
+
+
+def test_a_tenants_schedule_is_put_shown_changed_run_and_removed(site: Site) -> None:
+    made = site("PUT", "/schedules/mine", _BODY)
+    changed = site("PUT", "/schedules/mine", {**_BODY, "cron": None, "every": "15m", "overlap": "skip"})
+    listed = site("GET", "/schedules").json()["items"]
+    run = site("POST", "/schedules/mine/run")
+
+    assert (made.status_code, changed.status_code, run.status_code) == (201, 200, 201)
+    assert made.json()["rule"] == "at 03:00 every day, UTC"
+    assert [(one["name"], one["tenant"], one["is_dynamic"]) for one in listed] == [("mine", "acme", True)]
+    job = site("GET", f"/jobs/{run.json()['job_id']}?expand=payload").json()
+    assert (job["tenant"], job["payload"]) == ("acme", {"key": "mine"})
+    assert site("GET", "/schedules/mine").json()["history"][0]["kind"] == "run"
+    assert [row.name for row in _rows(site)] == ["@acme:mine"]
+    assert site("DELETE", "/schedules/mine").json() == {"status": "removed", "name": "mine"}
+    assert site("GET", "/schedules/mine").json()["code"] == "schedule_not_found"
+    actions = [entry["action"] for entry in site("GET", "/audit?action=schedule.").json()["items"]]
+    assert actions == ["schedule.remove", "schedule.run", "schedule.put", "schedule.put"]
+
+
+def test_schedules_of_equal_names_are_their_tenants_own(site: Site) -> None:
+    for caller, key in (("acme-admin", "mine"), ("other-admin", "theirs"), ("all-admin", "nobody's")):
+        assert site("PUT", "/schedules/s", {**_BODY, "kwargs": {"key": key}}, by=caller).status_code == 201
+
+    site("POST", "/schedules/s/pause", {"note": "ours"})
+    assert site("GET", "/schedules/s", by="other-admin").json()["paused"] is None
+    everybody = site("GET", "/schedules", by="all-viewer").json()["items"]
+    assert [one["name"] for one in everybody] == ["@acme:s", "@other:s", "nightly", "s"]
+    nobodys = site("GET", "/schedules?tenant=", by="all-viewer").json()["items"]
+    assert [one["name"] for one in nobodys] == ["nightly", "s"]
+    assert site("GET", "/schedules/@acme:s", by="all-viewer").json()["note"] == "ours"
+    assert site("GET", "/schedules/s?tenant=acme", by="all-viewer").json()["note"] == "ours"
+    for name in ("@acme:s", "@other:s", "@other:s%0A", "nightly"):
+        assert site("GET", f"/schedules/{name}", by="other-admin").status_code == 404
+        assert site("POST", f"/schedules/{name}/run", by="other-admin").status_code == 404
+        assert site("DELETE", f"/schedules/{name}", by="other-admin").status_code == 404
+    run = site("POST", "/schedules/s/run", by="other-admin").json()["job_id"]
+    assert site("GET", f"/jobs/{run}").status_code == 404
+    assert site("GET", f"/jobs/{run}?expand=payload", by="other-admin").json()["payload"] == {"key": "theirs"}
+    assert site("GET", "/schedules/@acme:s?tenant=", by="all-viewer").status_code == 404
+
+
+def test_a_schedule_starts_what_its_caller_may_call_and_definitions_of_its_tenant(site: Site) -> None:
+    site("PUT", "/definitions/monthly", {"task": "data_processing", "kwargs": {"key": "defined"}})
+    made = site("PUT", "/schedules/d", {"task": "monthly", "every": 60})
+
+    assert made.json()["starts"] == "monthly version 1 (data_processing)"
+    run = site("POST", "/schedules/d/run").json()["job_id"]
+    assert site("GET", f"/jobs/{run}?expand=payload").json()["payload"] == {"key": "defined"}
+    foreign = site("PUT", "/schedules/d", {"task": "monthly", "every": 60}, by="other-admin")
+    assert foreign.json()["code"] == "unknown_task"
+    assert site("PUT", "/schedules/p", {"task": "report", "every": 60}, by="picky").status_code == 403
+    assert site("POST", "/schedules/d/run", by="picky").status_code == 403
+    body = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T00:01:00Z"}
+    assert site("POST", "/schedules/d/backfill", body, by="picky").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"cron": None}, "invalid_field"),
+        ({"every": "5m"}, "invalid_field"),
+        ({"cron": "0 25 * * *"}, "invalid_option"),
+        ({"tz": "Nowhere/Here"}, "invalid_option"),
+        ({"cron": None, "every": -1}, "invalid_option"),
+        ({"task": "absent"}, "unknown_task"),
+        ({"kwargs": {"kay": 1}}, "invalid_arguments"),
+        ({"max_concurrency": 2}, "invalid_option"),
+        ({"overlap": "sometimes"}, "invalid_field"),
+        ({"job_tpye": "x"}, "invalid_field"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused_and_not_kept(site: Site, change: dict[str, Any], code: str) -> None:
+    assert site("PUT", "/schedules/s", {**_BODY, **change}).json()["code"] == code
+    assert site("GET", "/schedules").json() == {"items": []}
+
+
+def test_schedules_of_the_code_are_neither_put_nor_removed(site: Site) -> None:
+    assert site("PUT", "/schedules/nightly", _BODY, by="all-admin").json()["code"] == "invalid_option"
+    assert site("DELETE", "/schedules/nightly", by="all-admin").json()["code"] == "invalid_option"
+    assert site("PUT", "/schedules/nightly", _BODY).status_code == 201
+
+
+def test_a_workflow_is_its_tenants_own_and_its_ids_are_free_in_others(site: Site) -> None:
+    async def send() -> None:
+        async with site.app:
+            for tenant, key in (("acme", "a"), ("other", "b"), (None, "c")):
+                step = site.app.tasks["data_processing"].s(key)
+                flow = await step.asend(flow_id="w1", tenant=tenant)
+                assert flow.id == app_id(tenant)
+                found = await site.app.flow("w1", tenant=tenant).astate()
+                assert found.state == "running"
+
+    def app_id(tenant: str | None) -> str:
+        return "w1" if tenant is None else f"@{tenant}:w1"
+
+    asyncio.run(send())
+
+    mine, theirs = site("GET", "/workflows/w1").json(), site("GET", "/workflows/w1", by="other-admin").json()
+    assert (mine["workflow_id"], mine["tenant"], theirs["tenant"]) == ("w1", "acme", "other")
+    assert site("GET", "/workflows/@other:w1").status_code == 404
+    assert site("POST", "/workflows/w1/cancel").status_code == 200
+    assert site("GET", "/workflows/w1").json()["state"] == "cancelled"
+    assert site("GET", "/workflows/w1", by="other-admin").json()["state"] == "running"
+    assert site("GET", "/workflows/w1", by="all-viewer").json()["state"] == "running"
+    assert site("GET", "/workflows/@acme:w1", by="all-viewer").json()["state"] == "cancelled"
+    assert site("GET", "/workflows/@acme:w1?tenant=", by="all-viewer").status_code == 404
+    assert [entry["subject"] for entry in site("GET", "/audit?action=workflow.").json()["items"]] == ["@acme:w1"]
+    assert site("GET", "/audit?action=workflow.", by="other-admin").json()["items"] == []

@@ -1,0 +1,188 @@
+"""What runs of jobs of the store log is with the job when it has ended; of others nothing is taken."""
+
+import asyncio
+import contextlib
+import logging
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskmq import Context, RetryPolicy, TaskMQ
+from taskmq.errors import TaskFailed
+from taskmq.model.history.logs import LogFilter, StoredLine
+from taskmq.scheduler import Scheduler
+from taskmq.worker import Worker, WorkerConfig
+from taskmq_local import forget_memory
+
+_shop = logging.getLogger("shop.mail")
+
+
+def _define(app: TaskMQ) -> None:
+    @app.task(name="talk", queue="work", lane="store")
+    async def talk(secret: str = "") -> None:
+        _shop.info("begins with password=%s", secret)
+        await asyncio.sleep(0)
+        _shop.warning("goes on")
+        logging.getLogger("taskmq.worker").warning("of taskmq's own")
+
+    @app.task(name="thread", queue="work", lane="store")
+    def thread() -> None:
+        _shop.info("in a thread")
+        print("printed", end=" ")
+        print("twice")
+        print("an error", file=sys.stderr)
+
+    @app.task(name="fail", queue="work", lane="store", retry=RetryPolicy(max_attempts=2, base=0.01, jitter=False))
+    async def fail(context: Context) -> None:
+        try:
+            raise ValueError("no")
+        except ValueError:
+            _shop.exception("attempt %d", context.attempt)
+            raise
+
+    @app.task(name="chatter", queue="work", lane="store")
+    async def chatter(lines: int) -> None:
+        for number in range(lines):
+            _shop.info("line %d", number)
+
+    @app.task(name="plain", queue="work", result=False)
+    async def plain() -> None:
+        _shop.info("of a plain job")
+
+
+def _play(folder: Path, test: Callable[[TaskMQ], Coroutine[Any, Any, None]], **config: Any) -> None:
+    """Run a test beside a worker and a scheduler; all of them on one broker and store."""
+    name = uuid.uuid4().hex
+
+    def app() -> TaskMQ:
+        made = TaskMQ(f"memory://{name}", store=f"sqlite:///{folder}/jobs.db?synchronous=normal", name="shop")
+        _define(made)
+        return made
+
+    async def main() -> None:
+        worker, scheduler = Worker(app(), WorkerConfig(name="w", **config)), Scheduler(app())
+        running = [asyncio.create_task(worker.run()), asyncio.create_task(scheduler.run())]
+        try:
+            async with asyncio.timeout(30), app() as asking:
+                await test(asking)
+        finally:
+            worker.drain()
+            scheduler.stop()
+            await asyncio.gather(*running)
+
+    before = _shop.level
+    _shop.setLevel(logging.DEBUG)
+    try:
+        asyncio.run(main())
+    finally:
+        _shop.setLevel(before)
+        forget_memory(name)
+
+
+async def _lines(app: TaskMQ, task: str, *args: Any) -> list[StoredLine]:
+    """What a job of the task has logged by the time at which it has ended."""
+    job = await app.tasks[task].asend(*args)
+    with contextlib.suppress(TaskFailed):
+        await job.aresult(timeout=20)
+    return (await app.jobs.alogs(job.id)).lines
+
+
+def test_what_a_run_logs_is_there_when_its_end_is(tmp_path: Path) -> None:
+    async def test(app: TaskMQ) -> None:
+        first, second = await _lines(app, "talk", "hunter2")
+
+        assert (first.message, first.level, first.logger) == ("begins with password=[redacted]", 20, "shop.mail")
+        assert (second.message, second.level, second.worker, second.attempt) == ("goes on", 30, "w", 1)
+        assert (first.task, first.queue) == ("talk", "work")
+
+    _play(tmp_path, test, capture_logs="info")
+
+
+def test_lines_below_the_level_are_not_taken(tmp_path: Path) -> None:
+    async def test(app: TaskMQ) -> None:
+        assert [line.message for line in await _lines(app, "talk")] == ["goes on"]
+
+    _play(tmp_path, test, capture_logs="warning")
+
+
+def test_a_worker_that_is_not_told_to_takes_nothing(tmp_path: Path) -> None:
+    handlers = list(logging.getLogger().handlers)
+
+    async def test(app: TaskMQ) -> None:
+        assert await _lines(app, "talk") == []
+        assert logging.getLogger().handlers == handlers
+
+    _play(tmp_path, test)
+    assert logging.getLogger().handlers == handlers
+
+
+def test_threads_log_and_print_as_their_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stdout = sys.stdout
+
+    async def test(app: TaskMQ) -> None:
+        print("of nobody")
+        lines = await _lines(app, "thread")
+
+        assert [(line.logger, line.level, line.message) for line in lines] == [
+            ("shop.mail", 20, "in a thread"),
+            ("stdout", 20, "printed twice"),
+            ("stderr", 40, "an error"),
+        ]
+
+    _play(tmp_path, test, capture_logs="debug", capture_output=True)
+    assert sys.stdout is stdout
+    assert capsys.readouterr() == ("of nobody\nprinted twice\n", "an error\n")
+
+
+def test_each_attempt_has_its_lines_with_their_tracebacks(tmp_path: Path) -> None:
+    async def test(app: TaskMQ) -> None:
+        lines = await _lines(app, "fail")
+
+        assert [(line.attempt, line.message.splitlines()[0]) for line in lines] == [
+            (1, "attempt 1"),
+            (2, "attempt 2"),
+        ]
+        assert all(line.message.endswith("ValueError: no") for line in lines)
+        followed = [line.message async for line in app.jobs.follow_logs(lines[0].job)]
+        assert followed == [line.message for line in lines]
+
+    _play(tmp_path, test, capture_logs="error")
+
+
+def test_a_run_has_so_many_lines_and_the_number_of_the_others(tmp_path: Path) -> None:
+    async def test(app: TaskMQ) -> None:
+        lines = await _lines(app, "chatter", 12)
+
+        assert [line.message for line in lines] == [
+            *(f"line {number}" for number in range(5)),
+            "7 further lines of this run were not kept: it may have 5",
+        ]
+
+    _play(tmp_path, test, capture_logs="debug", log_lines=5)
+
+
+def test_what_is_no_run_of_a_job_of_the_store_is_not_taken(tmp_path: Path) -> None:
+    async def test(app: TaskMQ) -> None:
+        await app.tasks["plain"].asend()
+        _shop.info("of nobody")
+        thread = threading.Thread(target=_shop.info, args=("of a thread",))
+        thread.start()
+        await asyncio.to_thread(thread.join)
+        await _lines(app, "talk")
+
+        page = await app.sessions.store().history.logs.page(LogFilter())  # type: ignore[attr-defined]
+        assert {line.task for line in page.lines} == {"talk"}
+
+    _play(tmp_path, test, capture_logs="debug")
+
+
+def test_further_patterns_are_replaced_in_lines(tmp_path: Path) -> None:
+    async def test(app: TaskMQ) -> None:
+        assert [line.message for line in await _lines(app, "chatter", 1)] == ["[redacted] 0"]
+
+    _play(tmp_path, test, capture_logs="debug", redact="line")
