@@ -43,6 +43,7 @@ __all__ = [
     "PublishRejected",
     "PublishUnknown",
     "QueueMissing",
+    "QuotaExceeded",
     "Reject",
     "RequestRefused",
     "ResultDamaged",
@@ -136,6 +137,36 @@ class DuplicateJob(SendError):
         super().__init__(f"task {task}: job {job_id} has the same unique key, and has not started or ended yet")
         self.task = task
         self.job_id = job_id
+
+
+class QuotaExceeded(SendError):
+    """The tenant, or its user, has submitted as much to the store as it may; nothing was kept.
+
+    Attributes:
+        tenant: whose quota it is.
+        user: whose, where it is that of a user of the tenant, else None.
+        limit: `queued`, `a_day`, `bytes` or `rate`.
+        most: what the limit is.
+        retry_after: seconds after which there is room again; None where that depends on the jobs that wait.
+    """
+
+    def __init__(
+        self, task: str, *, tenant: str, user: str | None, limit: str, most: float, retry_after: float | None
+    ) -> None:
+        whose = f"tenant {tenant!r}" if user is None else f"user {user!r} of tenant {tenant!r}"
+        what = {
+            "queued": "jobs waiting at a time",
+            "a_day": "jobs a day",
+            "bytes": "bytes of jobs a day",
+            "rate": "jobs a second",
+        }[limit]
+        when = "once some of its jobs have begun" if retry_after is None else f"in {retry_after:.3g} s"
+        super().__init__(f"task {task}: {whose} may have {most:g} {what}, and has used them up; try again {when}")
+        self.tenant = tenant
+        self.user = user
+        self.limit = limit
+        self.most = most
+        self.retry_after = retry_after
 
 
 class PartlySent(SendError):

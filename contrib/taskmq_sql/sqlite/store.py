@@ -32,6 +32,7 @@ from taskmq.model.clock import Clock
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
+from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq.model.jobs.reports import Report
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
@@ -48,6 +49,8 @@ from taskmq_sql.sqlite.jobs.dependencies import has_ends, release, unmet
 from taskmq_sql.sqlite.jobs.foreign import submit_in
 from taskmq_sql.sqlite.jobs.pools import heads, share
 from taskmq_sql.sqlite.jobs.pools import sharing as read_shares
+from taskmq_sql.sqlite.jobs.quotas import limit, usage_of
+from taskmq_sql.sqlite.jobs.quotas import quotas as read_quotas
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
@@ -172,6 +175,15 @@ class SqliteJobStore:
 
     async def share(self, sharing: Sharing) -> bool:
         return await self._writer.call(partial(share, new=sharing), care=Care.DURABLE)
+
+    async def quotas(self) -> Quotas:
+        return await self._reader.call(read_quotas, care=Care.READ)
+
+    async def limit(self, quotas: Quotas) -> bool:
+        return await self._writer.call(partial(limit, new=quotas), care=Care.DURABLE)
+
+    async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
+        return await self._reader.call(partial(usage_of, names=names), care=Care.READ)
 
     async def now_ms(self) -> int:
         return await self._reader.call(lambda transaction: transaction.now, care=Care.READ)

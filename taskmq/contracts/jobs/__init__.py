@@ -36,6 +36,7 @@ from taskmq.contracts.jobs.records import (
     JobUpdate,
     NewJob,
     Submitted,
+    over_quota,
     renamed,
     replacement,
 )
@@ -94,6 +95,7 @@ __all__ = [
     "TaskStore",
     "UnplacedJob",
     "Upgradable",
+    "over_quota",
     "renamed",
     "replacement",
     "schedule_shard",
