@@ -1,12 +1,13 @@
 """Every exception of taskmq.
 
 One root, `TaskMQError`, and one class per thing a caller could do differently. Facts are attributes, the
-message says what happened, to which name, and what to do. The four control-flow exceptions at the end are
-not errors: a task raises them to say how its run ends, and `except TaskMQError` does not catch them.
+message says what happened, to which name, and what to do. The four exceptions of `control_flow` are not
+errors: a task raises them to say how its run ends, and `except TaskMQError` does not catch them.
 """
 
-from datetime import timedelta
 from typing import Any
+
+from taskmq.control_flow import Ignore, Reject, Retry, Snooze, TaskControl, rebuild
 
 __all__ = [
     "AccessDenied",
@@ -79,13 +80,7 @@ class TaskMQError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By arguments and facts, not by calling the constructor: its parameters are not what `args` holds.
-        return _rebuild, (type(self), self.args, self.__dict__)
-
-
-def _rebuild(kind: type[Exception], args: tuple[Any, ...], facts: dict[str, Any]) -> Exception:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(facts)
-    return error
+        return rebuild, (type(self), self.args, self.__dict__)
 
 
 # Sending -----------------------------------------------------------------------------------------------
@@ -577,47 +572,3 @@ class WorkerLost(TaskMQError):
     def __init__(self, message: str, *, starts: int | None = None) -> None:
         super().__init__(message)
         self.starts = starts
-
-
-# Control flow ------------------------------------------------------------------------------------------
-
-
-class TaskControl(Exception):
-    """Base of what a task raises to say how its run ends."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.args, self.__dict__)
-
-
-class Retry(TaskControl):
-    """Run again later. Counts as an attempt; dead-lettered once the attempts are used up."""
-
-    def __init__(self, delay: timedelta | float | str | None = None, reason: str = "") -> None:
-        super().__init__(reason or "the task asked for a retry")
-        self.delay = delay
-        self.reason = reason
-
-
-class Snooze(TaskControl):
-    """Run again after `delay`, without counting an attempt."""
-
-    def __init__(self, delay: timedelta | float | str, reason: str = "") -> None:
-        super().__init__(reason or "the task asked for a pause")
-        self.delay = delay
-        self.reason = reason
-
-
-class Reject(TaskControl):
-    """Dead-letter the job now, whatever attempts are left."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class Ignore(TaskControl):
-    """End the job now, neither done nor failed: no retry, no dead letter; waiters get `JobCancelled`."""
-
-    def __init__(self, reason: str = "ignored by the task") -> None:
-        super().__init__(reason)
-        self.reason = reason

@@ -36,7 +36,8 @@ from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import unmet
 from taskmq_sql.postgres.dispatch import PostgresDispatch
-from taskmq_sql.postgres.history import LIVE_JOBS
+from taskmq_sql.postgres.ended import retention
+from taskmq_sql.postgres.ended.history import LIVE_JOBS
 from taskmq_sql.postgres.nodes import PostgresPlacements
 from taskmq_sql.postgres.quotas import KnownQuotas
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
@@ -44,7 +45,6 @@ from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
 from taskmq_sql.postgres.transactions import PostgresRunner, connection_of
-from taskmq_sql.postgres.upkeep import retention
 from taskmq_sql.postgres.upkeep.diagnosis import POOLED_BY_TRANSACTION, diagnose
 from taskmq_sql.postgres.upkeep.pooler import is_pooled_by_transaction
 

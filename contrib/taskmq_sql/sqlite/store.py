@@ -49,12 +49,12 @@ from taskmq_sql.sqlite.jobs.dependencies import has_ends, release, unmet
 from taskmq_sql.sqlite.jobs.foreign import submit_in
 from taskmq_sql.sqlite.jobs.pools import heads, share
 from taskmq_sql.sqlite.jobs.pools import sharing as read_shares
-from taskmq_sql.sqlite.jobs.quotas import limit, usage_of
-from taskmq_sql.sqlite.jobs.quotas import quotas as read_quotas
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
 from taskmq_sql.sqlite.placements import SqlitePlacements
+from taskmq_sql.sqlite.quotas import limit, usage_of
+from taskmq_sql.sqlite.quotas import quotas as read_quotas
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]
