@@ -249,7 +249,8 @@ class PostgresJobStore:
 
     async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
         """See `taskmq.contracts.jobs.Retaining`."""
-        return await retention.ended_on(self._database, day, after=after, limit=limit)
+        database = self._database
+        return await retention.ended_on(database.reads, database.names, day, after=after, limit=limit)
 
     async def forget_ended(self, ids: Sequence[str]) -> int:
         """See `taskmq.contracts.jobs.Retaining`."""
