@@ -27,7 +27,6 @@ _SHORT = {
     "contrib/taskmq_sql/postgres/ended/history.py",
     "contrib/taskmq_sql/sqlite/history.py",
     "taskmq/contracts/history/logs.py",
-    "taskmq/scheduler/history/retention.py",
     "taskmq/server/examples/example.py",
     "taskmq/server/history/inputs.py",
     "taskmq/server/nodes/amounts.py",
