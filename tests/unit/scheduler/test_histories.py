@@ -35,8 +35,7 @@ _ACTIONS: Final = (
     "wait",
     "wait long",
 )
-_COUNT: Final = os.environ.get("TASKMQ_TEST_STORE_HISTORIES")
-_SETTINGS: Final = settings(deadline=None) if _COUNT is None else settings(deadline=None, max_examples=int(_COUNT))
+_EXAMPLES: Final = int(os.environ.get("TASKMQ_TEST_STORE_HISTORIES", settings().max_examples))
 _KINDS: Final[tuple[ReportKind, ...]] = (
     "succeeded",
     "failed",
@@ -50,7 +49,7 @@ _KINDS: Final[tuple[ReportKind, ...]] = (
 )
 
 
-@_SETTINGS
+@settings(deadline=None, max_examples=_EXAMPLES)
 @given(actions=st.lists(st.sampled_from(_ACTIONS), min_size=3, max_size=40), seed=st.integers(0, 2**32))
 def test_whatever_happens_every_job_ends_once_and_nothing_is_left_in_flight(
     actions: Sequence[str], seed: int
