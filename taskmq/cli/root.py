@@ -55,7 +55,15 @@ _COMMANDS = {
     ),
     "definition": ("taskmq.cli.jobs.definition:app", "Templates of jobs: put, show, list, versions, delete."),
     "task": ("taskmq.cli.jobs.task:app", "Tasks that workers and schedulers have registered: list, show."),
-    "pool": ("taskmq.cli.operators.pool:app", "Pools of tenants, and policies of queues: list, set, remove."),
+    "node": (
+        "taskmq.cli.nodes.node:app",
+        "Host nodes that jobs are placed on: list, show, drain, resume, remove, allocations.",
+    ),
+    "pool": (
+        "taskmq.cli.operators.pool:app",
+        "Pools of tenants, and policies of queues: list, show, set, remove, policy.",
+    ),
+    "quota": ("taskmq.cli.administration.quotas:app", "How much tenants and users may submit: list, set, remove."),
     "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, purge."),
     "schedule": (
         "taskmq.cli.operators.schedule:app",
@@ -63,6 +71,11 @@ _COMMANDS = {
     ),
     "workflow": ("taskmq.cli.operators.workflow:app", "Workflows: show, cancel, redrive."),
     "dlq": ("taskmq.cli.operators.dlq:app", "Dead letters: list, groups, show, replay, purge, export, archive."),
+    "stats": ("taskmq.cli.history.stats:stats", "What was counted of runs: failures, waits, run times."),
+    "alert": (
+        "taskmq.cli.history.alert:app",
+        "Alerts: list, rules, apply, remove, test, silence, notices.",
+    ),
     "topology": (
         "taskmq.cli.operators.topology:app",
         "What taskmq needs at the broker: plan, apply, diff, export, policies, permissions, migrate.",

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob, Submitted
-from taskmq.errors import DuplicateJob, InvalidOption, PartlySent, SendError
+from taskmq.errors import DuplicateJob, InvalidOption, PartlySent, QuotaExceeded, SendError
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
 from taskmq.model.jobs.changes import Action
+from taskmq.model.nodes import JobNeeds, PlaceOptions, job_needs
 from taskmq.model.states import CHANGEABLE, Cancellation
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, parse_duration, to_ms
@@ -95,6 +96,8 @@ class Jobs(JobQueries):
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
+        resources: Mapping[str, object] | None = None,
+        place: PlaceOptions | None = None,
         held: bool = False,
         depends_on: DependsOn = (),
         connection: Any = None,
@@ -113,6 +116,10 @@ class Jobs(JobQueries):
                 other content that is a `JobConflict`.
             expires: how long after its submission, or when, it is not to start any more.
             description, owner, labels: for people, and to find it again.
+            resources: what it takes of the node that it is placed on, such as `{"cpu": 2, "memory": "4G"}`, in a
+                queue with `placed=True`; default: what its task says.
+            place: which nodes: `labels` that they must have, labels that it `prefers` for `patience` seconds, and
+                the `gang` with which it begins, see docs/nodes.md.
             held: it does not run until it is released.
             depends_on: jobs of its tenant, up to 1,000, that have to end before it runs: handles or ids, of jobs that
                 are to succeed, or with another condition `(job, "ended")`, `(job, "failed")`. Where one cannot meet
@@ -126,6 +133,7 @@ class Jobs(JobQueries):
             JobNotFound: so it is where the store has no job that it is to wait for.
             JobConflict: the id is that of a job with other content.
             DuplicateJob: the task is `unique`, and another job has the key.
+            QuotaExceeded: its tenant or owner has submitted as much as it may; says until when.
             TooLarge: the broker could not carry it.
         """
         call = self.asubmit(
@@ -141,6 +149,8 @@ class Jobs(JobQueries):
             description=description,
             owner=owner,
             labels=labels,
+            resources=resources,
+            place=place,
             held=held,
             depends_on=depends_on,
             connection=connection,
@@ -163,6 +173,8 @@ class Jobs(JobQueries):
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
+        resources: Mapping[str, object] | None = None,
+        place: PlaceOptions | None = None,
         held: bool = False,
         depends_on: DependsOn = (),
         connection: Any = None,
@@ -183,6 +195,7 @@ class Jobs(JobQueries):
             "description": description,
             "owner": owner,
             "labels": labels,
+            "needs": job_needs(resources, place),
             "held": held,
             "depends_on": depends_on,
             "connection": connection,
@@ -200,6 +213,7 @@ class Jobs(JobQueries):
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
+        needs: JobNeeds | None = None,
         held: bool = False,
         depends_on: DependsOn = (),
         connection: Any = None,
@@ -207,7 +221,7 @@ class Jobs(JobQueries):
         """`asubmit` of a task with options, whatever its parameters are called; and what became of the submission."""
         sending = called.submission(*args, **kwargs)
         upstream = await self._store.upstream(depends_on)
-        detail = detail_of(description=description, owner=owner, labels=labels, depends_on=upstream)
+        detail = detail_of(description=description, owner=owner, labels=labels, needs=needs, depends_on=upstream)
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
@@ -231,6 +245,7 @@ class Jobs(JobQueries):
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
+        needs: JobNeeds | None = None,
         held: bool = False,
         depends_on: DependsOn = (),
         connection: Any = None,
@@ -249,6 +264,7 @@ class Jobs(JobQueries):
             description=description,
             owner=owner,
             labels=labels,
+            needs=needs,
             held=held,
             depends_on=await self._store.upstream(depends_on),
         )
@@ -275,7 +291,8 @@ class Jobs(JobQueries):
         Raises:
             InvalidArguments, EncodeError, InvalidOption, TooLarge: nothing was kept.
             StoreUnavailable: chunks before the one that failed were kept.
-            PartlySent: the task is `unique`, and other jobs have some of the keys; the others were kept.
+            PartlySent: the task is `unique`, and other jobs have some of the keys, or a quota had no room for some;
+                the others were kept.
         """
         call = self.asubmit_many(task, calls, depends_on=depends_on, connection=connection)
         return self.sessions.run_sync(call, instead="asubmit_many")
@@ -314,7 +331,7 @@ class Jobs(JobQueries):
             check_refusal(answer, sending.envelope.id)
             try:
                 names.append(await self._store.given(sending, answer))
-            except DuplicateJob as error:
+            except (DuplicateJob, QuotaExceeded) as error:
                 failures[place] = error
         if failures:
             partly = PartlySent(failures, sent=len(names))
@@ -341,7 +358,13 @@ class Jobs(JobQueries):
         sending.envelope = replace(sending.envelope, id=await self._store.given(sending, answer))
 
     def _new_job(self, sending: Sending) -> NewJob:
-        return new_job(sending, self._producer.queue(sending.queue), now=self.sessions.clock.now_ms())
+        task = self._tasks.get(sending.envelope.task)
+        return new_job(
+            sending,
+            self._producer.queue(sending.queue),
+            now=self.sessions.clock.now_ms(),
+            resources=None if task is None else task.plan.resources,
+        )
 
     # Changing ------------------------------------------------------------------------------------------
 

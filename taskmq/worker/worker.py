@@ -27,6 +27,7 @@ from taskmq.worker.host.event_loop import LoopMonitor
 from taskmq.worker.host.process_facts import abandoned, open_descriptors, resident_bytes
 from taskmq.worker.intake.prefetch_tuner import PrefetchTuner
 from taskmq.worker.long_runs.guard import LongRunGuard
+from taskmq.worker.prefetch import prefetch_of
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run_logs import LogCapture, RunLines
 from taskmq.worker.services.cancellations import Cancellations
@@ -34,7 +35,7 @@ from taskmq.worker.services.commands import CommandService
 from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq.worker.services.queue_pauses import QueuePauses
 from taskmq.worker.services.task_announcer import TaskAnnouncer
-from taskmq.worker.setup import check_tasks, executors_for, longest_run, queues_of, resources_for
+from taskmq.worker.setup import check_tasks, executors_for, longest_run, node_of, queues_of, resources_for
 
 __all__ = ["Worker"]
 
@@ -95,6 +96,7 @@ class Worker:
         self._logs: RunLines | None = None
         self._capture: LogCapture | None = None
         self._resources = resources_for(app, config, self._queues)
+        self._node = node_of(config)
         self._is_draining = asyncio.Event()
         self._is_hurried = asyncio.Event()
         self.is_ready = asyncio.Event()
@@ -138,6 +140,7 @@ class Worker:
             descriptors=open_descriptors(),
             loop_lag=self._loop_monitor.lag,
             started=self._started_at,
+            node=self._node,
             jobs=[
                 RunningJob(
                     job_id=attempt.job_id,
@@ -338,10 +341,9 @@ class Worker:
                 if self._pauses is not None:
                     await self._pauses.load()
                 subscriptions = [
-                    # The next of a shard would only wait here, where it cannot be run by anybody else.
                     Subscription(
                         name,
-                        prefetch if queue.ordered is None else 1,
+                        prefetch_of(queue, name, prefetch),
                         longest=longest_run(self._app, queue),
                         is_punctual=self._long_runs is not None and self._long_runs.is_over(name),
                         is_paused=self._is_paused(queue),

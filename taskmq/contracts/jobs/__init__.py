@@ -25,6 +25,7 @@ from taskmq.contracts.jobs.dispatch import (
     Released,
     slot_key,
 )
+from taskmq.contracts.jobs.nodes import NodeStore, PlacedJob, UnplacedJob
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
     DependencyRefusal,
@@ -35,9 +36,11 @@ from taskmq.contracts.jobs.records import (
     JobUpdate,
     NewJob,
     Submitted,
+    over_quota,
     renamed,
     replacement,
 )
+from taskmq.contracts.jobs.retention import KeptJob, Prunable, Retaining
 from taskmq.contracts.jobs.schedules import (
     SCHEDULE_SHARDS,
     DueSchedule,
@@ -49,7 +52,7 @@ from taskmq.contracts.jobs.schedules import (
     StoredSchedule,
     schedule_shard,
 )
-from taskmq.contracts.jobs.store import JobStore, Prunable, Upgradable
+from taskmq.contracts.jobs.store import JobStore, Upgradable
 
 __all__ = [
     "SCHEDULE_SHARDS",
@@ -73,20 +76,26 @@ __all__ = [
     "JobScheduleStore",
     "JobStore",
     "JobUpdate",
+    "KeptJob",
     "Lane",
     "LaneHead",
     "NewJob",
+    "NodeStore",
     "OccurrenceJob",
     "Pick",
+    "PlacedJob",
     "Prunable",
     "PutDefinition",
     "Released",
+    "Retaining",
     "ScheduleChange",
     "ScheduleFiring",
     "StoredSchedule",
     "Submitted",
     "TaskStore",
+    "UnplacedJob",
     "Upgradable",
+    "over_quota",
     "renamed",
     "replacement",
     "schedule_shard",

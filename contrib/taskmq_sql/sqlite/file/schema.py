@@ -5,7 +5,8 @@ be dispatched, or wait for their time; `job_history` has those that have ended. 
 the 16 bytes of the UUID, and names (tenants, queues, tasks, workers) are numbers of `name`. `definition` says which
 version of a definition is the last; `definition_version` has all of them, and `task_registration` the forms that
 tasks have had. `dependency` has what waiting jobs wait for, and `upstream_end` the ends that they have not heard of
-yet. `sharing` has one row: what operators have said about policies and pools.
+yet. `sharing` has one row: what operators have said about policies and pools;
+`quotas` the same about quotas, and `quota_usage` what was submitted of late under each of them.
 
 The version is the file's `user_version`. Its `application_id` tells a job store from other SQLite files.
 """
@@ -222,8 +223,44 @@ CREATE TABLE alert_notice (
 CREATE INDEX alert_notice_next ON alert_notice (next_at)
 """
 
+_NODES: Final = """
+CREATE TABLE node (
+    name TEXT NOT NULL PRIMARY KEY, id TEXT NOT NULL, told TEXT NOT NULL, lost_after INTEGER,
+    heartbeat INTEGER NOT NULL, registered INTEGER NOT NULL, epoch INTEGER NOT NULL, is_busy INTEGER NOT NULL,
+    is_draining INTEGER NOT NULL, is_lost INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE allocation (
+    id TEXT NOT NULL PRIMARY KEY, node TEXT NOT NULL, epoch INTEGER NOT NULL, job BLOB, token INTEGER,
+    label TEXT NOT NULL, tenant TEXT NOT NULL, task TEXT NOT NULL, amounts TEXT NOT NULL, since INTEGER NOT NULL,
+    until INTEGER, ended INTEGER
+) WITHOUT ROWID;
+CREATE INDEX allocation_open ON allocation (node) WHERE ended IS NULL;
+CREATE INDEX allocation_job ON allocation (job) WHERE ended IS NULL;
+CREATE INDEX allocation_label ON allocation (label, id);
+CREATE INDEX allocation_ended ON allocation (ended)
+"""
+
+_QUOTAS: Final = """
+CREATE TABLE quotas (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, content TEXT NOT NULL);
+CREATE TABLE quota_usage (
+    name TEXT NOT NULL PRIMARY KEY, day INTEGER NOT NULL, jobs INTEGER NOT NULL, bytes INTEGER NOT NULL,
+    used_until REAL NOT NULL
+)
+"""
+
 # One for each version, in their order. A step that was released never changes.
-_STEPS: Final = (_FIRST, _IDENTITY, _SCHEDULES, _CATALOGUE, _UNIQUE, _SHARING, _DEPENDENCIES, _HISTORY)
+_STEPS: Final = (
+    _FIRST,
+    _IDENTITY,
+    _SCHEDULES,
+    _CATALOGUE,
+    _UNIQUE,
+    _SHARING,
+    _DEPENDENCIES,
+    _HISTORY,
+    _NODES,
+    _QUOTAS,
+)
 
 SCHEMA_VERSION: Final = len(_STEPS)
 """The version that this taskmq works with."""
