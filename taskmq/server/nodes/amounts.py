@@ -1,18 +1,12 @@
 """Amounts of resources as requests write them."""
 
 from collections.abc import Mapping
-from typing import Annotated
-
-import msgspec
 
 from taskmq.errors import InvalidOption
 from taskmq.model.resources import read_amounts
 from taskmq.server.problems import Problem
 
-__all__ = ["Amount", "read_capacity", "read_wanted"]
-
-Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)] | Annotated[str, msgspec.Meta(max_length=32)]
-"""A number; of memory and storage also a size such as `16G`."""
+__all__ = ["read_capacity", "read_wanted"]
 
 
 def read_capacity(amounts: Mapping[str, float | str]) -> dict[str, float]:
