@@ -20,8 +20,8 @@ __all__ = [
     "JobCount",
     "JobDetails",
     "JobList",
+    "JobLogEntry",
     "JobView",
-    "LogLine",
     "RefusalView",
     "RefusedJob",
     "SubmittedJob",
@@ -85,7 +85,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     depends_on: list[JobDependency]
 
 
-class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+class JobLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is known of a job's course."""
 
     log_time: str | None
@@ -106,7 +106,7 @@ class JobDetails(JobView, frozen=True, kw_only=True):
     payload: dict[str, Any] | None = None
     args: list[Any] | None = None
     result: Any = None
-    logs: list[LogLine] | None = None
+    logs: list[JobLogEntry] | None = None
 
 
 class JobList(ListPage, frozen=True, kw_only=True):

@@ -55,6 +55,10 @@ _COMMANDS = {
     ),
     "definition": ("taskmq.cli.jobs.definition:app", "Templates of jobs: put, show, list, versions, delete."),
     "task": ("taskmq.cli.jobs.task:app", "Tasks that workers and schedulers have registered: list, show."),
+    "node": (
+        "taskmq.cli.nodes.node:app",
+        "Host nodes that jobs are placed on: list, show, drain, resume, remove, allocations.",
+    ),
     "pool": (
         "taskmq.cli.operators.pool:app",
         "Pools of tenants, and policies of queues: list, show, set, remove, policy.",
@@ -67,6 +71,11 @@ _COMMANDS = {
     ),
     "workflow": ("taskmq.cli.operators.workflow:app", "Workflows: show, cancel, redrive."),
     "dlq": ("taskmq.cli.operators.dlq:app", "Dead letters: list, groups, show, replay, purge, export, archive."),
+    "stats": ("taskmq.cli.history.stats:stats", "What was counted of runs: failures, waits, run times."),
+    "alert": (
+        "taskmq.cli.history.alert:app",
+        "Alerts: list, rules, apply, remove, test, silence, notices.",
+    ),
     "topology": (
         "taskmq.cli.operators.topology:app",
         "What taskmq needs at the broker: plan, apply, diff, export, policies, permissions, migrate.",

@@ -1,7 +1,7 @@
 """What tasks need of the machine that runs them, and what a worker has: amounts by name. Pure.
 
-`cpu` counts processors, parts of one among them; `memory` bytes; `gpu` whole devices. Every other name is the user's
-own: licences, slots of a device, connections to a partner.
+`cpu` counts processors, parts of one among them; `memory` and `storage` bytes; `gpu` whole devices. Every other name
+is the user's own: licences, slots of a device, connections to a partner.
 """
 
 import math
@@ -14,13 +14,15 @@ import msgspec
 from taskmq.errors import InvalidOption
 from taskmq.model.units import parse_size, size_text
 
-__all__ = ["GPU", "MEMORY", "PROCESS", "Amounts", "Grant", "amounts_text", "parse_amounts", "read_amounts"]
+__all__ = ["GPU", "MEMORY", "PROCESS", "STORAGE", "Amounts", "Grant", "amounts_text", "parse_amounts", "read_amounts"]
 
 Amounts = Mapping[str, float]
-"""By name; `memory` in bytes."""
+"""By name; `memory` and `storage` in bytes."""
 
 GPU: Final = "gpu"
 MEMORY: Final = "memory"
+STORAGE: Final = "storage"
+_SIZES: Final = frozenset({MEMORY, STORAGE})
 PROCESS: Final = "a process"
 """What a run with `executor="process"` needs beside what it says; no name that a user can give."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
@@ -66,14 +68,14 @@ def parse_amounts(text: str, *, what: str) -> dict[str, float]:
         if amount.strip() == "0":
             amounts[_name(name, what)] = 0.0
             continue
-        amounts[_name(name, what)] = _amount(name, amount if name == MEMORY else _number(amount), what)
+        amounts[_name(name, what)] = _amount(name, amount if name in _SIZES else _number(amount), what)
     return amounts
 
 
 def amounts_text(amounts: Amounts) -> str:
     """For people: `cpu=2, memory=1G`."""
     return ", ".join(
-        f"{name}={size_text(int(amount)) if name == MEMORY and amount else f'{amount:g}'}"
+        f"{name}={size_text(int(amount)) if name in _SIZES and amount else f'{amount:g}'}"
         for name, amount in amounts.items()
     )
 
@@ -85,7 +87,7 @@ def _name(name: object, what: str) -> str:
 
 
 def _amount(name: str, amount: object, what: str) -> float:
-    if name == MEMORY:
+    if name in _SIZES:
         return float(parse_size(amount, what=f"{what}: {name}"))
     if isinstance(amount, int | float) and not isinstance(amount, bool) and math.isfinite(amount) and amount > 0:
         if name != GPU or amount == int(amount):

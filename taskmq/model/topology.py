@@ -47,6 +47,7 @@ __all__ = [
     "lane_queue",
     "lanes_of",
     "logical_queue",
+    "node_queue",
     "reports_queue",
     "shard_of",
     "shard_queue",
@@ -79,6 +80,7 @@ _SUFFIX: Final[dict[PriorityClass, str]] = {"high": ".p.high", "default": "", "l
 _DEAD_LETTER_SUFFIX: Final = ".dlq"
 _JOBS_SUFFIX: Final = ".jobs"
 _REPORTS: Final = "taskmq.reports."
+_NODE: Final = "taskmq.node."
 _SHARD_SUFFIX: Final = re.compile(r"\.s[0-9]{2}\Z")
 _LANE_SUFFIX: Final = re.compile(r"\.lane[0-9]{2}\Z")
 # AMQP's short strings hold 255 bytes; a delayed message's routing key spends 56 of them on the delay, and
@@ -121,6 +123,8 @@ class WorkQueue:
         delivery_limit: how often a quorum queue takes a message back before it makes it a dead letter. Default: 100.
         policy: in which order jobs of the store are dispatched to it, see docs/scheduling.md; the store may say
             otherwise while they wait.
+        placed: the scheduler chooses a host node for each job of the store, one that has what the job needs, see
+            docs/nodes.md; else any worker of the queue may have it.
 
     Raises:
         InvalidOption: a value that cannot be; names the queue.
@@ -136,6 +140,7 @@ class WorkQueue:
     max_bytes: int | None = None
     delivery_limit: int | None = None
     policy: Policy = "fair"
+    placed: bool = False
 
     def __post_init__(self) -> None:
         check_queue_name(self.name)
@@ -143,6 +148,8 @@ class WorkQueue:
             self._refuse(f"kind={self.kind!r}: 'quorum' or 'classic'")
         if self.policy not in POLICIES:
             self._refuse(f"policy={self.policy!r}: one of {', '.join(POLICIES)}")
+        if self.placed and self.ordered is not None:
+            self._refuse("ordered and placed exclude each other: jobs of the store have no order_key")
         if self.priorities not in ("classes", "native"):
             self._refuse(f"priorities={self.priorities!r}: 'classes' or 'native'")
         for option, least, most in (
@@ -227,9 +234,8 @@ def check_queue_name(name: str) -> str:
     Raises:
         InvalidOption: a queue cannot be called that.
     """
-    reserved = name.startswith(("amq.", "taskmq.")) or name.endswith(
-        (*filter(None, _SUFFIX.values()), ".dlq", ".jobs")
-    )
+    is_ours = name.startswith("taskmq.") and not name.startswith(_NODE)
+    reserved = is_ours or name.startswith("amq.") or name.endswith((*filter(None, _SUFFIX.values()), ".dlq", ".jobs"))
     reserved = reserved or is_shard(name) or is_lane(name)
     # With ">" the ways of delayed messages begin. The other two stood for any name in the bindings of version 0.1.
     reserved = reserved or name.startswith(">") or not {"*", "#"}.isdisjoint(name.split("."))
@@ -353,6 +359,11 @@ class ReportQueue:
 def jobs_queue(queue: str) -> str:
     """The physical queue in which the invitations of the store's jobs wait; made when the first one is for it."""
     return logical_queue(queue) + _JOBS_SUFFIX
+
+
+def node_queue(node: str) -> str:
+    """The queue of a host node, which its workers consume: jobs that were placed there wait in its `.jobs`."""
+    return f"{_NODE}{node}"
 
 
 def is_jobs_queue(physical: str) -> bool:

@@ -22,6 +22,7 @@ from taskmq.model.backoff import Backoff
 from taskmq.model.jobs.pools import QueuePolicy, Sharing
 from taskmq.scheduler.fairness import Head, Shares, Window
 from taskmq.scheduler.ledger import Ledger
+from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.publish import InvitationPublisher
 from taskmq.scheduler.slots import HeldLease
 from taskmq.scheduler.status import SchedulerCounts
@@ -50,6 +51,7 @@ class JobDispatcher:
         slots_of: live worker slots of a queue; None: nobody knows.
         policies: of queues, as the app describes them.
         sharing: reads what operators have said about turns, which goes before.
+        placer: chooses nodes for the jobs of queues that are `is_placed`.
     """
 
     def __init__(
@@ -62,6 +64,8 @@ class JobDispatcher:
         slots_of: Callable[[str], int | None],
         policies: Mapping[str, QueuePolicy],
         sharing: Callable[[], Awaitable[Sharing]],
+        placer: Placer,
+        is_placed: Callable[[str], bool],
         counts: SchedulerCounts,
     ) -> None:
         self._store = store
@@ -69,6 +73,8 @@ class JobDispatcher:
         self._ledger = ledger
         self._publisher = publisher
         self._slots_of = slots_of
+        self._placer = placer
+        self._is_placed = is_placed
         self._counts = counts
         self._shares = Shares()
         self._shares.configure(policies, {})
@@ -115,6 +121,9 @@ class JobDispatcher:
     def left(self, job_id: str, seconds: float | None) -> None:
         """A job is not in flight any more, and has run for so long; 0: it never did; None: nobody knows."""
         self._shares.ended(job_id, seconds)
+        if self._placer.left(job_id, seconds):
+            # There is room on its node, perhaps for one that had none before.
+            self.wake()
 
     def window(self, queue: str) -> int:
         """How many jobs of a queue may be in flight now."""
@@ -167,26 +176,38 @@ class JobDispatcher:
         picks = self._shares.picks(self._room, limit=_BATCH, now=self._now())
         if not picks:
             return False
-        batch: DispatchBatch | None = None
+        batches: list[DispatchBatch] = []
         try:
-            batch = await self._store.dispatch(self._lease.slot, self._lease.epoch, picks)
+            await self._take(picks, batches)
         finally:
             # What became of the picks, also where nobody knows: another dispatch counts what is in flight anew.
-            if batch is not None:
+            for batch in batches:
                 self._ledger.add(batch)
-            self._shares.taken(() if batch is None else _found(batch))
-        if batch is None:
-            # All of them had expired, somebody has changed them, or the slot is another scheduler's.
+            self._shares.taken([job for batch in batches for job in _found(batch)])
+        if not batches:
+            # They had expired, somebody has changed them, no node has room, or the slot is another scheduler's.
             for pick in picks:
                 self._shares.exhausted(pick.lane)
             self._is_stale = True
             self._earliest_read = max(self._earliest_read, self._now() + self._fruitless.next())
             return False
         self._fruitless.reset()
-        self._see_ends(picks, batch)
-        self._counts.dispatched += len(batch.jobs)
-        self.publish(batch)
+        self._see_ends(picks, batches)
+        for batch in batches:
+            self._counts.dispatched += len(batch.jobs)
+            self.publish(batch)
         return True
+
+    async def _take(self, picks: list[Pick], batches: list[DispatchBatch]) -> None:
+        """Dispatch what was picked, and add the batches."""
+        placed = [pick for pick in picks if self._is_placed(pick.lane.queue)]
+        if placed and (batch := await self._placer.place(placed)) is not None:
+            batches.append(batch)
+        others = [pick for pick in picks if not self._is_placed(pick.lane.queue)] if placed else picks
+        if others:
+            batch = await self._store.dispatch(self._lease.slot, self._lease.epoch, others)
+            if batch is not None:
+                batches.append(batch)
 
     async def _refresh(self) -> None:
         """Read the lanes, if there may be new ones and it was not done just now."""
@@ -229,16 +250,20 @@ class JobDispatcher:
         self._followed = sharing.version
         _log.info("slot %d: follows version %d of policies and pools", self._lease.slot, sharing.version)
 
-    def _see_ends(self, picks: list[Pick], batch: DispatchBatch) -> None:
-        found = Counter(Lane(job.queue, job.priority, job.tenant) for job in batch.jobs)
+    def _see_ends(self, picks: list[Pick], batches: list[DispatchBatch]) -> None:
+        found = Counter(Lane(job.queue, job.priority, job.tenant) for batch in batches for job in batch.jobs)
         for pick in picks:
             if found[pick.lane] < pick.count:
                 self._shares.exhausted(pick.lane)
-                self._is_stale |= pick.count >= _FEW
+                # Those that fit on no node are looked at again when something leaves, or at the next poll.
+                self._is_stale |= pick.count >= _FEW and not self._is_placed(pick.lane.queue)
 
     def _room(self, queue: str) -> int:
         if self._publisher.is_paused(queue):
             return 0
+        if self._is_placed(queue):
+            # The nodes say what fits, so any number may be looked at.
+            return _BATCH
         return self.window(queue) - self._ledger.count(queue)
 
     def _window(self, queue: str) -> Window:

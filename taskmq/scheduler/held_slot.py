@@ -29,6 +29,7 @@ from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.letters import ParkedReports
 from taskmq.scheduler.lost_jobs import InFlightWatch
+from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.publish import InvitationPublisher
 from taskmq.scheduler.reports import ReportConsumer
 from taskmq.scheduler.results import AcceptedResults
@@ -84,6 +85,7 @@ class HeldSlot:
             counts=counts,
             room=self._has_room,
         )
+        placer = self._placer = Placer(store, lease)
         self.dispatcher = JobDispatcher(
             store.dispatching,
             lease,
@@ -92,6 +94,8 @@ class HeldSlot:
             slots_of=workers.slots_of,
             policies=app.producer.policies(),
             sharing=store.sharing,
+            placer=placer,
+            is_placed=lambda queue: app.producer.queue(queue).placed,
             counts=counts,
         )
         clock = StoreClock(store.now_ms)
@@ -121,6 +125,8 @@ class HeldSlot:
             is_idle=lambda: self._reports.is_idle,
             runs_once=self._runs_once,
             again=self.dispatcher.wake,
+            queue_of=placer.queue_of,
+            lost=placer.lost,
             counts=counts,
         )
         self._is_stopping = asyncio.Event()
@@ -170,7 +176,7 @@ class HeldSlot:
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while not self._is_stopping.is_set():
             try:
-                batches = await self._store.take_over(self.lease.slot, self.lease.epoch)
+                left = await self._store.take_over(self.lease.slot, self.lease.epoch)
             except StoreUnavailable as error:
                 if not backoff.failures:
                     _log.warning("slot %d is not taken over for now: %s", self.lease.slot, error)
@@ -179,10 +185,22 @@ class HeldSlot:
                     return None
                 await pause(self._is_stopping, backoff.next())
                 continue
+            batches = [await self._located(batch) for batch in left]
             for batch in batches:
                 await self._take(batch)
             return batches
         return None
+
+    async def _located(self, batch: DispatchBatch) -> DispatchBatch:
+        """The batch, whose jobs know the nodes that they were placed on."""
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+        while any(self._app.producer.queue(job.queue).placed for job in batch.jobs):
+            try:
+                return await self._placer.located(batch)
+            except StoreUnavailable:
+                if await pause(self._is_stopping, backoff.next()):
+                    break
+        return batch
 
     async def _take(self, batch: DispatchBatch) -> None:
         self.dispatcher.resume(batch)

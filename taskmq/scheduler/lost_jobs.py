@@ -11,6 +11,7 @@ Lost is a job only where nobody can have it, seen twice in a row:
                              neither ready nor unacknowledged                         -> the next attempt, or failed
     running, detached        its worker has not said for a minute that it is alive, and nothing is left in the slot's
                              reports                                                  -> the same
+    either, placed           its node is lost                                         -> the same, at once
     either, ack="early"      it may have been done                                    -> failed, and never run again
 
 A message that is unacknowledged comes back by itself, so a worker that dies costs nothing here.
@@ -19,7 +20,7 @@ A message that is unacknowledged comes back by itself, so a worker that dies cos
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from taskmq.client.session import Session
@@ -56,6 +57,8 @@ class InFlightWatch:
         is_idle: whether all reports that have come here are applied.
         runs_once: whether the jobs of a task must not run a second time.
         again: called when jobs are ready once more.
+        queue_of: the queue that a job's message went by.
+        lost: jobs in flight whose node is lost.
         seconds: after how many of them a job may be lost.
     """
 
@@ -71,6 +74,8 @@ class InFlightWatch:
         is_idle: Callable[[], bool],
         runs_once: Callable[[str], bool],
         again: Callable[[], None],
+        queue_of: Callable[[JobRecord], str],
+        lost: Callable[[], Awaitable[set[str]]],
         counts: SchedulerCounts,
         seconds: float = LOST_AFTER,
     ) -> None:
@@ -83,6 +88,8 @@ class InFlightWatch:
         self._is_idle = is_idle
         self._runs_once = runs_once
         self._again = again
+        self._queue_of = queue_of
+        self._lost = lost
         self._counts = counts
         self._seconds = seconds
         self._suspects: dict[str, int] = {}
@@ -107,6 +114,7 @@ class InFlightWatch:
                 records = await self._store.dispatching.in_flight(self._slot, dispatched_before=now)
                 self._tell_cancelled(records)
                 await self._recognise_detached(records)
+                await self._give_up_lost_nodes(records)
                 if looks % _LOOKS_BETWEEN == 0:
                     await self._look_for_lost(records, now)
             except (StoreUnavailable, BrokerUnavailable) as error:
@@ -132,12 +140,20 @@ class InFlightWatch:
                 self._ledger.heard(record.id, record.token, now=asyncio.get_running_loop().time())
         self._has_recognised = True
 
+    async def _give_up_lost_nodes(self, records: Sequence[JobRecord]) -> None:
+        lost = await self._lost()
+        for record in records:
+            if record.id in lost and record.id in self._ledger:
+                await self._give_up(record)
+
     async def _look_for_lost(self, records: Sequence[JobRecord], now: int) -> None:
         suspects = {
             record.id: record for record in records if record.id in self._ledger and self._may_be_lost(record, now)
         }
         nobody_has = (
-            await self._queues_nobody_has({record.queue for record in suspects.values()}) if suspects else None
+            await self._queues_nobody_has({self._queue_of(record) for record in suspects.values()})
+            if suspects
+            else None
         )
         lost: list[JobRecord] = []
         seen: dict[str, int] = {}
@@ -145,7 +161,9 @@ class InFlightWatch:
             # One without a message is in no queue.
             if nobody_has is None:
                 break
-            if self._ledger.last_heard(record.id) is None and not _has_nobody(record, nobody_has):
+            if self._ledger.last_heard(record.id) is None and not _has_nobody(
+                record, nobody_has.get(self._queue_of(record))
+            ):
                 continue
             seen[record.id] = record.token
             if self._suspects.get(record.id) == record.token:
@@ -219,8 +237,7 @@ class InFlightWatch:
         )
 
 
-def _has_nobody(record: JobRecord, nobody_has: Mapping[str, bool]) -> bool:
-    is_unsettled_known = nobody_has.get(record.queue)
+def _has_nobody(record: JobRecord, is_unsettled_known: bool | None) -> bool:  # noqa: FBT001 - one of three answers
     if is_unsettled_known is None:
         return False
     return record.state is not JobState.RUNNING or is_unsettled_known

@@ -35,7 +35,7 @@ from taskmq.errors import (
 from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import JSON, Invitation
 from taskmq.model.jobs.reports import invite
-from taskmq.model.topology import ReportQueue, WorkQueue, jobs_queue
+from taskmq.model.topology import ReportQueue, WorkQueue, jobs_queue, node_queue
 from taskmq.scheduler.ledger import Ledger, public_name
 from taskmq.scheduler.status import SchedulerCounts
 
@@ -174,8 +174,8 @@ class InvitationPublisher:
         return again, outage
 
     async def _send(self, jobs: Sequence[DispatchedJob]) -> list[SendError | None]:
-        failures = await self._declare({job.queue for job in jobs})
-        errors: list[SendError | None] = [failures.get(job.queue) for job in jobs]
+        failures = await self._declare({_way(job) for job in jobs})
+        errors: list[SendError | None] = [failures.get(_way(job)) for job in jobs]
         places = [place for place, error in enumerate(errors) if error is None]
         if places:
             outcomes = await self._session.publish_now([self._outgoing(jobs[place]) for place in places])
@@ -203,7 +203,7 @@ class InvitationPublisher:
     def _outgoing(self, job: DispatchedJob) -> Outgoing:
         invitation = Invitation(id=job.id, token=job.token, reports=self._reports)
         return Outgoing(
-            queue=jobs_queue(job.queue),
+            queue=jobs_queue(_way(job)),
             body=invite(job.body, attempt=job.attempt, invitation=invitation),
             content_type=JSON,
             job_id=public_name(job),
@@ -234,3 +234,8 @@ class InvitationPublisher:
         for job in jobs:
             self._ledger.left(job.id, job.token, seconds=0.0)
         self._room()
+
+
+def _way(job: DispatchedJob) -> str:
+    """The queue that the job goes by: its own, or that of the node which it was placed on."""
+    return node_queue(job.node) if job.node else job.queue

@@ -23,6 +23,7 @@ from taskmq.scheduler.dependents import DependentReleases
 from taskmq.scheduler.duties import AuditSeal, Duties
 from taskmq.scheduler.held_slot import HeldSlot
 from taskmq.scheduler.history import RunHistory
+from taskmq.scheduler.nodes import NodeRegistrar
 from taskmq.scheduler.signals import LiveWorkers, Signals
 from taskmq.scheduler.slots import HeldLease, SlotLeases
 from taskmq.scheduler.status import SchedulerCounts, SchedulerStatus
@@ -98,6 +99,7 @@ class Scheduler:
             if not await self._until_reached(lambda: records.upsert(self._app.schedules)):
                 return
             tasks = TaskRegistrar(self._app, store.tasks, me=self._me) if isinstance(store, Catalogued) else None
+            nodes = NodeRegistrar(store, me=self._me)
             signals = self._signals = Signals(
                 session.broker,
                 self._workers,
@@ -105,6 +107,7 @@ class Scheduler:
                 due=self._due,
                 freed=self._freed,
                 told=_nobody if tasks is None else tasks.hear,
+                nodes=nodes.hear,
             )
             leases = self._leases = SlotLeases(
                 store.dispatching,
@@ -123,6 +126,7 @@ class Scheduler:
                 await group.start(Duties(store, me=self._me), "does the store's upkeep")
                 await group.start(releases, "lets jobs go that waited for others")
                 await group.start(AuditSeal(store, me=self._me), "seals the audit")
+                await group.start(nodes, "writes down which nodes there are")
                 if tasks is not None:
                     await group.start(tasks, "writes down which tasks there are")
                 if isinstance(store, Remembering):

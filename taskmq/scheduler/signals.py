@@ -16,6 +16,7 @@ from taskmq.errors import BrokerUnavailable, MalformedMessage, TopologyMismatch
 from taskmq.model.backoff import Backoff
 from taskmq.model.commands import TASKS, Command, command_topic, encode_command
 from taskmq.model.jobs.registrations import TASKS_TOLD
+from taskmq.model.nodes import NodeTold
 from taskmq.model.telemetry.events import WORKER_EVENTS, WorkerEvent, decode_batch
 from taskmq.model.telemetry.worker_status import WorkerStatus
 
@@ -110,6 +111,7 @@ class Signals:
         due: called with a slot, and in how many seconds a timer of it may be due.
         freed: called when slots may be free.
         told: called with what a worker tells of its tasks; workers are asked for it at the beginning.
+        nodes: called with the node of a worker that has told that it is there.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Signals:
         due: Callable[[int, float], None],
         freed: Callable[[], None],
         told: Callable[[bytes], None],
+        nodes: Callable[[NodeTold], None],
     ) -> None:
         self._broker = broker
         self._workers = workers
@@ -128,6 +131,7 @@ class Signals:
         self._due = due
         self._freed = freed
         self._told = told
+        self._nodes = nodes
         self._is_stopping = asyncio.Event()
 
     def tell_ready(self, slot: int) -> None:
@@ -194,6 +198,8 @@ class Signals:
             for event in batch.events:
                 if isinstance(event, WorkerEvent):
                     self._workers.hear(event)
+                    if event.status.node is not None and event.event != "offline":
+                        self._nodes(event.status.node)
 
     def _announce(self, topic: str, body: bytes = b"") -> None:
         if isinstance(self._broker, Broadcasting):

@@ -26,6 +26,7 @@ from taskmq.server.history import HISTORY_HANDLERS
 from taskmq.server.inputs import CallerGiven
 from taskmq.server.jobs import JOB_HANDLERS
 from taskmq.server.live import EVENT_HANDLERS, EventHub
+from taskmq.server.nodes import NODE_HANDLERS
 from taskmq.server.nouns import NOUN_HANDLERS
 from taskmq.server.oidc import OIDC_HANDLERS, OidcProvider
 from taskmq.server.openapi import OPENAPI, OPENAPI_HANDLERS
@@ -41,6 +42,7 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *OIDC_HANDLERS,
     *JOB_HANDLERS,
     *NOUN_HANDLERS,
+    *NODE_HANDLERS,
     *HISTORY_HANDLERS,
     *EVENT_HANDLERS,
     *OPENAPI_HANDLERS,

@@ -7,7 +7,9 @@ import msgspec
 
 from taskmq.contracts.jobs import JobRecord, JobStore, slot_key
 from taskmq.model.jobs.pools import path_of, shares_of
+from taskmq.model.nodes import why_unplaced
 from taskmq.model.states import UNDERWAY, JobState
+from taskmq.model.topology import jobs_queue, node_queue
 from taskmq.submission.new_jobs import name_of
 
 __all__ = ["Explanation", "explain_job"]
@@ -46,10 +48,13 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
             reasons.append(f"it waits for {what}, {_when(record.due)}, in {max(record.due - now, 0) / 1000:.0f} s")
         case JobState.QUEUED:
             reasons.append(f"it is ready since {_when(record.due)} and waits for its turn in queue {record.queue!r}")
+            reasons += await _place(store, record)
             reasons += await _turn(store, record)
         case JobState.DISPATCHED:
+            placed = await store.nodes.placed([record.id])
+            queue = node_queue(placed[0].node) if placed else record.queue
             reasons.append(
-                f"its message is at the broker since {_when(record.dispatched)}, in {record.queue}.jobs: it waits "
+                f"its message is at the broker since {_when(record.dispatched)}, in {jobs_queue(queue)}: it waits "
                 "for a worker of that queue, or runs for less than a quarter of a second"
             )
         case JobState.RUNNING:
@@ -65,6 +70,17 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
     if record.error is not None:
         reasons.append(f"its last attempt failed: {record.error.type_name}: {record.error.message}"[:500])
     return Explanation(state=record.state, reasons=reasons)
+
+
+async def _place(store: JobStore, record: JobRecord) -> list[str]:
+    """Why it is on no node yet, where it is to be placed on one."""
+    if record.detail is None or record.detail.needs is None:
+        return []
+    needs = record.detail.needs
+    reasons = [why_unplaced(needs, await store.nodes.nodes())[0]]
+    if needs.gang:
+        reasons.append(f"it begins together with the {needs.gang_size} jobs of gang {needs.gang!r}")
+    return reasons
 
 
 async def _upstream(store: JobStore, record: JobRecord) -> list[str]:

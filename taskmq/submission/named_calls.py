@@ -23,6 +23,7 @@ from taskmq.model.codec import ReturnType, Signature, decode_value, encode_value
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, merged
 from taskmq.model.jobs.dependencies import JobDependency
+from taskmq.model.nodes import JobNeeds
 from taskmq.model.units import did_you_mean
 from taskmq.options.task_options import CallPlan, plan_call
 from taskmq.submission.new_jobs import detail_of
@@ -95,6 +96,7 @@ class NamedCall:
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
+        needs: JobNeeds | None = None,
         held: bool = False,
         depends_on: tuple[JobDependency, ...] = (),
     ) -> Sending:
@@ -107,12 +109,15 @@ class NamedCall:
         asked_for = None
         if content is not None:
             said = (description, owner, labels or {}, *((each.id, each.condition) for each in depends_on))
-            asked_for = _asked_for(self._name, args, kwargs, options, said)
+            more = () if needs is None else (msgspec.to_builtins(needs),)
+            asked_for = _asked_for(self._name, args, kwargs, options, said, *more)
             given, named = merged(content, tuple(args), kwargs)
             sending = self._sending(given, named, {**_options_of(content), **options})
         else:
             sending = self._sending(args, kwargs, options)
-        detail = self._detail(content, description=description, owner=owner, labels=labels, depends_on=depends_on)
+        detail = self._detail(
+            content, description=description, owner=owner, labels=labels, needs=needs, depends_on=depends_on
+        )
         sending.submission = replace(
             sending.submission or Submission(), detail=detail, held=held, asked_for=asked_for
         )
@@ -167,14 +172,16 @@ class NamedCall:
         description: str,
         owner: str,
         labels: Mapping[str, str] | None,
+        needs: JobNeeds | None,
         depends_on: tuple[JobDependency, ...],
     ) -> JobDetail | None:
         if content is None or self._definition is None:
-            return detail_of(description=description, owner=owner, labels=labels, depends_on=depends_on)
+            return detail_of(description=description, owner=owner, labels=labels, needs=needs, depends_on=depends_on)
         detail = detail_of(
             description=description or content.description,
             owner=owner or content.owner,
             labels={**content.labels, **(labels or {})},
+            needs=needs,
             depends_on=depends_on,
         )
         return replace(

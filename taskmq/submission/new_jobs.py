@@ -17,6 +17,8 @@ from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, ne
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.keys import tenant_key
+from taskmq.model.nodes import JobNeeds
+from taskmq.model.resources import Amounts
 from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
 
@@ -33,6 +35,7 @@ def detail_of(
     owner: str = "",
     labels: Mapping[str, str] | None = None,
     retry_of: str = "",
+    needs: JobNeeds | None = None,
     depends_on: tuple[JobDependency, ...] = (),
 ) -> JobDetail | None:
     """What few jobs have; None where there is nothing of it.
@@ -48,6 +51,7 @@ def detail_of(
         owner=_text("owner", owner, 255),
         labels=pairs,
         retry_of=retry_of,
+        needs=needs,
         depends_on=depends_on,
     )
     return None if detail == JobDetail() else detail
@@ -58,15 +62,18 @@ def new_job(
     queue: WorkQueue,
     *,
     now: int,
+    resources: Amounts | None = None,
 ) -> NewJob:
     """The job of a call.
 
     Args:
         queue: that the call is for.
         now: ms since the epoch.
+        resources: what the task says that its runs take.
 
     Raises:
-        InvalidOption: an id that cannot be; a queue that is ordered.
+        InvalidOption: an id that cannot be; a queue that is ordered; a job that needs a node, in a queue whose jobs
+            are not placed.
     """
     envelope = sending.envelope
     if queue.ordered is not None:
@@ -75,8 +82,9 @@ def new_job(
             "others pass: send it instead"
         )
     told = sending.submission or Submission()
+    detail = _placed(told.detail, queue, resources)
     key = None if told.job_id is None else _text("job_id", told.job_id, 255)
-    asked = [queue.name, told.asked, told.held, told.detail]
+    asked = [queue.name, told.asked, told.held, detail]
     return _job(
         envelope,
         id=envelope.id if key is None else new_job_id(now, os.urandom(10)),
@@ -84,7 +92,7 @@ def new_job(
         key=key,
         fingerprint=b"" if key is None else _digest(told.asked_for) or _fingerprint(envelope, asked),
         due=now if envelope.eta is None else envelope.eta,
-        detail=told.detail,
+        detail=detail,
         held=told.held,
         unique=None if sending.unique is None else _unique_key(sending.unique),
     )
@@ -171,6 +179,22 @@ def _job(
         detail=detail,
         unique=unique,
     )
+
+
+def _placed(detail: JobDetail | None, queue: WorkQueue, resources: Amounts | None) -> JobDetail | None:
+    """What is kept of a job that may be placed: what it needs, or else what its task does."""
+    own = None if detail is None else detail.needs
+    if not queue.placed:
+        if own is not None:
+            raise InvalidOption(
+                f"queue {queue.name!r} goes to any of its workers, so resources= and place= of a job have no meaning "
+                f"there: TaskMQ(queues=[WorkQueue({queue.name!r}, placed=True)])"
+            )
+        return detail
+    needs = own or JobNeeds()
+    if resources and not needs.resources:
+        needs = replace(needs, resources=dict(resources))
+    return replace(detail or JobDetail(), needs=needs)
 
 
 def _unique_key(call: UniqueCall) -> UniqueKey:

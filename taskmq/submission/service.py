@@ -15,6 +15,7 @@ from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
 from taskmq.model.jobs.changes import Action
+from taskmq.model.nodes import JobNeeds, PlaceOptions, job_needs
 from taskmq.model.states import CHANGEABLE, Cancellation
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, parse_duration, to_ms
@@ -95,6 +96,8 @@ class Jobs(JobQueries):
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
+        resources: Mapping[str, object] | None = None,
+        place: PlaceOptions | None = None,
         held: bool = False,
         depends_on: DependsOn = (),
         connection: Any = None,
@@ -113,6 +116,10 @@ class Jobs(JobQueries):
                 other content that is a `JobConflict`.
             expires: how long after its submission, or when, it is not to start any more.
             description, owner, labels: for people, and to find it again.
+            resources: what it takes of the node that it is placed on, such as `{"cpu": 2, "memory": "4G"}`, in a
+                queue with `placed=True`; default: what its task says.
+            place: which nodes: `labels` that they must have, labels that it `prefers` for `patience` seconds, and
+                the `gang` with which it begins, see docs/nodes.md.
             held: it does not run until it is released.
             depends_on: jobs of its tenant, up to 1,000, that have to end before it runs: handles or ids, of jobs that
                 are to succeed, or with another condition `(job, "ended")`, `(job, "failed")`. Where one cannot meet
@@ -142,6 +149,8 @@ class Jobs(JobQueries):
             description=description,
             owner=owner,
             labels=labels,
+            resources=resources,
+            place=place,
             held=held,
             depends_on=depends_on,
             connection=connection,
@@ -164,6 +173,8 @@ class Jobs(JobQueries):
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
+        resources: Mapping[str, object] | None = None,
+        place: PlaceOptions | None = None,
         held: bool = False,
         depends_on: DependsOn = (),
         connection: Any = None,
@@ -184,6 +195,7 @@ class Jobs(JobQueries):
             "description": description,
             "owner": owner,
             "labels": labels,
+            "needs": job_needs(resources, place),
             "held": held,
             "depends_on": depends_on,
             "connection": connection,
@@ -201,6 +213,7 @@ class Jobs(JobQueries):
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
+        needs: JobNeeds | None = None,
         held: bool = False,
         depends_on: DependsOn = (),
         connection: Any = None,
@@ -208,7 +221,7 @@ class Jobs(JobQueries):
         """`asubmit` of a task with options, whatever its parameters are called; and what became of the submission."""
         sending = called.submission(*args, **kwargs)
         upstream = await self._store.upstream(depends_on)
-        detail = detail_of(description=description, owner=owner, labels=labels, depends_on=upstream)
+        detail = detail_of(description=description, owner=owner, labels=labels, needs=needs, depends_on=upstream)
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
@@ -232,6 +245,7 @@ class Jobs(JobQueries):
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
+        needs: JobNeeds | None = None,
         held: bool = False,
         depends_on: DependsOn = (),
         connection: Any = None,
@@ -250,6 +264,7 @@ class Jobs(JobQueries):
             description=description,
             owner=owner,
             labels=labels,
+            needs=needs,
             held=held,
             depends_on=await self._store.upstream(depends_on),
         )
@@ -343,7 +358,13 @@ class Jobs(JobQueries):
         sending.envelope = replace(sending.envelope, id=await self._store.given(sending, answer))
 
     def _new_job(self, sending: Sending) -> NewJob:
-        return new_job(sending, self._producer.queue(sending.queue), now=self.sessions.clock.now_ms())
+        task = self._tasks.get(sending.envelope.task)
+        return new_job(
+            sending,
+            self._producer.queue(sending.queue),
+            now=self.sessions.clock.now_ms(),
+            resources=None if task is None else task.plan.resources,
+        )
 
     # Changing ------------------------------------------------------------------------------------------
 

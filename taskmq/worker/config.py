@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from taskmq.errors import InvalidOption
+from taskmq.model.nodes import check_labels, check_node_name
 from taskmq.model.resources import amounts_text, parse_amounts
 from taskmq.worker.config_option import (
     ConfigOption,
@@ -31,6 +32,17 @@ def _read_weights(text: str, *, what: str) -> tuple[int, int, int]:
         raise InvalidOption(f"{what} {text!r}: three numbers from 1 on, for high, default and low, such as 16:4:1")
     high, default, low = map(int, parts)
     return high, default, low
+
+
+def _read_labels(text: str, *, what: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    if not all(sign for _, sign, _ in pairs):
+        raise InvalidOption(f"{what} {text!r}: names with their values, such as region=eu,zone=b")
+    return check_labels({name.strip(): value.strip() for name, _, value in pairs}, what=what)
+
+
+def _show_labels(labels: dict[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
 class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +121,17 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
             show=amounts_text,
         ),
     ] = None
+    node: Annotated[
+        str,
+        ConfigOption(
+            "Take jobs that the scheduler places on the host node of this name, and tell of it; its capacity is what "
+            "all its processes have. Default: none."
+        ),
+    ] = ""
+    node_labels: Annotated[
+        dict[str, str],
+        ConfigOption("Labels of the node, such as region=eu,zone=b.", read=_read_labels, show=_show_labels),
+    ] = {}
     cancel_grace: Annotated[
         float, seconds_option("How long a cancelled run in a thread or process gets to end by itself.")
     ] = 5.0
@@ -173,6 +196,10 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_config_fields(self)
+        if self.node:
+            check_node_name(self.node)
+        elif self.node_labels:
+            raise InvalidOption("node_labels without node: which node has them?")
 
     @property
     def effective_prefetch(self) -> int:

@@ -1,23 +1,26 @@
 """What a worker needs before it can start, and whether it has it."""
 
 import os
+import socket
 from collections.abc import Sequence
 
 from taskmq.app import TaskMQ
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.executors import CoroutineExecutor, ProcessExecutor, ThreadExecutor
+from taskmq.model.nodes import LOST_AFTER_MS, SLOTS, NodeTold
 from taskmq.model.resources import GPU, PROCESS, amounts_text
-from taskmq.model.topology import WorkQueue
+from taskmq.model.topology import WorkQueue, node_queue
 from taskmq.model.units import did_you_mean
 from taskmq.options.limits import check_shared
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.execution import Executor
+from taskmq.version import VERSION
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.host.resources import capacity, devices
 from taskmq.worker.intake.ordered_shards import LONGEST_HOLD
 from taskmq.worker.intake.resources import ResourcePool
 
-__all__ = ["check_tasks", "executors_for", "longest_run", "queues_of", "resources_for"]
+__all__ = ["check_tasks", "executors_for", "longest_run", "node_of", "queues_of", "resources_for"]
 
 
 def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
@@ -32,11 +35,33 @@ def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
             f"no task of the app uses queue {unknown[0]!r}: {did_you_mean(unknown[0], known)} "
             "(--force consumes it all the same)"
         )
+    # Of a node first: what was placed there has its place there.
+    own = [app.producer.queue(node_queue(config.node))] if config.node else []
     if config.queues:
-        return [app.producer.queue(name) for name in dict.fromkeys(config.queues)]
+        return own + [app.producer.queue(name) for name in dict.fromkeys(config.queues)]
     if not app.tasks.queues:
         raise InvalidOption("the app has no tasks, so there is no queue to consume: define one, or name queues")
-    return app.tasks.queues
+    return own + app.tasks.queues
+
+
+def node_of(config: WorkerConfig) -> NodeTold | None:
+    """What is told of the worker's node; None where it has none."""
+    if not config.node:
+        return None
+    given = {name: amount * config.processes for name, amount in (config.resources or {}).items() if name != GPU}
+    if GPU in (config.resources or {}):
+        given[GPU] = (config.resources or {})[GPU]
+    slots = {SLOTS: float(config.concurrency * config.processes)}
+    found = capacity(given, processes=1) | slots | {name: given[name] for name in given if name == SLOTS}
+    return NodeTold(
+        name=config.node,
+        address=socket.gethostname(),
+        capacity=found,
+        labels=config.node_labels,
+        version=VERSION,
+        lost_after=LOST_AFTER_MS,
+        runs_jobs=True,
+    )
 
 
 def check_tasks(app: TaskMQ) -> None:
@@ -72,6 +97,8 @@ def resources_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]
         InvalidOption: a task of the queues needs more than that, so it could never run here.
     """
     names = {queue.name for queue in queues}
+    if config.node:
+        names |= {queue.name for queue in app.tasks.queues if queue.placed}
     if unknown := sorted((config.queue_slots.keys() | config.queue_shares.keys()) - names):
         raise InvalidOption(f"slots or shares are set for queues that are not consumed: {', '.join(unknown)}")
     if min((1, *config.queue_slots.values(), *config.queue_shares.values())) < 1:

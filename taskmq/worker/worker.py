@@ -35,7 +35,7 @@ from taskmq.worker.services.commands import CommandService
 from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq.worker.services.queue_pauses import QueuePauses
 from taskmq.worker.services.task_announcer import TaskAnnouncer
-from taskmq.worker.setup import check_tasks, executors_for, longest_run, queues_of, resources_for
+from taskmq.worker.setup import check_tasks, executors_for, longest_run, node_of, queues_of, resources_for
 
 __all__ = ["Worker"]
 
@@ -96,6 +96,7 @@ class Worker:
         self._logs: RunLines | None = None
         self._capture: LogCapture | None = None
         self._resources = resources_for(app, config, self._queues)
+        self._node = node_of(config)
         self._is_draining = asyncio.Event()
         self._is_hurried = asyncio.Event()
         self.is_ready = asyncio.Event()
@@ -139,6 +140,7 @@ class Worker:
             descriptors=open_descriptors(),
             loop_lag=self._loop_monitor.lag,
             started=self._started_at,
+            node=self._node,
             jobs=[
                 RunningJob(
                     job_id=attempt.job_id,

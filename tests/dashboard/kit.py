@@ -150,7 +150,8 @@ class Eyes:
     def check(self) -> None:
         """Fail where something went wrong."""
         found = [one for one in self.wrong if not any(part in one for part in self.forgiven)]
-        assert found == []
+        if found:
+            raise AssertionError("\n".join(found))
 
     def _said(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:

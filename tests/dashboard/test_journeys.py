@@ -81,7 +81,18 @@ def test_a_viewer_of_a_tenant_sees_no_button_that_the_server_would_refuse(browse
         pages = eyes.page.locator("nav a").all_inner_texts()
         eyes.open("jobs")
 
-        assert pages == ["Overview", "Jobs", "Tasks", "Schedules", "Workflows", "Account"]
+        assert pages == [
+            "Overview",
+            "Jobs",
+            "Tasks",
+            "Schedules",
+            "Workflows",
+            "Failures",
+            "Logs",
+            "Metrics",
+            "Alerts",
+            "Account",
+        ]
         eyes.see_count(eyes.page.get_by_role("button", name="All that fit"), 0)
 
 
@@ -217,9 +228,34 @@ def test_a_schedule_shows_its_next_instants_and_is_paused_and_resumed(eyes: Eyes
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
 
 
+def test_a_schedule_is_made_and_removed(eyes: Eyes, site: Served) -> None:
+    page = eyes.open("schedules").page
+
+    eyes.click("Add a schedule")
+    page.get_by_label("Name", exact=True).fill("quarterly")
+    page.get_by_label("Starts").fill("report")
+    page.get_by_label("When").fill("0 9 1 */3 *")
+    page.get_by_label("Time zone").fill("Europe/Paris")
+    assert violations(page) == []
+    eyes.click("Keep")
+
+    eyes.see_count(page.get_by_label("The next instants").locator("tbody tr"), 10)
+    eyes.click("Remove")
+    eyes.click("Remove")
+    eyes.see("nightly")
+    assert site.api.get("/schedules/quarterly").status_code == 404
+
+
 def test_the_keys_lead_everywhere_and_can_be_switched_off(eyes: Eyes) -> None:
     page = eyes.open().page
-    for key, title in (("j", "Jobs"), ("t", "Tasks"), ("s", "Schedules"), ("a", "Audit"), ("o", "Overview")):
+    for key, title in (
+        ("j", "Jobs"),
+        ("t", "Tasks"),
+        ("s", "Schedules"),
+        ("a", "Alerts"),
+        ("m", "Metrics"),
+        ("o", "Overview"),
+    ):
         page.keyboard.press("g")
         page.keyboard.press(key)
         expect(page.locator("h1").first).to_have_text(title)

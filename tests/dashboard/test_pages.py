@@ -51,6 +51,12 @@ _VIEWS: Final = (
     "dead-letters",
     "dead-letters/NAME",
     "dead-letters/NAME?fingerprint=8c1d",
+    "failures",
+    "logs",
+    "logs?text=relay&level=error",
+    "metrics",
+    "metrics?range=24h&task=NAME",
+    "alerts",
     "audit",
     "audit?action=queue.",
     "users",
@@ -245,7 +251,7 @@ def test_what_the_server_cannot_answer_is_told_on_every_page(browser: Browser, s
 def test_the_pages_that_people_see_most_have_no_barriers(browser: Browser, site: Served) -> None:
     wrong: list[str] = []
     with _shown(browser, site, Case("one", "dark")) as eyes:
-        for view in ("", "jobs", "jobs/order-17", "queues", "schedules/nightly"):
+        for view in ("", "jobs", "jobs/order-17", "queues", "metrics", "alerts"):
             eyes.open(view)
             wrong += [f"{view}: {one}" for one in violations(eyes.page)]
 

@@ -63,6 +63,7 @@ _STARTS_TASKS: set[str] = {
     "taskmq/executors/spawned.py",
     "taskmq/jobs/handle.py",
     "taskmq/jobs/watch.py",
+    "taskmq/scheduler/history/listener.py",
     "taskmq/supervisor/child_process.py",
     "taskmq/supervisor/process_slot.py",
     "taskmq/supervisor/supervisor.py",

@@ -22,7 +22,14 @@ _SHORT = {
     "contrib/taskmq_redis/stores/crash_counts.py",
     "contrib/taskmq_redis/stores/progress.py",
     "contrib/taskmq_redis/stores/revocations.py",
+    "contrib/taskmq_sql/history/store.py",
     "contrib/taskmq_sql/identity/store.py",
+    "contrib/taskmq_sql/postgres/history.py",
+    "contrib/taskmq_sql/sqlite/history.py",
+    "taskmq/contracts/history/logs.py",
+    "taskmq/scheduler/history/retention.py",
+    "taskmq/server/examples/example.py",
+    "taskmq/server/history/inputs.py",
     "contrib/taskmq_sql/location.py",
     "contrib/taskmq_sql/migrations/versions/r0005_unique_keys.py",
     "contrib/taskmq_sql/migrations/env.py",
@@ -37,6 +44,8 @@ _SHORT = {
     "brokers/taskmq_local/rules/topics.py",
     "brokers/taskmq_rabbitmq/connect/backoff.py",
     "taskmq/worker/long_runs/delivery_ages.py",
+    # One duty of the scheduler.
+    "taskmq/scheduler/history/retention.py",
     # Names and constants that several modules share.
     "brokers/taskmq_rabbitmq/connect/client_properties.py",
     "contrib/taskmq_otel/attributes.py",

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.contracts.history import AlertNotice, StoredRule
+from taskmq.contracts.history import AlertNotice, KeptRule
 from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence
 from taskmq.model.identity import AuditEntry
 from taskmq_sql.identity import note
@@ -41,7 +41,7 @@ class SqlAlerts:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
-    async def rules(self, tenant: str | None = None) -> list[StoredRule]:
+    async def rules(self, tenant: str | None = None) -> list[KeptRule]:
         return await self._runner.read(partial(_rules, tenant=tenant))
 
     async def put_rule(
@@ -88,13 +88,13 @@ class SqlAlerts:
         await self._runner.write(partial(_forget, before=before))
 
 
-def _rules(now: int, *, tenant: str | None) -> Steps[list[StoredRule]]:
+def _rules(now: int, *, tenant: str | None) -> Steps[list[KeptRule]]:
     del now
     if tenant is None:
         rows = yield from ask(f"{_RULES} order by tenant, name")
     else:
         rows = yield from ask(f"{_RULES} where tenant = $1 order by name", tenant)
-    return [StoredRule(msgspec.json.decode(content, type=AlertRule), version) for content, version in rows]
+    return [KeptRule(msgspec.json.decode(content, type=AlertRule), version) for content, version in rows]
 
 
 def _put_rule(now: int, *, rule: AlertRule, version: int | None, audit: AuditEntry | None) -> Steps[int | None]:

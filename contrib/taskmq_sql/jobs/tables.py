@@ -22,6 +22,8 @@
     definition     templates of jobs by tenant and name: which version is the last, and whether it was deleted
     definition_version  all their versions
     task_registration   the forms that tasks have had, as workers and schedulers have told them
+    node           machines, and what they say of themselves
+    allocation     what of a node somebody has, or had; one of a job counts while the job has the token that it names
     setting        the number of slots, and which older code may use these tables
 
 Those of who may do what are in `taskmq_sql.identity`, and of what is remembered of runs in `taskmq_sql.history`:
@@ -62,6 +64,7 @@ __all__ = [
     "NAMES",
     "SCHEMA",
     "VERSION_TABLE",
+    "allocation",
     "attempt",
     "definition",
     "definition_version",
@@ -75,6 +78,7 @@ __all__ = [
     "job_key",
     "lease",
     "metadata",
+    "node",
     "occurrence",
     "queue",
     "ready",
@@ -90,7 +94,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0008"
+HEAD: Final = "0009"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -439,6 +443,49 @@ task_registration: Final = Table(
     Column("first_told", BigInteger, nullable=False),
     Column("last_told", BigInteger, nullable=False),
     PrimaryKeyConstraint("task", "origin", "digest", name="task_registration_pkey"),
+)
+
+node: Final = Table(
+    "node",
+    metadata,
+    Column("name", _NAME, nullable=False),
+    Column("id", Text, nullable=False),
+    # JSON: `taskmq.model.nodes.NodeTold`.
+    Column("told", Text, nullable=False),
+    Column("lost_after", BigInteger),
+    Column("heartbeat", BigInteger, nullable=False),
+    Column("registered", BigInteger, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("is_busy", SmallInteger, nullable=False),
+    Column("is_draining", SmallInteger, nullable=False),
+    Column("is_lost", SmallInteger, nullable=False),
+    PrimaryKeyConstraint("name", name="node_pkey"),
+    postgresql_with=_vacuumed(fillfactor=50, threshold=500),
+)
+
+allocation: Final = Table(
+    "allocation",
+    metadata,
+    # A UUID of version 7: in the order of their making.
+    Column("id", _NAME, nullable=False),
+    Column("node", _NAME, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    # Of the store: then it has the token of a dispatch.
+    Column("job", _ID),
+    Column("token", BigInteger),
+    Column("label", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("amounts", Text, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("until", BigInteger),
+    Column("ended", BigInteger),
+    PrimaryKeyConstraint("id", name="allocation_pkey"),
+    Index("allocation_open", "node", postgresql_where=text("ended is null")),
+    Index("allocation_job", "job", postgresql_where=text("ended is null")),
+    Index("allocation_label", "label", "id"),
+    Index("allocation_ended", "ended"),
+    postgresql_with=_vacuumed(),
 )
 
 setting: Final = Table(

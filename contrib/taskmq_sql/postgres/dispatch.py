@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from taskmq.contracts.jobs import (
     AppliedReport,
@@ -26,7 +26,7 @@ from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import release, repair
 from taskmq_sql.postgres.leases import DROP_ENDED, PostgresLeases
-from taskmq_sql.postgres.records import dispatched_jobs, job_records
+from taskmq_sql.postgres.records import dispatched_jobs, job_records, large_bodies
 from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import (
@@ -53,7 +53,6 @@ _OVER: Final = "its time was over before it started"
 _DROP_KEYS: Final = "delete from taskmq.unique_key where until <= taskmq.now_ms()"
 # With a take-over, which is on the disk when it is acted on.
 _LEAVE_BATCHES: Final = "delete from taskmq.dispatch_batch where id = any($1::bigint[])"
-_BODIES: Final = "select id, body from taskmq.job_body where id = any($1::uuid[])"
 
 
 class PostgresDispatch:
@@ -123,7 +122,7 @@ class PostgresDispatch:
         rows = sorted(
             rows, key=lambda row: (order[row["queue"], row["priority"], row["tenant"]], row["due"], row["id"].bytes)
         )
-        jobs = await dispatched_jobs(rows, await self._bodies(rows), self._names)
+        jobs = await dispatched_jobs(rows, await large_bodies(rows, self._database.dispatches), self._names)
         return DispatchBatch(rows[0]["batch"], False, jobs)
 
     async def confirm(self, batches: Sequence[int]) -> None:
@@ -151,7 +150,7 @@ class PostgresDispatch:
             return [row for row in rows if row["id"] is not None]
 
         rows = await self._database.dispatches.run("transaction", take_over)
-        bodies = await self._bodies(rows)
+        bodies = await large_bodies(rows, self._database.dispatches)
         batches: dict[int, list[Row]] = {}
         for row in rows:
             batches.setdefault(row["batch"], []).append(row)
@@ -213,14 +212,6 @@ class PostgresDispatch:
             await self._database.steps.run(
                 "statement", lambda connection: connection.execute(statement, list(batches))
             )
-
-    async def _bodies(self, rows: Sequence[Row]) -> dict[Any, bytes]:
-        """The bodies that do not stand in the rows; no change reaches them while their jobs are under way."""
-        wanted = [row["id"] for row in rows if row["body"] is None]
-        if not wanted:
-            return {}
-        found = await self._database.dispatches.run("read", lambda connection: connection.fetch(_BODIES, wanted))
-        return {row["id"]: row["body"] for row in found}
 
 
 @dataclass(eq=False, slots=True)

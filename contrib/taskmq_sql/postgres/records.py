@@ -1,16 +1,27 @@
 """Rows as records."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from taskmq.contracts.jobs import AttemptRecord, DispatchedJob, HistoryEntry, JobRecord
 from taskmq.model.outcome import ErrorRecord
 from taskmq_sql.jobs.codes import EVENT_KINDS, STATES
 from taskmq_sql.jobs.values import decode_detail, submitted_at
-from taskmq_sql.postgres.connections import Row
+from taskmq_sql.postgres.connections import Connections, Row
 from taskmq_sql.postgres.names import Kind, Names
 
-__all__ = ["attempt_records", "dispatched_jobs", "error_columns", "error_of", "history_entries", "job_records"]
+__all__ = [
+    "attempt_records",
+    "dispatched_jobs",
+    "error_columns",
+    "error_of",
+    "history_entries",
+    "job_records",
+    "large_bodies",
+]
+
+_BODIES: Final = "select id, body from taskmq.job_body where id = any($1::uuid[])"
+_NOWHERE: Final[Mapping[str, str]] = {}
 
 
 async def job_records(rows: Sequence[Row], names: Names) -> list[JobRecord]:
@@ -19,11 +30,23 @@ async def job_records(rows: Sequence[Row], names: Names) -> list[JobRecord]:
     return [_job_record(row, text) for row in rows]
 
 
-async def dispatched_jobs(rows: Sequence[Row], bodies: dict[Any, bytes], names: Names) -> list[DispatchedJob]:
+async def large_bodies(rows: Sequence[Row], connections: Connections) -> dict[Any, bytes]:
+    """The bodies that do not stand in the rows; no change reaches them while their jobs are under way."""
+    wanted = [row["id"] for row in rows if row["body"] is None]
+    if not wanted:
+        return {}
+    found = await connections.run("read", lambda connection: connection.fetch(_BODIES, wanted))
+    return {row["id"]: row["body"] for row in found}
+
+
+async def dispatched_jobs(
+    rows: Sequence[Row], bodies: dict[Any, bytes], names: Names, nodes: Mapping[str, str] = _NOWHERE
+) -> list[DispatchedJob]:
     """Jobs that were dispatched.
 
     Args:
         bodies: of those whose bodies are not in their rows, by id.
+        nodes: of those that were placed, by id.
     """
     text = await _texts(rows, names, ("tenant", "queue", "task"))
     tenants, queues, tasks = text["tenant"], text["queue"], text["task"]
@@ -39,6 +62,7 @@ async def dispatched_jobs(rows: Sequence[Row], bodies: dict[Any, bytes], names: 
             token=row["token"],
             expires=row["expires"],
             body=bodies[row["id"]] if row["body"] is None else row["body"],
+            node=nodes.get(str(row["id"]), ""),
         )
         for row in rows
     ]

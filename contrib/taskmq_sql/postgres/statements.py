@@ -28,6 +28,7 @@ __all__ = [
     "JOB_COLUMNS",
     "LANES",
     "LEAVE_UPSTREAM",
+    "PLACE",
     "SETTLE",
     "STARTED",
     "STILL_WAITING",
@@ -38,6 +39,7 @@ __all__ = [
     "UNDISPATCH",
     "UPSTREAM_FAILED",
     "UPSTREAM_OF",
+    "WAITING",
     "WAITING_FOR",
     "WAITING_JOBS",
 ]
@@ -105,13 +107,12 @@ select queue, priority, tenant, due, (select j.expires from taskmq.job j where j
 _FENCE: Final = "fence as materialized (select from taskmq.lease where key = {key} and epoch = {epoch} \
 and holder is not null for share)"
 
-DISPATCH: Final = f"""
-with {_FENCE.format(key="$5", epoch="$6")},
-gone as (delete from taskmq.ready where ctid = any(array(
-   select d.ctid from unnest($1::int[], $2::smallint[], $3::int[], $4::int[]) as w(queue, priority, tenant, n)
-   cross join lateral
-     (select ctid from taskmq.ready r where r.queue = w.queue and r.priority = w.priority and r.tenant = w.tenant
-      order by r.queue, r.priority, r.tenant, r.due, r.id limit w.n for update skip locked) d
+
+def _dispatch(gone: str, *, key: str, epoch: str, slot: str, over: str) -> str:
+    """Take the rows of `ready` that a query names, and write down the batch; the names of values are given."""
+    return f"""
+with {_FENCE.format(key=key, epoch=epoch)},
+gone as (delete from taskmq.ready where ctid = any(array({gone}
    where exists (select from fence))) returning id),
 u as (update taskmq.job j set state = 2, version = j.version + 1, started = null,
         dispatched = (select taskmq.now_ms()), token = ((((j.token >> 32) + 1) & 2097151) << 32)
@@ -124,12 +125,50 @@ x as (delete from taskmq.job j where j.id = any(array(select id from gone)) and 
         and (select count(*) from gone) > (select count(*) from u) returning j.*),
 h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
       select id, due, token, expires, dispatched, started, tenant, queue, task, worker, version + 1, attempt,
-             priority, 8, key, cancel_requested, '', $8, '', body, taskmq.now_ms(), taskmq.now_ms() from x),
+             priority, 8, key, cancel_requested, '', {over}, '', body, taskmq.now_ms(), taskmq.now_ms() from x),
 e as (insert into taskmq.upstream_end (id, state) select id, 8 from x where has_dependents),
 o as (insert into taskmq.dispatch_batch (slot, epoch, at, ids, tokens)
-      select $7, $6, taskmq.now_ms(), array_agg(id), array_agg(token) from u having count(*) > 0 returning id)
+      select {slot}, {epoch}, taskmq.now_ms(), array_agg(id), array_agg(token) from u having count(*) > 0
+      returning id)
 select u.*, o.id as batch from u, o"""
+
+
+DISPATCH: Final = _dispatch(
+    """
+   select d.ctid from unnest($1::int[], $2::smallint[], $3::int[], $4::int[]) as w(queue, priority, tenant, n)
+   cross join lateral
+     (select ctid from taskmq.ready r where r.queue = w.queue and r.priority = w.priority and r.tenant = w.tenant
+      order by r.queue, r.priority, r.tenant, r.due, r.id limit w.n for update skip locked) d""",
+    key="$5",
+    epoch="$6",
+    slot="$7",
+    over="$8",
+)
 """No lease, no change at all. Those that are over end instead; nothing looks for them where all were taken."""
+
+PLACE: Final = _dispatch(
+    """
+   select d.ctid from unnest($1::uuid[]) as i(id)
+   cross join lateral (select queue, priority, tenant, due from taskmq.job where id = i.id offset 0) j
+   cross join lateral
+     (select ctid from taskmq.ready r where r.queue = j.queue and r.priority = j.priority and r.tenant = j.tenant
+        and r.due = j.due and r.id = i.id for update skip locked) d""",
+    key="$2",
+    epoch="$3",
+    slot="$4",
+    over="$5",
+)
+"""The same of jobs that are named one by one."""
+
+WAITING: Final = """
+select w.place, d.due, d.id, j.tenant, j.task, j.token, (select detail from taskmq.job_detail t where t.id = d.id)
+from unnest($1::int[], $2::smallint[], $3::int[], $4::int[]) with ordinality as w(queue, priority, tenant, n, place)
+cross join lateral
+  (select due, id from taskmq.ready r where r.queue = w.queue and r.priority = w.priority and r.tenant = w.tenant
+   order by r.queue, r.priority, r.tenant, r.due, r.id limit w.n) d
+cross join lateral (select tenant, task, token from taskmq.job where id = d.id offset 0) j
+order by w.place, d.due, d.id"""
+"""The first jobs of lanes, with what they need."""
 
 # The commit does not wait for the disk. Nobody acts on it outside of the database before a later commit has written
 # it, too; what is lost with the server is done again. By the statement, not for the connection: behind a pooler that

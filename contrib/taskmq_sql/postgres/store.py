@@ -15,6 +15,7 @@ from taskmq.contracts.jobs import (
     JobPage,
     JobRecord,
     JobUpdate,
+    KeptJob,
     NewJob,
     Submitted,
 )
@@ -28,6 +29,7 @@ from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, submitted_at
+from taskmq_sql.nodes import SqlNodes
 from taskmq_sql.postgres.catalogue import PostgresDefinitions, PostgresTasks
 from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
@@ -35,12 +37,14 @@ from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import unmet
 from taskmq_sql.postgres.dispatch import PostgresDispatch
 from taskmq_sql.postgres.history import LIVE_JOBS
+from taskmq_sql.postgres.nodes import PostgresPlacements
 from taskmq_sql.postgres.quotas import KnownQuotas
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
 from taskmq_sql.postgres.transactions import PostgresRunner, connection_of
+from taskmq_sql.postgres.upkeep import retention
 from taskmq_sql.postgres.upkeep.diagnosis import POOLED_BY_TRANSACTION, diagnose
 from taskmq_sql.postgres.upkeep.pooler import is_pooled_by_transaction
 
@@ -86,8 +90,10 @@ class PostgresJobStore:
     def __init__(self, url: str, *, name: str = "taskmq") -> None:
         self._url = url
         self._database = Database(url, name=name)
+        runner = PostgresRunner(self._database.reads, self._database.accounts)
+        self._identity = SqlIdentities(runner)
+        self._nodes = SqlNodes(runner, PostgresPlacements(self._database))
         self._quotas = KnownQuotas(self._database)
-        self._identity = SqlIdentities(PostgresRunner(self._database.reads, self._database.accounts))
         self._history = SqlHistory(PostgresRunner(self._database.reads, self._database.histories), LIVE_JOBS)
         self._schedules = PostgresSchedules(self._database)
         self._dispatching = PostgresDispatch(self._database, self._schedules)
@@ -113,6 +119,10 @@ class PostgresJobStore:
     @property
     def schedules(self) -> PostgresSchedules:
         return self._schedules
+
+    @property
+    def nodes(self) -> SqlNodes:
+        return self._nodes
 
     @property
     def definitions(self) -> PostgresDefinitions:
@@ -232,6 +242,27 @@ class PostgresJobStore:
     async def prune(self, *, keep_days: int) -> None:
         """See `taskmq.contracts.jobs.Prunable`: by whole days, UTC."""
         await self._dispatching.drop_days(keep_days)
+
+    async def ended_days(self) -> list[int]:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        return await self._database.reads.run("read", retention.ended_days)
+
+    async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        return await retention.ended_on(self._database, day, after=after, limit=limit)
+
+    async def forget_ended(self, ids: Sequence[str]) -> int:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        return await self._database.accounts.run(
+            "transaction", lambda connection: retention.forget_ended(connection, ids)
+        )
+
+    async def forget_tenant(self, tenant: str) -> None:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        names = self._database.names
+        await self._database.accounts.run(
+            "transaction", lambda connection: retention.forget_tenant(connection, tenant, names)
+        )
 
     async def check(self) -> None:
         await self._rows("select 1")

@@ -20,6 +20,7 @@ from taskmq.contracts.jobs import (
     JobPage,
     JobRecord,
     JobUpdate,
+    KeptJob,
     Lane,
     LaneHead,
     NewJob,
@@ -35,6 +36,7 @@ from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq.model.jobs.reports import Report
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
+from taskmq_sql.nodes import SqlNodes
 from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks
 from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
 from taskmq_sql.sqlite.file.diagnosis import diagnose
@@ -52,6 +54,7 @@ from taskmq_sql.sqlite.jobs.quotas import quotas as read_quotas
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
+from taskmq_sql.sqlite.placements import SqlitePlacements
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]
@@ -95,6 +98,7 @@ class SqliteJobStore:
         self._reader = FileThread(connect, name="taskmq jobs reader")
         runner = SqliteRunner(self._writer, self._reader)
         self._identity = SqlIdentities(runner)
+        self._nodes = SqlNodes(runner, SqlitePlacements(self._writer, self._reader))
         self._history = SqlHistory(runner, LIVE_JOBS)
         self._schedules = SqliteSchedules(self._writer, self._reader)
         self._dispatching = SqliteDispatch(self._writer, self._reader, self._schedules, keep_days=keep_days)
@@ -120,6 +124,10 @@ class SqliteJobStore:
     @property
     def schedules(self) -> SqliteSchedules:
         return self._schedules
+
+    @property
+    def nodes(self) -> SqlNodes:
+        return self._nodes
 
     @property
     def definitions(self) -> SqliteDefinitions:
@@ -183,6 +191,23 @@ class SqliteJobStore:
     async def prune(self, *, keep_days: int) -> None:
         """See `taskmq.contracts.jobs.Prunable`."""
         await self._dispatching.drop_old(keep_days)
+
+    async def ended_days(self) -> list[int]:
+        """See `taskmq.contracts.jobs.Retaining`; the instants are those that workers have said."""
+        return await self._reader.call(maintenance.ended_days, care=Care.READ)
+
+    async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        work = partial(maintenance.ended_on, day=day, after=after, limit=limit)
+        return await self._reader.call(work, care=Care.READ)
+
+    async def forget_ended(self, ids: Sequence[str]) -> int:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        return await self._writer.call(partial(maintenance.forget_ended, ids=ids), care=Care.DURABLE)
+
+    async def forget_tenant(self, tenant: str) -> None:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        await self._writer.call(partial(maintenance.forget_tenant, tenant=tenant), care=Care.DURABLE)
 
     async def check(self) -> None:
         # The connection looks when it is opened, and whenever the tables were changed.

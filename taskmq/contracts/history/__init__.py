@@ -1,6 +1,6 @@
 """Contracts of what a job store remembers of runs: logs, figures by the minute, failures, alerts."""
 
-from taskmq.contracts.history.alerts import AlertNotice, AlertStore, StoredRule
+from taskmq.contracts.history.alerts import AlertNotice, AlertStore, KeptRule
 from taskmq.contracts.history.logs import LogStore
 from taskmq.contracts.history.rollups import FailureFilter, FailurePage, RollupFilter, RollupStore
 from taskmq.contracts.history.store import HistoryStore, Remembering, history_of
@@ -11,10 +11,10 @@ __all__ = [
     "FailureFilter",
     "FailurePage",
     "HistoryStore",
+    "KeptRule",
     "LogStore",
     "Remembering",
     "RollupFilter",
     "RollupStore",
-    "StoredRule",
     "history_of",
 ]

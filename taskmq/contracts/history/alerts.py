@@ -8,10 +8,10 @@ import msgspec
 from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, Silence
 from taskmq.model.identity import AuditEntry
 
-__all__ = ["AlertNotice", "AlertStore", "StoredRule"]
+__all__ = ["AlertNotice", "AlertStore", "KeptRule"]
 
 
-class StoredRule(msgspec.Struct, frozen=True):
+class KeptRule(msgspec.Struct, frozen=True):
     """A rule and its version, which grows by 1 with each change."""
 
     rule: AlertRule
@@ -42,7 +42,7 @@ class AlertStore(Protocol):
     Every method raises `StoreUnavailable` and `StoreMismatch` as those of `JobStore` do.
     """
 
-    async def rules(self, tenant: str | None = None) -> list[StoredRule]:
+    async def rules(self, tenant: str | None = None) -> list[KeptRule]:
         """The rules of a tenant, "" for those of the instance, None for all; by tenant and name."""
         ...
 

@@ -25,6 +25,7 @@ from taskmq.contracts.jobs.dispatch import (
     Released,
     slot_key,
 )
+from taskmq.contracts.jobs.nodes import NodeStore, PlacedJob, UnplacedJob
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
     DependencyRefusal,
@@ -39,6 +40,7 @@ from taskmq.contracts.jobs.records import (
     renamed,
     replacement,
 )
+from taskmq.contracts.jobs.retention import KeptJob, Prunable, Retaining
 from taskmq.contracts.jobs.schedules import (
     SCHEDULE_SHARDS,
     DueSchedule,
@@ -50,7 +52,7 @@ from taskmq.contracts.jobs.schedules import (
     StoredSchedule,
     schedule_shard,
 )
-from taskmq.contracts.jobs.store import JobStore, Prunable, Upgradable
+from taskmq.contracts.jobs.store import JobStore, Upgradable
 
 __all__ = [
     "SCHEDULE_SHARDS",
@@ -74,19 +76,24 @@ __all__ = [
     "JobScheduleStore",
     "JobStore",
     "JobUpdate",
+    "KeptJob",
     "Lane",
     "LaneHead",
     "NewJob",
+    "NodeStore",
     "OccurrenceJob",
     "Pick",
+    "PlacedJob",
     "Prunable",
     "PutDefinition",
     "Released",
+    "Retaining",
     "ScheduleChange",
     "ScheduleFiring",
     "StoredSchedule",
     "Submitted",
     "TaskStore",
+    "UnplacedJob",
     "Upgradable",
     "over_quota",
     "renamed",

@@ -66,6 +66,7 @@ class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         token: of this dispatch; a report counts with it only.
+        node: the host node that it was placed on; "": any worker of its queue may have it.
     """
 
     id: str
@@ -78,6 +79,7 @@ class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
     token: int
     expires: int | None
     body: bytes
+    node: str = ""
 
 
 class DispatchBatch(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.quotas import QuotaExcess
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
+from taskmq.model.nodes import JobNeeds
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 
@@ -35,6 +36,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         definition, definition_version: the template that it was made from.
         retry_of: the job that it is a repetition of.
+        needs: what it asks of the node that it is placed on.
         depends_on: the jobs that it waits for, or has waited for.
     """
 
@@ -44,6 +46,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     definition: str = ""
     definition_version: int = 0
     retry_of: str = ""
+    needs: JobNeeds | None = None
     depends_on: tuple[JobDependency, ...] = ()
 
 

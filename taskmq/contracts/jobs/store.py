@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.identity import IdentityStore
 from taskmq.contracts.jobs.dispatch import DispatchStore
+from taskmq.contracts.jobs.nodes import NodeStore
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
     HistoryEntry,
@@ -25,7 +26,7 @@ from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 
-__all__ = ["JobStore", "Prunable", "Upgradable"]
+__all__ = ["JobStore", "Upgradable"]
 
 
 class JobStore(Protocol):
@@ -49,6 +50,11 @@ class JobStore(Protocol):
     @property
     def schedules(self) -> JobScheduleStore:
         """The schedules whose occurrences become jobs."""
+        ...
+
+    @property
+    def nodes(self) -> NodeStore:
+        """The machines that jobs are placed on, and what is allocated of them."""
         ...
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
@@ -174,20 +180,5 @@ class Upgradable(Protocol):
         Raises:
             StoreMismatch: they are of a later version.
             StoreUnavailable: it could not be reached.
-        """
-        ...
-
-
-@runtime_checkable
-class Prunable(Protocol):
-    """A job store that forgets ended jobs before the time for which it keeps them."""
-
-    async def prune(self, *, keep_days: int) -> None:
-        """Forget jobs that ended longer than so many days ago, with all that is kept about them, and their keys.
-
-        Jobs that have not ended stay; of what happened to those, what is that old may be forgotten.
-
-        Raises:
-            StoreUnavailable: it could not be reached; some may be forgotten.
         """
         ...

@@ -17,7 +17,9 @@ from taskmq.http.aio.accounts import (
     AsyncUserCalls,
 )
 from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.history import AsyncAlertCalls, AsyncFigureCalls, AsyncLogCalls
 from taskmq.http.aio.jobs import AsyncJobCalls
+from taskmq.http.aio.nodes import AsyncNodeCalls, AsyncResourceCalls
 from taskmq.http.aio.nouns import (
     AsyncDeadLetterCalls,
     AsyncDefinitionCalls,
@@ -92,6 +94,31 @@ class AsyncClient:
     def jobs(self) -> AsyncJobCalls:
         """Jobs of the store."""
         return AsyncJobCalls(self._connection)
+
+    @property
+    def logs(self) -> AsyncLogCalls:
+        """What the runs of jobs have logged."""
+        return AsyncLogCalls(self._connection)
+
+    @property
+    def figures(self) -> AsyncFigureCalls:
+        """What was counted of runs."""
+        return AsyncFigureCalls(self._connection)
+
+    @property
+    def alerts(self) -> AsyncAlertCalls:
+        """What is wrong, and who is told."""
+        return AsyncAlertCalls(self._connection)
+
+    @property
+    def nodes(self) -> AsyncNodeCalls:
+        """Host nodes."""
+        return AsyncNodeCalls(self._connection)
+
+    @property
+    def resources(self) -> AsyncResourceCalls:
+        """What is allocated of nodes."""
+        return AsyncResourceCalls(self._connection)
 
     @property
     def definitions(self) -> AsyncDefinitionCalls:

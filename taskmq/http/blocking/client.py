@@ -17,7 +17,9 @@ from taskmq.http.blocking.accounts import (
     UserCalls,
 )
 from taskmq.http.blocking.connection import HttpConnection
+from taskmq.http.blocking.history import AlertCalls, FigureCalls, LogCalls
 from taskmq.http.blocking.jobs import JobCalls
+from taskmq.http.blocking.nodes import NodeCalls, ResourceCalls
 from taskmq.http.blocking.nouns import (
     DeadLetterCalls,
     DefinitionCalls,
@@ -92,6 +94,31 @@ class Client:
     def jobs(self) -> JobCalls:
         """Jobs of the store."""
         return JobCalls(self._connection)
+
+    @property
+    def logs(self) -> LogCalls:
+        """What the runs of jobs have logged."""
+        return LogCalls(self._connection)
+
+    @property
+    def figures(self) -> FigureCalls:
+        """What was counted of runs."""
+        return FigureCalls(self._connection)
+
+    @property
+    def alerts(self) -> AlertCalls:
+        """What is wrong, and who is told."""
+        return AlertCalls(self._connection)
+
+    @property
+    def nodes(self) -> NodeCalls:
+        """Host nodes."""
+        return NodeCalls(self._connection)
+
+    @property
+    def resources(self) -> ResourceCalls:
+        """What is allocated of nodes."""
+        return ResourceCalls(self._connection)
 
     @property
     def definitions(self) -> DefinitionCalls:

@@ -84,7 +84,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     user_id: str
     user: str
     memberships: tuple[Membership, ...] = ()
-    via: Literal["session", "token", "host", "cli"]
+    via: Literal["session", "token", "host", "cli", "oidc"]
     credential: str = ""
     scopes: frozenset[Permission] | None = None
     tenants: frozenset[str] | None = None

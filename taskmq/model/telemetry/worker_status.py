@@ -2,6 +2,8 @@
 
 import msgspec
 
+from taskmq.model.nodes import NodeTold
+
 __all__ = ["RunningJob", "WorkerStatus"]
 
 
@@ -39,6 +41,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         descriptors: that the process has open.
         loop_lag: seconds by which the event loop was late, at most, in the last ten of them.
         started: ms since the epoch.
+        node: the host node that it works for; None: it takes no jobs that the scheduler places.
     """
 
     name: str
@@ -60,3 +63,4 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[RunningJob] = []
     paused: list[str] = []
     in_hand: dict[str, int] = {}
+    node: NodeTold | None = None

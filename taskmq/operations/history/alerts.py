@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.history import AlertNotice, AlertStore, StoredRule, history_of
+from taskmq.contracts.history import AlertNotice, AlertStore, KeptRule, history_of
 from taskmq.contracts.identity import Actor
 from taskmq.errors import InvalidOption, JobConflict
 from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, AlertState, Silence, check_rule
@@ -33,16 +33,16 @@ class TenantAlerts:
         self._tenant = tenant
         self._by = by
 
-    async def rules(self) -> list[StoredRule]:
+    async def rules(self) -> list[KeptRule]:
         """The rules, by tenant and name."""
         return await self._store.rules(self._tenant)
 
-    async def rule(self, name: str) -> StoredRule | None:
+    async def rule(self, name: str) -> KeptRule | None:
         """The rule of that name; None where there is none."""
         found = [each for each in await self._store.rules(self._own) if each.rule.name == name]
         return found[0] if found else None
 
-    async def put(self, rule: AlertRule, *, version: int | None = None) -> StoredRule:
+    async def put(self, rule: AlertRule, *, version: int | None = None) -> KeptRule:
         """Make a rule, or put it in the place of the one of its name.
 
         Args:
@@ -60,7 +60,7 @@ class TenantAlerts:
         made = await self._store.put_rule(rule, version=version, audit=audit)
         if made is None:
             raise JobConflict(f"rule {rule.name!r} has another version than {version}: read it again")
-        return StoredRule(rule, made)
+        return KeptRule(rule, made)
 
     async def remove(self, name: str) -> bool:
         """Remove a rule and its alerts; whether it was there."""

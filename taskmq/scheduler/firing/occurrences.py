@@ -34,7 +34,13 @@ def job_of(
     )
     sending = Sending(envelope, rule.queue, JSON, submission=Submission(job_id=occurrence, detail=rule.detail))
     with app.producer.opened(sending):
-        job = new_job(sending, app.producer.queue(sending.queue), now=now)
+        task = app.tasks.get(envelope.task)
+        job = new_job(
+            sending,
+            app.producer.queue(sending.queue),
+            now=now,
+            resources=None if task is None else task.plan.resources,
+        )
     limit = app.sessions.current().broker.max_message_bytes
     if len(job.body) > limit:
         raise TooLarge(len(job.body), limit, f"job {job.key} of task {job.task}")

@@ -33,11 +33,13 @@ class DashboardFiles(NamedTuple):
 
     Attributes:
         page: the one that there is; it names the files by their digest.
+        page_with_provider: the same where one can sign in by a provider, too.
         digest: of all files together: another one after each change, so browsers may keep what is below it.
         by_path: by their path below the folder.
     """
 
     page: DashboardFile
+    page_with_provider: DashboardFile
     digest: str
     by_path: Mapping[str, DashboardFile]
 
@@ -52,7 +54,10 @@ def dashboard_files() -> DashboardFiles:
     digest = everything.hexdigest()[:16]
     page = found.pop("index.html").replace(_PLACEHOLDER, f"static/{digest}/".encode())
     return DashboardFiles(
-        _file("index.html", page), digest, {path: _file(path, content) for path, content in found.items()}
+        _file("index.html", page),
+        _file("index.html", page.replace(b"<html ", b'<html data-provider="yes" ', 1)),
+        digest,
+        {path: _file(path, content) for path, content in found.items()},
     )
 
 

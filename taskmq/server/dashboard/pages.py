@@ -50,7 +50,8 @@ async def get_dashboard(request: Request[Any, Any, Any]) -> Response[bytes | Non
     """The page. It names its files by relative paths, so it is sent only where the path ends with a slash."""
     path = fact_of(request.scope, "taskmq_path")
     if path == "/ui/":
-        return _answer(request, dashboard_files().page, cache="no-cache")
+        found, has_provider = dashboard_files(), request.app.state.get("oidc") is not None
+        return _answer(request, found.page_with_provider if has_provider else found.page, cache="no-cache")
     # Relative, for a proxy may have taken a prefix off that nobody told us of.
     last = "" if path == "/ui" else _path_of_client(request).rpartition("/")[2]
     where = f"{last}/ui/" if last else "ui/"

@@ -6,7 +6,8 @@ from typing import Final
 from taskmq.server.examples.calls import CALLS
 from taskmq.server.examples.example import Example
 from taskmq.server.examples.history import HISTORY
+from taskmq.server.examples.nodes import NODES
 
 __all__ = ["EXAMPLES", "Example"]
 
-EXAMPLES: Final[Mapping[str, Example]] = {**CALLS, **HISTORY}
+EXAMPLES: Final[Mapping[str, Example]] = {**CALLS, **HISTORY, **NODES}

@@ -160,13 +160,13 @@ HISTORY: Final[Mapping[str, Example]] = {
     "listAlertMetrics": Example(answers={200: {"items": dict(METRICS)}}),
     "listAlertRules": Example(answers={200: {"items": [_RULE]}}),
     "putAlertRule": Example(parameters=_OF_RULE, body=_RULE_BODY, answers={200: _RULE}),
-    "deleteAlertRule": Example(parameters=_OF_RULE, answers={}),
+    "deleteAlertRule": Example(parameters=_OF_RULE, answers={200: {"status": "deleted", **_OF_RULE}}),
     "testAlertRule": Example(parameters=_OF_RULE, answers={202: {"channels": _RULE_BODY["channels"]}}),
     "listSilences": Example(answers={200: {"items": [_SILENCE]}}),
     "addSilence": Example(
         body={"seconds": 3600, "rule": "charges-*", "note": "the bank has announced it"}, answers={201: _SILENCE}
     ),
-    "deleteSilence": Example(parameters={"silence_id": _ID}, answers={}),
+    "deleteSilence": Example(parameters={"silence_id": _ID}, answers={200: {"status": "ended", "id": _ID}}),
     "listAlertNotices": Example(
         answers={
             200: {

@@ -1,21 +1,34 @@
 """`/alerts`: what is wrong now, when that is said, and to whom it is not."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 from litestar import Request, Response, get, post
 from litestar.handlers import delete, put
 from litestar.params import FromPath, JSONBody, QueryParameter
 
+from taskmq.api.alerts import (
+    AlertList,
+    AlertView,
+    MetricsView,
+    NoticeList,
+    NoticeView,
+    RuleBody,
+    RuleList,
+    RuleView,
+    SetupBody,
+    SilenceBody,
+    SilenceList,
+    SilenceView,
+    TestedView,
+)
 from taskmq.app import TaskMQ
-from taskmq.contracts.history import AlertNotice, StoredRule
+from taskmq.contracts.history import AlertNotice, KeptRule
 from taskmq.model.history.alerts import (
     METRICS,
     Alert,
-    AlertMetric,
     AlertRule,
     AlertState,
-    Severity,
     Silence,
     is_silenced,
 )
@@ -23,157 +36,11 @@ from taskmq.model.identity import Permission
 from taskmq.operations.history import TenantAlerts
 from taskmq.server.access import Caller
 from taskmq.server.history.inputs import parts
-from taskmq.server.inputs import CallerGiven, Limit, Note, ServedApp, ShortText, instant_text, matched_version
+from taskmq.server.inputs import CallerGiven, Limit, ServedApp, instant_text, matched_version
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
 __all__ = ["ALERT_HANDLERS"]
-
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-_Span = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
-
-
-class RuleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When there is to be an alert; spans are seconds. See `GET /alerts/metrics` for what a rule can look at.
-
-    Attributes:
-        task, queue: patterns such as `billing.*`; "" everything.
-        each: whether each task or queue is looked at by itself.
-        below: for figures below the threshold, not above.
-        clear: where an alert ends; null: at the threshold.
-        at_least: jobs that must have ended in the window for rates and times to say anything.
-        pending_for: for so long the figure is beyond before somebody is told; `clear_for`: back before it ends.
-        repeat: after so long somebody is told again; 0: never.
-        channels: `mailto:`, `https:`, `http:` and `alertmanager+https:` URLs.
-        unless: names of other rules: while one of them fires, nobody is told of this one.
-    """
-
-    metric: AlertMetric
-    threshold: float
-    task: ShortText = ""
-    queue: ShortText = ""
-    each: Literal["", "task", "queue"] = ""
-    below: bool = False
-    clear: float | None = None
-    at_least: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 1
-    window: Annotated[float, msgspec.Meta(ge=60, le=86_400)] = 300.0
-    pending_for: _Span = 0.0
-    clear_for: _Span = 0.0
-    repeat: Annotated[float, msgspec.Meta(ge=0, le=30 * 86_400)] = 14_400.0
-    severity: Severity = "warning"
-    channels: Annotated[list[ShortText], msgspec.Meta(max_length=20)] = []
-    unless: Annotated[list[_Name], msgspec.Meta(max_length=20)] = []
-    note: Note = ""
-    is_enabled: bool = True
-
-
-class SetupBody(RuleBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule and its channels, in one."""
-
-    name: _Name
-
-
-class RuleView(RuleBody, frozen=True, kw_only=True):
-    """A rule as it is; `version` is what `If-Match` compares."""
-
-    name: str
-    tenant: str
-    version: int
-
-
-class RuleList(msgspec.Struct, frozen=True):
-    items: list[RuleView]
-
-
-class AlertView(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a rule and one subject.
-
-    Attributes:
-        subject: `task:NAME`, `queue:NAME`, or "" for all together.
-        since: since when the figure is beyond the threshold; of a resolved one, since when it is not.
-        told_at: when somebody was last told that it fires; null: nobody was.
-        is_silenced: nobody is told of it now.
-    """
-
-    tenant: str
-    rule: str
-    subject: str
-    state: AlertState
-    severity: Severity
-    value: float
-    since: str | None
-    changed: str | None
-    told_at: str | None
-    is_silenced: bool
-
-
-class AlertList(msgspec.Struct, frozen=True):
-    """Alerts, those that go on first; `firing` and `pending` count them."""
-
-    items: list[AlertView]
-    firing: int
-    pending: int
-
-
-class SilenceBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of which alerts nobody is told, and for how many seconds; patterns, "" every one."""
-
-    seconds: Annotated[float, msgspec.Meta(gt=0, le=365 * 86_400)]
-    rule: ShortText = ""
-    subject: ShortText = ""
-    note: Note = ""
-
-
-class SilenceView(msgspec.Struct, frozen=True, kw_only=True):
-    """A silence."""
-
-    id: str
-    tenant: str
-    rule: str
-    subject: str
-    begins: str | None
-    ends: str | None
-    by: str
-    note: str
-
-
-class SilenceList(msgspec.Struct, frozen=True):
-    items: list[SilenceView]
-
-
-class NoticeView(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody was told, or is to be.
-
-    Attributes:
-        changes: what has happened to which subject: firing, again, resolved, test.
-        state: `done`: it was sent, or given up after a day; or `waiting`.
-        tries: how often sending it has begun.
-    """
-
-    id: str
-    at: str | None
-    rule: str
-    tenant: str
-    channel: str
-    changes: list[dict[str, str]]
-    state: Literal["done", "waiting"]
-    tries: int
-
-
-class NoticeList(msgspec.Struct, frozen=True):
-    items: list[NoticeView]
-
-
-class MetricsView(msgspec.Struct, frozen=True):
-    """What a rule can look at, by name."""
-
-    items: dict[str, str]
-
-
-class TestedView(msgspec.Struct, frozen=True):
-    """The channels that are told of a test."""
-
-    channels: list[str]
 
 
 States = Annotated[str, QueryParameter(description="Of pending, firing and resolved, with commas between.")]
@@ -245,15 +112,17 @@ async def put_rule(
 
 @delete(
     f"{API}/alerts/rules/{{name:str}}",
+    status_code=200,
     permission=Permission.ALERTS_CHANGE,
     operation_id="deleteAlertRule",
     summary="Remove a rule",
     tags=["alerts"],
 )
-async def delete_rule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> None:
+async def delete_rule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> dict[str, str]:
     """Remove a rule and its alerts; nobody is told of their end."""
     if not await _book(app, caller).remove(name):
         raise _no_rule(name)
+    return {"status": "deleted", "name": name}
 
 
 @post(
@@ -301,15 +170,17 @@ async def add_silence(app: ServedApp, caller: CallerGiven, data: JSONBody[Silenc
 
 @delete(
     f"{API}/alerts/silences/{{silence_id:str}}",
+    status_code=200,
     permission=Permission.ALERTS_CHANGE,
     operation_id="deleteSilence",
     summary="End a silence",
     tags=["alerts"],
 )
-async def delete_silence(app: ServedApp, caller: CallerGiven, silence_id: FromPath[str]) -> None:
+async def delete_silence(app: ServedApp, caller: CallerGiven, silence_id: FromPath[str]) -> dict[str, str]:
     """End a silence before its time."""
     if not await _book(app, caller).end_silence(silence_id):
         raise Problem(404, "silence_not_found", f"there is no silence {silence_id[:80]!r}")
+    return {"status": "ended", "id": silence_id}
 
 
 @get(
@@ -375,7 +246,7 @@ def _read(name: str, body: RuleBody) -> AlertRule:
         raise Problem.about("name", str(error)) from error
 
 
-def _rule(stored: StoredRule) -> RuleView:
+def _rule(stored: KeptRule) -> RuleView:
     fields: dict[str, Any] = {field: getattr(stored.rule, field) for field in RuleBody.__struct_fields__}
     fields |= {"channels": list(stored.rule.channels), "unless": list(stored.rule.unless)}
     return RuleView(**fields, name=stored.rule.name, tenant=stored.rule.tenant, version=stored.version)

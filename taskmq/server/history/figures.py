@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Final
 
-import msgspec
 from litestar import get
 from litestar.params import FromQuery, QueryParameter
 
+from taskmq.api.figures import FailureList, FailureView, MetricList, PointView, RollupList, RollupView, SeriesView
 from taskmq.contracts.history import FailureFilter
 from taskmq.model.history.figures import FIGURES, Series
 from taskmq.model.history.rollups import Rollup, RunFailure
@@ -20,87 +20,6 @@ __all__ = ["FIGURE_HANDLERS"]
 OfTask = Annotated[str | None, QueryParameter(description="Of this task alone.")]
 OfQueue = Annotated[str | None, QueryParameter(description="Of this queue alone.")]
 Step = Annotated[int, QueryParameter(ge=60, le=7 * 86_400, description="Seconds of one point, whole minutes.")]
-
-
-class PointView(msgspec.Struct, frozen=True):
-    """A value at the beginning of its step; None where nothing happened that it could be of."""
-
-    at: str | None
-    value: float | None
-
-
-class SeriesView(msgspec.Struct, frozen=True):
-    """One line of a plot."""
-
-    metric: str
-    labels: dict[str, str]
-    points: list[PointView]
-
-
-class MetricList(msgspec.Struct, frozen=True):
-    """What was asked for; `step` in seconds."""
-
-    items: list[SeriesView]
-    step: int
-
-
-class RollupView(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted of a task, a queue and a tenant. Times are seconds.
-
-    Attributes:
-        outcomes: events of jobs by name, such as started, succeeded, retried, dead.
-        wait_p50, wait_p95, wait_p99: from due to the first start. `run_...`: of runs that have ended.
-    """
-
-    task: str
-    queue: str
-    tenant: str
-    outcomes: dict[str, int]
-    ended: int
-    failed: int
-    failure_rate: float | None
-    wait_p50: float | None
-    wait_p95: float | None
-    wait_p99: float | None
-    run_p50: float | None
-    run_p95: float | None
-    run_p99: float | None
-    run_total: float
-
-
-class RollupList(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted from `since` to `until`, all of it together."""
-
-    since: str | None
-    until: str | None
-    items: list[RollupView]
-
-
-class FailureView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of the broker lane that ended badly; its error's words and traceback are in its dead letter.
-
-    Attributes:
-        event: `dead`, or `parked`: nobody knew what to do with its message.
-    """
-
-    job_id: str
-    at: str | None
-    event: str
-    task: str
-    queue: str
-    tenant: str
-    worker: str
-    attempt: int
-    seconds: float | None
-    error: str
-    reason: str
-
-
-class FailureList(msgspec.Struct, frozen=True):
-    """Failures, the last one first; `next` is what to say as `cursor` for the next page."""
-
-    items: list[FailureView]
-    next: str | None
 
 
 @get(

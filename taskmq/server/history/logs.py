@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Final, Literal
 
-import msgspec
 from litestar import Response, get
 from litestar.params import FromPath, QueryParameter
 
+from taskmq.api.logs import LineList, LineView
 from taskmq.model.history.logs import LEVELS, LogFilter, LogPage, StoredLine, level_name, read_level
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
@@ -25,43 +25,6 @@ Text = Annotated[
 ]
 Attempt = Annotated[int | None, QueryParameter(description="Lines of this attempt alone.", ge=1, le=2**31 - 1)]
 OfTask = Annotated[str | None, QueryParameter(description="Lines of jobs of this task alone.")]
-
-
-class LineView(msgspec.Struct, frozen=True, kw_only=True):
-    """A line; `log_time`, `log_level` and `log_message` are the same in the documents' words.
-
-    Attributes:
-        id: of the job, the store's own.
-    """
-
-    number: int
-    at: str | None
-    level: str
-    logger: str
-    message: str
-    id: str
-    attempt: int
-    worker: str
-    task: str
-    queue: str
-    tenant: str
-    log_time: str | None
-    log_level: str
-    log_message: str
-
-
-class LineList(msgspec.Struct, frozen=True, kw_only=True):
-    """Some lines.
-
-    Attributes:
-        next: what to say as `cursor` to go on; None where nothing more was there. Of the log of one job it is there
-            also at the end: so one follows it.
-        is_bounded: the search stopped before it had looked at everything; the next page goes on from there.
-    """
-
-    items: list[LineView]
-    next: str | None
-    is_bounded: bool = False
 
 
 @get(

@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Final
 
 from litestar import get, post
+from litestar.datastructures import State
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from taskmq.api.queues import (
@@ -27,6 +28,7 @@ from taskmq.operations.queues import (
     resume_queues,
 )
 from taskmq.server.inputs import CallerGiven, ServedApp, instant_text
+from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
@@ -43,11 +45,15 @@ Within = Annotated[float, QueryParameter(ge=0.01, le=5, description="Seconds tha
     summary="List queues",
     tags=["queues"],
 )
-async def get_queues(app: ServedApp, within: Within = 1.0) -> QueueLines:
+async def get_queues(app: ServedApp, state: State, within: Within = 1.0, max_age: MaxAge = 0) -> QueueLines:
     """The app's queues in all their priority classes, and their dead-letter queues."""
-    found = await list_queues(app, within=within)
-    pauses = await find_pauses(app)
-    return QueueLines(items=[_line(each, pauses) for each in found.queues], delayed=found.delayed)
+
+    async def look() -> QueueLines:
+        found = await list_queues(app, within=within)
+        pauses = await find_pauses(app)
+        return QueueLines(items=[_line(each, pauses) for each in found.queues], delayed=found.delayed)
+
+    return await shared_look(state, "queues", max_age, look)
 
 
 @get(
@@ -57,21 +63,27 @@ async def get_queues(app: ServedApp, within: Within = 1.0) -> QueueLines:
     summary="Get a queue",
     tags=["queues"],
 )
-async def get_queue(app: ServedApp, name: FromPath[str], within: Within = 1.0) -> QueueView:
+async def get_queue(
+    app: ServedApp, state: State, name: FromPath[str], within: Within = 1.0, max_age: MaxAge = 0
+) -> QueueView:
     """What broker, state and workers know of one queue."""
-    found = await report_queue(app, name, within=within)
-    return QueueView(
-        queue=name,
-        kind=found.queue.kind,
-        ready=found.ready,
-        in_hand=found.in_hand,
-        delayed=found.delayed,
-        dead=found.dead,
-        consumers=found.consumers,
-        paused=None if found.paused is None else _pause(found.paused),
-        tasks=found.tasks,
-        workers=found.workers,
-    )
+
+    async def look() -> QueueView:
+        found = await report_queue(app, name, within=within)
+        return QueueView(
+            queue=name,
+            kind=found.queue.kind,
+            ready=found.ready,
+            in_hand=found.in_hand,
+            delayed=found.delayed,
+            dead=found.dead,
+            consumers=found.consumers,
+            paused=None if found.paused is None else _pause(found.paused),
+            tasks=found.tasks,
+            workers=found.workers,
+        )
+
+    return await shared_look(state, f"queue:{name}", max_age, look)
 
 
 @post(

@@ -3,12 +3,14 @@
 from typing import Any, Final
 
 from litestar import get
+from litestar.datastructures import State
 
 from taskmq.api.workers import RunView, WorkerList, WorkerView
 from taskmq.model.identity import Permission
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.operations.workers import list_workers
 from taskmq.server.inputs import ServedApp, instant_text
+from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.nouns.queues import Within
 from taskmq.server.settings import API
 
@@ -22,9 +24,13 @@ __all__ = ["WORKER_HANDLERS"]
     summary="List workers",
     tags=["workers"],
 )
-async def get_workers(app: ServedApp, within: Within = 1.0) -> WorkerList:
+async def get_workers(app: ServedApp, state: State, within: Within = 1.0, max_age: MaxAge = 0) -> WorkerList:
     """The workers that answer within this time; one whose event loop is held up does not."""
-    return WorkerList([_view(answer.status) for answer in await list_workers(app, within=within)])
+
+    async def look() -> WorkerList:
+        return WorkerList([_view(answer.status) for answer in await list_workers(app, within=within)])
+
+    return await shared_look(state, "workers", max_age, look)
 
 
 WORKER_HANDLERS: Final[tuple[Any, ...]] = (get_workers,)

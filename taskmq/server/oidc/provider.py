@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -167,13 +167,15 @@ class OidcProvider:
             "code_verifier": pending.verifier,
         }
         secret = self.settings.client_secret
-        authorization: tuple[str, str] | None = None
+        headers: dict[str, str] = {}
         if secret and "client_secret_basic" in found.token_endpoint_auth_methods_supported:
-            authorization = (self.settings.client_id, secret)
+            # Both are quoted first: RFC 6749, 2.3.1.
+            pair = f"{quote(self.settings.client_id, safe='')}:{quote(secret, safe='')}"
+            headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         else:
             form |= {"client_id": self.settings.client_id} | ({"client_secret": secret} if secret else {})
         try:
-            response = await self._http.post(found.token_endpoint, data=form, auth=authorization)
+            response = await self._http.post(found.token_endpoint, data=form, headers=headers)
         except self._transport_errors as error:
             raise self._unreached(error) from error
         if response.status_code >= 500:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from taskmq.contracts.history import AlertNotice, FailureFilter, FailurePage, RollupFilter, StoredRule
+from taskmq.contracts.history import AlertNotice, FailureFilter, FailurePage, KeptRule, RollupFilter
 from taskmq.contracts.jobs import JobRecord
 from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence
 from taskmq.model.history.logs import LogFilter, LogPage, RunLog, StoredLine, standard_level
@@ -24,7 +24,7 @@ class HistoryModel:
         self.rollups: dict[RollupKey, Rollup] = {}
         self.failures: list[RunFailure] = []
         self.numbers = 0
-        self.rules: dict[tuple[str, str], StoredRule] = {}
+        self.rules: dict[tuple[str, str], KeptRule] = {}
         self.alerts: dict[tuple[str, str, str], Alert] = {}
         self.silences: dict[str, Silence] = {}
         self.notices: dict[str, AlertNotice] = {}
@@ -170,7 +170,7 @@ class _MemoryAlerts:
     def __init__(self, at_work: _AtWork) -> None:
         self._at_work = at_work
 
-    async def rules(self, tenant: str | None = None) -> list[StoredRule]:
+    async def rules(self, tenant: str | None = None) -> list[KeptRule]:
         rules = self._at_work().model.rules
         return [rules[key] for key in sorted(rules) if tenant in (None, key[0])]
 
@@ -182,7 +182,7 @@ class _MemoryAlerts:
         before = 0 if present is None else present.version
         if version not in (None, before):
             return None
-        at_work.model.rules[rule.tenant, rule.name] = StoredRule(rule, before + 1)
+        at_work.model.rules[rule.tenant, rule.name] = KeptRule(rule, before + 1)
         _note(at_work, audit)
         return before + 1
 

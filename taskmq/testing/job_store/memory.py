@@ -17,6 +17,7 @@ from taskmq.contracts.jobs import (
     JobPage,
     JobRecord,
     JobUpdate,
+    KeptJob,
     Lane,
     LaneHead,
     NewJob,
@@ -41,6 +42,7 @@ from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.job_store.catalogue import CatalogueModel, MemoryDefinitions, MemoryTasks
 from taskmq.testing.job_store.history import HistoryAtWork, MemoryHistory
 from taskmq.testing.job_store.identity import MemoryIdentities
+from taskmq.testing.job_store.memory_nodes import MemoryNodes
 from taskmq.testing.job_store.model import JobModel
 
 __all__ = ["MemoryJobStore"]
@@ -71,6 +73,7 @@ class MemoryJobStore:
         self._dispatching = _MemoryDispatch(self)
         self._identity = MemoryIdentities(self.model.identity, look=lambda: self.at_work().now)
         self._schedules = _MemorySchedules(self)
+        self._nodes = MemoryNodes(self.at_work)
         self.definitions = MemoryDefinitions(self._catalogue)
         self.tasks = MemoryTasks(self._catalogue)
         self.history = MemoryHistory(self._remembering)
@@ -90,6 +93,10 @@ class MemoryJobStore:
     @property
     def schedules(self) -> "_MemorySchedules":
         return self._schedules
+
+    @property
+    def nodes(self) -> MemoryNodes:
+        return self._nodes
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if connection is not None:
@@ -125,6 +132,18 @@ class MemoryJobStore:
 
     async def share(self, sharing: Sharing) -> bool:
         return self.at_work().share(sharing)
+
+    async def ended_days(self) -> list[int]:
+        return self.at_work().ended_days()
+
+    async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
+        return self.at_work().ended_on(day, after=after, limit=limit)
+
+    async def forget_ended(self, ids: Sequence[str]) -> int:
+        return self.at_work().forget_ended(ids)
+
+    async def forget_tenant(self, tenant: str) -> None:
+        self.at_work().catalogue.forget_tenant(tenant)
 
     async def quotas(self) -> Quotas:
         return self.at_work().quotas

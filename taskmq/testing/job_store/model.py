@@ -24,6 +24,7 @@ from taskmq.contracts.jobs import (
     JobPage,
     JobRecord,
     JobUpdate,
+    KeptJob,
     Lane,
     LaneHead,
     NewJob,
@@ -50,10 +51,12 @@ from taskmq.testing.job_store.history import HistoryModel
 from taskmq.testing.job_store.identity import IdentityModel
 from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import fits
+from taskmq.testing.job_store.nodes import NodeModel
 from taskmq.testing.job_store.schedules import ScheduleModel
 
 __all__ = ["JobModel", "escaped", "lane_of", "shard_of"]
 
+_DAY: Final = 86_400_000
 _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
 _RUNS: Final = frozenset({JobState.SCHEDULED, JobState.QUEUED})
 _CHANGED: Final = ("due", "expires", "priority", "queue", "body", "cancel_requested")
@@ -81,6 +84,7 @@ class JobModel:
         dependencies: which jobs wait for which, and ends that those have not heard of.
         placed: slots of queues where they are not to be the model's own.
         sharing: what operators have said about turns.
+        nodes: machines, and what is allocated of them.
         quotas, quota_usage: what they have said about quotas, and what was submitted of late.
     """
 
@@ -96,6 +100,7 @@ class JobModel:
         self.dependencies = DependencyModel()
         self.placed: dict[str, int] = {}
         self.sharing = Sharing()
+        self.nodes = NodeModel()
         self.quotas = Quotas()
         self.quota_usage: dict[str, QuotaUsage] = {}
         self._dice = dice or random.Random(0)
@@ -230,6 +235,31 @@ class JobModel:
         self.sharing = sharing
         return True
 
+    def ended_days(self) -> list[int]:
+        return sorted({job.finished // _DAY for job in self.jobs.values() if job.finished is not None})
+
+    def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
+        found = [
+            job
+            for job in self.jobs.values()
+            if job.finished is not None and job.finished // _DAY == day and job.state in TERMINAL
+        ]
+        return [
+            KeptJob(job=job, events=self.events(job.id), attempts=self.attempts(job.id))
+            for job in sorted(found, key=_by_id)
+            if after is None or job.id > after
+        ][:limit]
+
+    def forget_ended(self, ids: Sequence[str]) -> int:
+        gone = [job_id for job_id in set(ids) if job_id in self.jobs and self.jobs[job_id].state in TERMINAL]
+        for job_id in gone:
+            job = self.jobs.pop(job_id)
+            if job.key is not None and self._keys.get((job.tenant, job.key), ("", b""))[0] == job_id:
+                del self._keys[job.tenant, job.key]
+            self._events.pop(job_id, None)
+            self._attempts.pop(job_id, None)
+        return len(gone)
+
     # What schedulers do -----------------------------------------------------------------------------------
 
     def slot_of(self, queue: str) -> int:
@@ -257,7 +287,10 @@ class JobModel:
     def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         if not self._holds(slot, epoch):
             return None
-        taken = [job for pick in picks for job in self.ready(pick.lane)[: pick.count]]
+        return self.hand_out(slot, epoch, [job for pick in picks for job in self.ready(pick.lane)[: pick.count]])
+
+    def hand_out(self, slot: int, epoch: int, taken: Sequence[JobRecord]) -> DispatchBatch | None:
+        """Dispatch these jobs, which are ready; those that are over end."""
         jobs: list[DispatchedJob] = []
         for job in taken:
             if job.expires is not None and job.expires <= self.now:

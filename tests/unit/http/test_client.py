@@ -8,9 +8,11 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.api.accounts import NewRole
+from taskmq.api.alerts import RuleBody
 from taskmq.api.dead_letters import ReplayBody
 from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import RefusedJob, SubmittedJob
+from taskmq.api.nodes import AllocateBody, RegisterBody
 from taskmq.api.schedules import PutScheduleBody
 from taskmq.errors import (
     DefinitionConflict,
@@ -51,8 +53,21 @@ _WITHOUT_METHOD = {
     "getJobStatusOfDocument": "jobs.get",
     "beginOidcLogin": "for browsers",
     "endOidcLogin": "for browsers",
+    "listNodesOfDocument": "nodes.list",
+    "downloadJobLogs": "logs.of_job, page by page",
+    "queryLogsOfDocument": "logs.search",
+    "getMetricsOfDocument": "figures.over_time",
+    "setUpAlertOfDocument": "alerts.put_rule",
     "putJob": "the same as patchJob",
-}
+    **dict.fromkeys(
+        (
+            "listNodes", "getNode", "drainNode", "resumeNode", "removeNode", "registerNodeOfDocument",
+            "updateNodeStatusOfDocument", "listNodesOfDocument", "allocateResourcesOfDocument",
+            "releaseResourcesOfDocument", "getResourceUsageOfDocument",
+        ),
+        "made by agents of nodes and by operators, as docs/nodes.md shows: taskmq node",
+    ),
+}  # fmt: skip
 
 
 def test_every_call_of_the_api_has_a_method_or_a_reason_for_none(site: Served) -> None:
@@ -72,6 +87,8 @@ def test_every_method_makes_its_call_and_reads_the_answer(site: Served) -> None:
     _use_jobs(client)
     _use_definitions_and_tasks(client)
     _use_the_installation(client)
+    _use_history(client)
+    _use_nodes(client)
     _use_accounts(site)
     assert client.is_live()
     assert client.is_ready()
@@ -149,6 +166,38 @@ def _use_the_installation(client: Client) -> None:
     for ask in (client.workflows.get, client.workflows.cancel, client.workflows.redrive):
         with pytest.raises(FlowNotFound):
             ask("none")
+
+
+def _use_nodes(client: Client) -> None:
+    node = client.nodes.register(RegisterBody(name="n1", capacity={"cpu": 4}))
+    assert client.nodes.tell(node.node_id, "available").name == "n1"
+    assert [one.name for one in client.nodes.list()] == ["n1"]
+    taken = client.resources.allocate(AllocateBody(job_id="mine", cpu=1))
+    assert client.nodes.get("n1").used == {"cpu": 1.0}
+    assert [one.allocation_id for one in client.resources.usage(is_open=True).items] == [taken.allocation_id]
+    assert client.resources.release(taken.allocation_id).status == "released"
+    assert client.nodes.drain("n1").status == "draining"
+    assert client.nodes.resume("n1").status == "available"
+    assert client.nodes.remove("n1").name == "n1"
+
+
+def _use_history(client: Client) -> None:
+    assert client.logs.of_job("one").items == []
+    assert client.logs.search("nothing", since=LATER).next is None
+    assert client.figures.rollups(until=LATER).items == []
+    assert client.figures.over_time("ended", step=600) is not None
+    assert client.figures.failures(task="report").items == []
+    rule = RuleBody(metric="depth", threshold=100, channels=["https://example.com/hook"])
+    assert client.alerts.put_rule("deep", rule).version == 1
+    assert client.alerts.test_rule("deep") == ["https://example.com/hook"]
+    assert [one.name for one in client.alerts.rules()] == ["deep"]
+    assert "depth" in client.alerts.metrics()
+    assert client.alerts.list("firing").items == []
+    silence = client.alerts.silence(60, rule="deep", note="known")
+    assert [one.id for one in client.alerts.silences()] == [silence.id]
+    client.alerts.end_silence(silence.id)
+    client.alerts.delete_rule("deep")
+    assert [one.rule for one in client.alerts.notices()] == ["deep"]
 
 
 def _use_accounts(site: Served) -> None:

@@ -12,7 +12,7 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.contracts.stores import WaitingMessage
+from taskmq.contracts.stores import State, WaitingMessage
 from taskmq.errors import UnsupportedFeature
 from taskmq.model.envelope import JSON, MSGPACK, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.keys import schedule_record_key, scheduled_job_id
@@ -84,14 +84,22 @@ class _Part:
 
 
 class World:
-    """A state that beats have left, and a store."""
+    """A state that beats have left, and a store.
 
-    def __init__(self) -> None:
+    Args:
+        open_state: in memory by default.
+    """
+
+    def __init__(self, open_state: "Callable[[BrokerOptions], State] | None" = None) -> None:
         self.name = f"import-{uuid4()}"
         self.clock = FakeClock(START)
         self.model = JobModel(now=START)
         self.options = BrokerOptions(name="import", clock=self.clock)
-        self.state = open_memory_state(f"memory://{self.name}", self.options)
+        self.state: State = (
+            open_memory_state(f"memory://{self.name}", self.options)
+            if open_state is None
+            else open_state(self.options)
+        )
 
     def app(self, at: int | None = None) -> tuple[TaskMQ, Counter]:
         """The app of one process, which is killed at its step of that number."""

@@ -1,7 +1,7 @@
 """Schedulers on one store and one broker, in a loop whose time jumps, and a worker that a test plays."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -158,6 +158,7 @@ class Stage:
     broker: MemoryBroker
     processes: list[Process] = field(default_factory=list[Process])
     define: Callable[[TaskMQ], None] = lambda _: None
+    queues: Sequence[WorkQueue] = ()
     tasks: list["asyncio.Task[None]"] = field(default_factory=list["asyncio.Task[None]"])
 
     @property
@@ -175,7 +176,7 @@ class Stage:
         alerts: AlertSettings | None = None,
     ) -> Process:
         """One more scheduler."""
-        app = TaskMQ(f"memory://{self.name}", name="shop")
+        app = TaskMQ(f"memory://{self.name}", name="shop", queues=self.queues)
         self.define(app)
         app.sessions.clock = self.clock
         options = BrokerOptions(name="scheduler", clock=self.clock)
@@ -302,7 +303,12 @@ async def _exists(broker: Broker, queue: str) -> bool:
     return bool(await broker.stats([queue]))
 
 
-def play(test: Callable[[Stage], Coroutine[Any, Any, None]], define: Callable[[TaskMQ], None] | None = None) -> None:
+def play(
+    test: Callable[[Stage], Coroutine[Any, Any, None]],
+    define: Callable[[TaskMQ], None] | None = None,
+    *,
+    queues: Sequence[WorkQueue] = (),
+) -> None:
     """Run a test; afterwards no task may be left."""
 
     async def main() -> None:
@@ -310,6 +316,7 @@ def play(test: Callable[[Stage], Coroutine[Any, Any, None]], define: Callable[[T
         clock = LoopClock()
         options = BrokerOptions(clock=clock)
         stage = Stage(name, JobModel(now=START), clock, open_memory_broker(f"memory://{name}", options))
+        stage.queues = queues
         if define is not None:
             stage.define = define
         await stage.broker.declare([])

@@ -248,7 +248,7 @@ def test_a_broker_that_is_away_makes_no_alert_and_ends_none() -> None:
         async def stats(_: Iterable[str]) -> list[QueueStats]:
             raise BrokerUnavailable("away")
 
-        process.broker.stats = stats  # type: ignore[method-assign]
+        process.broker.stats = stats  # type: ignore[assignment,method-assign]
         await stage.pass_by(60)
 
         assert [each.rule for each in await stage.store.history.alerts.alerts()] == ["fails"]

@@ -59,6 +59,10 @@ _WHOLE = (
     "/logs/query",
     "/metrics/get",
     "/alerts/setup",
+    "/nodes/register",
+    "/nodes/update-status",
+    "/nodes/list",
+    "/resources/",
 )
 """What is no path below `/api/v1`."""
 

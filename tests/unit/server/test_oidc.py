@@ -77,7 +77,7 @@ class _Provider:
 
     def sign(self, claims: dict[str, Any], *, key: Any = None, algorithm: str = "RS256") -> str:
         ((name, own),) = self._keys.items()
-        by = None if algorithm == "none" else key or own
+        by: Any = None if algorithm == "none" else key or own
         return jwt.encode(claims, by, algorithm=algorithm, headers={"kid": name, **self.headers})
 
     async def _describe(self, request: Request) -> Response:
@@ -153,7 +153,7 @@ class _Site:
         """Sign in there; where the browser is sent back to, below this server."""
 
         async def go() -> str:
-            async with httpx.AsyncClient(transport=httpx.ASGITransport(self.provider.app)) as client:  # type: ignore[arg-type]
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(self.provider.app)) as client:
                 return str((await client.get(where)).headers["location"])
 
         back = urlsplit(asyncio.run(go()))
@@ -185,7 +185,7 @@ def _open(folder: Path, provider: _Provider) -> Iterator[_Site]:
 
     asyncio.run(prepare())
     clock = FakeClock()
-    http = httpx.AsyncClient(transport=httpx.ASGITransport(provider.app))  # type: ignore[arg-type]
+    http = httpx.AsyncClient(transport=httpx.ASGITransport(provider.app))
     edge = served(app, oidc=OidcProvider(_SETTINGS, clock=clock, http=http))
     with TestClient(edge, base_url=_SETTINGS.public_url, raise_server_exceptions=False) as browser:
         yield _Site(browser, provider, clock, app)

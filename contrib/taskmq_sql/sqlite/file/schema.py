@@ -223,6 +223,23 @@ CREATE TABLE alert_notice (
 CREATE INDEX alert_notice_next ON alert_notice (next_at)
 """
 
+_NODES: Final = """
+CREATE TABLE node (
+    name TEXT NOT NULL PRIMARY KEY, id TEXT NOT NULL, told TEXT NOT NULL, lost_after INTEGER,
+    heartbeat INTEGER NOT NULL, registered INTEGER NOT NULL, epoch INTEGER NOT NULL, is_busy INTEGER NOT NULL,
+    is_draining INTEGER NOT NULL, is_lost INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE allocation (
+    id TEXT NOT NULL PRIMARY KEY, node TEXT NOT NULL, epoch INTEGER NOT NULL, job BLOB, token INTEGER,
+    label TEXT NOT NULL, tenant TEXT NOT NULL, task TEXT NOT NULL, amounts TEXT NOT NULL, since INTEGER NOT NULL,
+    until INTEGER, ended INTEGER
+) WITHOUT ROWID;
+CREATE INDEX allocation_open ON allocation (node) WHERE ended IS NULL;
+CREATE INDEX allocation_job ON allocation (job) WHERE ended IS NULL;
+CREATE INDEX allocation_label ON allocation (label, id);
+CREATE INDEX allocation_ended ON allocation (ended)
+"""
+
 _QUOTAS: Final = """
 CREATE TABLE quotas (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, content TEXT NOT NULL);
 CREATE TABLE quota_usage (
@@ -232,7 +249,18 @@ CREATE TABLE quota_usage (
 """
 
 # One for each version, in their order. A step that was released never changes.
-_STEPS: Final = (_FIRST, _IDENTITY, _SCHEDULES, _CATALOGUE, _UNIQUE, _SHARING, _DEPENDENCIES, _HISTORY, _QUOTAS)
+_STEPS: Final = (
+    _FIRST,
+    _IDENTITY,
+    _SCHEDULES,
+    _CATALOGUE,
+    _UNIQUE,
+    _SHARING,
+    _DEPENDENCIES,
+    _HISTORY,
+    _NODES,
+    _QUOTAS,
+)
 
 SCHEMA_VERSION: Final = len(_STEPS)
 """The version that this taskmq works with."""

@@ -3,7 +3,7 @@
 import os
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, HistoryEntry, JobRecord, Lane, Pick, slot_key
@@ -15,7 +15,18 @@ from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
 from taskmq_sql.sqlite.jobs.records import LISTED, record
 from taskmq_sql.sqlite.leases import is_held
 
-__all__ = ["confirm", "dispatch", "fail", "forget", "holds", "in_flight", "lanes", "take_over", "undispatch"]
+__all__ = [
+    "confirm",
+    "dispatch",
+    "fail",
+    "forget",
+    "hand_out",
+    "holds",
+    "in_flight",
+    "lanes",
+    "take_over",
+    "undispatch",
+]
 
 _DISPATCHED: Final = CODES[JobState.DISPATCHED]
 _EXPIRED_REASON: Final = "its time was over before it started"
@@ -43,6 +54,13 @@ _FIRST: Final = """
 """
 # What was read above is all that lies before its last row: nobody else writes meanwhile.
 _TAKE: Final = "DELETE FROM ready WHERE queue = ? AND priority = ? AND tenant = ? AND (due, id) <= (?, ?)"
+_ONE: Final = """
+    SELECT j.id, r.due, j.key, j.task, j.attempt, j.token, j.expires, j.body, r.queue, r.priority, r.tenant
+    FROM job AS j CROSS JOIN ready AS r ON r.queue = j.queue AND r.priority = j.priority AND r.tenant = j.tenant
+        AND r.due = j.due AND r.id = j.id
+    WHERE j.id = ?
+"""
+_TAKE_ONE: Final = "DELETE FROM ready WHERE queue = ? AND priority = ? AND tenant = ? AND due = ? AND id = ?"
 _HAND_OUT: Final = """
     UPDATE job SET state = v.column2, version = version + 1, token = v.column3, dispatched = v.column4, started = NULL
     FROM (VALUES @rows) AS v WHERE job.id = v.column1
@@ -79,6 +97,18 @@ def dispatch(transaction: Transaction, slot: int, epoch: int, picks: Sequence[Pi
     hand = _Hand(transaction)
     for lane, count in counts.items():
         hand.take(lane, count)
+    return _handed_out(transaction, slot, epoch, hand)
+
+
+def hand_out(transaction: Transaction, slot: int, epoch: int, nodes: Mapping[bytes, str]) -> DispatchBatch | None:
+    """The same with jobs that are named one by one, each with its node; those that do not wait are left out."""
+    hand = _Hand(transaction)
+    for job, node in nodes.items():
+        hand.take_one(job, node)
+    return _handed_out(transaction, slot, epoch, hand)
+
+
+def _handed_out(transaction: Transaction, slot: int, epoch: int, hand: "_Hand") -> DispatchBatch | None:
     hand.write()
     if not hand.jobs:
         return None
@@ -197,6 +227,17 @@ class _Hand:
         for row, number in zip(found, struct.unpack(f"{len(found)}I", os.urandom(4 * len(found))), strict=True):
             self._hand_out(lane, row, number)
 
+    def take_one(self, job: bytes, node: str) -> None:
+        """One job, if it is ready."""
+        connection, names = self._transaction.connection, self._transaction.names
+        row = connection.execute(_ONE, (job,)).fetchone()
+        if row is None:
+            return
+        *found, queue, priority, tenant = row
+        connection.execute(_TAKE_ONE, (queue, priority, tenant, found[1], job))
+        lane = Lane(names.name(connection, queue), priority, names.name(connection, tenant))
+        self._hand_out(lane, found, int.from_bytes(os.urandom(4)), node)
+
     def write(self) -> None:
         """Dispatch them; those whose time is over end."""
         run_each(self._transaction.connection, _HAND_OUT, self.rows)
@@ -206,7 +247,7 @@ class _Hand:
             job.give_reason(_EXPIRED_REASON)
         save(self._transaction, expired.values())
 
-    def _hand_out(self, lane: Lane, row: Sequence[Any], number: int) -> None:
+    def _hand_out(self, lane: Lane, row: Sequence[Any], number: int, node: str = "") -> None:
         job_id, _, key, task, attempt, last_token, expires, body = row
         now = self._transaction.now
         if expires is not None and expires <= now:
@@ -226,6 +267,7 @@ class _Hand:
                 token=token,
                 expires=expires,
                 body=body,
+                node=node,
             )
         )
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from taskmq.contracts.history import AlertNotice, StoredRule
+from taskmq.contracts.history import AlertNotice, KeptRule
 from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, AlertState, Silence
 from taskmq.testing.job_store_suite.history.kit import HistoryCase
 from taskmq.testing.job_store_suite.identity.kit import BY
@@ -60,8 +60,8 @@ class AlertCases(HistoryCase):
         assert await alerts.put_rule(_RULE, version=1) is None
         assert await alerts.put_rule(replace(_RULE, name="A"), version=0) == 1
 
-        changed = StoredRule(replace(_RULE, threshold=0.2), 2)
-        assert await other.rules("acme") == [StoredRule(replace(_RULE, name="A"), 1), changed]
+        changed = KeptRule(replace(_RULE, threshold=0.2), 2)
+        assert await other.rules("acme") == [KeptRule(replace(_RULE, name="A"), 1), changed]
         assert [each.rule.tenant for each in await alerts.rules()] == ["", "acme", "acme"]
         assert len(await alerts.rules("")) == 1
 

@@ -14,18 +14,25 @@ import { onEvents } from "./live.js";
  * @param {string | null} path below the API; null: nothing for now.
  * @param {Record<string, unknown>} [query]
  * @param {string[]} [kinds] of events: `job`, `worker`.
+ * @param {number} [least] milliseconds between two readings, however much happens.
  * @returns {Loaded}
  */
-export function useData(path, query = {}, kinds = ["job"]) {
+export function useData(path, query = {}, kinds = ["job"], least = 3000) {
   const [found, set] = useState({ key: "", data: null, error: /** @type {Error | null} */ (null), at: 0 });
   const [turn, again] = useState(0);
   const busy = useRef(false);
+  const begun = useRef(0);
+  // What the user does is to be seen at once, and not what somebody looked up a moment ago.
+  const isFresh = useRef(false);
   const key = path === null ? "" : `${path}?${JSON.stringify(query)}`;
   useEffect(() => {
     if (path === null) return undefined;
     const stopped = new AbortController();
     busy.current = true;
-    read(path, query, stopped.signal).then(
+    begun.current = Date.now();
+    const asked = isFresh.current && query.max_age ? { ...query, max_age: 0 } : query;
+    isFresh.current = false;
+    read(path, asked, stopped.signal).then(
       (data) => set({ key, data, error: null, at: Date.now() }),
       (error) => {
         if (stopped.signal.aborted) return;
@@ -34,17 +41,24 @@ export function useData(path, query = {}, kinds = ["job"]) {
     ).finally(() => { if (!stopped.signal.aborted) busy.current = false; });
     return () => stopped.abort();
   }, [key, turn]);
-  useEffect(
-    () => onEvents(kinds, () => { if (!busy.current) again((/** @type {number} */ n) => n + 1); }),
-    [kinds.join()],
-  );
+  useEffect(() => {
+    let timer = 0;
+    const more = () => {
+      timer = 0;
+      if (!busy.current) again((/** @type {number} */ n) => n + 1);
+    };
+    const stop = onEvents(kinds, () => {
+      timer ||= window.setTimeout(more, Math.max(0, begun.current + least - Date.now()));
+    });
+    return () => { stop(); clearTimeout(timer); };
+  }, [kinds.join(), least]);
   const isOurs = found.key === key;
   return {
     data: isOurs ? found.data : null,
     error: isOurs ? found.error : null,
     isLoading: path !== null && (!isOurs || (found.data === null && found.error === null)),
     at: isOurs ? found.at : 0,
-    reload: () => again((/** @type {number} */ n) => n + 1),
+    reload: () => { isFresh.current = true; again((/** @type {number} */ n) => n + 1); },
   };
 }
 

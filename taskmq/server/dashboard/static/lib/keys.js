@@ -8,7 +8,8 @@ import { kept } from "./theme.js";
 /** @type {Record<string, [string, string]>} key after `g`: page, name */
 export const PLACES = {
   o: ["", "Overview"], j: ["jobs", "Jobs"], t: ["tasks", "Tasks"], q: ["queues", "Queues"], w: ["workers", "Workers"],
-  s: ["schedules", "Schedules"], f: ["workflows", "Workflows"], e: ["dead-letters", "Dead letters"], a: ["audit", "Audit"],
+  s: ["schedules", "Schedules"], f: ["workflows", "Workflows"], e: ["dead-letters", "Dead letters"], a: ["alerts", "Alerts"],
+  l: ["logs", "Logs"], m: ["metrics", "Metrics"], u: ["audit", "Audit"],
 };
 
 /** @type {[string, string][]} */

@@ -21,12 +21,12 @@ export function When({ at, exact = false }) {
   return html`<time dateTime=${at} title=${`${instant(at)} here · ${instant(at, "UTC")} UTC`}>${exact ? instant(at) : ago(at, now)}</time>`;
 }
 
-/** What is loaded, or why it is not. `children` gets what was read. */
-export function Shown({ loaded, children }) {
+/** What is loaded, or why it is not. `children` gets what was read; `title` is the page's for as long as there is nothing. */
+export function Shown({ loaded, children, title = "" }) {
   const { data, error, isLoading, at } = loaded;
   if (isLoading) return html`<p class="note" role="status" data-loading>Loading …</p>`;
   const failure = error && html`<${Failure} error=${error} at=${data === null ? 0 : at} retry=${loaded.reload} />`;
-  return html`${failure}${data !== null && children(data)}`;
+  return html`${title && data === null && html`<${Head} title=${title} />`}${failure}${data !== null && children(data)}`;
 }
 
 /** An error, in words, with what can be done. */

@@ -1,11 +1,12 @@
 // @ts-check
 /** One job: how far it is, why it waits, what has happened to it, and what can be done. */
-import { ApiError, API, call, may, part, send } from "../lib/api.js";
+import { address, ApiError, API, call, may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { between, instant, pretty, span } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
+import { LEVELS, Lines } from "../lib/log.js";
 import { Action, Code, Confirm, copy, Empty, Facts, Field, Head, notify, Section, Shown, State, Table, When } from "../lib/parts.js";
-import { go, to } from "../lib/route.js";
+import { change, go, to } from "../lib/route.js";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]);
 
@@ -121,7 +122,19 @@ function Actions({ job, reload }) {
     ${open === "edit" && html`<${EditAndRun} job=${job} close=${close} />`}`;
 }
 
-function Details({ job, reload }) {
+/** What its runs have logged; the level is in the address. */
+function Log({ job, level, from }) {
+  const where = `jobs/${part(job.id)}/logs`;
+  const loaded = useData(where, { level, cursor: from, limit: 200 });
+  const choose = (/** @type {any} */ event) => change({ level: event.target.value, from: "" });
+  const actions = html`<div class="actions"><label class="inline"><span class="sr">From which level on</span><select value=${level} onChange=${choose}>${LEVELS.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
+    <a href=${address(`${where}/text`, { level })} download>Download</a></div>`;
+  return html`<${Section} title="Log" actions=${actions}><${Shown} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`
+    ${items.length ? html`<${Lines} lines=${items} />` : html`<p class="dim">No lines${from ? " after these" : ""}.</p>`}
+    <div class="bar">${from && html`<a href=${to(["jobs", job.id], { level })}>From the beginning</a>`}${items.length >= 200 && next && html`<a href=${to(["jobs", job.id], { level, from: next })}>Later lines</a>`}</div>`}<//><//>`;
+}
+
+function Details({ job, reload, level, from }) {
   const attempts = useData(`jobs/${part(job.id)}/attempts`);
   const history = useData(`jobs/${part(job.id)}/history`);
   useEffect(() => { attempts.reload(); history.reload(); }, [job.version]);
@@ -146,10 +159,12 @@ function Details({ job, reload }) {
           ${!items.length && !job.start_time && html`<p class="dim">It has not started.</p>`}`}<//><//>
       </div>
       <div>
+        ${job.depends_on?.length > 0 && html`<${Section} title="Waits for, or has waited for"><${Table} label="Jobs that it depends on" columns=${["Job", "Which has to have"]}>${job.depends_on.map((/** @type {any} */ one) => html`<tr key=${one.id} data-row><td><a href=${to(["jobs", one.id])}>${one.id}</a></td><td>${one.condition}</td></tr>`)}<//><//>`}
         <${Section} title="Arguments">${job.payload === null && job.args === null ? html`<p class="dim">They are kept elsewhere, for they are large.</p>`
           : html`${Object.keys(job.payload ?? {}).length > 0 && html`<${Code} label="Arguments by name" text=${pretty(job.payload)} />`}${(job.args ?? []).length > 0 && html`<${Code} label="Arguments by place" text=${pretty(job.args)} />`}
             ${!Object.keys(job.payload ?? {}).length && !(job.args ?? []).length && html`<p class="dim">None.</p>`}`}<//>
         ${job.state === "succeeded" && html`<${Section} title="Result"><${Code} label="Result" text=${pretty(job.result)} /><//>`}
+        ${may("logs.read") && html`<${Log} job=${job} level=${level} from=${from} />`}
         <${Section} title="History"><${Shown} loaded=${history}>${(/** @type {any} */ { items }) => items.length
           ? html`<${Table} label="History" columns=${["When", "What", "By", "Note"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.version}><td><${When} at=${one.at} /></td><td>${one.kind}</td><td>${one.by}</td><td>${one.note}</td></tr>`)}<//>`
           : html`<p class="dim">Nothing but the ordinary steps.</p>`}<//><//>
@@ -157,11 +172,11 @@ function Details({ job, reload }) {
     </div>`;
 }
 
-export default function Job({ rest }) {
+export default function Job({ rest, query }) {
   const [id] = rest;
-  const loaded = useData(`jobs/${part(id)}`, { expand: "payload,result" });
+  const loaded = useData(`jobs/${part(id)}`, { expand: "payload,result" }, ["job"], 1000);
   if (loaded.error instanceof ApiError && loaded.error.status === 404) {
     return html`<${Head} title=${id} /><${Empty} title="There is no such job here"><p>Either it was never submitted, its retention is over, or it is another tenant's.</p><p><a href=${to("jobs")}>All jobs</a></p><//>`;
   }
-  return html`<${Shown} loaded=${loaded}>${(/** @type {any} */ job) => html`<${Details} job=${job} reload=${loaded.reload} />`}<//>`;
+  return html`<${Shown} loaded=${loaded} title=${id}>${(/** @type {any} */ job) => html`<${Details} job=${job} reload=${loaded.reload} level=${query.level ?? "debug"} from=${query.from ?? ""} />`}<//>`;
 }

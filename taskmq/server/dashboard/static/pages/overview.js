@@ -3,6 +3,7 @@
 import { may } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { count, failure } from "../lib/format.js";
+import { FigurePlot } from "../lib/figures.js";
 import { html } from "../lib/html.js";
 import { Code, Empty, Head, Section, Shown, State, Table, Tile, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
@@ -26,13 +27,13 @@ def hello(name: str) -> str:
     return f"hello {name}"`;
 
 function CountTile({ label, filter, kind }) {
-  const { data, error } = useData("jobs/count", { filter });
+  const { data, error } = useData("jobs/count", { filter }, ["job"], 5000);
   const value = data ? `${count(data.count)}${data.is_exact ? "" : "+"}` : error ? "?" : "…";
   return html`<${Tile} label=${label} value=${value} href=${to("jobs", { filter })} kind=${data?.count ? kind : ""} />`;
 }
 
 function Slots() {
-  const loaded = useData("workers", { within: 0.4 }, ["worker"]);
+  const loaded = useData("workers", { within: 0.4, max_age: 5 }, ["worker"], 5000);
   const workers = loaded.data?.items ?? [];
   const sum = (/** @type {string} */ name) => workers.reduce((/** @type {number} */ total, /** @type {any} */ one) => total + one[name], 0);
   const value = loaded.data ? `${sum("running")} / ${sum("slots")}` : loaded.error ? "?" : "…";
@@ -70,6 +71,7 @@ export default function Overview() {
   return html`<${Head} title="Overview" />
     ${may("jobs.read") && html`<${First} />
       <div class="tiles">${TILES.map(([label, filter, kind]) => html`<${CountTile} key=${label} label=${label} filter=${filter} kind=${kind} />`)}${may("workers.read") && html`<${Slots} />`}</div>`}
+    ${may("metrics.read") && html`<div class="two">${["jobs", "run"].map((which) => html`<section class="card" key=${which}><${FigurePlot} which=${which} /></section>`)}</div>`}
     <div class="two">
       ${may("jobs.read") && html`<${Recent} title="Failed last" filter="status:failed,expired,upstream_failed" none="Nothing has failed." />
         <${Recent} title="Running now" filter="status:running" none="Nothing runs." />`}

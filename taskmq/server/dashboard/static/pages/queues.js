@@ -17,10 +17,10 @@ function PauseAction({ name, isPaused, reload }) {
 }
 
 function Queue({ name }) {
-  const loaded = useData(`queues/${part(name)}`, {}, ["worker", "job"]);
+  const loaded = useData(`queues/${part(name)}`, { max_age: 3 }, ["worker", "job"]);
   const [open, show] = useState(false);
   const purge = async () => { const { purged } = await send(`queues/${part(name)}/purge`, { name }); notify(`${count(purged)} messages were deleted.`); loaded.reload(); };
-  return html`<${Shown} loaded=${loaded}>${(/** @type {any} */ queue) => html`
+  return html`<${Shown} loaded=${loaded} title=${name}>${(/** @type {any} */ queue) => html`
     <${Head} title=${name} sub=${queue.paused ? html`Paused <${When} at=${queue.paused.since} /> ${queue.paused.note}` : ""}>
       <a href=${to("jobs", { filter: `queue:${quoted(name)}` })}>Its jobs</a>
       <${PauseAction} name=${name} isPaused=${queue.paused !== null} reload=${loaded.reload} />
@@ -33,7 +33,7 @@ function Queue({ name }) {
 }
 
 function List() {
-  const loaded = useData("queues", {}, ["worker", "job"]);
+  const loaded = useData("queues", { max_age: 3 }, ["worker", "job"]);
   return html`<${Head} title="Queues" sub=${loaded.data ? `${count(loaded.data.delayed)} jobs and retries wait for their time` : ""} />
     <${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
       ? html`<${Table} label="Queues" columns=${["Queue", "Wait", "In hand", "Consumers", "State", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row class=${one.ready > 0 && !one.consumers ? "is-late" : ""}>

@@ -1,6 +1,6 @@
 // @ts-check
 /** Schedules: when each is due, in words and as instants, and what has become of it. */
-import { may, part, send } from "../lib/api.js";
+import { call, may, part, send } from "../lib/api.js";
 import { useData, useNow } from "../lib/data.js";
 import { ago, count, instant } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
@@ -17,7 +17,9 @@ function Actions({ schedule, reload, single = false }) {
     ${schedule.paused ? html`<${Action} act=${async () => { await send(`${where}/resume`); notify(`${schedule.name} goes on.`); reload(); }} mark="p" title="p">Resume<//>`
       : html`<button type="button" data-key="p" title="p" onClick=${() => show("pause")}>Pause</button>`}
     ${single && html`<button type="button" onClick=${() => show("backfill")}>Make up for …</button>`}
+    ${single && schedule.is_dynamic && may("schedules.change") && html`<button type="button" class="danger" onClick=${() => show("remove")}>Remove</button>`}
     ${open === "pause" && html`<${Confirm} title=${`Pause ${schedule.name}`} verb="Pause" note close=${close} act=${async (/** @type {string} */ note) => { await send(`${where}/pause`, { note }); notify(`${schedule.name} is paused.`); reload(); }}><p>Nothing is started until it is resumed.</p><//>`}
+    ${open === "remove" && html`<${Confirm} title=${`Remove ${schedule.name}`} verb="Remove" close=${close} act=${async () => { await call("DELETE", where); go("schedules"); }}><p>It starts nothing any more; what it has started goes on.</p><//>`}
     ${open === "backfill" && html`<${Backfill} where=${where} close=${close} />`}`;
 }
 
@@ -42,6 +44,29 @@ function Backfill({ where, close }) {
   <//>`;
 }
 
+/** A schedule that is made, or put in the place of one that was made at run time. */
+function Put({ close }) {
+  const tasks = useData("tasks", { limit: 200 }, []);
+  const [said, say] = useState({ name: "", task: "", kind: "cron", when: "", tz: Intl.DateTimeFormat().resolvedOptions().timeZone, kwargs: "{}" });
+  const set = (/** @type {string} */ field) => (/** @type {any} */ e) => say({ ...said, [field]: e.target.value });
+  const act = async () => {
+    const { name, task, kind, when, tz, kwargs } = said;
+    const rule = kind === "cron" ? { cron: when, tz } : kind === "every" ? { every: when } : { at: new Date(when).toISOString() };
+    await call("PUT", `schedules/${part(name)}`, { body: { task, kwargs: JSON.parse(kwargs || "{}"), ...rule } });
+    notify("The schedule is kept.");
+    go(["schedules", name]);
+  };
+  const hints = /** @type {Record<string, string>} */ ({ cron: "Minute, hour, day, month, weekday: 30 2 * * *", every: "Such as 15m", at: "In this browser's zone" });
+  return html`<${Confirm} title="A schedule" verb="Keep" close=${close} act=${act}>
+    <${Field} label="Name"><input value=${said.name} required onInput=${set("name")} /><//>
+    <${Field} label="Starts"><input value=${said.task} required list="known-tasks" onInput=${set("task")} /><//>
+    <datalist id="known-tasks">${(tasks.data?.items ?? []).map((/** @type {any} */ one) => html`<option key=${one.name} value=${one.name} />`)}</datalist>
+    <${Field} label="Rule"><select value=${said.kind} onChange=${set("kind")}>${[["cron", "by the clock"], ["every", "every so often"], ["at", "once"]].map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select><//>
+    <${Field} label="When" hint=${hints[said.kind]}><input type=${said.kind === "at" ? "datetime-local" : "text"} value=${said.when} required onInput=${set("when")} /><//>
+    ${said.kind === "cron" && html`<${Field} label="Time zone"><input value=${said.tz} required onInput=${set("tz")} /><//>`}
+    <${Field} label="Arguments by name, as JSON"><textarea value=${said.kwargs} spellcheck=${false} onInput=${set("kwargs")} /><//><//>`;
+}
+
 /** The next instants; where the clock changes between two of them, a note says so. */
 function Next({ name }) {
   const now = useNow();
@@ -54,7 +79,7 @@ function Next({ name }) {
 
 function Schedule({ name }) {
   const loaded = useData(`schedules/${part(name)}`);
-  return html`<${Shown} loaded=${loaded}>${(/** @type {any} */ one) => html`
+  return html`<${Shown} loaded=${loaded} title=${name}>${(/** @type {any} */ one) => html`
     <${Head} title=${name} sub=${`${one.rule}, starts ${one.starts}`}><${Actions} schedule=${one} reload=${loaded.reload} single /><//>
     ${one.paused && html`<p class="reason">Paused <${When} at=${one.paused} /> ${one.note}</p>`}
     <div class="two"><div><${Next} name=${name} /></div><div>
@@ -66,7 +91,9 @@ function Schedule({ name }) {
 
 function List() {
   const loaded = useData("schedules");
-  return html`<${Head} title="Schedules" /><${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
+  const [open, show] = useState(false);
+  return html`<${Head} title="Schedules">${may("schedules.change") && html`<button type="button" onClick=${() => show(true)}>Add a schedule</button>`}<//>
+    ${open && html`<${Put} close=${() => show(false)} />`}<${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
     ? html`<${Table} label="Schedules" columns=${["Schedule", "When", "Starts", "Due", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
         <td><a href=${to(["schedules", one.name])}>${one.name}</a></td><td>${one.rule}</td><td>${one.starts}</td>
         <td>${one.paused ? html`<span class="state s-held"><span aria-hidden="true">‖</span> paused</span> ${one.note}` : html`<${When} at=${one.next} />`}</td>

@@ -1,8 +1,18 @@
 // @ts-check
 /** Signing in. */
-import { signIn } from "../lib/api.js";
+import { API, signIn } from "../lib/api.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { Failure, Field } from "../lib/parts.js";
+
+/** Whether the server has another way to sign in; it says so in the page. */
+const hasProvider = document.documentElement.dataset.provider === "yes";
+
+/** The way there, and back to this very view. */
+function provider() {
+  const url = new URL("auth/oidc/login", API);
+  url.searchParams.set("next", location.pathname + location.hash);
+  return url.href;
+}
 
 export default function SignIn({ done }) {
   const [error, setError] = useState(/** @type {Error | null} */ (null));
@@ -27,6 +37,7 @@ export default function SignIn({ done }) {
     <${Field} label="Password"><input name="password" type="password" autoComplete="current-password" required /><//>
     ${error && html`<${Failure} error=${error} />`}
     <button type="submit" class="primary" disabled=${busy}>Sign in</button>
+    ${hasProvider && html`<p><a href=${provider()}>Sign in by your organisation</a></p>`}
     <p class="dim">The first admin is made by <code>taskmq admin init NAME</code>.</p>
   </form></main>`;
 }

@@ -90,8 +90,8 @@ function RunForm({ task }) {
   </form><//>`;
 }
 
-const Task = ({ name }) => html`<${Shown} loaded=${useData(`tasks/${part(name)}`, {}, [])}>${(/** @type {any} */ task) => html`
-  <${Head} title=${name} sub=${task.description}><a href=${to("jobs", { filter: `task:${quoted(name)}` })}>Its jobs</a><//>
+const Task = ({ name }) => html`<${Shown} title=${name} loaded=${useData(`tasks/${part(name)}`, {}, [])}>${(/** @type {any} */ task) => html`
+  <${Head} title=${name} sub=${task.description}><a href=${to("jobs", { filter: `task:${quoted(name)}` })}>Its jobs</a>${may("metrics.read") && html`<a href=${to("metrics", { task: name })}>Its figures</a>`}${may("logs.read") && html`<a href=${to("logs", { task: name })}>Its logs</a>`}<//>
   <div class="two"><div>${may("jobs.submit") && html`<${RunForm} task=${task} />`}</div>
   <div><${Section} title="Facts"><${Facts} of=${[["Queue", html`<a href=${to(["queues", task.queue])}>${task.queue}</a>`], ["Known from", task.is_own ? "the server's own app" : "a worker or a scheduler"], ["By place", task.positional.join(", ")]]} /><//>
   <${Section} title="Arguments, as JSON Schema"><${Code} label="Schema" text=${pretty(task.arguments)} /><//></div></div>`}<//>`;

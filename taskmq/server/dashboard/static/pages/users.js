@@ -29,7 +29,7 @@ function User({ id }) {
   const [role, setRole] = useState({ tenant: "", role: "viewer" });
   const [open, show] = useState(false);
   const where = `users/${part(id)}`;
-  return html`<${Shown} loaded=${loaded}>${(/** @type {any} */ user) => html`
+  return html`<${Shown} loaded=${loaded} title=${id}>${(/** @type {any} */ user) => html`
     <${Head} title=${user.name} sub=${user.disabled ? "disabled" : ""}><a href=${to("users")}>All users</a>
       ${may("users.change") && html`<${Action} kind="danger" act=${async () => { await call("PATCH", where, { body: { is_disabled: !user.disabled } }); loaded.reload(); }}>${user.disabled ? "Enable" : "Disable"}<//><button type="button" onClick=${() => show(true)}>Give a role</button>`}<//>
     <${Section} title="Facts"><${Facts} of=${[["Id", user.id], ["E-mail", user.email], ["Made", html`<${When} at=${user.created} />`], ["Last sign-in", html`<${When} at=${user.last_login} />`], ["Password", user.has_password ? "yes" : "none"]]} /><//>

@@ -17,7 +17,7 @@ const One = ({ worker }) => html`<${Section} title=${worker.name} actions=${html
     <td><a href=${to(["jobs", job.job_id])}>${job.job_id}</a></td><td>${job.task}</td><td>${job.queue}</td><td class="number">${span(job.seconds)}</td></tr>`)}<//>`}<//>`;
 
 export default function Workers() {
-  const loaded = useData("workers", {}, ["worker"]);
+  const loaded = useData("workers", { max_age: 3 }, ["worker"]);
   return html`<${Head} title="Workers" sub=${loaded.data ? `${loaded.data.items.length} answer` : ""} />
     <${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
       ? html`<div class="two">${items.map((/** @type {any} */ worker) => html`<${One} key=${worker.name} worker=${worker} />`)}</div>`

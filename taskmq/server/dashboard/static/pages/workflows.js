@@ -11,7 +11,7 @@ function Workflow({ id }) {
   const [open, show] = useState(false);
   const redrive = async () => { const { steps } = await send(`workflows/${part(id)}/redrive`); notify(`${steps} steps run again.`); loaded.reload(); };
   const cancel = async (/** @type {string} */ reason) => { await send(`workflows/${part(id)}/cancel`, reason ? { reason } : {}); notify("Cancelled."); loaded.reload(); };
-  return html`<${Shown} loaded=${loaded}>${(/** @type {any} */ flow) => {
+  return html`<${Shown} loaded=${loaded} title=${id}>${(/** @type {any} */ flow) => {
     const done = flow.steps.filter((/** @type {any} */ step) => step.state === "succeeded").length;
     return html`<${Head} title=${id} sub=${html`<${State} state=${flow.state} /> ${done} of ${flow.steps.length} steps`}>
         ${may("workflows.operate") && flow.state !== "running" && flow.state !== "succeeded" && html`<${Action} act=${redrive} mark="r">Run again what has failed<//>`}

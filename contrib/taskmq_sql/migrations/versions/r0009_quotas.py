@@ -5,8 +5,8 @@ from typing import Final
 from alembic import op
 from sqlalchemy import BigInteger, Column, Double, Integer, MetaData, PrimaryKeyConstraint, Table, Text
 
-revision = "0008"
-down_revision = "0007"
+revision = "0009"
+down_revision = "0008"
 branch_labels = None
 depends_on = None
 understood_by_previous = True

@@ -1,0 +1,91 @@
+"""Clients of a server: connections that stay, over which requests are written as bytes, so that they cost little."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+__all__ = ["WebClient", "closed_loop", "get", "post"]
+
+
+class WebClient:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def opened(cls, port: int) -> Self:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def ask(self, request: bytes) -> Any:
+        """The answer's JSON.
+
+        Raises:
+            AssertionError: it is an error.
+        """
+        self._writer.write(request)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length = next(
+            int(line.partition(b":")[2])
+            for line in head.lower().split(b"\r\n")
+            if line.startswith(b"content-length:")
+        )
+        body = await self._reader.readexactly(length)
+        assert head.split(b" ", 2)[1] in {b"200", b"201"}, head + body
+        return json.loads(body)
+
+    async def begin(self, request: bytes) -> None:
+        """Send a request whose answer has no end, and read its head."""
+        self._writer.write(request)
+        await self._reader.readuntil(b"\r\n\r\n")
+
+    async def drop(self) -> None:
+        """Read until the connection ends, and keep nothing."""
+        while await self._reader.read(1 << 16):
+            pass
+
+    async def aclose(self) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+def get(path: str, token: str) -> bytes:
+    """A request."""
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+
+
+def post(path: str, token: str, body: object) -> bytes:
+    """A request with a body of JSON."""
+    text = json.dumps(body)
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+    return f"{head}Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
+
+
+async def closed_loop(
+    port: int, clients: int, seconds: float, request: Callable[[int, int], bytes]
+) -> tuple[float, Sequence[float]]:
+    """So many clients ask one request after the other: requests a second, and how long each took.
+
+    Args:
+        request: of a client, its number of that name.
+    """
+    opened = [await WebClient.opened(port) for _ in range(clients)]
+    taken: list[float] = []
+    until = time.perf_counter() + seconds
+
+    async def run(number: int, client: WebClient) -> None:
+        turn = 0
+        while (began := time.perf_counter()) < until:
+            await client.ask(request(number, turn))
+            taken.append(time.perf_counter() - began)
+            turn += 1
+
+    began = time.perf_counter()
+    await asyncio.gather(*(run(number, client) for number, client in enumerate(opened)))
+    took = time.perf_counter() - began
+    for client in opened:
+        await client.aclose()
+    return len(taken) / took, taken

@@ -1,0 +1,271 @@
+"""The rows, one after the other, and the command line."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.job_store.figures import Figures, Rows, percentile, spread, text_of
+from benchmarks.job_store.loading import fill_history
+from benchmarks.job_store.stage import DURABLE, Servers, Stage
+from benchmarks.processes import end, resident_mb, tree
+from benchmarks.server.clients import WebClient, closed_loop, get, post
+from taskmq import TaskMQ
+from taskmq.access import IdentityAdministration, PasswordHasher
+from taskmq.contracts.identity import Actor
+from taskmq.model.identity import EVERYWHERE, Membership, Role
+from tests.servers.ports import PortLease
+
+__all__ = ["main"]
+
+_CLIENTS: Final = (1, 16, 64)
+_STREAMS: Final = 50
+_PER_USER: Final = 10
+_IDLE: Final = 1_000
+_FILES: Final = 8_192
+_PATIENCE: Final = 60.0
+_JOBS: Final = "/api/v1/jobs"
+_FILTERS: Final = (
+    "", "?status=failed", "?job_type=task-1", "?filter=tenant:t3", "?filter=tenant:t3+status:failed",
+    "?filter=created:>-24h",
+)  # fmt: skip
+_ECHO: Final = """\
+import sys
+from typing import Any
+import msgspec, uvicorn
+from litestar import Litestar, post
+
+class Body(msgspec.Struct):
+    job_type: str
+    job_id: str
+    payload: dict[str, Any]
+
+@post("/api/v1/jobs")
+async def echo(data: Body) -> dict[str, Any]:
+    return {"status": "submitted", "job_id": data.job_id, "state": "queued", "version": 1, "is_new": True}
+
+uvicorn.run(Litestar([echo]), port=int(sys.argv[1]), http="h11", access_log=False, log_level="warning")
+"""
+
+
+class _Bench:
+    """What the rows share.
+
+    Attributes:
+        found: the figures of each row.
+    """
+
+    def __init__(self, stage: Stage, options: argparse.Namespace, tokens: Sequence[str]) -> None:
+        self.found: dict[str, list[Figures]] = {}
+        self._stage = stage
+        self._options = options
+        self._tokens = tokens
+        self._names = 0
+
+    async def run(self) -> None:
+        with PortLease(2) as lease:
+            port, echo = lease.ports
+            server = self._stage.start("server", "--port", str(port), "--rate", "0")
+            await _until_open(port)
+            # Its first requests open its connections to the store.
+            await closed_loop(port, 16, 1.0, self._job)
+            with _echo(echo):
+                await _until_open(echo)
+                await self._posts(port, echo)
+            await self._gets(port)
+            await self._lists(port)
+            await self._streams(port, server.pid)
+            await self._idle(port, server.pid)
+            await self._memory(port, server.pid)
+            self._stage.start_both()
+            await self._stage.warm()
+            await self._accepted(port)
+
+    async def _posts(self, port: int, echo: int) -> None:
+        seconds = self._options.seconds
+        for clients in _CLIENTS:
+            plain, of_echo = await closed_loop(echo, clients, seconds, self._job)
+            submitted, of_store = await self._submits(clients, seconds)
+            rate, taken = await closed_loop(port, clients, seconds, self._job)
+            self.found[f"post, {clients} clients"] = [
+                {
+                    "requests/s": rate,
+                    **spread(taken),
+                    "echo/s": plain,
+                    "echo p50 ms": percentile(of_echo, 0.5) * 1e3,
+                    "store/s": submitted,
+                    "store p50 ms": percentile(of_store, 0.5) * 1e3,
+                    "rate : echo": rate / plain,
+                    "p50 : store + echo": percentile(taken, 0.5)
+                    / (percentile(of_store, 0.5) + percentile(of_echo, 0.5)),
+                }
+            ]
+
+    async def _submits(self, callers: int, seconds: float) -> tuple[float, Sequence[float]]:
+        taken: list[float] = []
+        until = time.perf_counter() + seconds
+
+        async def call() -> None:
+            while (began := time.perf_counter()) < until:
+                await self._stage.app.jobs.asubmit("nothing", 1)
+                taken.append(time.perf_counter() - began)
+
+        await asyncio.gather(*(call() for _ in range(callers)))
+        return len(taken) / seconds, taken
+
+    async def _gets(self, port: int) -> None:
+        client = await WebClient.opened(port)
+        name = (await client.ask(self._job(0, 0)))["job_id"]
+        await client.aclose()
+        request = get(f"{_JOBS}/{name}", self._tokens[0])
+        rate, taken = await closed_loop(port, 16, self._options.seconds, lambda *_: request)
+        self.found["get, 16 clients"] = [{"requests/s": rate, **spread(taken)}]
+
+    async def _lists(self, port: int) -> None:
+        worst = 0.0
+        figures: Figures = {}
+        for asked in _FILTERS:
+            request = get(f"{_JOBS}{asked or '?limit=50'}", self._tokens[0])
+            _, taken = await closed_loop(port, 1, self._options.seconds / 2, lambda *_, said=request: said)
+            worst = max(worst, percentile(taken, 0.95))
+            figures[f"p95 ms {asked or 'all'}"] = percentile(taken, 0.95) * 1e3
+        self.found[f"list, {self._options.rows:,} rows"] = [{"worst p95 ms": worst * 1e3, **figures}]
+
+    async def _streams(self, port: int, pid: int) -> None:
+        before = resident_mb(tree([pid]))
+        opened = [await WebClient.opened(port) for _ in range(_STREAMS)]
+        for number, client in enumerate(opened):
+            await client.begin(get("/api/v1/events", self._tokens[number // _PER_USER]))
+        rests = [asyncio.create_task(client.drop()) for client in opened]
+        rate, taken = await closed_loop(port, 16, self._options.seconds, self._job)
+        grown = resident_mb(tree([pid])) - before
+        self.found[f"post, 16 clients, {_STREAMS} streams"] = [
+            {"requests/s": rate, **spread(taken), "MB more": grown}
+        ]
+        for rest in rests:
+            rest.cancel()
+        await asyncio.wait(rests)
+        for client in opened:
+            await client.aclose()
+
+    async def _idle(self, port: int, pid: int) -> None:
+        before = resident_mb(tree([pid]))
+        opened = [await WebClient.opened(port) for _ in range(_IDLE)]
+        for client in opened:
+            await client.ask(get("/api/v1/health/live", ""))
+        rate, taken = await closed_loop(port, 16, self._options.seconds, self._job)
+        grown = resident_mb(tree([pid])) - before
+        self.found[f"post, 16 clients, {_IDLE:,} idle"] = [{"requests/s": rate, **spread(taken), "MB more": grown}]
+        for client in opened:
+            await client.aclose()
+
+    async def _memory(self, port: int, pid: int) -> None:
+        client = await WebClient.opened(port)
+        marks: list[float] = []
+        for number in range(self._options.requests):
+            if number % max(self._options.requests // 4, 1) == 0:
+                marks.append(resident_mb(tree([pid])))
+            await client.ask(self._job(0, number) if number % 2 else get(f"{_JOBS}?limit=5", self._tokens[0]))
+        marks.append(resident_mb(tree([pid])))
+        await client.aclose()
+        self.found[f"memory, {self._options.requests:,} requests"] = [
+            {**{f"MB after {number} quarters": mark for number, mark in enumerate(marks[:5])}}
+        ]
+
+    async def _accepted(self, port: int) -> None:
+        client = await WebClient.opened(port)
+        late: list[float] = []
+        for _ in range(self._options.jobs):
+            skip, sent = self._stage.written(), time.time_ns()
+            await client.ask(post(_JOBS, self._tokens[0], {"job_type": "stamp", "args": [sent]}))
+            accepted = time.time_ns()
+            async with asyncio.timeout(_PATIENCE):
+                while not (found := self._stage.starts(skip=skip)):
+                    await asyncio.sleep(0.002)
+            # It may have started before its submitter was answered.
+            late.append(max(found[0].at - accepted, 0) / 1e9)
+        await client.aclose()
+        self.found["accepted to started, idle"] = [spread(late)]
+
+    def _job(self, *_: int) -> bytes:
+        self._names += 1
+        body = {"job_type": "nothing", "job_id": f"bench-{self._names}", "payload": {"number": self._names}}
+        return post(_JOBS, self._tokens[0], body)
+
+
+async def _until_open(port: int) -> None:
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            try:
+                client = await WebClient.opened(port)
+            except OSError:
+                await asyncio.sleep(0.05)
+            else:
+                await client.aclose()
+                return
+
+
+@contextlib.contextmanager
+def _echo(port: int) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", _ECHO, str(port)])
+    try:
+        yield
+    finally:
+        end(process)
+
+
+async def _tokens(app: TaskMQ) -> list[str]:
+    """API tokens of as many users as the streams take; each may do everything."""
+    administration = IdentityAdministration(
+        app.sessions.store().identity, hasher=PasswordHasher(time_cost=1, memory_cost=64)
+    )
+    by, found = Actor(user="bench"), list[str]()
+    for number in range(_STREAMS // _PER_USER):
+        roles = (Membership(EVERYWHERE, Role.ADMIN),)
+        user = await administration.add_user(f"user{number}", None, by=by, memberships=roles)
+        found.append((await administration.add_token(user.id, "bench", by=by)).secret)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    options = _options(arguments)
+    # What waits for the disk in production is to wait here, too.
+    os.environ.setdefault("TASKMQ_TEST_ROOM", tempfile.gettempdir())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(_FILES, hard)), hard))
+    with Servers.opened(DURABLE if options.durable else {}) as servers, Stage.opened(servers) as stage:
+        found = asyncio.run(_measured(stage, options))
+    print(text_of(found))
+    if options.results is not None:
+        options.results.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+async def _measured(stage: Stage, options: argparse.Namespace) -> Rows:
+    async with stage.app:
+        if options.rows:
+            await fill_history(stage, options.rows)
+        bench = _Bench(stage, options, await _tokens(stage.app))
+        await bench.run()
+        return bench.found
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.server")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each row")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="ended jobs, of which lists show pages")
+    parser.add_argument("--requests", type=int, default=20_000, help="while memory is looked at")
+    parser.add_argument("--jobs", type=int, default=200, help="that a worker starts, one by one")
+    parser.add_argument("--durable", action=argparse.BooleanOptionalAction, default=True, help="with fsync")
+    parser.add_argument("--results", type=Path, default=None, help="a JSON file")
+    return parser.parse_args(arguments)

@@ -1,0 +1,93 @@
+"""Nodes as rows: told of, drained, lost."""
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from taskmq.model.envelope import new_job_id
+from taskmq.model.nodes import HostNode, NodeTold
+from taskmq_sql.identity.steps import Row, Steps, ask, first
+from taskmq_sql.nodes.allocations import CLOSE, UnderWay, close_all, used
+
+__all__ = ["drain", "expire", "nodes", "remove", "say_busy", "tell"]
+
+_COLUMNS: Final = "name, id, told, heartbeat, registered, epoch, is_busy, is_draining, is_lost"
+_TELL: Final = """
+insert into taskmq.node (name, id, told, lost_after, heartbeat, registered, epoch, is_busy, is_draining, is_lost)
+values ($1, $2, $3, $4, $5, $5, 1, 0, 0, 0)
+on conflict (name) do update
+set told = excluded.told, lost_after = excluded.lost_after, heartbeat = excluded.heartbeat, is_lost = 0"""
+_ALL: Final = f"select {_COLUMNS} from taskmq.node order by name"
+_DRAIN: Final = "update taskmq.node set is_draining = $2 where name = $1"
+_BUSY: Final = "update taskmq.node set is_busy = $2, heartbeat = $3, is_lost = 0 where name = $1"
+_REMOVE: Final = "delete from taskmq.node where name = $1 returning name"
+_EXPIRE: Final = """
+update taskmq.node set is_lost = 1, epoch = epoch + 1
+where is_lost = 0 and lost_after is not null and heartbeat + lost_after <= $1 returning name"""
+_FORGET: Final = "delete from taskmq.allocation where ended < $1"
+_KEPT_MS: Final = 30 * 86_400_000
+
+_told: Final = msgspec.json.Decoder(NodeTold)
+
+
+def tell(now: int, told: Sequence[NodeTold]) -> Steps[None]:
+    for one in sorted({one.name: one for one in told}.values(), key=lambda one: one.name):
+        node_id = new_job_id(now, os.urandom(10))
+        yield from ask(_TELL, one.name, node_id, msgspec.json.encode(one).decode(), one.lost_after, now)
+
+
+def nodes(now: int, under_way: UnderWay) -> Steps[list[HostNode]]:
+    rows = yield from ask(_ALL)
+    taken = (yield from used(now, under_way)) if rows else {}
+    return [_node(row, taken.get(row[0], {})) for row in rows]
+
+
+def drain(now: int, name: str, *, drains: bool, under_way: UnderWay) -> Steps[HostNode | None]:
+    yield from ask(_DRAIN, name, int(drains))
+    return (yield from _found(now, name, under_way))
+
+
+def say_busy(now: int, name: str, *, is_busy: bool, under_way: UnderWay) -> Steps[HostNode | None]:
+    yield from ask(_BUSY, name, int(is_busy), now)
+    return (yield from _found(now, name, under_way))
+
+
+def remove(now: int, name: str) -> Steps[bool]:
+    if (yield from first(_REMOVE, name)) is None:
+        return False
+    yield from ask(CLOSE, now, name)
+    return True
+
+
+def expire(now: int, under_way: UnderWay) -> Steps[list[str]]:
+    lost = sorted(row[0] for row in (yield from ask(_EXPIRE, now)))
+    for name in lost:
+        yield from ask(CLOSE, now, name)
+    yield from close_all(now, under_way)
+    yield from ask(_FORGET, now - _KEPT_MS)
+    return lost
+
+
+def _found(now: int, name: str, under_way: UnderWay) -> Steps[HostNode | None]:
+    row = yield from first(f"select {_COLUMNS} from taskmq.node where name = $1", name)
+    if row is None:
+        return None
+    taken = yield from used(now, under_way)
+    return _node(row, taken.get(name, {}))
+
+
+def _node(row: Row, taken: dict[str, float]) -> HostNode:
+    _, node_id, told, heartbeat, registered, epoch, is_busy, is_draining, is_lost = row
+    return HostNode(
+        id=node_id,
+        told=_told.decode(told),
+        used=taken,
+        epoch=epoch,
+        registered=registered,
+        heartbeat=heartbeat,
+        is_busy=bool(is_busy),
+        is_draining=bool(is_draining),
+        is_lost=bool(is_lost),
+    )

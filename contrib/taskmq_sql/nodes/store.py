@@ -1,0 +1,88 @@
+"""The part of a database that knows nodes."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from taskmq.contracts.jobs import DispatchBatch, Pick, PlacedJob, UnplacedJob
+from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NewAllocation, NodeTold, Placement
+from taskmq_sql.identity.steps import Runner, Steps
+from taskmq_sql.nodes import allocations, registry
+
+__all__ = ["JobsAtHand", "SqlNodes"]
+
+Reserve = Callable[[int], Steps[list[Placement]]]
+
+
+class JobsAtHand(Protocol):
+    """The jobs of the same database, whose tables differ."""
+
+    @property
+    def under_way(self) -> allocations.UnderWay: ...
+
+    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
+        """See `NodeStore.waiting`."""
+        ...
+
+    async def place(self, slot: int, epoch: int, reserve: Reserve) -> DispatchBatch | None:
+        """See `NodeStore.place`; `reserve` says which jobs, as the first part of the transaction."""
+        ...
+
+
+class SqlNodes:
+    """A `NodeStore`."""
+
+    def __init__(self, runner: Runner, jobs: JobsAtHand) -> None:
+        self._runner = runner
+        self._jobs = jobs
+
+    async def tell(self, nodes: Sequence[NodeTold]) -> None:
+        if nodes:
+            await self._runner.write(partial(registry.tell, told=nodes))
+
+    async def nodes(self) -> list[HostNode]:
+        return await self._runner.read(self._find)
+
+    async def drain(self, name: str, *, drains: bool) -> HostNode | None:
+        work = partial(registry.drain, name=name, drains=drains, under_way=self._jobs.under_way)
+        return await self._runner.write(work)
+
+    async def say_busy(self, name: str, *, is_busy: bool) -> HostNode | None:
+        work = partial(registry.say_busy, name=name, is_busy=is_busy, under_way=self._jobs.under_way)
+        return await self._runner.write(work)
+
+    async def remove(self, name: str) -> bool:
+        return await self._runner.write(partial(registry.remove, name=name))
+
+    async def expire(self) -> list[str]:
+        return await self._runner.write(partial(registry.expire, under_way=self._jobs.under_way))
+
+    async def allocate(self, new: NewAllocation) -> Allocation | None:
+        return await self._runner.write(partial(allocations.allocate, new=new, find=self._find))
+
+    async def release(self, allocation: str) -> Allocation | None:
+        return await self._runner.write(partial(allocations.release, allocation=allocation))
+
+    async def allocations(
+        self, which: AllocationFilter, *, after: str | None = None, limit: int = 50
+    ) -> list[Allocation]:
+        return await self._runner.read(partial(allocations.allocations, which=which, after=after, limit=limit))
+
+    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
+        return await self._jobs.waiting(picks)
+
+    async def place(self, slot: int, epoch: int, placements: Sequence[Placement]) -> DispatchBatch | None:
+        if not placements:
+            return None
+        return await self._jobs.place(
+            slot,
+            epoch,
+            partial(allocations.reserve, placements=placements, find=self._find),
+        )
+
+    async def placed(self, jobs: Sequence[str]) -> list[PlacedJob]:
+        rows = await self._runner.read(partial(allocations.placed_rows, jobs=jobs, under_way=self._jobs.under_way))
+        return [PlacedJob(job=job, token=token, node=node, epoch=epoch) for job, token, node, epoch in rows]
+
+    def _find(self, now: int) -> Steps[list[HostNode]]:
+        return registry.nodes(now, self._jobs.under_way)

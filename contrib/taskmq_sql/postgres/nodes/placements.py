@@ -1,0 +1,85 @@
+"""Jobs that are placed on nodes, on PostgreSQL."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from taskmq.contracts.jobs import DispatchBatch, Pick, UnplacedJob, slot_key
+from taskmq.model.nodes import Placement
+from taskmq.model.states import JobState
+from taskmq_sql.jobs.codes import CODES
+from taskmq_sql.jobs.values import decode_detail, is_job_id
+from taskmq_sql.nodes import take
+from taskmq_sql.nodes.store import Reserve
+from taskmq_sql.postgres.connections import Connection, Row, undone
+from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.records import dispatched_jobs, large_bodies
+from taskmq_sql.postgres.statements import PLACE, WAITING
+from taskmq_sql.postgres.transactions import drive
+
+__all__ = ["PostgresPlacements"]
+
+_NOTHING: Final[tuple[Sequence[Row], dict[str, Placement]]] = ([], {})
+_OVER: Final = "its time was over before it started"
+
+
+class PostgresPlacements:
+    """A `JobsAtHand`."""
+
+    under_way = (CODES[JobState.DISPATCHED], CODES[JobState.RUNNING])
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._names = database.names
+
+    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
+        queues = await self._names.find("queue", {pick.lane.queue for pick in picks})
+        tenants = await self._names.find("tenant", {pick.lane.tenant for pick in picks})
+        known = [pick for pick in picks if pick.lane.queue in queues and pick.lane.tenant in tenants]
+        if not known:
+            return []
+        rows = await self._database.dispatches.run(
+            "read",
+            lambda connection: connection.fetch(
+                WAITING,
+                [queues[pick.lane.queue] for pick in known],
+                [pick.lane.priority for pick in known],
+                [tenants[pick.lane.tenant] for pick in known],
+                [pick.count for pick in known],
+            ),
+        )
+        tasks = await self._names.texts("task", {row["task"] for row in rows})
+        names = {number: name for name, number in tenants.items()}
+        return [
+            UnplacedJob(
+                id=str(row["id"]),
+                tenant=names[row["tenant"]],
+                task=tasks[row["task"]],
+                due=row["due"],
+                is_first=not row["token"],
+                needs=None if (detail := decode_detail(row["detail"])) is None else detail.needs,
+            )
+            for row in rows
+        ]
+
+    async def place(self, slot: int, epoch: int, reserve: Reserve) -> DispatchBatch | None:
+        async def place(connection: Connection) -> tuple[Sequence[Row], dict[str, Placement]]:
+            now = int(await connection.fetchval("select taskmq.now_ms()"))
+            accepted = {each.job: each for each in await drive(connection, reserve(now)) if is_job_id(each.job)}
+            if not accepted:
+                return _NOTHING
+            rows = await connection.fetch(PLACE, list(accepted), slot_key(slot), epoch, slot, _OVER)
+            found = {str(row["id"]) for row in rows}
+            if any(each.gang and job not in found for job, each in accepted.items()):
+                raise undone(_NOTHING)
+            await drive(connection, take(now, [(accepted[str(row["id"])], row["id"], row["token"]) for row in rows]))
+            return rows, accepted
+
+        rows, accepted = await self._database.dispatches.run("transaction", place)
+        if not rows:
+            return None
+        order = {job: number for number, job in enumerate(accepted)}
+        rows = sorted(rows, key=lambda row: order[str(row["id"])])
+        bodies = await large_bodies(rows, self._database.dispatches)
+        nodes = {job: each.node for job, each in accepted.items()}
+        jobs = await dispatched_jobs(rows, bodies, self._names, nodes)
+        return DispatchBatch(rows[0]["batch"], False, jobs)

@@ -1,0 +1,84 @@
+"""Jobs that are placed on nodes, in a file."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from taskmq.contracts.jobs import DispatchBatch, Pick, UnplacedJob
+from taskmq.model.states import JobState
+from taskmq_sql.jobs.values import decode_detail
+from taskmq_sql.nodes import take
+from taskmq_sql.nodes.store import Reserve
+from taskmq_sql.sqlite.file.connection import Care, Transaction
+from taskmq_sql.sqlite.file.thread import FileThread
+from taskmq_sql.sqlite.identity import drive
+from taskmq_sql.sqlite.jobs.codes import CODES, id_bytes, id_text
+from taskmq_sql.sqlite.jobs.dispatches import hand_out, holds
+
+__all__ = ["SqlitePlacements"]
+
+_WAITING: Final = """
+    SELECT r.id, r.due, j.task, j.token, j.detail FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
+    WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
+"""
+_READY: Final = "SELECT 1 FROM job WHERE id = ? AND state = ?"
+_QUEUED: Final = CODES[JobState.QUEUED]
+
+
+class SqlitePlacements:
+    """A `JobsAtHand`."""
+
+    under_way = (CODES[JobState.DISPATCHED], CODES[JobState.RUNNING])
+
+    def __init__(self, writer: FileThread, reader: FileThread) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
+        return await self._reader.call(partial(_waiting, picks=picks), care=Care.READ)
+
+    async def place(self, slot: int, epoch: int, reserve: Reserve) -> DispatchBatch | None:
+        work = partial(_place, slot=slot, epoch=epoch, reserve=reserve)
+        return await self._writer.call(work, care=Care.DURABLE)
+
+
+def _waiting(transaction: Transaction, picks: Sequence[Pick]) -> list[UnplacedJob]:
+    connection, names = transaction.connection, transaction.names
+    found: list[UnplacedJob] = []
+    for pick in picks:
+        queue, tenant = names.find(connection, pick.lane.queue), names.find(connection, pick.lane.tenant)
+        rows = connection.execute(_WAITING, (queue, pick.lane.priority, tenant, pick.count)).fetchall()
+        found += [_waiting_job(transaction, pick.lane.tenant, row) for row in rows]
+    return found
+
+
+def _waiting_job(transaction: Transaction, tenant: str, row: Sequence[Any]) -> UnplacedJob:
+    job, due, task, token, text = row
+    detail = decode_detail(text)
+    return UnplacedJob(
+        id=id_text(job),
+        tenant=tenant,
+        task=transaction.names.name(transaction.connection, task),
+        due=due,
+        is_first=not token,
+        needs=None if detail is None else detail.needs,
+    )
+
+
+def _place(transaction: Transaction, slot: int, epoch: int, reserve: Reserve) -> DispatchBatch | None:
+    if not holds(transaction, slot, epoch):
+        return None
+    accepted = {
+        job: each for each in drive(transaction, reserve(transaction.now)) if (job := id_bytes(each.job)) is not None
+    }
+    there = {job for job in accepted if transaction.connection.execute(_READY, (job, _QUEUED)).fetchone() is not None}
+    broken = {each.gang for job, each in accepted.items() if each.gang and job not in there}
+    chosen = {job: each for job, each in accepted.items() if job in there and each.gang not in broken}
+    batch = hand_out(transaction, slot, epoch, {job: each.node for job, each in chosen.items()})
+    if batch is not None:
+        tokens = [(id_bytes(job.id), job.token) for job in batch.jobs]
+        drive(
+            transaction,
+            take(transaction.now, [(chosen[job], job, token) for job, token in tokens if job is not None]),
+        )
+    return batch

@@ -1,0 +1,257 @@
+"""`taskmq alert`: what is wrong, when that is said, and to whom it is not."""
+
+import getpass
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import App, Parameter
+
+from taskmq.cli.exits import FAILED, NOT_FOUND, OK
+from taskmq.cli.globals import current_globals, run_with_app
+from taskmq.cli.output import note, print_record, print_rows, when
+from taskmq.errors import InvalidOption
+from taskmq.model.units import parse_seconds
+
+if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
+    from taskmq.operations.history import TenantAlerts
+
+__all__ = ["app"]
+
+app = App(
+    name="alert",
+    help="Alerts: list, rules, apply, remove, test, silence, unsilence, notices.",
+    result_action="return_value",
+)
+
+_ALERTS: Final = ("state", "severity", "rule", "subject", "value", "since", "told", "tenant")
+_RULES: Final = ("name", "tenant", "metric", "threshold", "severity", "channels", "version")
+_SILENCES: Final = ("id", "rule", "subject", "ends", "by", "note", "tenant")
+_NOTICES: Final = ("at", "rule", "channel", "changes", "state", "tries")
+
+_Tenant = Annotated[str, Parameter(help="Whose; of the instance where it is left out.")]
+
+
+@app.command(name="list")
+def list_alerts(*, resolved: Annotated[bool, Parameter(negative="")] = False) -> int:
+    """List what is wrong now; ends with 1 where an alert fires.
+
+    Parameters
+    ----------
+    resolved
+        Also what is over.
+    """
+
+    async def run(target: "TaskMQ") -> int:
+        found = await _book(target, None).alerts()
+        shown = [each for each in found if resolved or each.state != "resolved"]
+        rows = [
+            {
+                "state": each.state.value,
+                "severity": each.severity,
+                "rule": each.rule,
+                "subject": each.subject,
+                "value": each.value,
+                "since": _instant(each.since),
+                "told": _instant(each.told),
+                "tenant": each.tenant,
+            }
+            for each in shown
+        ]
+        print_rows(_ALERTS, rows)
+        return FAILED if any(each.state == "firing" for each in found) else OK
+
+    return run_with_app(run)
+
+
+@app.command
+def rules() -> int:
+    """List the rules."""
+
+    async def run(target: "TaskMQ") -> int:
+        found = await _book(target, None).rules()
+        rows = [
+            {
+                "name": each.rule.name,
+                "tenant": each.rule.tenant,
+                "metric": each.rule.metric,
+                "threshold": each.rule.threshold,
+                "severity": each.rule.severity,
+                "channels": " ".join(each.rule.channels),
+                "version": each.version,
+            }
+            for each in found
+        ]
+        print_rows(_RULES, rows)
+        return OK
+
+    return run_with_app(run)
+
+
+@app.command
+def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = False) -> int:
+    """Make the rules of a file, and change those that are there.
+
+    The file is TOML with a table `[[rule]]` for each: `name`, `metric`, `threshold`, `channels` and others; see
+    docs/alerts.md.
+
+    Parameters
+    ----------
+    file
+        Where the rules are.
+    prune
+        Remove rules of the same tenants that are not in the file.
+    """
+    try:
+        content = tomllib.loads(file.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidOption(f"{file}: {error}") from error
+    if set(content) - {"rule"} or not isinstance(content.get("rule", []), list):
+        raise InvalidOption(f"{file}: it has [[rule]] tables, and nothing else")
+
+    async def run(target: "TaskMQ") -> int:
+        from taskmq.operations.history.alerts import read_rules
+
+        wanted = read_rules(content.get("rule", []))
+        made: list[dict[str, Any]] = []
+        present = {(each.rule.tenant, each.rule.name): each.rule for each in await _book(target, None).rules()}
+        for rule in wanted:
+            if present.get((rule.tenant, rule.name)) != rule:
+                stored = await _book(target, rule.tenant).put(rule)
+                made.append({"name": rule.name, "tenant": rule.tenant, "version": stored.version})
+        if prune:
+            names = {(rule.tenant, rule.name) for rule in wanted}
+            tenants = {rule.tenant for rule in wanted}
+            for tenant, name in present:
+                if tenant in tenants and (tenant, name) not in names:
+                    await _book(target, tenant).remove(name)
+                    made.append({"name": name, "tenant": tenant, "version": None})
+        print_rows(("name", "tenant", "version"), made)
+        return OK
+
+    return run_with_app(run)
+
+
+@app.command
+def remove(name: str, /, *, tenant: _Tenant = "") -> int:
+    """Remove a rule and its alerts."""
+
+    async def run(target: "TaskMQ") -> int:
+        if await _book(target, tenant).remove(name):
+            return OK
+        note(f"there is no rule {name!r}")
+        return NOT_FOUND
+
+    return run_with_app(run)
+
+
+@app.command(name="test")
+def tell_test(name: str, /, *, tenant: _Tenant = "") -> int:
+    """Have a scheduler tell each channel of a rule of a test; `alert notices` shows what came of it."""
+
+    async def run(target: "TaskMQ") -> int:
+        channels = await _book(target, tenant).test(name)
+        if channels is None:
+            note(f"there is no rule {name!r}")
+            return NOT_FOUND
+        print_rows(("channel",), [{"channel": channel} for channel in channels])
+        return OK
+
+    return run_with_app(run)
+
+
+@app.command
+def silence(seconds: str, /, *, rule: str = "", subject: str = "", tenant: _Tenant = "", why: str = "") -> int:
+    """Have nobody told of some alerts for a while.
+
+    Parameters
+    ----------
+    seconds
+        For how long, such as 2h.
+    rule
+        Of rules with names that fit, such as `charges-*`; all where it is left out.
+    subject
+        Of subjects that fit, such as `queue:mail`; all where it is left out.
+    why
+        For people.
+    """
+    span = parse_seconds(seconds, what="seconds")
+
+    async def run(target: "TaskMQ") -> int:
+        made = await _book(target, tenant).silence(rule=rule, subject=subject, seconds=span, note=why)
+        print_record({"id": made.id, "ends": _instant(made.ends)})
+        return OK
+
+    return run_with_app(run)
+
+
+@app.command
+def silences() -> int:
+    """List the silences that have not ended."""
+
+    async def run(target: "TaskMQ") -> int:
+        found = await _book(target, None).silences()
+        rows = [
+            {
+                "id": each.id,
+                "rule": each.rule,
+                "subject": each.subject,
+                "ends": _instant(each.ends),
+                "by": each.by,
+                "note": each.note,
+                "tenant": each.tenant,
+            }
+            for each in found
+        ]
+        print_rows(_SILENCES, rows)
+        return OK
+
+    return run_with_app(run)
+
+
+@app.command
+def unsilence(silence_id: str, /) -> int:
+    """End a silence before its time."""
+
+    async def run(target: "TaskMQ") -> int:
+        if await _book(target, None).end_silence(silence_id):
+            return OK
+        note(f"there is no silence {silence_id!r}")
+        return NOT_FOUND
+
+    return run_with_app(run)
+
+
+@app.command
+def notices(*, limit: int = 50) -> int:
+    """List what somebody was told last, and what is still to be sent."""
+
+    async def run(target: "TaskMQ") -> int:
+        found = await _book(target, None).notices(limit=limit)
+        rows = [
+            {
+                "at": _instant(each.at),
+                "rule": each.rule.name,
+                "channel": each.channel,
+                "changes": ", ".join(f"{change.kind} {change.alert.subject}".rstrip() for change in each.changes),
+                "state": "done" if each.next is None else "waiting",
+                "tries": each.tries,
+            }
+            for each in found
+        ]
+        print_rows(_NOTICES, rows)
+        return OK
+
+    return run_with_app(run)
+
+
+def _book(target: "TaskMQ", tenant: str | None) -> "TenantAlerts":
+    from taskmq.contracts.identity import Actor
+    from taskmq.operations.history import TenantAlerts
+
+    return TenantAlerts(target, tenant, by=Actor(user=getpass.getuser(), via="cli"))
+
+
+def _instant(at: int | None) -> Any:
+    return when(at) if current_globals().output == "table" else at

@@ -1,0 +1,62 @@
+"""`taskmq stats`: what was counted of a time."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from taskmq.cli.exits import OK
+from taskmq.cli.globals import run_with_app
+from taskmq.cli.output import print_rows
+from taskmq.model.units import parse_seconds
+
+if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
+
+__all__ = ["stats"]
+
+_COLUMNS: Final = ("task", "queue", "ended", "failed", "failure_rate", "retried", "wait_p95", "run_p50", "run_p95")
+
+
+def stats(*, since: str = "1h", task: str | None = None, queue: str | None = None, tenant: str | None = None) -> int:
+    """Show what was counted of runs, by task and queue: throughput, failures, waits and run times in seconds.
+
+    A scheduler counts what workers tell, of both lanes, unless it runs with `--no-history`.
+
+    Parameters
+    ----------
+    since
+        Of the last so long, such as 2h.
+    task
+        Of this task alone.
+    queue
+        Of this queue alone.
+    tenant
+        Of this tenant alone.
+    """
+    span = parse_seconds(since, what="since")
+
+    async def run(target: "TaskMQ") -> int:
+        from taskmq.operations.history import TenantFigures
+
+        begin = await target.sessions.store().now_ms() - round(span * 1000)
+        _, _, found = await TenantFigures(target, tenant).totals(since=max(begin, 0), task=task, queue=queue)
+        rows: list[dict[str, Any]] = [
+            {
+                "task": one.key.task,
+                "queue": one.key.queue,
+                "ended": one.ended,
+                "failed": one.failed,
+                "failure_rate": _rounded(one.failure_rate),
+                "retried": one.outcomes.get("retried", 0),
+                "wait_p95": _rounded(one.waited.quantile(0.95)),
+                "run_p50": _rounded(one.ran.quantile(0.5)),
+                "run_p95": _rounded(one.ran.quantile(0.95)),
+            }
+            for one in found
+        ]
+        print_rows(_COLUMNS, rows)
+        return OK
+
+    return run_with_app(run)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

@@ -1,0 +1,115 @@
+"""Host nodes in the store: who there is, what is allocated of them, and jobs that are placed.
+
+    told -> nodes -> place (waiting jobs: allocated and dispatched at once) -> the job ends, so its allocation does
+                     allocate -> release (by hand, for whoever uses the same nodes)
+    silent -> expire: lost, and all of its allocations are void
+
+What is allocated of a node is never more than its capacity was when it was allocated, whoever allocates at a time.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from taskmq.contracts.jobs.dispatch import DispatchBatch, Pick
+from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, JobNeeds, NewAllocation, NodeTold, Placement
+
+__all__ = ["NodeStore", "PlacedJob", "UnplacedJob"]
+
+
+class UnplacedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that is ready and wants a node.
+
+    Attributes:
+        due: since when it is ready, ms since the epoch.
+        is_first: it was never dispatched.
+        needs: None where it says nothing.
+    """
+
+    id: str
+    tenant: str
+    task: str
+    due: int
+    is_first: bool
+    needs: JobNeeds | None = None
+
+
+class PlacedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job under way, and where.
+
+    Attributes:
+        token: of its dispatch.
+        epoch: of the node, as it was then; where the node has another one now, the job is lost.
+    """
+
+    job: str
+    token: int
+    node: str
+    epoch: int
+
+
+class NodeStore(Protocol):
+    """Nodes and allocations. Names that no node has are unknown ones; every method raises `StoreUnavailable`."""
+
+    async def tell(self, nodes: Sequence[NodeTold]) -> None:
+        """These nodes are there, with what they say of themselves; one that was lost is not any more.
+
+        Of one that says less than before, what is allocated beyond its capacity stays allocated.
+        """
+        ...
+
+    async def nodes(self) -> list[HostNode]:
+        """All nodes that are known, by name, with what is allocated of them."""
+        ...
+
+    async def drain(self, name: str, *, drains: bool) -> HostNode | None:
+        """Have the node get nothing more, or something again; None where there is none."""
+        ...
+
+    async def say_busy(self, name: str, *, is_busy: bool) -> HostNode | None:
+        """What its owner says, which is a heartbeat; None where there is none."""
+        ...
+
+    async def remove(self, name: str) -> bool:
+        """Forget the node and end its allocations; whether it was there."""
+        ...
+
+    async def expire(self) -> list[str]:
+        """Those that are lost from now on, because they were silent for too long. What was allocated there ends."""
+        ...
+
+    async def allocate(self, new: NewAllocation) -> Allocation | None:
+        """Allocate it; None where there is no open node with so much free. The same id again is the same allocation.
+
+        Raises:
+            InvalidOption: the id is that of an allocation of something else.
+        """
+        ...
+
+    async def release(self, allocation: str) -> Allocation | None:
+        """End one that was made by hand; None where there is none. One that has ended stays as it is."""
+        ...
+
+    async def allocations(
+        self, which: AllocationFilter, *, after: str | None = None, limit: int = 50
+    ) -> list[Allocation]:
+        """Up to `limit` of those, the newest first, from behind the one with the id `after`."""
+        ...
+
+    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
+        """The first jobs of these lanes, as many of each as the pick says, in the order of the picks."""
+        ...
+
+    async def place(self, slot: int, epoch: int, placements: Sequence[Placement]) -> DispatchBatch | None:
+        """Allocate and dispatch these jobs, all in one transaction; None where none was to be had.
+
+        Each gets its amounts on its node, if that is open, has the epoch that was seen and so much is free; what was
+        changed or taken meanwhile is left out, and of a gang all where one is. `DispatchedJob.node` says where each
+        goes. `slot` and `epoch` are the scheduler's, as in `DispatchStore.dispatch`; expired jobs end.
+        """
+        ...
+
+    async def placed(self, jobs: Sequence[str]) -> list[PlacedJob]:
+        """Of these jobs those under way that were placed by their present tokens; also where the node is lost."""
+        ...

@@ -1,0 +1,188 @@
+"""What happened and what is wrong: logs of jobs, figures, failures, alerts."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from taskmq.api.alerts import (
+    AlertList,
+    MetricsView,
+    NoticeList,
+    NoticeView,
+    RuleBody,
+    RuleList,
+    RuleView,
+    SilenceBody,
+    SilenceList,
+    SilenceView,
+    TestedView,
+)
+from taskmq.api.figures import FailureList, MetricList, RollupList, SeriesView
+from taskmq.api.logs import LineList
+from taskmq.http.aio.connection import AsyncHttpConnection
+
+__all__ = ["AsyncAlertCalls", "AsyncFigureCalls", "AsyncLogCalls"]
+
+_Answer = dict[str, Any]
+
+
+class AsyncLogCalls:
+    """What the runs of jobs have logged."""
+
+    def __init__(self, connection: AsyncHttpConnection) -> None:
+        self._connection = connection
+
+    async def of_job(
+        self,
+        job_id: str,
+        *,
+        level: str = "debug",
+        text: str = "",
+        attempt: int | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> LineList:
+        """Lines of one job, the earliest first; go on with `cursor=page.next`, also after the last one."""
+        query = {"level": level, "text": text, "attempt": attempt, "limit": limit, "cursor": cursor}
+        return await self._connection.ask("getJobLogs", LineList, path={"job_id": job_id}, query=query)
+
+    async def search(
+        self,
+        text: str = "",
+        *,
+        level: str = "debug",
+        job_id: str | None = None,
+        task: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> LineList:
+        """Lines of jobs, the last ones first."""
+        query = {
+            "text": text,
+            "level": level,
+            "job_id": job_id,
+            "task": task,
+            "since": since,
+            "until": until,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self._connection.ask("searchLogs", LineList, query=query)
+
+
+class AsyncFigureCalls:
+    """What was counted of runs, and those of the broker lane that ended badly."""
+
+    def __init__(self, connection: AsyncHttpConnection) -> None:
+        self._connection = connection
+
+    async def rollups(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        task: str | None = None,
+        queue: str | None = None,
+        by: Sequence[str] = ("task", "queue"),
+    ) -> RollupList:
+        """Counts, waits and run times of a time, by default of the last hour."""
+        query = {"since": since, "until": until, "task": task, "queue": queue, "by": ",".join(by)}
+        return await self._connection.ask("listRollups", RollupList, query=query)
+
+    async def over_time(
+        self,
+        *metrics: str,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        step: int = 60,
+        task: str | None = None,
+        queue: str | None = None,
+        by: Sequence[str] = (),
+    ) -> Sequence[SeriesView]:
+        """Figures over time, by default of the last hour; `step` in seconds."""
+        query = {
+            "metric": ",".join(metrics),
+            "since": since,
+            "until": until,
+            "step": step,
+            "task": task,
+            "queue": queue,
+            "by": ",".join(by),
+        }
+        return (await self._connection.ask("queryMetrics", MetricList, query=query)).items
+
+    async def failures(
+        self,
+        *,
+        task: str | None = None,
+        queue: str | None = None,
+        job_id: str | None = None,
+        error: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> FailureList:
+        """Jobs of the broker lane that ended badly, the last one first."""
+        query = {
+            "task": task,
+            "queue": queue,
+            "job_id": job_id,
+            "error": error,
+            "since": since,
+            "until": until,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self._connection.ask("listFailures", FailureList, query=query)
+
+
+class AsyncAlertCalls:
+    """What is wrong now, the rules that say so, and who is told."""
+
+    def __init__(self, connection: AsyncHttpConnection) -> None:
+        self._connection = connection
+
+    async def list(self, *states: str) -> AlertList:
+        """Alerts, those that go on first; by default in all states."""
+        query = {"states": ",".join(states) or None}
+        return await self._connection.ask("listAlerts", AlertList, query=query)
+
+    async def metrics(self) -> dict[str, str]:
+        """What a rule can look at, and what each of it is."""
+        return (await self._connection.ask("listAlertMetrics", MetricsView)).items
+
+    async def rules(self) -> Sequence[RuleView]:
+        """The rules, by name."""
+        return (await self._connection.ask("listAlertRules", RuleList)).items
+
+    async def put_rule(self, name: str, body: RuleBody, *, version: int | None = None) -> RuleView:
+        """Make the rule, or replace the one of its name."""
+        return await self._connection.ask("putAlertRule", RuleView, path={"name": name}, body=body, version=version)
+
+    async def delete_rule(self, name: str) -> None:
+        """Remove a rule and its alerts."""
+        await self._connection.ask("deleteAlertRule", _Answer, path={"name": name})
+
+    async def test_rule(self, name: str) -> Sequence[str]:
+        """Have the channels of a rule told of a test; the channels."""
+        return (await self._connection.ask("testAlertRule", TestedView, path={"name": name})).channels
+
+    async def silences(self) -> Sequence[SilenceView]:
+        """The silences that have not ended."""
+        return (await self._connection.ask("listSilences", SilenceList)).items
+
+    async def silence(self, seconds: float, *, rule: str = "", subject: str = "", note: str = "") -> SilenceView:
+        """Have nobody told of the alerts that fit, for so many seconds."""
+        body = SilenceBody(seconds=seconds, rule=rule, subject=subject, note=note)
+        return await self._connection.ask("addSilence", SilenceView, body=body)
+
+    async def end_silence(self, silence_id: str) -> None:
+        """End a silence before its time."""
+        await self._connection.ask("deleteSilence", _Answer, path={"silence_id": silence_id})
+
+    async def notices(self, *, limit: int = 50) -> Sequence[NoticeView]:
+        """What somebody was told, the last one first."""
+        return (await self._connection.ask("listAlertNotices", NoticeList, query={"limit": limit})).items

@@ -1,0 +1,63 @@
+"""Host nodes, what they have, what of it is taken, and which jobs fit where. Pure.
+
+    host_nodes   machines: what they tell of themselves, their state, their capacity and its use
+    allocations  parts of a node that somebody has: a job of the store for as long as it is under way, or a user
+                 outside of taskmq until they are released
+    needs        what a job asks of its node, and why no node fits
+
+Amounts are those of `taskmq.model.resources`, and one more resource, `slots`: each job that is placed takes one.
+"""
+
+from taskmq.model.nodes.allocations import Allocation, AllocationFilter, NewAllocation, Placement, usage_of
+from taskmq.model.nodes.host_nodes import (
+    HEARTBEAT_SECONDS,
+    LOST_AFTER_MS,
+    HostNode,
+    NodeState,
+    NodeTold,
+    check_labels,
+    check_node_name,
+    checked_node,
+)
+from taskmq.model.nodes.needs import (
+    SLOTS,
+    JobNeeds,
+    PlaceOptions,
+    added,
+    best_fit,
+    could_ever_fit,
+    fits,
+    has_labels,
+    job_needs,
+    left_over,
+    reservable,
+    why_unplaced,
+)
+
+__all__ = [
+    "HEARTBEAT_SECONDS",
+    "LOST_AFTER_MS",
+    "SLOTS",
+    "Allocation",
+    "AllocationFilter",
+    "HostNode",
+    "JobNeeds",
+    "NewAllocation",
+    "NodeState",
+    "NodeTold",
+    "PlaceOptions",
+    "Placement",
+    "added",
+    "best_fit",
+    "check_labels",
+    "check_node_name",
+    "checked_node",
+    "could_ever_fit",
+    "fits",
+    "has_labels",
+    "job_needs",
+    "left_over",
+    "reservable",
+    "usage_of",
+    "why_unplaced",
+]

@@ -1,0 +1,188 @@
+"""What a job asks of its node, and which nodes fit. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypedDict
+
+import msgspec
+
+from taskmq.errors import InvalidOption
+from taskmq.model.nodes.allocations import Placement
+from taskmq.model.nodes.host_nodes import HostNode, check_labels
+from taskmq.model.resources import Amounts, amounts_text, read_amounts
+from taskmq.model.units import did_you_mean
+
+__all__ = [
+    "SLOTS",
+    "JobNeeds",
+    "PlaceOptions",
+    "added",
+    "best_fit",
+    "could_ever_fit",
+    "fits",
+    "has_labels",
+    "job_needs",
+    "left_over",
+    "reservable",
+    "why_unplaced",
+]
+
+SLOTS: Final = "slots"
+"""The resource that every placed job takes one of."""
+
+# Sums of parts of a processor are not exact.
+_TINY: Final = 1e-9
+_PATIENCE: Final = 3.0
+_LONGEST_PATIENCE: Final = 86_400.0
+_MOST_RESOURCES: Final = 32
+_SHOWN: Final = 3
+
+
+class PlaceOptions(TypedDict, total=False):
+    """Where a job is to run, as its submitter says it: see `JobNeeds`; `gang` is a name, and how many jobs it has."""
+
+    labels: Mapping[str, str]
+    prefers: Mapping[str, str]
+    patience: float
+    gang: tuple[str, int]
+
+
+class JobNeeds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a job needs of the node that it is placed on.
+
+    Attributes:
+        resources: amounts; `slots` is 1 where nothing else is said.
+        labels: that the node must have.
+        prefers: labels that it had better have: for `patience` seconds the job waits for such a node.
+        gang: jobs of one gang, tenant and queue begin together, all of them or none.
+        gang_size: how many they are.
+    """
+
+    resources: dict[str, float] = {}
+    labels: dict[str, str] = {}
+    prefers: dict[str, str] = {}
+    patience: float = _PATIENCE
+    gang: str = ""
+    gang_size: int = 0
+
+    @property
+    def amounts(self) -> dict[str, float]:
+        """What it takes of its node."""
+        return {SLOTS: 1.0, **self.resources}
+
+
+def job_needs(resources: Mapping[str, object] | None = None, place: PlaceOptions | None = None) -> JobNeeds | None:
+    """What a submitter asks for; None where that is nothing.
+
+    Raises:
+        InvalidOption: what cannot be; names the option.
+    """
+    wanted = place or {}
+    if unknown := sorted(wanted.keys() - PlaceOptions.__annotations__.keys()):
+        raise InvalidOption(f"place: {did_you_mean(unknown[0], sorted(PlaceOptions.__annotations__))}")
+    patience, gang = wanted.get("patience"), wanted.get("gang")
+    amounts = read_amounts(resources, what="resources") if resources else {}
+    if len(amounts) > _MOST_RESOURCES:
+        raise InvalidOption(f"resources: at most {_MOST_RESOURCES}, these are {len(amounts)}")
+    if patience is not None and not 0 <= patience <= _LONGEST_PATIENCE:
+        raise InvalidOption(f"patience={patience!r}: 0 to {_LONGEST_PATIENCE:g} seconds")
+    name, size = gang or ("", 0)
+    if gang is not None and (not name or not name.isprintable() or len(name) > 255 or not 2 <= size <= 1000):
+        raise InvalidOption(f"gang={gang!r}: a name, and how many jobs begin together: 2 to 1000")
+    needs = JobNeeds(
+        resources=amounts,
+        labels=check_labels(wanted.get("labels", {}), what="place: labels"),
+        prefers=check_labels(wanted.get("prefers", {}), what="place: prefers"),
+        patience=_PATIENCE if patience is None else patience,
+        gang=name,
+        gang_size=size,
+    )
+    return None if needs == JobNeeds() else needs
+
+
+def fits(amounts: Amounts, free: Amounts) -> bool:
+    """Whether so much is free of everything."""
+    return all(amount <= free.get(name, 0.0) + _TINY for name, amount in amounts.items())
+
+
+def added(one: Amounts, other: Amounts, *, sign: float = 1.0) -> dict[str, float]:
+    """The amounts of both together; with `sign=-1` what the first has more than the other."""
+    return {name: one.get(name, 0.0) + sign * other.get(name, 0.0) for name in {**one, **other}}
+
+
+def has_labels(node: HostNode, labels: Mapping[str, str]) -> bool:
+    """Whether the node has all of these labels."""
+    return labels.items() <= node.told.labels.items()
+
+
+def left_over(amounts: Amounts, free: Amounts, capacity: Amounts) -> float:
+    """What is left of a node afterwards: the parts of all its resources together, so a GPU is kept for who asks."""
+    return sum((free.get(name, 0.0) - amounts.get(name, 0.0)) / whole for name, whole in capacity.items() if whole)
+
+
+def best_fit(amounts: Amounts, nodes: Iterable[HostNode]) -> HostNode | None:
+    """Of the open nodes with enough room the one of which the least is left over, of equal ones the first by name.
+
+    None where there is none.
+    """
+    able = [node for node in nodes if node.is_open and fits(amounts, node.free)]
+    return min(able, key=lambda node: (left_over(amounts, node.free, node.told.capacity), node.name), default=None)
+
+
+def reservable(placements: Sequence[Placement], nodes: Iterable[HostNode]) -> list[Placement]:
+    """Of these the ones that can be, in their order: on open nodes with the epoch that was seen, as far as room goes.
+
+    Of a gang all or none. Nothing is placed beyond what is free.
+    """
+    there = {node.name: node for node in nodes if node.is_open}
+    free = {name: node.free for name, node in there.items()}
+    gangs: dict[tuple[str, int], list[Placement]] = {}
+    for number, placement in enumerate(placements):
+        gangs.setdefault((placement.gang, 0 if placement.gang else number), []).append(placement)
+    found: list[Placement] = []
+    for gang in gangs.values():
+        left = dict(free)
+        for placement in gang:
+            node = there.get(placement.node)
+            if node is None or node.epoch != placement.epoch or not fits(placement.amounts, left[node.name]):
+                break
+            left[node.name] = added(left[node.name], placement.amounts, sign=-1.0)
+        else:
+            free = left
+            found += gang
+    return found
+
+
+def could_ever_fit(needs: JobNeeds, node: HostNode) -> bool:
+    """Whether the node, were it empty, open and there, would do."""
+    return node.told.runs_jobs and has_labels(node, needs.labels) and fits(needs.amounts, node.told.capacity)
+
+
+def why_unplaced(needs: JobNeeds, nodes: Sequence[HostNode]) -> tuple[str, bool]:
+    """Why a job that needs this is on no node yet, as a sentence, and whether no node that is known ever fits.
+
+    Such a job is unschedulable: it waits for a node that is yet to come.
+    """
+    running = [node for node in nodes if node.told.runs_jobs]
+    wanted = amounts_text(needs.amounts)
+    if not running:
+        return "unschedulable: no node has told of itself yet: start a worker there with --node", True
+    labelled = [node for node in running if has_labels(node, needs.labels)]
+    if not labelled:
+        labels = ", ".join(f"{name}={value}" for name, value in needs.labels.items())
+        return f"unschedulable: none of {len(running)} nodes has the labels {labels}", True
+    able = [node for node in labelled if could_ever_fit(needs, node)]
+    if not able:
+        most = {name: max(node.told.capacity.get(name, 0.0) for node in labelled) for name in needs.amounts}
+        return f"unschedulable: it needs {wanted}, and no node that fits has more than {amounts_text(most)}", True
+    closed = [node for node in able if not node.is_open]
+    if len(closed) == len(able):
+        return f"all {len(able)} nodes that fit are closed: {_listed(closed)}", False
+    full = [node for node in able if node.is_open and not fits(needs.amounts, node.free)]
+    if len(full) + len(closed) == len(able):
+        return f"it needs {wanted}, and so much is free on none of the {len(able)} nodes that fit", False
+    return f"there is room on {len(able) - len(full) - len(closed)} nodes: it is about to be placed", False
+
+
+def _listed(nodes: Sequence[HostNode]) -> str:
+    names = ", ".join(f"{node.name} ({node.state})" for node in nodes[:_SHOWN])
+    return names if len(nodes) <= _SHOWN else f"{names} and {len(nodes) - _SHOWN} others"

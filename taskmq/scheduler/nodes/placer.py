@@ -1,0 +1,138 @@
+"""Places the jobs of one slot whose queues say `placed=True`.
+
+    picks (whose turn it is) -> the first jobs of these lanes, and all nodes, as the store has them
+      -> plan (pure) -> place: allocated and dispatched in one transaction -> published to the node's own queue
+
+What runs where is remembered until it leaves, and read from the store after a take-over.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import DispatchBatch, JobRecord, JobStore, Lane, Pick, UnplacedJob
+from taskmq.model.nodes import HostNode, JobNeeds
+from taskmq.model.topology import node_queue
+from taskmq.scheduler.fairness.costs import RunTimes
+from taskmq.scheduler.placement import Candidate, NodeRun, plan_placements
+from taskmq.scheduler.slots import HeldLease
+
+__all__ = ["Placer"]
+
+_NOTHING: Final = JobNeeds()
+
+
+class _Placed(NamedTuple):
+    """A job in flight on a node; `began` by the loop's clock."""
+
+    node: str
+    epoch: int
+    task: str
+    tenant: str
+    amounts: dict[str, float]
+    began: float
+
+
+class Placer:
+    """Chooses nodes for the jobs of one slot."""
+
+    def __init__(self, store: JobStore, lease: HeldLease) -> None:
+        self._store = store
+        self._lease = lease
+        self._placed: dict[str, _Placed] = {}
+        self._times = RunTimes()
+        self._held = ""
+
+    async def place(self, picks: Sequence[Pick]) -> DispatchBatch | None:
+        """Dispatch of these lanes what fits somewhere; None where nothing does.
+
+        Raises:
+            StoreUnavailable: it could not be reached.
+        """
+        nodes = await self._store.nodes.nodes()
+        waiting = await self._store.nodes.waiting(picks) if nodes else []
+        if not waiting:
+            return None
+        now, now_ms = asyncio.get_running_loop().time(), await self._store.now_ms()
+        candidates = [self._candidate(one, now_ms) for one in waiting]
+        plan = plan_placements(candidates, nodes, list(self._flights()), now=now, held=self._held)
+        self._held = plan.held
+        if not plan.placements:
+            return None
+        batch = await self._store.nodes.place(self._lease.slot, self._lease.epoch, plan.placements)
+        if batch is not None:
+            by_job = {each.job: each for each in plan.placements}
+            for job in batch.jobs:
+                each = by_job[job.id]
+                self._placed[job.id] = _Placed(each.node, each.epoch, job.task, job.tenant, each.amounts, now)
+        return batch
+
+    async def located(self, batch: DispatchBatch) -> DispatchBatch:
+        """A batch of an earlier holder of the slot, whose jobs know their nodes again.
+
+        Raises:
+            StoreUnavailable: it could not be reached.
+        """
+        tokens = {job.id: job.token for job in batch.jobs}
+        found = {
+            each.job: each
+            for each in await self._store.nodes.placed(list(tokens))
+            if each.token == tokens.get(each.job)
+        }
+        now = asyncio.get_running_loop().time()
+        for job in batch.jobs:
+            if (each := found.get(job.id)) is not None:
+                self._placed[job.id] = _Placed(each.node, each.epoch, job.task, job.tenant, {}, now)
+        nodes = {job: each.node for job, each in found.items()}
+        return replace(batch, jobs=[replace(job, node=nodes.get(job.id, "")) for job in batch.jobs])
+
+    def left(self, job_id: str, seconds: float | None) -> bool:
+        """A job is not in flight any more; whether it was placed."""
+        placed = self._placed.pop(job_id, None)
+        if placed is None:
+            return False
+        if seconds:
+            self._times.took(placed.task, _lane(placed.tenant), seconds)
+        return True
+
+    def queue_of(self, record: JobRecord) -> str:
+        """The queue in whose `.jobs` the message of a job in flight is."""
+        placed = self._placed.get(record.id)
+        return record.queue if placed is None else node_queue(placed.node)
+
+    async def lost(self) -> set[str]:
+        """Jobs in flight whose node has been lost, or is not known any more.
+
+        Raises:
+            StoreUnavailable: it could not be reached.
+        """
+        if not self._placed:
+            return set()
+        nodes: dict[str, HostNode] = {node.name: node for node in await self._store.nodes.nodes()}
+        return {
+            job
+            for job, placed in self._placed.items()
+            if (node := nodes.get(placed.node)) is None or node.epoch != placed.epoch
+        }
+
+    def _candidate(self, one: UnplacedJob, now_ms: int) -> Candidate:
+        return Candidate(
+            job=one.id,
+            tenant=one.tenant,
+            task=one.task,
+            needs=one.needs or _NOTHING,
+            waited=max(now_ms - one.due, 0) / 1000,
+            seconds=self._times.expected(one.task, _lane(one.tenant)),
+            is_first=one.is_first,
+        )
+
+    def _flights(self) -> Iterable[NodeRun]:
+        for placed in self._placed.values():
+            seconds = self._times.expected(placed.task, _lane(placed.tenant))
+            yield NodeRun(placed.node, placed.amounts, placed.began + seconds)
+
+
+def _lane(tenant: str) -> Lane:
+    return Lane("", 0, tenant)

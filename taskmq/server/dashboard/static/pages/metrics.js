@@ -1,0 +1,37 @@
+// @ts-check
+/** Figures over time, and of all tasks side by side. */
+import { useData } from "../lib/data.js";
+import { FigurePlot, RANGES, since } from "../lib/figures.js";
+import { count, quoted, span } from "../lib/format.js";
+import { html, useEffect, useState } from "../lib/html.js";
+import { Empty, Head, Section, Shown, Table } from "../lib/parts.js";
+import { change, to } from "../lib/route.js";
+
+function Totals({ range, task, queue }) {
+  return html`<${Shown} loaded=${useData("rollups", { since: since(range), task, queue })}>${(/** @type {any} */ { items }) => items.length
+    ? html`<${Table} label="Tasks" columns=${["Task", "Queue", "Ended", "Failed", "Retried", "Wait, half", "Wait, 95 %", "Run, half", "Run, 95 %", "All runs"]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.task} ${one.queue}`} data-row>
+        <td><a href=${to("metrics", { range, task: one.task })}>${one.task}</a></td><td><a href=${to("metrics", { range, queue: one.queue })}>${one.queue}</a></td>
+        <td class="number"><a href=${to("jobs", { filter: `task:${quoted(one.task)}` })}>${count(one.ended)}<span class="sr"> jobs of ${one.task}</span></a></td>
+        <td class="number">${count(one.failed)}${one.failed > 0 ? ` (${Math.round((one.failure_rate ?? 0) * 1000) / 10} %)` : ""}</td><td class="number">${count(one.outcomes.retried ?? 0)}</td>
+        <td class="number">${span(one.wait_p50)}</td><td class="number">${span(one.wait_p95)}</td><td class="number">${span(one.run_p50)}</td><td class="number">${span(one.run_p95)}</td><td class="number">${span(one.run_total)}</td></tr>`)}<//>`
+    : html`<${Empty} title="Nothing was counted in this time"><p>Figures begin when a scheduler first listens to the workers.</p><//>`}<//>`;
+}
+
+function Choice({ task, queue }) {
+  const [name, setName] = useState(task);
+  useEffect(() => setName(task), [task]);
+  const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ task: name.trim() }); };
+  return html`<form role="search" onSubmit=${submit}><label class="sr" for="task">Task</label>
+    <input id="task" data-filter value=${name} placeholder="all tasks" autoComplete="off" onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><button type="submit">Show</button>
+    ${(task || queue) && html`<a href=${to("metrics")}>All</a>`}</form>`;
+}
+
+export default function Metrics({ query }) {
+  const { range = "1h", task = "", queue = "" } = query;
+  const of = { range, task, queue };
+  return html`<${Head} title="Metrics" sub=${[task && `task ${task}`, queue && `queue ${queue}`].filter(Boolean).join(", ")} />
+    <div class="bar"><${Choice} task=${task} queue=${queue} /></div>
+    <div class="chips" role="group" aria-label="Time">${Object.entries(RANGES).map(([name, [words]]) => html`<a key=${name} href=${to("metrics", { ...of, range: name })} aria-current=${name === range ? "true" : undefined}>${words}</a>`)}</div>
+    <div class="two">${["jobs", "rate", "wait", "run"].map((which) => html`<section class="card" key=${which}><${FigurePlot} which=${which} ...${of} /></section>`)}</div>
+    <${Section} title="By task and queue"><${Totals} ...${of} /><//>`;
+}

@@ -1,0 +1,51 @@
+"""Looks at the broker that several callers share: fifty open dashboards cost it no more than one."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, TypeVar
+
+from litestar.datastructures import State
+from litestar.params import QueryParameter
+
+from taskmq.app import TaskMQ
+
+__all__ = ["MaxAge", "shared_look"]
+
+T = TypeVar("T")
+
+MaxAge = Annotated[
+    float, QueryParameter(ge=0, le=60, description="So many seconds old an answer may be; then callers share one.")
+]
+_MOST: Final = 1_000
+
+
+class _Sample:
+    """The last answer to one question, and when it was had."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.at: float | None = None
+        self.answer: Any = None
+
+
+async def shared_look(state: State, name: str, max_age: float, look: Callable[[], Awaitable[T]]) -> T:
+    """The answer to a question, which may be as old as `max_age` seconds; else look, one caller for all.
+
+    Args:
+        name: of the question; everybody who asks by it gets the same answer.
+    """
+    if not max_age:
+        return await look()
+    app: TaskMQ = state["app"]
+    samples: dict[str, _Sample] = state.setdefault("samples", {})
+    if len(samples) > _MOST:
+        samples.clear()
+    sample = samples.setdefault(name, _Sample())
+    # Whoever comes while one looks gets what that one sees.
+    asked = app.sessions.clock.monotonic()
+    async with sample.lock:
+        if sample.at is None or asked - sample.at > max_age:
+            sample.answer = await look()
+            sample.at = app.sessions.clock.monotonic()
+        answer: T = sample.answer
+        return answer

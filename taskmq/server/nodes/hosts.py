@@ -1,0 +1,178 @@
+"""`/nodes`: which machines there are, in full and as document 000 names it."""
+
+from typing import Any, Final
+
+from litestar import delete, get, post
+from litestar.params import FromPath, JSONBody
+
+from taskmq.api.nodes import HostNodeView, NodeList, RegisterBody, RegisteredView, StatusBody
+from taskmq.model.identity import Permission
+from taskmq.model.nodes import HostNode, NodeTold
+from taskmq.operations import nodes as operations
+from taskmq.server.inputs import CallerGiven, ServedApp, instant_text
+from taskmq.server.nodes.amounts import read_capacity
+from taskmq.server.problems import Problem
+from taskmq.server.settings import API
+
+__all__ = ["HOST_HANDLERS", "node_or_problem"]
+
+_BEATS: Final = 3
+
+
+@get(
+    f"{API}/nodes",
+    permission=Permission.NODES_READ,
+    operation_id="listNodes",
+    summary="List nodes",
+    tags=["nodes"],
+)
+async def list_nodes(app: ServedApp) -> NodeList:
+    """The nodes that the store knows, with what is allocated of them."""
+    return NodeList([_view(node) for node in await operations.list_nodes(app)])
+
+
+@get(
+    f"{API}/nodes/{{name:str}}",
+    permission=Permission.NODES_READ,
+    operation_id="getNode",
+    summary="Get a node",
+    tags=["nodes"],
+)
+async def get_node(app: ServedApp, name: FromPath[str]) -> HostNodeView:
+    """One node, by its name or id."""
+    return _view(node_or_problem(name, await operations.find_node(app, name)))
+
+
+@post(
+    f"{API}/nodes/{{name:str}}/drain",
+    status_code=200,
+    permission=Permission.NODES_OPERATE,
+    operation_id="drainNode",
+    summary="Drain a node",
+    tags=["nodes"],
+)
+async def drain_node(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> HostNodeView:
+    """Place nothing more there; what runs goes on."""
+    node = node_or_problem(name, await operations.find_node(app, name))
+    await caller.note_action(app, "node.drain", subject=node.name)
+    return _view(node_or_problem(name, await operations.drain_node(app, node.name)))
+
+
+@post(
+    f"{API}/nodes/{{name:str}}/resume",
+    status_code=200,
+    permission=Permission.NODES_OPERATE,
+    operation_id="resumeNode",
+    summary="Resume a node",
+    tags=["nodes"],
+)
+async def resume_node(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> HostNodeView:
+    """Place jobs there again."""
+    node = node_or_problem(name, await operations.find_node(app, name))
+    await caller.note_action(app, "node.resume", subject=node.name)
+    return _view(node_or_problem(name, await operations.drain_node(app, node.name, drains=False)))
+
+
+@delete(
+    f"{API}/nodes/{{name:str}}",
+    status_code=200,
+    permission=Permission.NODES_OPERATE,
+    operation_id="removeNode",
+    summary="Remove a node",
+    tags=["nodes"],
+)
+async def remove_node(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> HostNodeView:
+    """Forget a node and end its allocations; one whose workers run comes back."""
+    node = node_or_problem(name, await operations.find_node(app, name))
+    await caller.note_action(app, "node.remove", subject=node.name)
+    return _view(node_or_problem(name, await operations.remove_node(app, node.name)))
+
+
+@post(
+    "/nodes/register",
+    permission=Permission.NODES_REPORT,
+    operation_id="registerNodeOfDocument",
+    summary="Register a node",
+    tags=["compatible names"],
+)
+async def register_node(data: JSONBody[RegisterBody], app: ServedApp, caller: CallerGiven) -> RegisteredView:
+    """Have the store know a node, or know it anew: its resources can be allocated from now on."""
+    told = NodeTold(
+        name=data.name,
+        address=data.ip,
+        capacity=read_capacity(data.capacity),
+        labels=dict(data.labels),
+        lost_after=None if data.heartbeat_seconds is None else round(data.heartbeat_seconds * _BEATS * 1000),
+    )
+    known = await operations.find_node(app, data.name)
+    if known is not None and known.told.runs_jobs:
+        raise Problem(409, "node_in_use", f"node {data.name!r} is told of by its workers: choose another name")
+    await caller.note_action(app, "node.register", subject=data.name)
+    node = await operations.register_node(app, told)
+    return RegisteredView(node_id=node.id, name=node.name, status=node.state)
+
+
+@post(
+    "/nodes/update-status",
+    status_code=200,
+    permission=Permission.NODES_REPORT,
+    operation_id="updateNodeStatusOfDocument",
+    summary="Update the status of a node",
+    tags=["compatible names"],
+)
+async def update_status(data: JSONBody[StatusBody], app: ServedApp) -> RegisteredView:
+    """Say whether a node takes anything; each call is a heartbeat."""
+    node = node_or_problem(data.node_id, await operations.say_status(app, data.node_id, data.status))
+    return RegisteredView(node_id=node.id, name=node.name, status=node.state)
+
+
+@get(
+    "/nodes/list",
+    permission=Permission.NODES_READ,
+    operation_id="listNodesOfDocument",
+    summary="List nodes",
+    tags=["compatible names"],
+)
+async def list_nodes_of_document(app: ServedApp) -> list[HostNodeView]:
+    """All nodes, as an array."""
+    return [_view(node) for node in await operations.list_nodes(app)]
+
+
+HOST_HANDLERS: Final[tuple[Any, ...]] = (
+    list_nodes,
+    get_node,
+    drain_node,
+    resume_node,
+    remove_node,
+    register_node,
+    update_status,
+    list_nodes_of_document,
+)
+
+
+def node_or_problem(name: str, node: HostNode | None) -> HostNode:
+    """The node.
+
+    Raises:
+        Problem: there is none.
+    """
+    if node is None:
+        raise Problem(404, "node_not_found", f"there is no node {name[:128]!r}")
+    return node
+
+
+def _view(node: HostNode) -> HostNodeView:
+    told = node.told
+    return HostNodeView(
+        node_id=node.id,
+        name=node.name,
+        ip_address=told.address,
+        status=node.state,
+        capacity=told.capacity,
+        used=node.used,
+        labels=told.labels,
+        version=told.version,
+        runs_jobs=told.runs_jobs,
+        registered_at=instant_text(node.registered),
+        heartbeat_at=instant_text(node.heartbeat),
+    )

@@ -1,0 +1,110 @@
+"""The nodes of a job store in this process."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import DispatchBatch, Pick, PlacedJob, UnplacedJob, slot_key
+from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NewAllocation, NodeTold, Placement
+from taskmq.model.states import UNDERWAY, JobState
+from taskmq.testing.job_store.model import JobModel
+
+__all__ = ["MemoryNodes"]
+
+
+class MemoryNodes:
+    """A `NodeStore` over a `JobModel`.
+
+    Args:
+        look: the model, at the time that it is.
+    """
+
+    def __init__(self, look: Callable[[], JobModel]) -> None:
+        self._look = look
+
+    async def tell(self, nodes: Sequence[NodeTold]) -> None:
+        model = self._look()
+        model.nodes.tell(nodes, now=model.now)
+
+    async def nodes(self) -> list[HostNode]:
+        model = self._look()
+        return model.nodes.nodes(_under_way(model), now=model.now)
+
+    async def drain(self, name: str, *, drains: bool) -> HostNode | None:
+        self._look().nodes.change(name, is_draining=drains)
+        return await self._find(name)
+
+    async def say_busy(self, name: str, *, is_busy: bool) -> HostNode | None:
+        model = self._look()
+        model.nodes.change(name, is_busy=is_busy, heartbeat=model.now, is_lost=False)
+        return await self._find(name)
+
+    async def remove(self, name: str) -> bool:
+        model = self._look()
+        return model.nodes.remove(name, now=model.now)
+
+    async def expire(self) -> list[str]:
+        model = self._look()
+        return model.nodes.expire(_under_way(model), now=model.now)
+
+    async def allocate(self, new: NewAllocation) -> Allocation | None:
+        model = self._look()
+        return model.nodes.allocate(new, _under_way(model), now=model.now)
+
+    async def release(self, allocation: str) -> Allocation | None:
+        model = self._look()
+        return model.nodes.release(allocation, now=model.now)
+
+    async def allocations(
+        self, which: AllocationFilter, *, after: str | None = None, limit: int = 50
+    ) -> list[Allocation]:
+        return self._look().nodes.allocations(which, after=after, limit=limit)
+
+    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
+        model = self._look()
+        return [
+            UnplacedJob(
+                id=job.id,
+                tenant=job.tenant,
+                task=job.task,
+                due=job.due,
+                is_first=not job.token,
+                needs=None if job.detail is None else job.detail.needs,
+            )
+            for pick in picks
+            for job in model.ready(pick.lane)[: pick.count]
+        ]
+
+    async def place(self, slot: int, epoch: int, placements: Sequence[Placement]) -> DispatchBatch | None:
+        model = self._look()
+        if not model.leases.has(slot_key(slot), epoch):
+            return None
+        accepted = {each.job: each for each in model.nodes.reserve(placements, _under_way(model), now=model.now)}
+        there = {job for job in accepted if job in model.jobs and model.jobs[job].state is JobState.QUEUED}
+        broken = {each.gang for job, each in accepted.items() if each.gang and job not in there}
+        chosen = [model.jobs[job] for job, each in accepted.items() if job in there and each.gang not in broken]
+        batch = model.hand_out(slot, epoch, chosen)
+        if batch is None:
+            return None
+        for job in batch.jobs:
+            model.nodes.take(accepted[job.id], job.token, now=model.now)
+        return replace(batch, jobs=[replace(job, node=accepted[job.id].node) for job in batch.jobs])
+
+    async def placed(self, jobs: Sequence[str]) -> list[PlacedJob]:
+        model = self._look()
+        return [
+            PlacedJob(job=job, token=token, node=node, epoch=epoch)
+            for job in jobs
+            for node, epoch, token in model.nodes.placed(job, _under_way(model))
+        ]
+
+    async def _find(self, name: str) -> HostNode | None:
+        return next((node for node in await self.nodes() if node.name == name), None)
+
+
+def _under_way(model: JobModel) -> Callable[[str, int], bool]:
+    def is_under_way(job_id: str, token: int) -> bool:
+        job = model.jobs.get(job_id)
+        return job is not None and job.state in UNDERWAY and job.token == token
+
+    return is_under_way

@@ -1,0 +1,7 @@
+"""Host nodes, allocations and jobs that are placed."""
+
+from taskmq.testing.job_store_suite.nodes.allocations import AllocationCases
+from taskmq.testing.job_store_suite.nodes.placements import PlacementCases
+from taskmq.testing.job_store_suite.nodes.registry import NodeCases
+
+__all__ = ["AllocationCases", "NodeCases", "PlacementCases"]

@@ -1,0 +1,216 @@
+"""Jobs that are placed on nodes."""
+
+import asyncio
+from collections.abc import Sequence
+
+from taskmq.contracts.jobs import DispatchBatch, JobDetail, Lane, Pick, PlacedJob, UnplacedJob
+from taskmq.model.nodes import AllocationFilter, JobNeeds, NodeTold, Placement
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, error, ids
+from taskmq.testing.job_store_suite.nodes.registry import node_of
+from taskmq.testing.runner import case
+
+__all__ = ["PlacementCases"]
+
+_NODE = NodeTold(name="a", capacity={"slots": 8.0, "cpu": 4.0}, lost_after=0, runs_jobs=True)
+_NEEDS = JobNeeds(resources={"cpu": 3.0}, labels={"region": "eu"})
+
+
+def _placed(job: str, *, cpu: float = 3.0, node: str = "a", epoch: int = 1, gang: str = "") -> Placement:
+    return Placement(job=job, tenant="", task="send_mail", node=node, epoch=epoch, amounts={"cpu": cpu}, gang=gang)
+
+
+async def _place(driver: JobDriver, placements: Sequence[Placement]) -> DispatchBatch | None:
+    slot = driver.schedulers.slot_of(QUEUE)
+    return await driver.store.nodes.place(slot, await driver.epoch(slot), placements)
+
+
+class PlacementCases(JobStoreCase):
+    """Every guarantee of `NodeStore` about jobs."""
+
+    @case
+    async def test_the_first_jobs_of_lanes_are_told_with_what_they_need(self) -> None:
+        driver = self.driver()
+        first = await driver.submit(detail=JobDetail(needs=_NEEDS))
+        second = await driver.submit()
+        await driver.submit(due=HOUR)
+        other = await driver.submit(tenant="acme", priority=7)
+
+        found = await driver.store.nodes.waiting(
+            [
+                Pick(Lane(QUEUE, 7, "acme"), 5),
+                Pick(Lane(QUEUE, first.priority, ""), 2),
+                Pick(Lane("nobody knows it", 4, ""), 5),
+            ]
+        )
+
+        assert found == [
+            UnplacedJob(id=other.id, tenant="acme", task="send_mail", due=other.due, is_first=True),
+            UnplacedJob(id=first.id, tenant="", task="send_mail", due=first.due, is_first=True, needs=_NEEDS),
+            UnplacedJob(id=second.id, tenant="", task="send_mail", due=second.due, is_first=True),
+        ]
+
+    @case
+    async def test_a_job_is_placed_and_dispatched_at_once(self) -> None:
+        driver = self.driver()
+        await driver.store.nodes.tell([_NODE])
+        first, second = await driver.submit_many(2)
+
+        batch = await _place(driver, [_placed(second.id)])
+
+        assert batch is not None
+        (job,) = batch.jobs
+        assert (job.id, job.node, job.queue) == (second.id, "a", QUEUE)
+        record = await driver.read(second)
+        assert (record.state, record.token) == (JobState.DISPATCHED, job.token)
+        assert await driver.state(first) is JobState.QUEUED
+        assert await driver.store.nodes.placed([first.id, second.id, "x"]) == [
+            PlacedJob(job=second.id, token=job.token, node="a", epoch=1)
+        ]
+        (allocation,) = await driver.store.nodes.allocations(AllocationFilter(job=second.id))
+        assert (allocation.node, allocation.amounts, allocation.task) == ("a", {"cpu": 3.0}, "send_mail")
+        assert (await node_of(driver.store, "a")).used == {"cpu": 3.0}
+        assert ids((await driver.dispatch()).jobs) == [first.id]
+
+    @case
+    async def test_however_its_run_ends_a_job_holds_nothing_from_then_on(self) -> None:
+        driver = self.driver()
+        await driver.store.nodes.tell([_NODE])
+        for kind in ("succeeded", "failed", "retry", "interrupted", "snoozed"):
+            job = await driver.submit()
+            batch = await _place(driver, [_placed(job.id)])
+            assert batch is not None
+
+            await driver.accepted(batch.jobs[0], "started", started=await driver.store.now_ms())
+            assert (await node_of(driver.store, "a")).used == {"cpu": 3.0}, kind
+            await driver.accepted(batch.jobs[0], kind, error=error("no"), delay=HOUR)
+
+            assert (await node_of(driver.store, "a")).used == {}, kind
+            if kind == "interrupted":
+                await driver.updated(await driver.read(job), JobState.HELD)
+        await driver.store.nodes.expire()
+        assert await driver.store.nodes.allocations(AllocationFilter(is_open=True)) == []
+
+    @case
+    async def test_a_job_that_comes_back_undispatched_holds_nothing(self) -> None:
+        driver = self.driver()
+        await driver.store.nodes.tell([_NODE])
+        job = await driver.submit()
+        batch = await _place(driver, [_placed(job.id)])
+        assert batch is not None
+
+        await driver.schedulers.undispatch(batch.jobs)
+
+        assert await driver.state(job) is JobState.QUEUED
+        assert (await node_of(driver.store, "a")).used == {}
+        again = await _place(driver, [_placed(job.id)])
+        assert again is not None
+        assert again.jobs[0].token != batch.jobs[0].token
+
+    @case
+    async def test_what_does_not_fit_any_more_is_left_out(self) -> None:
+        driver = self.driver()
+        await driver.store.nodes.tell([_NODE])
+        first, second, third = await driver.submit_many(3)
+
+        batch = await _place(driver, [_placed(first.id), _placed(second.id), _placed(third.id, cpu=1.0)])
+
+        assert batch is not None
+        assert sorted(ids(batch.jobs)) == sorted([first.id, third.id])
+        assert await driver.state(second) is JobState.QUEUED
+
+    @case
+    async def test_nothing_is_placed_on_a_node_that_is_closed_or_was_lost_meanwhile(self) -> None:
+        driver = self.driver()
+        await driver.store.nodes.tell([_NODE])
+        job = await driver.submit()
+
+        assert await _place(driver, [_placed(job.id, node="nobody")]) is None
+        await driver.store.nodes.drain("a", drains=True)
+        assert await _place(driver, [_placed(job.id)]) is None
+        await driver.store.nodes.drain("a", drains=False)
+        await driver.store.nodes.expire()
+        assert await _place(driver, [_placed(job.id)]) is None
+        await driver.store.nodes.tell([_NODE])
+        assert await _place(driver, [_placed(job.id, epoch=1)]) is None
+
+        assert await _place(driver, [_placed(job.id, epoch=2)]) is not None
+
+    @case
+    async def test_a_scheduler_that_was_replaced_places_nothing(self) -> None:
+        driver = self.driver()
+        await driver.store.nodes.tell([_NODE])
+        job = await driver.submit()
+        slot = driver.schedulers.slot_of(QUEUE)
+        old = await driver.next_epoch(slot)
+        await driver.next_epoch(slot)
+
+        assert await driver.store.nodes.place(slot, old, [_placed(job.id)]) is None
+
+        assert await driver.state(job) is JobState.QUEUED
+        assert (await node_of(driver.store, "a")).used == {}
+
+    @case
+    async def test_of_a_gang_all_are_placed_or_none(self) -> None:
+        driver = self.driver()
+        await driver.store.nodes.tell([_NODE])
+        first, second, third = await driver.submit_many(3)
+        held = await driver.submit(held=True)
+
+        assert await _place(driver, [_placed(first.id, gang="g"), _placed(second.id, gang="g")]) is None
+        gone = [_placed(first.id, cpu=1.0, gang="g"), _placed(held.id, cpu=1.0, gang="g")]
+        assert await _place(driver, gone) is None
+        together = [_placed(first.id, cpu=1.0, gang="g"), _placed(second.id, cpu=2.0, gang="g"), _placed(third.id)]
+        batch = await _place(driver, together)
+
+        assert batch is not None
+        assert sorted(ids(batch.jobs)) == sorted([first.id, second.id])
+
+    @case
+    async def test_what_was_allocated_on_a_lost_node_is_free(self) -> None:
+        driver = self.driver()
+        await driver.store.nodes.tell([_NODE])
+        job = await driver.submit()
+        batch = await _place(driver, [_placed(job.id)])
+        assert batch is not None
+
+        await driver.store.nodes.expire()
+
+        assert (await node_of(driver.store, "a")).used == {}
+        (placed,) = await driver.store.nodes.placed([job.id])
+        assert placed.epoch != (await node_of(driver.store, "a")).epoch
+        assert await driver.state(job) is JobState.DISPATCHED
+        await driver.schedulers.undispatch(batch.jobs)
+        assert await driver.store.nodes.placed([job.id]) == []
+
+    @case
+    async def test_an_expired_job_ends_instead_of_being_placed(self) -> None:
+        driver = self.driver()
+        await driver.store.nodes.tell([_NODE])
+        job = await driver.submit(expires=-1)
+
+        assert await _place(driver, [_placed(job.id)]) is None
+
+        assert await driver.state(job) is JobState.EXPIRED
+        assert (await node_of(driver.store, "a")).used == {}
+
+    @case
+    async def test_who_places_at_a_time_never_takes_more_than_there_is(self) -> None:
+        driver, other = self.driver(), self.driver()
+        await driver.store.nodes.tell([_NODE])
+        jobs = await driver.submit_many(8)
+        slot = driver.schedulers.slot_of(QUEUE)
+        epoch = await driver.epoch(slot)
+
+        batches = await asyncio.gather(
+            *(
+                each.store.nodes.place(slot, epoch, [_placed(job.id, cpu=1.0)])
+                for job in jobs
+                for each in (driver, other)
+            )
+        )
+
+        placed = [job.id for batch in batches if batch is not None for job in batch.jobs]
+        assert len(placed) == len(set(placed)) == 4
+        assert (await node_of(driver.store, "a")).used == {"cpu": 4.0}

@@ -1,0 +1,107 @@
+"""Nodes: told of, drained, lost."""
+
+from taskmq.contracts.jobs import JobStore
+from taskmq.model.nodes import HostNode, NodeTold
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.runner import case
+
+__all__ = ["NodeCases", "node_of"]
+
+_TOLD = NodeTold(
+    name="gpu-1",
+    address="10.0.0.7",
+    capacity={"cpu": 8.0, "gpu": 2.0},
+    labels={"region": "eu"},
+    version="1",
+    lost_after=3_600_000,
+    runs_jobs=True,
+)
+
+
+async def node_of(store: JobStore, name: str) -> HostNode:
+    """The node as the store has it."""
+    return next(node for node in await store.nodes.nodes() if node.name == name)
+
+
+class NodeCases(JobStoreCase):
+    """Every guarantee of `NodeStore` about nodes."""
+
+    @case
+    async def test_a_node_that_was_told_of_is_there_for_every_process(self) -> None:
+        store, other = self.store(), self.store()
+        assert await store.nodes.nodes() == []
+
+        await store.nodes.tell([_TOLD, NodeTold(name="b")])
+
+        first, second = await other.nodes.nodes()
+        assert (first.name, second.name) == ("b", "gpu-1")
+        assert (second.told, second.state, second.used, second.epoch) == (_TOLD, "available", {}, 1)
+        assert second.registered == second.heartbeat > 0
+        assert first.id != second.id
+
+    @case
+    async def test_a_node_that_tells_again_keeps_its_id_and_says_something_new(self) -> None:
+        store = self.store()
+        await store.nodes.tell([_TOLD])
+        before = await node_of(store, "gpu-1")
+        changed = NodeTold(name="gpu-1", capacity={"cpu": 4.0})
+
+        await store.nodes.tell([changed])
+
+        after = await node_of(store, "gpu-1")
+        assert (after.id, after.registered, after.told) == (before.id, before.registered, changed)
+        assert after.heartbeat >= before.heartbeat
+
+    @case
+    async def test_a_silent_node_is_lost_once_and_comes_back_with_another_epoch(self) -> None:
+        store = self.store()
+        await store.nodes.tell([NodeTold(name="a", lost_after=0), NodeTold(name="b"), _TOLD])
+
+        assert await store.nodes.expire() == ["a"]
+        assert await store.nodes.expire() == []
+        lost = await node_of(store, "a")
+        assert (lost.state, lost.epoch) == ("lost", 2)
+
+        await store.nodes.tell([NodeTold(name="a", lost_after=3_600_000)])
+        back = await node_of(store, "a")
+        assert (back.state, back.epoch) == ("available", 2)
+        assert (await node_of(store, "b")).epoch == 1
+
+    @case
+    async def test_an_operator_drains_a_node_and_resumes_it(self) -> None:
+        store = self.store()
+        await store.nodes.tell([_TOLD])
+
+        drained = await store.nodes.drain("gpu-1", drains=True)
+        await store.nodes.tell([_TOLD])
+        assert drained is not None
+        assert (drained.state, (await node_of(store, "gpu-1")).state) == ("draining", "draining")
+
+        resumed = await store.nodes.drain("gpu-1", drains=False)
+        assert resumed is not None
+        assert resumed.state == "available"
+        assert await store.nodes.drain("nobody", drains=True) is None
+
+    @case
+    async def test_an_owner_says_that_a_node_is_busy_which_is_a_heartbeat(self) -> None:
+        store = self.store()
+        await store.nodes.tell([NodeTold(name="a", lost_after=0)])
+        await store.nodes.expire()
+
+        busy = await store.nodes.say_busy("a", is_busy=True)
+        assert busy is not None
+        assert (busy.state, busy.is_lost) == ("busy", False)
+
+        free = await store.nodes.say_busy("a", is_busy=False)
+        assert free is not None
+        assert free.state == "available"
+        assert await store.nodes.say_busy("nobody", is_busy=True) is None
+
+    @case
+    async def test_a_node_that_is_removed_is_gone(self) -> None:
+        store = self.store()
+        await store.nodes.tell([_TOLD])
+
+        assert await store.nodes.remove("gpu-1")
+        assert not await store.nodes.remove("gpu-1")
+        assert await store.nodes.nodes() == []

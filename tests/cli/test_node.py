@@ -1,0 +1,74 @@
+"""`taskmq node`."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.model.nodes import NewAllocation, NodeTold
+from taskmq_sql import open_job_store
+from tests.cli.kit import Here, Result
+
+_APP = 'from taskmq import TaskMQ\n\napp = TaskMQ(store="sqlite:///jobs.db")\n'
+
+
+class Shop:
+    """The command line of an app, with what it prints as data."""
+
+    def __init__(self, taskmq: Here) -> None:
+        self._taskmq = taskmq
+
+    def __call__(self, *words: str) -> Result:
+        return self._taskmq(*words, "--app", "shop:app", "-o", "json")
+
+
+async def _fill(path: Path) -> None:
+    store = open_job_store(f"sqlite:///{path}", BrokerOptions(name="test"))
+    await store.nodes.tell(
+        [NodeTold(name="gpu-1", capacity={"cpu": 8.0, "memory": 2.0**30}, labels={"region": "eu"})]
+    )
+    await store.nodes.allocate(
+        NewAllocation(id="0193a1f2-7c1e-7abc-8def-0123456789ab", node=None, amounts={"cpu": 2.0}, job="theirs")
+    )
+    await store.aclose()
+
+
+@pytest.fixture
+def shop(home: Path, taskmq: Here) -> Shop:
+    (home / "shop.py").write_text(_APP)
+    asyncio.run(_fill(home / "jobs.db"))
+    return Shop(taskmq)
+
+
+def test_nodes_are_listed_and_shown(shop: Shop) -> None:
+    (row,) = shop("node", "list").data
+
+    assert (row["node"], row["state"], row["capacity"], row["used"], row["labels"]) == (
+        "gpu-1",
+        "available",
+        "cpu=8, memory=1G",
+        "cpu=2",
+        "region=eu",
+    )
+    assert shop("node", "show", shop("node", "show", "gpu-1").data["id"]).data["node"] == "gpu-1"
+    assert shop("node", "show", "nobody").code == 3
+
+
+def test_a_node_is_drained_resumed_and_removed(shop: Shop) -> None:
+    assert shop("node", "drain", "gpu-1").data["state"] == "draining"
+    assert shop("node", "resume", "gpu-1").data["state"] == "available"
+    assert shop("node", "remove", "gpu-1").code == 0
+    assert len(shop("node", "list").data) == 1
+
+    assert shop("node", "remove", "gpu-1", "--yes").code == 0
+
+    assert shop("node", "list").data == []
+    assert shop("node", "drain", "gpu-1").code == 3
+
+
+def test_allocations_are_listed(shop: Shop) -> None:
+    (row,) = shop("node", "allocations").data
+
+    assert (row["node"], row["job"], row["amounts"], row["ended"]) == ("gpu-1", "theirs", "cpu=2", "")
+    assert shop("node", "allocations", "--node", "other", "--ended").data == []

@@ -1,0 +1,188 @@
+"""The files of contrib/deploy: they can be read, name metrics that there are, and commands that there are."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import jsonschema_rs
+import pytest
+import yaml
+
+from taskmq.model.telemetry.metrics import (
+    BeatSnapshot,
+    Count,
+    Histogram,
+    ProcessGauges,
+    RequestCount,
+    ScheduleCount,
+    SchedulerSnapshot,
+    ServerSnapshot,
+    Snapshot,
+)
+from taskmq_prometheus import open_exporter
+from tests.cli.kit import run_process
+from tests.docs.blocks import ROOT
+
+DEPLOY: Final = ROOT / "contrib" / "deploy"
+_BOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
+_UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+_YAML = sorted(DEPLOY.rglob("*.yml"))
+_METRIC = re.compile(r"\btaskmq_[a-z_]+")
+
+_BOARD: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["uid", "title", "schemaVersion", "panels", "templating", "time"],
+    "properties": {
+        "uid": {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,40}$"},
+        "title": {"type": "string", "minLength": 1},
+        "schemaVersion": {"type": "integer", "minimum": 36},
+        "panels": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["id", "type", "title", "gridPos", "targets", "datasource", "fieldConfig"],
+                "properties": {
+                    "id": {"type": "integer"},
+                    "type": {"enum": ["timeseries", "stat", "table"]},
+                    "gridPos": {
+                        "type": "object",
+                        "required": ["h", "w", "x", "y"],
+                        "properties": {
+                            "w": {"type": "integer", "minimum": 1, "maximum": 24},
+                            "x": {"type": "integer", "minimum": 0, "maximum": 23},
+                        },
+                    },
+                    "targets": {
+                        "type": "array",
+                        "minItems": 1,
+                        "items": {
+                            "type": "object",
+                            "required": ["refId", "expr", "legendFormat"],
+                            "properties": {"expr": {"type": "string", "minLength": 1}},
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+
+
+def _emitted() -> set[str]:
+    """The names of all series that processes of taskmq have, as a scrape shows them."""
+    histogram = Histogram()
+    histogram.add(0.1)
+    schedules = [ScheduleCount("t", {"due": 1}, 1, histogram)]
+    gauges = ProcessGauges(0, "running", 1, 0, 0, 0, 1, 1, 0.0, 0.0)
+    snapshots = (
+        Snapshot("1", [Count("t", "q", {"succeeded": 1}, histogram, histogram)], [gauges], 1, {"exit": 1}, {"q": 1}),
+        BeatSnapshot("1", schedules, 1, 0.0),
+        SchedulerSnapshot("1", 8, {"q": 1}, 1, 1, 1, {"accepted": 1}, 0.0, schedules),
+        ServerSnapshot("1", [RequestCount("op", {"200": 1}, histogram)], 1),
+    )
+    found: set[str] = set()
+    for snapshot in snapshots:
+        page = open_exporter(lambda snapshot=snapshot: snapshot)("text/plain")  # type: ignore[misc]
+        found |= {
+            re.split(r"[{ ]", line, maxsplit=1)[0]
+            for line in page.body.decode().splitlines()
+            if line and not line.startswith("#")
+        }
+    return found
+
+
+def _expressions() -> Iterator[tuple[str, str]]:
+    """Each expression of rules and boards, with where it stands."""
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "taskmq.rules.yml").read_text())
+    for group in rules["groups"]:
+        for rule in group["rules"]:
+            yield rule.get("alert") or rule["record"], rule["expr"]
+    for board in _BOARDS:
+        for panel in json.loads(board.read_text())["panels"]:
+            for target in panel["targets"]:
+                yield f"{board.stem}: {panel['title']}", target["expr"]
+
+
+def test_every_metric_of_rules_and_boards_is_one_that_there_is() -> None:
+    emitted = _emitted()
+    named = {(where, name) for where, text in _expressions() for name in _METRIC.findall(text)}
+
+    assert len(named) > 30
+    assert [(where, name) for where, name in sorted(named) if name not in emitted] == []
+
+
+@pytest.mark.parametrize("board", _BOARDS, ids=lambda path: path.stem)
+def test_a_board_is_one_that_grafana_can_load(board: Path) -> None:
+    content = json.loads(board.read_text())
+
+    jsonschema_rs.validate(_BOARD, content)
+    ids = [panel["id"] for panel in content["panels"]]
+    assert len(ids) == len(set(ids))
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in content["panels"]]
+    assert len(places) == len(set(places))
+    assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in content["panels"])
+    assert all(panel["datasource"]["uid"] == "${datasource}" for panel in content["panels"])
+
+
+def test_every_rule_of_prometheus_says_how_bad_it_is_and_what_it_means() -> None:
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "taskmq.rules.yml").read_text())
+    alerts = [rule for group in rules["groups"] for rule in group["rules"] if "alert" in rule]
+
+    assert len({rule["alert"] for rule in alerts}) == len(alerts) > 10
+    for rule in alerts:
+        assert rule["labels"]["severity"] in {"warning", "critical"}, rule["alert"]
+        assert rule["annotations"]["summary"], rule["alert"]
+    for where, text in _expressions():
+        assert text.count("(") == text.count(")"), where
+        assert text.count("{") == text.count("}"), where
+
+
+def _commands() -> Iterator[list[str]]:
+    """Each command line of taskmq in the files, without `taskmq`."""
+    compose = yaml.safe_load((DEPLOY / "compose.yml").read_text())
+    for service in compose["services"].values():
+        if "build" in service:
+            yield [str(word) for word in service["command"]]
+    for part in yaml.safe_load_all((DEPLOY / "kubernetes" / "taskmq.yml").read_text()):
+        pod = part["spec"].get("template")
+        if pod is not None:
+            for container in pod["spec"]["containers"]:
+                yield [str(word) for word in container["args"]]
+    for unit in _UNITS:
+        (line,) = re.findall(r"^ExecStart=\S+/taskmq (.+)$", unit.read_text(), re.MULTILINE)
+        yield shlex.split(line)
+
+
+def test_every_command_of_the_files_is_one_that_there_is(tmp_path: Path) -> None:
+    """Each is run with an app that there is not: what it complains about is that, and not its options."""
+    seen = {tuple(command) for command in _commands()}
+
+    assert {command[0] for command in seen} == {"worker", "scheduler", "server", "beat", "store"}
+    for command in sorted(seen):
+        done = run_process(tmp_path, *command, "--app", "nowhere:app")
+        assert "nowhere" in done.err, (command, done.err)
+
+
+@pytest.mark.parametrize("file", _YAML, ids=lambda path: path.name)
+def test_a_file_of_yaml_can_be_read(file: Path) -> None:
+    assert all(isinstance(part, dict) for part in yaml.safe_load_all(file.read_text()))
+
+
+def test_what_is_scaled_and_who_may_is_what_is_deployed() -> None:
+    parts = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "taskmq.yml").read_text()))
+    names = {part["metadata"]["name"] for part in parts if part["kind"] == "Deployment"}
+    _, scaled = yaml.safe_load_all((DEPLOY / "kubernetes" / "keda.yml").read_text())
+
+    assert scaled["spec"]["scaleTargetRef"]["name"] in names
+    for part in parts:
+        if part["kind"] == "Deployment":
+            (container,) = part["spec"]["template"]["spec"]["containers"]
+            assert container["securityContext"]["runAsNonRoot"]
+            assert part["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= 30
+            ports = {port["name"] for port in container["ports"]}
+            assert container["livenessProbe"]["httpGet"]["port"] in ports
+            assert part["spec"]["selector"]["matchLabels"] == part["spec"]["template"]["metadata"]["labels"]

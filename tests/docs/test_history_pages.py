@@ -1,0 +1,71 @@
+"""The pages about logs, figures and alerts: their files work, their tables are those of the code."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from taskmq.cli.exits import OK
+from taskmq.model.history.alerts import METRICS, check_rule
+from taskmq.model.history.channels import parse_channel
+from taskmq.operations.history.alerts import read_rules
+from tests.cli.kit import PATIENCE, Started, run_process
+from tests.docs.blocks import ROOT, blocks_of, write_files
+from tests.servers import eventually
+
+_HISTORY, _ALERTS = (ROOT / "docs" / f"{name}.md" for name in ("history", "alerts"))
+
+
+def test_a_job_is_charged_logged_counted_and_told_of_as_the_pages_say(tmp_path: Path) -> None:
+    write_files(_HISTORY, tmp_path)
+    (tmp_path / "alerts.toml").write_text(_rules())
+    expected = [
+        line.partition(" ")[2] for block in blocks_of(_HISTORY) for line in block.output.splitlines() if "Z " in line
+    ]
+
+    def taskmq(*words: str) -> str:
+        done = run_process(tmp_path, *words, "--app", "shop:app")
+        assert done.code == OK, done.err
+        return done.out
+
+    with Started(tmp_path, "scheduler", "shop:app") as scheduler:
+        scheduler.says("taskmq scheduler")
+        with Started(tmp_path, "worker", "shop:app", "--capture-logs", "info") as worker:
+            worker.says("waiting for jobs")
+            taskmq("job", "submit", "charge", "--args", "[13]", "--job-id", "order-13")
+
+            followed = taskmq("job", "logs", "order-13", "--follow")
+
+            assert [line.partition(" ")[2] for line in followed.splitlines()] == expected
+            assert taskmq("job", "logs", "order-13", "--level", "error").count("\n") == 1
+            eventually(lambda: "charge" in taskmq("stats"), "the run is counted", within=PATIENCE)
+        taskmq("alert", "apply", "alerts.toml")
+        assert "charges-fail" in taskmq("alert", "rules")
+        taskmq("alert", "test", "charges-fail")
+        assert "mailto:ops@example.com" in taskmq("alert", "notices")
+        silence = taskmq("alert", "silence", "2h", "--rule", "charges-*").split()[1]
+        assert silence in taskmq("alert", "silences")
+        taskmq("alert", "unsilence", silence)
+        taskmq("alert", "apply", "alerts.toml", "--prune")
+        taskmq("alert", "remove", "nobody-works")
+        assert "nobody-works" not in taskmq("alert", "rules")
+
+
+def _rules() -> str:
+    (block,) = [block for block in blocks_of(_ALERTS) if block.language == "toml"]
+    return block.text
+
+
+def test_the_rules_of_the_page_can_be() -> None:
+    rules = read_rules(tomllib.loads(_rules())["rule"])
+
+    assert [rule.name for rule in rules] == ["charges-fail", "nobody-works"]
+    for rule in rules:
+        check_rule(rule)
+        for channel in rule.channels:
+            parse_channel(channel)
+
+
+def test_the_page_of_alerts_has_every_metric_as_the_code_says_it() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|$", _ALERTS.read_text(), re.MULTILINE)
+
+    assert dict(rows) == dict(METRICS)

@@ -1,0 +1,355 @@
+"""What people and programs are told: over a real SMTP server, and over HTTP to a real server."""
+
+import asyncio
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Coroutine
+from email.message import Message
+from email.parser import BytesParser
+from typing import Any
+
+import msgspec
+import pytest
+from aiosmtpd.smtp import SMTP, AuthResult
+from msgspec.structs import replace
+
+from taskmq.contracts.history import AlertNotice
+from taskmq.errors import InvalidSetting
+from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, AlertState
+from taskmq.scheduler.alerts import AlertSettings, NoticeSender
+from taskmq.scheduler.alerts.http import DeliveryFailed, post
+from taskmq.scheduler.alerts.mail import send_mail
+from taskmq.scheduler.alerts.messages import notice_id, signature
+from taskmq.scheduler.alerts.settings import MailServer
+from taskmq.testing import FakeClock
+from taskmq.testing.job_store import MemoryJobStore
+
+RULE = AlertRule(name="fails", metric="failure_rate", threshold=0.5, severity="critical", note="call ann ☂")
+ALERT = Alert(
+    tenant="acme",
+    rule="fails",
+    subject="task:mail.send",
+    state=AlertState.FIRING,
+    since=1_000,
+    value=0.75,
+    changed=1_000,
+)
+
+
+def _notice(channel: str, kind: Any = "firing", **fields: Any) -> AlertNotice:
+    given: dict[str, Any] = {"id": "n1", "at": 5_000, "next": 0, **fields}
+    return AlertNotice(channel=channel, rule=RULE, changes=[AlertChange(kind=kind, alert=ALERT)], **given)
+
+
+class Site:
+    """An HTTP server on this machine that answers as it is told, and keeps what it was sent."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+        self._answers = list(answers)
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        line, *rest = head.split("\r\n")
+        headers = {name.lower(): value for name, _, value in (each.partition(": ") for each in rest) if name}
+        body = await reader.readexactly(int(headers["content-length"]))
+        self.requests.append((line, headers, body))
+        answer = self._answers.pop(0) if self._answers else b"200 OK"
+        writer.write(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 0\r\n\r\n" if answer else b"hello\r\n")
+        writer.close()
+
+
+def _with_site(test: Callable[[Site], Coroutine[Any, Any, None]], *answers: bytes) -> Site:
+    site = Site(*answers)
+
+    async def main() -> None:
+        server = await asyncio.start_server(site.serve, "127.0.0.1", 0)
+        site.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server:
+            await test(site)
+
+    asyncio.run(main())
+    return site
+
+
+async def _sent(notice: AlertNotice, settings: AlertSettings) -> AlertNotice:
+    """The notice after it was to be sent once."""
+    store = MemoryJobStore(clock=FakeClock(10_000))
+    await store.history.alerts.commit([], [notice])
+    assert await NoticeSender(store.history.alerts, settings).send_next()
+    assert not await NoticeSender(store.history.alerts, settings).send_next()
+    (after,) = await store.history.alerts.notices()
+    return after
+
+
+_PRIVATE = AlertSettings(allows_private=True, secret="s3cret")
+
+
+def test_a_webhook_is_told_in_json_that_is_signed() -> None:
+    async def test(site: Site) -> None:
+        assert (await _sent(_notice(f"{site.url}/hook?x=1"), _PRIVATE)).next is None
+
+    ((line, headers, body),) = _with_site(test).requests
+
+    assert line == "POST /hook?x=1 HTTP/1.1"
+    assert headers["taskmq-notice"] == "n1"
+    at, found = re.fullmatch(r"t=(\d+),v1=([0-9a-f]{64})", headers["taskmq-signature"]).groups()  # type: ignore[union-attr]
+    assert hmac.new(b"s3cret", f"{at}.".encode() + body, hashlib.sha256).hexdigest() == found
+    told = msgspec.json.decode(body)
+    assert (told["id"], told["rule"], told["severity"], told["note"]) == ("n1", "fails", "critical", "call ann ☂")
+    assert told["changes"] == [
+        {
+            "kind": "firing",
+            "subject": "task:mail.send",
+            "state": "firing",
+            "value": 0.75,
+            "since": "1970-01-01T00:00:01.000Z",
+        }
+    ]
+
+
+def test_without_a_secret_a_webhook_is_not_signed() -> None:
+    async def test(site: Site) -> None:
+        await _sent(_notice(site.url), AlertSettings(allows_private=True))
+
+    ((_, headers, _),) = _with_site(test).requests
+
+    assert "taskmq-signature" not in headers
+
+
+def test_an_alertmanager_is_told_in_its_own_form() -> None:
+    async def test(site: Site) -> None:
+        for kind in ("firing", "resolved"):
+            await _sent(_notice(f"alertmanager+{site.url}/", kind), _PRIVATE)
+
+    firing, resolved = _with_site(test).requests
+
+    assert firing[0] == "POST /api/v2/alerts HTTP/1.1"
+    (alert,) = msgspec.json.decode(firing[2])
+    assert alert["labels"] == {
+        "alertname": "fails",
+        "severity": "critical",
+        "subject": "task:mail.send",
+        "tenant": "acme",
+    }
+    assert (alert["startsAt"], alert["endsAt"]) == ("1970-01-01T00:00:01.000Z", "1970-01-01T08:00:05.000Z")
+    assert msgspec.json.decode(resolved[2])[0]["endsAt"] == "1970-01-01T00:00:05.000Z"
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_tried_again"),
+    [(b"500 x", True), (b"429 x", True), (b"404 x", False), (b"302 x", True), (b"204 x", False), (b"", True)],
+)
+def test_what_was_not_taken_is_tried_again_unless_that_is_of_no_use(answer: bytes, is_tried_again: bool) -> None:
+    async def test(site: Site) -> None:
+        after = await _sent(_notice(site.url), _PRIVATE)
+
+        assert (after.tries, after.next) == (1, 15_000 if is_tried_again else None)
+
+    _with_site(test, answer)
+
+
+def test_the_pauses_between_tries_grow_and_end_after_a_day() -> None:
+    async def test() -> None:
+        clock = FakeClock(10_000)
+        alerts = MemoryJobStore(clock=clock).history.alerts
+        await alerts.commit([], [_notice("mailto:a@b.c")])
+        sender = NoticeSender(alerts, AlertSettings())
+        pauses: list[float] = []
+        while True:
+            assert await sender.send_next()
+            (notice,) = await alerts.notices()
+            if notice.next is None:
+                break
+            pauses.append((notice.next - clock.now_ms()) / 1000)
+            clock.advance(pauses[-1])
+
+        assert pauses[:8] == [5, 10, 20, 40, 80, 160, 320, 600]
+        assert 86_400 <= sum(pauses) < 87_100
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "[::1]", "169.254.169.254", "10.0.0.1", "[::ffff:127.0.0.1]"]
+)
+def test_a_webhook_does_not_reach_what_is_not_of_the_internet(host: str) -> None:
+    async def test(site: Site) -> None:
+        port = site.url.rpartition(":")[2]
+        with pytest.raises(DeliveryFailed, match="no address of the internet") as caught:
+            await post(f"http://{host}:{port}/", b"{}", headers={}, allows_private=False)
+        assert caught.value.is_final
+
+    assert _with_site(test).requests == []
+
+
+def test_the_address_that_was_looked_at_is_the_one_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that has another address the second time is asked at the first one."""
+    looks: list[str] = []
+
+    async def test(site: Site) -> None:
+        port = int(site.url.rpartition(":")[2])
+
+        async def getaddrinfo(host: str, *_: Any, **__: Any) -> list[Any]:
+            looks.append(host)
+            return [(2, 1, 6, "", ("127.0.0.1" if len(looks) == 1 else "192.0.2.1", port))]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+        assert await post(f"http://rebound.test:{port}/", b"{}", headers={}, allows_private=True) == 200
+
+    ((_, headers, _),) = _with_site(test).requests
+
+    assert looks[0] == "rebound.test"
+    assert "rebound.test" not in looks[1:]
+    assert headers["host"].startswith("rebound.test:")
+
+
+def test_a_server_that_is_not_there_is_said_without_what_was_sent() -> None:
+    async def test() -> None:
+        with pytest.raises(DeliveryFailed) as caught:
+            await post("http://127.0.0.1:1/secret-path", b"{}", headers={}, allows_private=True)
+        assert "secret-path" not in str(caught.value)
+
+    asyncio.run(test())
+
+
+class Post:
+    """What an SMTP server has taken."""
+
+    def __init__(self, refuses: str = "") -> None:
+        self.mails: list[Message] = []
+        self._refuses = refuses
+
+    async def handle_RCPT(self, *args: Any) -> str:  # noqa: N802 - aiosmtpd's name
+        if self._refuses:
+            return self._refuses
+        args[2].rcpt_tos.append(args[3])
+        return "250 OK"
+
+    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
+        self.mails.append(BytesParser().parsebytes(envelope.content))
+        return "250 OK"
+
+
+def _with_mail(
+    test: Callable[[MailServer], Coroutine[Any, Any, None]], *, refuses: str = "", password: str | None = None
+) -> Post:
+    box = Post(refuses)
+
+    def authenticate(*args: Any) -> AuthResult:
+        return AuthResult(success=args[4].password == (password or "").encode(), handled=False)
+
+    async def main() -> None:
+        server = await asyncio.get_running_loop().create_server(
+            lambda: SMTP(box, authenticator=authenticate, auth_required=password is not None, auth_require_tls=False),
+            "127.0.0.1",
+            0,
+        )
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            await test(MailServer(host="127.0.0.1", port=port, security="smtp"))
+
+    asyncio.run(main())
+    return box
+
+
+def test_a_mail_says_what_has_happened_and_what_to_do() -> None:
+    async def test(server: MailServer) -> None:
+        settings = AlertSettings(mail=server, sender="taskmq@example.com")
+        assert (await _sent(_notice("mailto:ops@example.com"), settings)).next is None
+
+    (mail,) = _with_mail(test).mails
+
+    assert (mail["From"], mail["To"]) == ("taskmq@example.com", "ops@example.com")
+    assert mail["Subject"] == "[FIRING] fails: task:mail.send"
+    assert mail["Message-ID"] == "<n1@taskmq.invalid>"
+    payload = mail.get_payload(decode=True)
+    assert isinstance(payload, bytes)
+    text = payload.decode()
+    assert "failure_rate is 0.75" in text
+    assert text.rstrip().endswith("call ann ☂")
+
+
+def test_the_server_of_mail_is_told_who_it_is() -> None:
+    async def test(server: MailServer) -> None:
+        user = replace(server, user="taskmq", password="s3cret")
+        assert (await _sent(_notice("mailto:a@b.c"), AlertSettings(mail=user))).next is None
+        wrong = replace(user, password="wrong")
+        assert (await _sent(_notice("mailto:a@b.c"), AlertSettings(mail=wrong))).next == 15_000
+
+    assert len(_with_mail(test, password="s3cret").mails) == 1
+
+
+@pytest.mark.parametrize(("refuses", "is_final"), [("550 nobody", True), ("450 later", False)])
+def test_an_address_that_is_refused_for_good_is_given_up(refuses: str, is_final: bool) -> None:
+    async def test(server: MailServer) -> None:
+        after = await _sent(_notice("mailto:a@b.c"), AlertSettings(mail=server))
+        assert (after.next is None) is is_final
+
+    assert _with_mail(test, refuses=refuses).mails == []
+
+
+def test_a_server_of_mail_that_is_not_there_is_tried_again() -> None:
+    server = MailServer(host="127.0.0.1", port=1, security="smtp")
+
+    async def test() -> None:
+        assert (await _sent(_notice("mailto:a@b.c"), AlertSettings(mail=server))).next == 15_000
+
+    asyncio.run(test())
+    with pytest.raises(DeliveryFailed):
+        send_mail(replace(server, security="smtps"), Message())  # type: ignore[arg-type]
+
+
+def test_the_environment_says_how_people_are_told() -> None:
+    settings = AlertSettings.read(
+        {
+            "TASKMQ_SMTP_URL": "smtp+starttls://ann:p%40ss@mail.example.com",
+            "TASKMQ_ALERT_SENDER": "a@b.c",
+            "TASKMQ_WEBHOOK_SECRET": "s3cret",
+            "TASKMQ_WEBHOOK_ALLOW_PRIVATE": "1",
+            "TASKMQ_ALERT_HEARTBEAT_URL": "https://beat.example.com/",
+        }
+    )
+
+    mail = MailServer(host="mail.example.com", port=587, security="smtp+starttls", user="ann", password="p@ss")
+    assert settings == AlertSettings(
+        mail=mail, sender="a@b.c", secret="s3cret", allows_private=True, heartbeat="https://beat.example.com/"
+    )
+    assert "p@ss" not in repr(settings)
+    assert "s3cret" not in repr(settings)
+    assert AlertSettings.read({}) == AlertSettings()
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"TASKMQ_SMTP_URL": "mail.example.com"},
+        {"TASKMQ_SMTP_URL": "http://u:secret@h"},
+        {"TASKMQ_SMTP_URL": "smtp://h:99999"},
+        {"TASKMQ_ALERT_HEARTBEAT_URL": "beat.example.com"},
+    ],
+)
+def test_an_environment_that_cannot_be_is_refused_without_its_secrets(environment: dict[str, str]) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        AlertSettings.read(environment)
+    assert "secret" not in str(caught.value)
+
+
+def test_the_id_of_a_notice_follows_from_what_it_says() -> None:
+    change = AlertChange(kind="firing", alert=ALERT)
+    again = AlertChange(kind="again", alert=replace(ALERT, told=9))
+
+    ids = {
+        notice_id(RULE, "c", [change]),
+        notice_id(RULE, "d", [change]),
+        notice_id(RULE, "c", [again]),
+        notice_id(RULE, "c", [AlertChange(kind="again", alert=replace(ALERT, told=10))]),
+        notice_id(RULE, "c", [AlertChange(kind="firing", alert=replace(ALERT, number=5))]),
+        notice_id(replace(RULE, tenant="acme"), "c", [change]),
+    }
+
+    assert len(ids) == 6
+    assert notice_id(RULE, "c", [AlertChange(kind="firing", alert=replace(ALERT, told=7))]) in ids
+    assert signature("s", b"{}", at=5) == signature("s", b"{}", at=5) != signature("t", b"{}", at=5)

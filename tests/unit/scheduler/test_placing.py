@@ -1,0 +1,211 @@
+"""Jobs that the scheduler places on nodes, with workers that a test plays."""
+
+import asyncio
+from math import inf
+from typing import Any
+
+from msgspec.structs import replace
+
+from taskmq import WorkQueue
+from taskmq.contracts.jobs import JobDetail
+from taskmq.errors import BrokerUnavailable
+from taskmq.model.envelope import decode_envelope
+from taskmq.model.nodes import HostNode, JobNeeds, NodeTold
+from taskmq.model.states import JobState
+from taskmq.model.topology import node_queue
+from tests.unit.scheduler.stage import Player, Stage, play, until
+
+_TOLD = NodeTold(name="a", capacity={"slots": 8.0, "cpu": 4.0}, lost_after=30_000, runs_jobs=True)
+
+
+_QUEUES = (WorkQueue("train", placed=True),)
+
+
+def _needs(cpu: float = 1.0, **fields: Any) -> JobDetail:
+    return JobDetail(needs=JobNeeds(resources={"cpu": cpu}, **fields))
+
+
+async def _node(stage: Stage, name: str = "a") -> HostNode:
+    return next(node for node in await stage.store.nodes.nodes() if node.name == name)
+
+
+async def _worker(stage: Stage, name: str = "a", *, silent_after: float = inf) -> Player:
+    """A worker of a node, which tells of it every second, for so many of them."""
+
+    async def tell() -> None:
+        until_then = stage.clock.monotonic() + silent_after
+        while stage.clock.monotonic() < until_then:
+            stage.worker_says("beat", name=f"w-{name}", node=replace(_TOLD, name=name))
+            await stage.pass_by(1)
+
+    stage.tasks.append(asyncio.create_task(tell()))
+    await _known(stage, name)
+    return await stage.player_of_declared(node_queue(name))
+
+
+async def _known(stage: Stage, *names: str) -> None:
+    async def are_known() -> bool:
+        return {node.name for node in await stage.store.nodes.nodes()} >= set(names)
+
+    await until(are_known)
+
+
+def test_a_job_is_placed_on_a_node_that_has_what_it_needs() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        player = await _worker(stage)
+        (job,) = await stage.submit(queue="train", detail=_needs(3.0))
+
+        await player.has(1)
+
+        assert player.envelopes[0].id == job
+        assert stage.job(job).state is JobState.DISPATCHED
+        assert (await _node(stage)).used == {"slots": 1.0, "cpu": 3.0}
+        await player.finish()
+        await stage.all_ended()
+        assert (await _node(stage)).used == {}
+
+    play(test, queues=_QUEUES)
+
+
+def test_a_job_waits_for_room_and_goes_when_another_has_ended() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        player = await _worker(stage)
+        first, second = await stage.submit(2, queue="train", detail=_needs(3.0))
+
+        await player.has(1)
+        await stage.pass_by(5)
+        assert {stage.job(job).state for job in (first, second)} == {JobState.DISPATCHED, JobState.QUEUED}
+
+        await player.finish()
+        await player.has(1)
+        await player.finish()
+        await stage.all_ended()
+
+    play(test, queues=_QUEUES)
+
+
+def test_jobs_of_other_queues_go_on_beside_one_that_fits_nowhere() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        await _worker(stage)
+        (huge,) = await stage.submit(queue="train", detail=_needs(64.0))
+        await stage.playing("work")
+        jobs = await stage.submit(20, queue="work")
+
+        await until(lambda: all(stage.job(job).state is JobState.SUCCEEDED for job in jobs))
+
+        assert stage.job(huge).state is JobState.QUEUED
+
+    play(test, queues=_QUEUES)
+
+
+def test_the_jobs_of_a_lost_node_run_on_another_one() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        first = await _worker(stage, silent_after=5)
+        (job,) = await stage.submit(queue="train", detail=_needs())
+        await first.has(1)
+        stale = decode_envelope(first.deliveries[0].body)
+        # Node a is silent from now on, and b goes on telling.
+        second = await _worker(stage, "b")
+
+        await second.has(1)
+
+        assert (await _node(stage)).state == "lost"
+        assert second.envelopes[0].id == job
+        await first.report(stale)
+        await second.finish(result=b"2")
+        await stage.all_ended()
+        assert stage.job(job).result == b"2"
+
+    play(test, queues=_QUEUES)
+
+
+def test_the_next_holder_of_a_slot_knows_which_job_is_where() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        player = await _worker(stage)
+        jobs = await stage.submit(3, queue="train", detail=_needs(2.0))
+        await player.has(2)
+        # The store knows by then that the batch is confirmed.
+        await stage.pass_by(1)
+
+        await process.kill()
+        stage.start()
+        await stage.pass_by(20)
+
+        assert len(player.deliveries) == 2
+        await player.finish()
+        await player.has(1)
+        await player.finish()
+        await stage.all_ended()
+        assert {stage.job(job).state for job in jobs} == {JobState.SUCCEEDED}
+        assert {stage.job(job).attempt for job in jobs} == {1}
+
+    play(test, queues=_QUEUES)
+
+
+def test_a_batch_that_was_not_confirmed_goes_to_the_same_node_again() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        player = await _worker(stage)
+        process.broker.fail_publishes(10_000, BrokerUnavailable("no broker"))
+        (job,) = await stage.submit(queue="train", detail=_needs())
+        await until(lambda: stage.job(job).state is JobState.DISPATCHED)
+
+        await process.kill()
+        stage.start()
+        await player.has(1)
+
+        await player.finish()
+        await stage.all_ended()
+        assert stage.job(job).state is JobState.SUCCEEDED
+
+    play(test, queues=_QUEUES)
+
+
+def test_a_drained_node_gets_nothing_more() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        first = await _worker(stage)
+        await stage.store.nodes.drain("a", drains=True)
+        (job,) = await stage.submit(queue="train", detail=_needs())
+        await stage.pass_by(5)
+        assert stage.job(job).state is JobState.QUEUED
+
+        await stage.store.nodes.drain("a", drains=False)
+        await first.has(1)
+
+    play(test, queues=_QUEUES)
+
+
+def test_a_gang_waits_until_there_is_room_for_all_of_it() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        player = await _worker(stage)
+        await stage.submit(queue="train", detail=_needs(3.0))
+        await player.has(1)
+        gang = await stage.submit(2, queue="train", detail=_needs(2.0, gang="g", gang_size=2))
+        await stage.pass_by(3)
+        assert {stage.job(job).state for job in gang} == {JobState.QUEUED}
+
+        await player.finish()
+        await player.has(2)
+
+        assert {envelope.id for envelope in player.envelopes} == set(gang)
+
+    play(test, queues=_QUEUES)
+
+
+def test_a_node_that_cannot_be_is_not_written_down() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        await _worker(stage)
+        stage.worker_says("beat", node=NodeTold(name="no spaces", capacity={"cpu": 1.0}))
+        await stage.pass_by(3)
+
+        assert [node.name for node in await stage.store.nodes.nodes()] == ["a"]
+
+    play(test, queues=_QUEUES)
