@@ -143,30 +143,16 @@ class QuotaExceeded(SendError):
     """The tenant, or its user, has submitted as much to the store as it may; nothing was kept.
 
     Attributes:
-        tenant: whose quota it is.
-        user: whose, where it is that of a user of the tenant, else None.
-        limit: `queued`, `a_day`, `bytes` or `rate`.
-        most: what the limit is.
+        tenant, user: whose quota it is; the user is None where it is that of the tenant.
+        limit, most: `queued`, `a_day`, `bytes` or `rate`, and what it is.
         retry_after: seconds after which there is room again; None where that depends on the jobs that wait.
     """
 
-    def __init__(
-        self, task: str, *, tenant: str, user: str | None, limit: str, most: float, retry_after: float | None
-    ) -> None:
-        whose = f"tenant {tenant!r}" if user is None else f"user {user!r} of tenant {tenant!r}"
-        what = {
-            "queued": "jobs waiting at a time",
-            "a_day": "jobs a day",
-            "bytes": "bytes of jobs a day",
-            "rate": "jobs a second",
-        }[limit]
-        when = "once some of its jobs have begun" if retry_after is None else f"in {retry_after:.3g} s"
-        super().__init__(f"task {task}: {whose} may have {most:g} {what}, and has used them up; try again {when}")
-        self.tenant = tenant
-        self.user = user
-        self.limit = limit
-        self.most = most
-        self.retry_after = retry_after
+    tenant: str
+    user: str | None
+    limit: str
+    most: float
+    retry_after: float | None
 
 
 class PartlySent(SendError):
@@ -236,9 +222,7 @@ class ResultExpired(TaskMQError):
     """The job has ended, and its result is not kept any more."""
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(
-            f"job {job_id} has ended, but its result is not kept any more: ask sooner, or raise result_ttl"
-        )
+        super().__init__(f"job {job_id} has ended; its result is not kept any more: ask sooner, or raise result_ttl")
         self.job_id = job_id
 
 
@@ -293,8 +277,8 @@ class JobCancelled(TaskMQError):
     """The job was cancelled, has expired, or its task ended it with `Ignore`."""
 
 
-class StateUnavailable(TaskMQError):
-    """The state store could not be reached.
+class _Unavailable(TaskMQError):
+    """Something that was asked could not be reached.
 
     Attributes:
         is_certain: the call has changed nothing; otherwise that is not known.
@@ -305,16 +289,12 @@ class StateUnavailable(TaskMQError):
         self.is_certain = is_certain
 
 
-class StoreUnavailable(TaskMQError):
-    """The job store could not be reached.
+class StateUnavailable(_Unavailable):
+    """The state store could not be reached. `is_certain`: the call has changed nothing."""
 
-    Attributes:
-        is_certain: the call has changed nothing; otherwise that is not known.
-    """
 
-    def __init__(self, message: str, *, is_certain: bool = True) -> None:
-        super().__init__(message)
-        self.is_certain = is_certain
+class StoreUnavailable(_Unavailable):
+    """The job store could not be reached. `is_certain`: the call has changed nothing."""
 
 
 class StoreMismatch(TaskMQError):
@@ -404,16 +384,8 @@ class IdentityConflict(TaskMQError):
 # Over HTTP ---------------------------------------------------------------------------------------------
 
 
-class ServerUnavailable(TaskMQError):
-    """A taskmq server could not be reached, or has not answered.
-
-    Attributes:
-        is_certain: the call has changed nothing; otherwise that is not known.
-    """
-
-    def __init__(self, message: str, *, is_certain: bool = True) -> None:
-        super().__init__(message)
-        self.is_certain = is_certain
+class ServerUnavailable(_Unavailable):
+    """A taskmq server could not be reached, or has not answered. `is_certain`: the call has changed nothing."""
 
 
 class RequestRefused(TaskMQError):

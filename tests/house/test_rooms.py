@@ -32,6 +32,7 @@ _SHORT = {
     "taskmq/server/history/inputs.py",
     "contrib/taskmq_sql/location.py",
     "contrib/taskmq_sql/migrations/versions/r0005_unique_keys.py",
+    "contrib/taskmq_sql/migrations/versions/r0009_quotas.py",
     "contrib/taskmq_sql/migrations/env.py",
     "contrib/taskmq_sql/tables.py",
     "taskmq/contracts/finding.py",
@@ -44,8 +45,6 @@ _SHORT = {
     "brokers/taskmq_local/rules/topics.py",
     "brokers/taskmq_rabbitmq/connect/backoff.py",
     "taskmq/worker/long_runs/delivery_ages.py",
-    # One duty of the scheduler.
-    "taskmq/scheduler/history/retention.py",
     # Names and constants that several modules share.
     "brokers/taskmq_rabbitmq/connect/client_properties.py",
     "contrib/taskmq_otel/attributes.py",

@@ -30,7 +30,7 @@ from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, submitted_at
 from taskmq_sql.nodes import SqlNodes
-from taskmq_sql.postgres.catalogue import PostgresDefinitions, PostgresTasks
+from taskmq_sql.postgres.catalogue import KnownQuotas, PostgresDefinitions, PostgresTasks
 from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
@@ -38,7 +38,6 @@ from taskmq_sql.postgres.dependencies import unmet
 from taskmq_sql.postgres.dispatch import PostgresDispatch
 from taskmq_sql.postgres.history import LIVE_JOBS
 from taskmq_sql.postgres.nodes import PostgresPlacements
-from taskmq_sql.postgres.quotas import KnownQuotas
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
