@@ -1,12 +1,13 @@
 """Every exception of taskmq.
 
 One root, `TaskMQError`, and one class per thing a caller could do differently. Facts are attributes, the
-message says what happened, to which name, and what to do. The four control-flow exceptions at the end are
-not errors: a task raises them to say how its run ends, and `except TaskMQError` does not catch them.
+message says what happened, to which name, and what to do. The four exceptions of `control_flow` are not
+errors: a task raises them to say how its run ends, and `except TaskMQError` does not catch them.
 """
 
-from datetime import timedelta
 from typing import Any
+
+from taskmq.control_flow import Ignore, Reject, Retry, Snooze, TaskControl, rebuild
 
 __all__ = [
     "AccessDenied",
@@ -79,13 +80,7 @@ class TaskMQError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By arguments and facts, not by calling the constructor: its parameters are not what `args` holds.
-        return _rebuild, (type(self), self.args, self.__dict__)
-
-
-def _rebuild(kind: type[Exception], args: tuple[Any, ...], facts: dict[str, Any]) -> Exception:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(facts)
-    return error
+        return rebuild, (type(self), self.args, self.__dict__)
 
 
 # Sending -----------------------------------------------------------------------------------------------
@@ -143,16 +138,30 @@ class QuotaExceeded(SendError):
     """The tenant, or its user, has submitted as much to the store as it may; nothing was kept.
 
     Attributes:
-        tenant, user: whose quota it is; the user is None where it is that of the tenant.
-        limit, most: `queued`, `a_day`, `bytes` or `rate`, and what it is.
+        tenant: whose quota it is.
+        user: whose, where it is that of a user of the tenant, else None.
+        limit: `queued`, `a_day`, `bytes` or `rate`.
+        most: what the limit is.
         retry_after: seconds after which there is room again; None where that depends on the jobs that wait.
     """
 
-    tenant: str
-    user: str | None
-    limit: str
-    most: float
-    retry_after: float | None
+    def __init__(
+        self, task: str, *, tenant: str, user: str | None, limit: str, most: float, retry_after: float | None
+    ) -> None:
+        whose = f"tenant {tenant!r}" if user is None else f"user {user!r} of tenant {tenant!r}"
+        what = {
+            "queued": "jobs waiting at a time",
+            "a_day": "jobs a day",
+            "bytes": "bytes of jobs a day",
+            "rate": "jobs a second",
+        }[limit]
+        when = "once some of its jobs have begun" if retry_after is None else f"in {retry_after:.3g} s"
+        super().__init__(f"task {task}: {whose} may have {most:g} {what}, and has used them up; try again {when}")
+        self.tenant = tenant
+        self.user = user
+        self.limit = limit
+        self.most = most
+        self.retry_after = retry_after
 
 
 class PartlySent(SendError):
@@ -222,7 +231,9 @@ class ResultExpired(TaskMQError):
     """The job has ended, and its result is not kept any more."""
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"job {job_id} has ended; its result is not kept any more: ask sooner, or raise result_ttl")
+        super().__init__(
+            f"job {job_id} has ended, but its result is not kept any more: ask sooner, or raise result_ttl"
+        )
         self.job_id = job_id
 
 
@@ -277,8 +288,8 @@ class JobCancelled(TaskMQError):
     """The job was cancelled, has expired, or its task ended it with `Ignore`."""
 
 
-class _Unavailable(TaskMQError):
-    """Something that was asked could not be reached.
+class StateUnavailable(TaskMQError):
+    """The state store could not be reached.
 
     Attributes:
         is_certain: the call has changed nothing; otherwise that is not known.
@@ -289,12 +300,16 @@ class _Unavailable(TaskMQError):
         self.is_certain = is_certain
 
 
-class StateUnavailable(_Unavailable):
-    """The state store could not be reached. `is_certain`: the call has changed nothing."""
+class StoreUnavailable(TaskMQError):
+    """The job store could not be reached.
 
+    Attributes:
+        is_certain: the call has changed nothing; otherwise that is not known.
+    """
 
-class StoreUnavailable(_Unavailable):
-    """The job store could not be reached. `is_certain`: the call has changed nothing."""
+    def __init__(self, message: str, *, is_certain: bool = True) -> None:
+        super().__init__(message)
+        self.is_certain = is_certain
 
 
 class StoreMismatch(TaskMQError):
@@ -384,8 +399,16 @@ class IdentityConflict(TaskMQError):
 # Over HTTP ---------------------------------------------------------------------------------------------
 
 
-class ServerUnavailable(_Unavailable):
-    """A taskmq server could not be reached, or has not answered. `is_certain`: the call has changed nothing."""
+class ServerUnavailable(TaskMQError):
+    """A taskmq server could not be reached, or has not answered.
+
+    Attributes:
+        is_certain: the call has changed nothing; otherwise that is not known.
+    """
+
+    def __init__(self, message: str, *, is_certain: bool = True) -> None:
+        super().__init__(message)
+        self.is_certain = is_certain
 
 
 class RequestRefused(TaskMQError):
@@ -549,47 +572,3 @@ class WorkerLost(TaskMQError):
     def __init__(self, message: str, *, starts: int | None = None) -> None:
         super().__init__(message)
         self.starts = starts
-
-
-# Control flow ------------------------------------------------------------------------------------------
-
-
-class TaskControl(Exception):
-    """Base of what a task raises to say how its run ends."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.args, self.__dict__)
-
-
-class Retry(TaskControl):
-    """Run again later. Counts as an attempt; dead-lettered once the attempts are used up."""
-
-    def __init__(self, delay: timedelta | float | str | None = None, reason: str = "") -> None:
-        super().__init__(reason or "the task asked for a retry")
-        self.delay = delay
-        self.reason = reason
-
-
-class Snooze(TaskControl):
-    """Run again after `delay`, without counting an attempt."""
-
-    def __init__(self, delay: timedelta | float | str, reason: str = "") -> None:
-        super().__init__(reason or "the task asked for a pause")
-        self.delay = delay
-        self.reason = reason
-
-
-class Reject(TaskControl):
-    """Dead-letter the job now, whatever attempts are left."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class Ignore(TaskControl):
-    """End the job now, neither done nor failed: no retry, no dead letter; waiters get `JobCancelled`."""
-
-    def __init__(self, reason: str = "ignored by the task") -> None:
-        super().__init__(reason)
-        self.reason = reason

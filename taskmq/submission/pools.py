@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from taskmq.client.sessions import Sessions
 from taskmq.errors import InvalidOption
-from taskmq.model.jobs.pools import Policy, QueuePolicy, Sharing, TenantPool
+from taskmq.model.jobs.pools import QueuePolicy, Sharing, TenantPool
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
-from taskmq.model.topology import check_queue_name
+from taskmq.model.topology import Policy, check_queue_name
 from taskmq.model.units import did_you_mean
 
 __all__ = ["Pools", "QuotaState"]

@@ -383,10 +383,15 @@ def _entry(
 
 
 def _exceeded(task: str, excess: QuotaExcess) -> QuotaExceeded:
-    error = QuotaExceeded(f"task {task}: {excess.text}")
-    error.tenant, error.user, error.limit, error.most = excess.tenant, excess.user, excess.limit, excess.most
-    error.retry_after = excess.retry_after
-    return error
+    """What a caller is told for whose job there is no room."""
+    return QuotaExceeded(
+        task,
+        tenant=excess.tenant,
+        user=excess.user,
+        limit=excess.limit,
+        most=excess.most,
+        retry_after=None if excess.until is None else (excess.until - excess.now) / 1000,
+    )
 
 
 def _same(job: NewJob, answer: Submitted) -> Submitted:

@@ -30,20 +30,21 @@ from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, submitted_at
 from taskmq_sql.nodes import SqlNodes
-from taskmq_sql.postgres.catalogue import KnownQuotas, PostgresDefinitions, PostgresTasks
+from taskmq_sql.postgres.catalogue import PostgresDefinitions, PostgresTasks
 from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import unmet
 from taskmq_sql.postgres.dispatch import PostgresDispatch
-from taskmq_sql.postgres.history import LIVE_JOBS
+from taskmq_sql.postgres.ended import retention
+from taskmq_sql.postgres.ended.history import LIVE_JOBS
 from taskmq_sql.postgres.nodes import PostgresPlacements
+from taskmq_sql.postgres.quotas import KnownQuotas
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
 from taskmq_sql.postgres.transactions import PostgresRunner, connection_of
-from taskmq_sql.postgres.upkeep import retention
 from taskmq_sql.postgres.upkeep.diagnosis import POOLED_BY_TRANSACTION, diagnose
 from taskmq_sql.postgres.upkeep.pooler import is_pooled_by_transaction
 
@@ -248,7 +249,8 @@ class PostgresJobStore:
 
     async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
         """See `taskmq.contracts.jobs.Retaining`."""
-        return await retention.ended_on(self._database, day, after=after, limit=limit)
+        database = self._database
+        return await retention.ended_on(database.reads, database.names, day, after=after, limit=limit)
 
     async def forget_ended(self, ids: Sequence[str]) -> int:
         """See `taskmq.contracts.jobs.Retaining`."""

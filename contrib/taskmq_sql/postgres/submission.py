@@ -17,12 +17,12 @@ from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.jobs.tables import LONGEST_BODY
 from taskmq_sql.jobs.values import encode_detail, escaped
-from taskmq_sql.postgres.catalogue import admit_jobs, concern
 from taskmq_sql.postgres.changes import change_in
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import Unmet, find_upstream, wait
 from taskmq_sql.postgres.names import Names
+from taskmq_sql.postgres.quotas import admit_jobs, concern
 from taskmq_sql.postgres.statements import SUBMIT, SUBMIT_KEYED
 
 __all__ = ["Numbers", "insert_jobs", "numbers_of", "submit"]

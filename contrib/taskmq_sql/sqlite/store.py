@@ -37,8 +37,7 @@ from taskmq.model.jobs.reports import Report
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.nodes import SqlNodes
-from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks, limit, usage_of
-from taskmq_sql.sqlite.catalogue import quotas as read_quotas
+from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks
 from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.thread import FileThread
@@ -54,6 +53,8 @@ from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
 from taskmq_sql.sqlite.placements import SqlitePlacements
+from taskmq_sql.sqlite.quotas import limit, usage_of
+from taskmq_sql.sqlite.quotas import quotas as read_quotas
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]

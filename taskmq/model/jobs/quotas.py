@@ -34,12 +34,6 @@ EVERYBODY: Final = "*"
 _Limit = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Rate = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 _DAY: Final = 86_400_000
-_WORDS: Final = {
-    "queued": "jobs waiting at a time",
-    "a_day": "jobs a day",
-    "bytes": "bytes of jobs a day",
-    "rate": "jobs a second",
-}
 _LONGEST: Final = 200
 
 
@@ -106,19 +100,6 @@ class QuotaExcess(msgspec.Struct, frozen=True, kw_only=True):
     most: float
     until: int | None
     now: int
-
-    @property
-    def retry_after(self) -> float | None:
-        """Seconds until there is room again."""
-        return None if self.until is None else (self.until - self.now) / 1000
-
-    @property
-    def text(self) -> str:
-        """What is told to who submits."""
-        whose = f"tenant {self.tenant!r}" if self.user is None else f"user {self.user!r} of tenant {self.tenant!r}"
-        wait = self.retry_after
-        when = "once some of its jobs have begun" if wait is None else f"in {wait:.3g} s"
-        return f"{whose} may have {self.most:g} {_WORDS[self.limit]}, and has used them up; try again {when}"
 
 
 class QuotaUsage(msgspec.Struct, frozen=True):

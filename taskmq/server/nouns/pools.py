@@ -7,7 +7,7 @@ from litestar import get, put
 from litestar.handlers import delete
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from taskmq.api.queues import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaList, QuotaView
+from taskmq.api.pools import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaList, QuotaView
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.pools import QueuePolicy, TenantPool
 from taskmq.server.inputs import CallerGiven, ServedApp

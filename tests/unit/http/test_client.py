@@ -8,8 +8,8 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.api.accounts import NewRole
-from taskmq.api.alerts import RuleBody
 from taskmq.api.dead_letters import ReplayBody
+from taskmq.api.history.alerts import RuleBody
 from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import RefusedJob, SubmittedJob
 from taskmq.api.nodes import AllocateBody, RegisterBody
@@ -59,15 +59,7 @@ _WITHOUT_METHOD = {
     "getMetricsOfDocument": "figures.over_time",
     "setUpAlertOfDocument": "alerts.put_rule",
     "putJob": "the same as patchJob",
-    **dict.fromkeys(
-        (
-            "listNodes", "getNode", "drainNode", "resumeNode", "removeNode", "registerNodeOfDocument",
-            "updateNodeStatusOfDocument", "listNodesOfDocument", "allocateResourcesOfDocument",
-            "releaseResourcesOfDocument", "getResourceUsageOfDocument",
-        ),
-        "made by agents of nodes and by operators, as docs/nodes.md shows: taskmq node",
-    ),
-}  # fmt: skip
+}
 
 
 def test_every_call_of_the_api_has_a_method_or_a_reason_for_none(site: Served) -> None:

@@ -148,7 +148,7 @@ def test_a_result_is_kept_as_long_as_its_task_says_and_then_is_known_to_be_gone(
         assert await brief.aresult() == 1
         clock.advance("2s")
         for wait in (brief.aresult, brief.astate, app.job(brief.id).aresult):
-            with pytest.raises(ResultExpired, match=r"has ended; its result is not kept any more") as caught:
+            with pytest.raises(ResultExpired, match=r"has ended, but its result is not kept any more") as caught:
                 await wait()
             assert caught.value.job_id == brief.id
         outcome = await brief.aoutcome()

@@ -35,7 +35,7 @@ _ACTIONS: Final = (
     "wait",
     "wait long",
 )
-_EXAMPLES: Final = int(os.environ.get("TASKMQ_TEST_STORE_HISTORIES", settings.default.max_examples))
+_EXAMPLES: Final = int(os.environ.get("TASKMQ_TEST_STORE_HISTORIES", settings().max_examples))
 _KINDS: Final[tuple[ReportKind, ...]] = (
     "succeeded",
     "failed",

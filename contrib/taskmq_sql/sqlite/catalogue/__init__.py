@@ -1,7 +1,6 @@
-"""Definitions, what is known of tasks, and quotas: few rows, read and written by people and with submissions."""
+"""Definitions, and what is known of tasks: few rows, read and written by people and with every submission by name."""
 
 from taskmq_sql.sqlite.catalogue.definitions import SqliteDefinitions
-from taskmq_sql.sqlite.catalogue.quotas import Room, limit, quotas, usage_of
 from taskmq_sql.sqlite.catalogue.tasks import SqliteTasks
 
-__all__ = ["Room", "SqliteDefinitions", "SqliteTasks", "limit", "quotas", "usage_of"]
+__all__ = ["SqliteDefinitions", "SqliteTasks"]

@@ -11,13 +11,13 @@ from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.dependencies import generations
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.states import JobState
-from taskmq_sql.sqlite.catalogue import Room, quotas
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text, shard_of
 from taskmq_sql.sqlite.jobs.dependencies import Upstream, depends_on
 from taskmq_sql.sqlite.jobs.unique_keys import claim
+from taskmq_sql.sqlite.quotas import Room, quotas
 
 __all__ = ["find_key", "occur", "submit"]
 

@@ -7,8 +7,7 @@ from taskmq.contracts.jobs import KeptJob
 from taskmq_sql.jobs.partitions import DAY, day_of
 from taskmq_sql.jobs.tables import SCHEMA
 from taskmq_sql.jobs.values import is_job_id
-from taskmq_sql.postgres.connections import Connection
-from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.connections import Connection, Connections
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.statements import JOB_COLUMNS
@@ -62,7 +61,7 @@ async def ended_days(connection: Connection) -> list[int]:
     ]
 
 
-async def ended_on(database: Database, day: int, *, after: str | None, limit: int) -> list[KeptJob]:
+async def ended_on(reads: Connections, names: Names, day: int, *, after: str | None, limit: int) -> list[KeptJob]:
     """What `Retaining.ended_on` does."""
 
     async def read(connection: Connection) -> tuple[Any, Any, Any]:
@@ -70,14 +69,14 @@ async def ended_on(database: Database, day: int, *, after: str | None, limit: in
         ids = [row["id"] for row in rows]
         return rows, await connection.fetch(_EVENTS, ids), await connection.fetch(_ATTEMPTS, ids)
 
-    rows, events, attempts = await database.reads.run("read", read)
+    rows, events, attempts = await reads.run("read", read)
     return [
         KeptJob(
             job=job,
             events=history_entries([event for event in events if str(event["id"]) == job.id]),
-            attempts=await attempt_records([one for one in attempts if str(one["id"]) == job.id], database.names),
+            attempts=await attempt_records([one for one in attempts if str(one["id"]) == job.id], names),
         )
-        for job in await job_records(rows, database.names)
+        for job in await job_records(rows, names)
     ]
 
 
