@@ -29,7 +29,7 @@ def test_a_job_is_charged_logged_counted_and_told_of_as_the_pages_say(tmp_path: 
 
     with Started(tmp_path, "scheduler", "shop:app") as scheduler:
         scheduler.says("taskmq scheduler")
-        with Started(tmp_path, "worker", "shop:app", "--capture-logs", "info") as worker:
+        with Started(tmp_path, "worker", "shop:app", "--capture-logs", "info", "--events", "on") as worker:
             worker.says("waiting for jobs")
             taskmq("job", "submit", "charge", "--args", "[13]", "--job-id", "order-13")
 

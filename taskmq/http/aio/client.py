@@ -19,6 +19,7 @@ from taskmq.http.aio.accounts import (
 from taskmq.http.aio.connection import AsyncHttpConnection
 from taskmq.http.aio.history import AsyncAlertCalls, AsyncFigureCalls, AsyncLogCalls
 from taskmq.http.aio.jobs import AsyncJobCalls
+from taskmq.http.aio.nodes import AsyncNodeCalls, AsyncResourceCalls
 from taskmq.http.aio.nouns import (
     AsyncDeadLetterCalls,
     AsyncDefinitionCalls,
@@ -27,6 +28,7 @@ from taskmq.http.aio.nouns import (
     AsyncTaskCalls,
     AsyncWorkflowCalls,
 )
+from taskmq.http.aio.pools import AsyncPoolCalls, AsyncQuotaCalls
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries
 
@@ -108,6 +110,26 @@ class AsyncClient:
     def alerts(self) -> AsyncAlertCalls:
         """What is wrong, and who is told."""
         return AsyncAlertCalls(self._connection)
+
+    @property
+    def nodes(self) -> AsyncNodeCalls:
+        """Host nodes."""
+        return AsyncNodeCalls(self._connection)
+
+    @property
+    def resources(self) -> AsyncResourceCalls:
+        """What is allocated of nodes."""
+        return AsyncResourceCalls(self._connection)
+
+    @property
+    def pools(self) -> AsyncPoolCalls:
+        """Whose turn it is."""
+        return AsyncPoolCalls(self._connection)
+
+    @property
+    def quotas(self) -> AsyncQuotaCalls:
+        """How much may be submitted."""
+        return AsyncQuotaCalls(self._connection)
 
     @property
     def definitions(self) -> AsyncDefinitionCalls:

@@ -1,6 +1,6 @@
 """Lines that a job's run has logged, as workers send them and as people look for them. Pure.
 
-    logging record -> LogLine -> up to 256 KiB of them in one message -> reports queue -> scheduler -> store
+    logging record -> RunLine -> up to 256 KiB of them in one message -> reports queue -> scheduler -> store
 
 Lines count only with the token of the run that is under way, as reports do. Each run numbers its lines from 0, so
 that a message which comes twice adds nothing. docs/wire.md describes the message for workers in other languages.
@@ -21,8 +21,8 @@ __all__ = [
     "LOGS_TASK",
     "LONGEST_LINE",
     "LogFilter",
-    "LogLine",
     "LogPage",
+    "RunLine",
     "RunLog",
     "StoredLine",
     "decode_logs",
@@ -46,7 +46,7 @@ _CUT: Final = " ... [cut]"
 _LONGEST_LOGGER: Final = 200
 
 
-class LogLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RunLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One line: when, ms since the epoch; how bad, 10 to 50; who said it; what."""
 
     at: Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
@@ -69,7 +69,7 @@ class RunLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 1
     worker: str = ""
     first: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
-    lines: Sequence[LogLine] = ()
+    lines: Sequence[RunLine] = ()
 
 
 class StoredLine(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import SendError
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Invitation
-from taskmq.model.history.logs import LOGS_TASK, LogLine, RunLog, encode_logs, shortened
+from taskmq.model.history.logs import LOGS_TASK, RunLine, RunLog, encode_logs, shortened
 from taskmq.model.history.redaction import Redactor
 
 __all__ = ["RunLines"]
@@ -43,7 +43,7 @@ class _Run:
         self.attempt = attempt
         self.count = 0
         self.dropped = 0
-        self.waiting: list[LogLine] = []
+        self.waiting: list[RunLine] = []
 
 
 class RunLines:
@@ -85,7 +85,7 @@ class RunLines:
     def add(self, invitation: Invitation, attempt: int, level: int, logger: str, message: str) -> None:
         """Take a line; from any thread."""
         name, text = shortened(logger, self._redactor.redact(message))
-        line = LogLine(self._clock.now_ms(), min(max(level, 0), 1_000), name, text)
+        line = RunLine(self._clock.now_ms(), min(max(level, 0), 1_000), name, text)
         with self._lock:
             run = self._run(invitation, attempt)
             if run.count >= self._most or self._waiting >= _MOST_WAITING:
@@ -155,9 +155,9 @@ class RunLines:
 
     def _told(self, run: _Run) -> RunLog:
         text = f"{run.dropped} further lines of this run were not kept: it may have {self._most}"
-        return self._log_of(run, run.count, [LogLine(self._clock.now_ms(), _WARNING, _OURS, text)])
+        return self._log_of(run, run.count, [RunLine(self._clock.now_ms(), _WARNING, _OURS, text)])
 
-    def _log_of(self, run: _Run, first: int, lines: list[LogLine]) -> RunLog:
+    def _log_of(self, run: _Run, first: int, lines: list[RunLine]) -> RunLog:
         return RunLog(
             id=run.invitation.id,
             token=run.invitation.token,

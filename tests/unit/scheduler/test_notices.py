@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import hmac
 import re
+import warnings
 from collections.abc import Callable, Coroutine
 from email.message import Message
 from email.parser import BytesParser
@@ -241,12 +242,14 @@ def _with_mail(
     def authenticate(*args: Any) -> AuthResult:
         return AuthResult(success=args[4].password == (password or "").encode(), handled=False)
 
+    def protocol() -> SMTP:
+        with warnings.catch_warnings():
+            # That passwords go without TLS here.
+            warnings.simplefilter("ignore")
+            return SMTP(box, authenticator=authenticate, auth_required=password is not None, auth_require_tls=False)
+
     async def main() -> None:
-        server = await asyncio.get_running_loop().create_server(
-            lambda: SMTP(box, authenticator=authenticate, auth_required=password is not None, auth_require_tls=False),
-            "127.0.0.1",
-            0,
-        )
+        server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
             await test(MailServer(host="127.0.0.1", port=port, security="smtp"))

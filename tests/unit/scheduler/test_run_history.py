@@ -5,7 +5,7 @@ from typing import Any
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.history import FailureFilter, RollupFilter
 from taskmq.model.envelope import JSON, Envelope
-from taskmq.model.history.logs import KEPT_DAYS, LOGS_TASK, LogFilter, LogLine, RunLog, encode_logs
+from taskmq.model.history.logs import KEPT_DAYS, LOGS_TASK, LogFilter, RunLine, RunLog, encode_logs
 from taskmq.model.history.rollups import Rollup, RollupKey, minute_of
 from taskmq.model.telemetry.events import JobEvent, encode_batch, job_topic
 from taskmq.scheduler.history import RunHistory, forget_old
@@ -16,7 +16,7 @@ _DAY = 86_400_000
 
 async def _log(player: Player, envelope: Envelope, *messages: str, first: int = 0) -> None:
     assert envelope.store is not None
-    lines = [LogLine(START, 20, "shop", message) for message in messages]
+    lines = [RunLine(START, 20, "shop", message) for message in messages]
     log = RunLog(id=envelope.store.id, token=envelope.store.token, first=first, lines=lines)
     for body in encode_logs([log]):
         message = Outgoing(queue=envelope.store.reports, body=body, content_type=JSON, job_id="", task=LOGS_TASK)
@@ -173,7 +173,7 @@ def test_what_is_older_than_its_level_says_is_forgotten() -> None:
         assert invitation is not None
         now = stage.clock.now_ms()
         lines = [
-            LogLine(now - days * _DAY, level, "shop", f"{level} {days}")
+            RunLine(now - days * _DAY, level, "shop", f"{level} {days}")
             for level in KEPT_DAYS
             for days in (0, 2, 20, 40)
         ]

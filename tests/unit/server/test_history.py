@@ -11,7 +11,7 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.history import Remembering
 from taskmq.contracts.jobs import JobStore
 from taskmq.model.history.alerts import Alert, AlertState
-from taskmq.model.history.logs import LogLine, RunLog
+from taskmq.model.history.logs import RunLine, RunLog
 from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure, minute_of
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq_sql import open_job_store
@@ -40,7 +40,7 @@ def _logged(folder: Path, *lines: tuple[int, str], tenant: str = "acme") -> str:
     async def log(store: JobStore, history: Any) -> str:
         job = await JobDriver(store).dispatched(tenant=tenant, queue=f"of-{tenant}")
         now = await store.now_ms()
-        added = [LogLine(now, level, "shop", message) for level, message in lines]
+        added = [RunLine(now, level, "shop", message) for level, message in lines]
         await history.logs.add([RunLog(id=job.id, token=job.token, lines=added)])
         return job.id
 

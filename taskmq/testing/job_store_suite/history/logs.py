@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, Final
 
 from taskmq.contracts.jobs import DispatchedJob
-from taskmq.model.history.logs import LogFilter, LogLine, RunLog, StoredLine
+from taskmq.model.history.logs import LogFilter, RunLine, RunLog, StoredLine
 from taskmq.testing.job_store_suite.driver import JobDriver, new_id, report, unlike
 from taskmq.testing.job_store_suite.history.kit import HistoryCase, history_of
 from taskmq.testing.runner import case
@@ -15,7 +15,7 @@ _AT: Final = 1_700_000_000_000
 
 
 def _log(job: DispatchedJob, *messages: str, level: int = 20, **fields: Any) -> RunLog:
-    lines = [LogLine(_AT + place, level, "shop", message) for place, message in enumerate(messages)]
+    lines = [RunLine(_AT + place, level, "shop", message) for place, message in enumerate(messages)]
     given: dict[str, Any] = {"id": job.id, "token": job.token, "lines": lines, **fields}
     return RunLog(**given)
 
@@ -40,7 +40,7 @@ class LogCases(HistoryCase):
             attempt=2,
             worker="host:1 ☂",
             first=3,
-            lines=[LogLine(_AT, 45, "shop.mail ☂", "sent\n☂ 100%_!"), LogLine(_AT + 1, 5, "", "")],
+            lines=[RunLine(_AT, 45, "shop.mail ☂", "sent\n☂ 100%_!"), RunLine(_AT + 1, 5, "", "")],
         )
 
         assert await history_of(driver).logs.add([log]) == 2

@@ -11,7 +11,7 @@ from taskmq.model.history.channels import Channel, is_public, parse_channel
 from taskmq.model.history.logs import (
     LEVELS,
     LONGEST_LINE,
-    LogLine,
+    RunLine,
     RunLog,
     decode_logs,
     encode_logs,
@@ -27,7 +27,7 @@ def _log(*messages: str, **fields: Any) -> RunLog:
     given: dict[str, Any] = {
         "id": "j",
         "token": 7,
-        "lines": [LogLine(1, 20, "l", text) for text in messages],
+        "lines": [RunLine(1, 20, "l", text) for text in messages],
         **fields,
     }
     return RunLog(**given)

@@ -95,6 +95,15 @@ def test_small_jobs_are_filled_in_that_end_before_the_large_one_begins() -> None
     assert _where([large, short, long], nodes, flights=flights) == {"short": "a"}
 
 
+def test_a_large_job_begins_as_soon_as_enough_has_ended() -> None:
+    nodes = [_node("a", 8.0, used=6.0)]
+    flights = [NodeRun("a", {"cpu": 2.0}, ends=50.0), NodeRun("a", {"cpu": 4.0}, ends=10.0)]
+    large = _job("large", 6.0)
+
+    assert _where([_job("long", 2.0, seconds=11.0), large], nodes, flights=flights) == {}
+    assert _where([_job("short", 2.0, seconds=9.0), large], nodes, flights=flights) == {"short": "a"}
+
+
 def test_whatever_fits_beside_a_hold_takes_of_what_is_spare_once() -> None:
     nodes = [_node("a", 8.0, used=6.0)]
     flights = [NodeRun("a", {"cpu": 6.0}, ends=10.0)]
@@ -219,3 +228,10 @@ def test_a_large_job_begins_under_a_flood_of_small_ones(seed: int) -> None:
             running = [NodeRun("a", {"cpu": 1.0}, 3.0)]
 
     assert begun <= 4.0
+
+
+def test_among_many_nodes_the_best_of_the_first_hundred_that_fit_is_taken() -> None:
+    nodes = [_node(f"n{number:03}") for number in range(150)] + [_node("z", 1.0)]
+
+    assert _where([_job("1")], nodes) == {"1": "n000"}
+    assert len(_where([_job(str(number), 4.0) for number in range(200)], nodes)) == 150
