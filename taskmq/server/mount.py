@@ -7,7 +7,7 @@ anything else:       asgi(app, prefix="/taskmq", beside=host) in place of the ho
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, cast
 
 from taskmq.app import TaskMQ
 from taskmq.errors import InvalidSetting
@@ -73,7 +73,7 @@ class MountedServer:
         send: Callable[[_Message], Awaitable[None]],
     ) -> None:
         """Handle one connection, as ASGI has it."""
-        handler: Application = self.server
+        handler = cast("Application", self.server)
         if self._beside is not None and scope["type"] != "lifespan" and not self._is_below(scope):
             handler = self._beside
         await handler(scope, receive, send)

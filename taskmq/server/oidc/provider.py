@@ -6,7 +6,7 @@ import hmac
 import logging
 import secrets
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -210,7 +210,9 @@ class OidcProvider:
 
     def _user_of(self, claims: Mapping[str, Any]) -> ProvidedUser:
         groups = claims.get(self.settings.groups_claim, ())
-        names = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
+        names = (
+            [groups] if isinstance(groups, str) else cast("list[object]", groups if isinstance(groups, list) else [])
+        )
         return ProvidedUser(
             subject=str(claims["sub"]),
             name=str(claims.get(self.settings.name_claim, "")),
