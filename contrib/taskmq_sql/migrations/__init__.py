@@ -10,9 +10,9 @@ code may use the tables is written down beside them, in `setting`.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from alembic import command
@@ -28,6 +28,8 @@ from taskmq_sql.jobs.tables import SCHEMA, VERSION_TABLE, setting
 from taskmq_sql.urls import plain_url
 
 __all__ = ["current", "revisions", "upgrade"]
+
+_connect: Final = cast("Callable[..., Awaitable[Any]]", asyncpg.connect)
 
 # Of no meaning, but for being ours.
 _LOCK: Final = 7_466_003
@@ -109,7 +111,7 @@ async def _run(url: str, work: Callable[[Connection], None]) -> None:
     engine = create_async_engine(
         "postgresql+asyncpg://",
         # asyncpg reads the URL, as for the store itself: it may name several hosts.
-        async_creator=functools.partial(asyncpg.connect, plain_url(url)),
+        async_creator=functools.partial(_connect, plain_url(url)),
         poolclass=pool.NullPool,
     )
     try:

@@ -36,11 +36,11 @@ class Copied(OwnLeases):
 
     def backup(self) -> "Copied":
         copy = Copied()
-        copy._held, copy._last = dict(self._held), self._last
+        copy._held = dict(self._held)
         return copy
 
     def restore(self, backup: "Copied") -> None:
-        self._held, self._last = dict(backup._held), backup._last
+        self._held = dict(backup._held)
 
     def _lose(self) -> None:
         if self.loses:
