@@ -220,8 +220,8 @@ def _wrong_with(page: Page) -> list[str]:
             " && !one.closest('.scroll, .skip, .sr')).slice(0, 3).map(one => one.outerHTML.slice(0, 150))"
         )
         found.append(f"it is wider than the window: {wide}")
-    if page.evaluate("() => 'hacked' in window"):
-        found.append("a text was run")
+    if page.evaluate("() => 'hacked' in window || Object.keys(Object.prototype).length > 0"):
+        found.append("a text was run, or has changed what all objects have")
     if page.evaluate("() => document.querySelectorAll('#root img, #root script, #root iframe').length"):
         found.append("a text became an element")
     return found
