@@ -6,6 +6,9 @@ import { ago, instant } from "./format.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 
 const MARKS = /** @type {Record<string, string>} */ ({
+  // A state that is none of ours finds nothing, not even what all objects have.
+  // @ts-ignore
+  __proto__: null,
   waiting: "◌", held: "‖", scheduled: "◷", queued: "○", dispatched: "◔", running: "▶", retrying: "↻", succeeded: "✓",
   failed: "✗", cancelled: "⊘", expired: "⌛", skipped: "»", upstream_failed: "⤫",
 });
