@@ -34,7 +34,7 @@ from taskmq.run.member import Member, check_group
 from taskmq.schedules import ScheduleEntry, ScheduleOptions, Schedules, read_policy
 from taskmq.schedules.decorators import CronOptions, EveryOptions, divided
 from taskmq.schedules.triggers import Trigger
-from taskmq.submission import Definitions, Jobs
+from taskmq.submission import Definitions, Jobs, Pools
 from taskmq.tasks.definition import TaskDecorator, define
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import AsyncTask, SyncTask, Task
@@ -128,6 +128,7 @@ class TaskMQ:
         self.tasks: TaskRegistry = TaskRegistry(described, default_queue=default_queue, include=include)
         self.jobs: Jobs = Jobs(self.sessions, tasks=self.tasks, result_ttl=result_ttl)
         self.definitions: Definitions = self.jobs.definitions
+        self.pools: Pools = Pools(lambda: self.jobs.sessions)
         self.producer: Producer = Producer(
             self.sessions,
             self.jobs,

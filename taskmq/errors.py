@@ -1,12 +1,13 @@
 """Every exception of taskmq.
 
 One root, `TaskMQError`, and one class per thing a caller could do differently. Facts are attributes, the
-message says what happened, to which name, and what to do. The four control-flow exceptions at the end are
-not errors: a task raises them to say how its run ends, and `except TaskMQError` does not catch them.
+message says what happened, to which name, and what to do. The four exceptions of `control_flow` are not
+errors: a task raises them to say how its run ends, and `except TaskMQError` does not catch them.
 """
 
-from datetime import timedelta
 from typing import Any
+
+from taskmq.control_flow import Ignore, Reject, Retry, Snooze, TaskControl, rebuild
 
 __all__ = [
     "AccessDenied",
@@ -43,6 +44,7 @@ __all__ = [
     "PublishRejected",
     "PublishUnknown",
     "QueueMissing",
+    "QuotaExceeded",
     "Reject",
     "RequestRefused",
     "ResultDamaged",
@@ -78,13 +80,7 @@ class TaskMQError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By arguments and facts, not by calling the constructor: its parameters are not what `args` holds.
-        return _rebuild, (type(self), self.args, self.__dict__)
-
-
-def _rebuild(kind: type[Exception], args: tuple[Any, ...], facts: dict[str, Any]) -> Exception:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(facts)
-    return error
+        return rebuild, (type(self), self.args, self.__dict__)
 
 
 # Sending -----------------------------------------------------------------------------------------------
@@ -136,6 +132,36 @@ class DuplicateJob(SendError):
         super().__init__(f"task {task}: job {job_id} has the same unique key, and has not started or ended yet")
         self.task = task
         self.job_id = job_id
+
+
+class QuotaExceeded(SendError):
+    """The tenant, or its user, has submitted as much to the store as it may; nothing was kept.
+
+    Attributes:
+        tenant: whose quota it is.
+        user: whose, where it is that of a user of the tenant, else None.
+        limit: `queued`, `a_day`, `bytes` or `rate`.
+        most: what the limit is.
+        retry_after: seconds after which there is room again; None where that depends on the jobs that wait.
+    """
+
+    def __init__(
+        self, task: str, *, tenant: str, user: str | None, limit: str, most: float, retry_after: float | None
+    ) -> None:
+        whose = f"tenant {tenant!r}" if user is None else f"user {user!r} of tenant {tenant!r}"
+        what = {
+            "queued": "jobs waiting at a time",
+            "a_day": "jobs a day",
+            "bytes": "bytes of jobs a day",
+            "rate": "jobs a second",
+        }[limit]
+        when = "once some of its jobs have begun" if retry_after is None else f"in {retry_after:.3g} s"
+        super().__init__(f"task {task}: {whose} may have {most:g} {what}, and has used them up; try again {when}")
+        self.tenant = tenant
+        self.user = user
+        self.limit = limit
+        self.most = most
+        self.retry_after = retry_after
 
 
 class PartlySent(SendError):
@@ -546,47 +572,3 @@ class WorkerLost(TaskMQError):
     def __init__(self, message: str, *, starts: int | None = None) -> None:
         super().__init__(message)
         self.starts = starts
-
-
-# Control flow ------------------------------------------------------------------------------------------
-
-
-class TaskControl(Exception):
-    """Base of what a task raises to say how its run ends."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.args, self.__dict__)
-
-
-class Retry(TaskControl):
-    """Run again later. Counts as an attempt; dead-lettered once the attempts are used up."""
-
-    def __init__(self, delay: timedelta | float | str | None = None, reason: str = "") -> None:
-        super().__init__(reason or "the task asked for a retry")
-        self.delay = delay
-        self.reason = reason
-
-
-class Snooze(TaskControl):
-    """Run again after `delay`, without counting an attempt."""
-
-    def __init__(self, delay: timedelta | float | str, reason: str = "") -> None:
-        super().__init__(reason or "the task asked for a pause")
-        self.delay = delay
-        self.reason = reason
-
-
-class Reject(TaskControl):
-    """Dead-letter the job now, whatever attempts are left."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class Ignore(TaskControl):
-    """End the job now, neither done nor failed: no retry, no dead letter; waiters get `JobCancelled`."""
-
-    def __init__(self, reason: str = "ignored by the task") -> None:
-        super().__init__(reason)
-        self.reason = reason

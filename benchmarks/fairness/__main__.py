@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.fairness import scenarios
+from benchmarks.fairness.nodes import simulate_nodes
 from benchmarks.fairness.orders import Fifo, InstantFair, Ours
 from benchmarks.fairness.pictures import bars, lines
 from benchmarks.fairness.simulation import Outcome
@@ -47,6 +48,7 @@ def main() -> int:
         "resources": _resources,
         "policies": _policies,
         "cluster": _cluster,
+        "nodes": _nodes,
     }
     for name, part in parts.items():
         if not arguments.only or name in arguments.only:
@@ -54,6 +56,17 @@ def main() -> int:
             part(report)
     print(f"\n{len(report.failed)} claims not met")
     return 1 if report.failed else 0
+
+
+def _nodes(report: _Report) -> None:
+    few = simulate_nodes(4, 10_000, kills=10)
+    report.row(
+        "4 nodes, 10,000 mixed jobs, 10 kills", f"{few.utilisation:.1%} of the processors, {few.lost} run again"
+    )
+    many = simulate_nodes(10_000, 50_000)
+    report.row("10,000 nodes, 50,000 jobs", f"{many.decisions:,.0f} placements a second of processor time")
+    report.claim("nothing is placed beyond what a node has", holds=not few.over and not many.over)
+    report.claim("4 nodes are used to 85 % while jobs wait", holds=few.utilisation >= 0.85)
 
 
 def _weights(report: _Report) -> None:

@@ -35,6 +35,9 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         args: its arguments by place.
         queue: the task's own, which is the default.
         expires_at: when it is not to start any more; or `expires_in`, such as "1h".
+        resources: what it takes of the node that it is placed on, in a queue whose jobs are placed: amounts by name,
+            of memory and storage also such as "16G". Default: what its task says.
+        node_labels: that the node must have.
         held: it does not run until it is released.
         depends_on: ids of jobs that have to succeed before it runs, or `{"job_id": ..., "condition": "ended"}`.
     """
@@ -53,6 +56,8 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     expires_in: ShortText | float | None = None
     description: str = ""
     labels: dict[str, str] = {}
+    resources: dict[str, float | ShortText] = {}
+    node_labels: dict[str, ShortText] = {}
     held: bool = False
     depends_on: Annotated[list[ShortText | UpstreamJob], msgspec.Meta(max_length=MOST_UPSTREAM)] = []
 

@@ -55,11 +55,15 @@ _COMMANDS = {
     ),
     "definition": ("taskmq.cli.jobs.definition:app", "Templates of jobs: put, show, list, versions, delete."),
     "task": ("taskmq.cli.jobs.task:app", "Tasks that workers and schedulers have registered: list, show."),
-    "pool": ("taskmq.cli.operators.pool:app", "Pools of tenants, and policies of queues: list, set, remove."),
     "node": (
         "taskmq.cli.nodes.node:app",
         "Host nodes that jobs are placed on: list, show, drain, resume, remove, allocations.",
     ),
+    "pool": (
+        "taskmq.cli.operators.pool:app",
+        "Pools of tenants, and policies of queues: list, show, set, remove, policy.",
+    ),
+    "quota": ("taskmq.cli.administration.quotas:app", "How much tenants and users may submit: list, set, remove."),
     "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, purge."),
     "schedule": (
         "taskmq.cli.operators.schedule:app",

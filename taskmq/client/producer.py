@@ -27,13 +27,14 @@ from taskmq.client.bulk import (
     stream_sync,
 )
 from taskmq.client.job_service import JobService
+from taskmq.client.lanes import Lanes
 from taskmq.client.queues import Queues
 from taskmq.client.sessions import Sessions
 from taskmq.client.unique import send_all, send_unique, stream_one_by_one_async, stream_one_by_one_sync
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.stores import require_store
 from taskmq.middleware.chain import Middleware, Sending, open_nothing, send_chain
-from taskmq.model.envelope import JSON, encode_envelope
+from taskmq.model.envelope import JSON, Envelope, encode_envelope
 from taskmq.model.jobs.pools import QueuePolicy
 from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
@@ -64,6 +65,7 @@ class Producer:
         self.content_type: str = content_type
         self._jobs = jobs
         self._queues = queues
+        self._lanes = Lanes(sessions.clock.monotonic)
         self.use_middleware(middleware)
 
     def use_middleware(self, middleware: Sequence[Middleware]) -> None:
@@ -83,6 +85,17 @@ class Producer:
             InvalidOption: a queue cannot be called that.
         """
         return self._queues.named(name)
+
+    def place(self, queue: WorkQueue, envelope: Envelope) -> str:
+        """The physical queue to which a call goes that is sent now.
+
+        Raises:
+            InvalidOption: as `WorkQueue.place`.
+        """
+        place = queue.place(priority=envelope.priority, order_key=envelope.order_key)
+        if queue.lanes is None:
+            return place
+        return self._lanes.place(queue, envelope.tenant, is_delayed=envelope.eta is not None)
 
     def policies(self) -> dict[str, QueuePolicy]:
         """How jobs of the store take turns in the queues that the app describes."""
@@ -188,6 +201,8 @@ class Producer:
 
     def _start(self, queue: WorkQueue, message: Outgoing) -> "asyncio.Future[None] | Coroutine[Any, Any, None]":
         session = self.sessions.current()
+        if queue.lanes is not None:
+            self._lanes.look(queue, session)
         if session.is_declared(queue):
             return session.publish(message)
         return session.declare_and_publish(queue, message)
@@ -196,14 +211,18 @@ class Producer:
         return self.sessions.current().publish(message)
 
     async def _publish_chunk(self, chunk: Chunk) -> Outcomes:
-        return await self.sessions.current().publish_all(*chunk)
+        session = self.sessions.current()
+        for queue in chunk[0]:
+            if queue.lanes is not None:
+                self._lanes.look(queue, session)
+        return await session.publish_all(*chunk)
 
     def _message(self, sending: Sending) -> tuple[WorkQueue, Outgoing]:
         envelope = sending.envelope
         queue = self._queues.named(sending.queue)
         priority = envelope.priority
         message = Outgoing(
-            queue=queue.place(priority=priority, order_key=envelope.order_key),
+            queue=self.place(queue, envelope),
             body=encode_envelope(envelope, sending.content_type),
             content_type=sending.content_type,
             job_id=envelope.id,

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,6 +14,7 @@ from taskmq.contracts.broker import Broker, Outgoing, PublishingMany
 from taskmq.contracts.stores import BlobStore, Coordinator, DelayStore, State, Stores, TakenMessage
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.durable.relay import Relay
+from taskmq.durable.task_set import TaskSet
 from taskmq.errors import (
     BrokerUnavailable,
     PublishUnknown,
@@ -76,6 +77,11 @@ class Session:
                 state, results=LargeResults(state.results, large), claims=LargeClaims(state.claims, large)
             )
         self._declared: set[str] = set()
+        self._beside = TaskSet("session", failure="what was looked up beside the sends failed")
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Carry out something for which no send waits; it is cancelled when the session ends."""
+        self._beside.start(work)
 
     @property
     def coordinator(self) -> Coordinator | None:
@@ -253,6 +259,7 @@ class Session:
 
     async def aclose(self) -> None:
         """Close both; what was published is with the broker before this returns."""
+        await self._beside.aclose()
         try:
             await self.broker.aclose()
         finally:

@@ -53,12 +53,15 @@ _FACTS: Final[Mapping[str, Any]] = {
     "job_id": "",
     "limit": 0,
     "message": "",
+    "most": 0,
     "permission": "",
     "queue": "",
     "size": 0,
     "task": "",
+    "tenant": "",
     "traceback": "",
     "type_name": "",
+    "user": None,
 }
 
 

@@ -105,6 +105,17 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "getWorkflow": _reads("/workflows/{workflow_id}"),
     "cancelWorkflow": _posts("/workflows/{workflow_id}/cancel"),
     "redriveWorkflow": _posts("/workflows/{workflow_id}/redrive"),
+    # Host nodes.
+    "listNodes": _reads("/nodes"),
+    "getNode": _reads("/nodes/{name}"),
+    "drainNode": _posts("/nodes/{name}/drain", repeats=True),
+    "resumeNode": _posts("/nodes/{name}/resume", repeats=True),
+    "removeNode": Operation("DELETE", f"{API}/nodes/{{name}}"),
+    "registerNodeOfDocument": Operation("POST", "/nodes/register", repeats=True),
+    "updateNodeStatusOfDocument": Operation("POST", "/nodes/update-status", repeats=True),
+    "allocateResourcesOfDocument": Operation("POST", "/resources/allocate"),
+    "releaseResourcesOfDocument": Operation("POST", "/resources/release", repeats=True),
+    "getResourceUsageOfDocument": Operation("GET", "/resources/usage", repeats=True),
     # History.
     "getJobLogs": _reads("/jobs/{job_id}/logs"),
     "searchLogs": _reads("/logs"),

@@ -88,7 +88,9 @@ def _name(name: object, what: str) -> str:
 
 def _amount(name: str, amount: object, what: str) -> float:
     if name in _SIZES:
-        return float(parse_size(amount, what=f"{what}: {name}"))
+        # JSON of other languages has no other numbers.
+        size = int(amount) if isinstance(amount, float) and amount.is_integer() else amount
+        return float(parse_size(size, what=f"{what}: {name}"))
     if isinstance(amount, int | float) and not isinstance(amount, bool) and math.isfinite(amount) and amount > 0:
         if name != GPU or amount == int(amount):
             return float(amount)

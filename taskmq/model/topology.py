@@ -2,9 +2,10 @@
 
 A queue `Q` that people name stands for several physical ones: those that a worker consumes, and `Q.dlq`, where dead
 jobs go. Which ones a worker consumes is said by its `WorkQueue`: the three priority classes `Q.p.high`, `Q` and
-`Q.p.low`, or `Q` alone with the broker's own priorities, or the shards `Q.s00`, `Q.s01`, ... of an ordered queue; and
-`Q.jobs`, for jobs of the store, unless `Q` is ordered. Two queues are shared by all: `taskmq.parking` for messages
-that no worker can run, and `taskmq.unroutable` for those whose queue has gone while they waited.
+`Q.p.low`, or `Q` alone with the broker's own priorities, or the shards `Q.s00`, `Q.s01`, ... of an ordered queue, or
+the lanes `Q.lane00`, `Q.lane01`, ... among which tenants are spread, `Q` for jobs of no tenant, and the slow lane
+`Q.p.low`; and `Q.jobs`, for jobs of the store, unless `Q` is ordered. Two queues are shared by all: `taskmq.parking`
+for messages that no worker can run, and `taskmq.unroutable` for those whose queue has gone while they waited.
 
 A server that pays for each queue need not have all of them from the start: `Q.p.high`, `Q.p.low`, `Q.jobs` and
 `Q.dlq` may be made when the first message is for them.
@@ -38,15 +39,19 @@ __all__ = [
     "dead_letter_queue",
     "is_class_queue",
     "is_jobs_queue",
+    "is_lane",
     "is_on_demand",
     "is_reports_queue",
     "is_shard",
     "jobs_queue",
+    "lane_queue",
+    "lanes_of",
     "logical_queue",
     "node_queue",
     "reports_queue",
     "shard_of",
     "shard_queue",
+    "slow_lane",
 ]
 
 DEFAULT_QUEUE: Final = "default"
@@ -77,6 +82,7 @@ _JOBS_SUFFIX: Final = ".jobs"
 _REPORTS: Final = "taskmq.reports."
 _NODE: Final = "taskmq.node."
 _SHARD_SUFFIX: Final = re.compile(r"\.s[0-9]{2}\Z")
+_LANE_SUFFIX: Final = re.compile(r"\.lane[0-9]{2}\Z")
 # AMQP's short strings hold 255 bytes; a delayed message's routing key spends 56 of them on the delay, and
 # the longest suffix 7.
 _NAME_LIMIT: Final = 192
@@ -84,6 +90,7 @@ _NAME_LIMIT: Final = 192
 _NAMES: Final = 4096
 _KEY_LIMIT: Final = 255
 _MOST_SHARDS: Final = 100
+_MOST_LANES: Final = 64
 _MOST: Final = 2**31 - 1
 # Quorum queues of RabbitMQ 4.3 take a message without a priority for one of 4; so do we.
 _MIDDLE: Final = 4
@@ -107,6 +114,9 @@ class WorkQueue:
             Other brokers keep the order of sending.
         ordered: into how many shards (1 to 100) the queue is split by the jobs' `order_key`. Jobs of one key run
             one at a time, in the order of sending. The number cannot be changed while jobs wait. No priorities.
+        lanes: among how many queues (2 to 64) the jobs that are sent with a `tenant` are spread, so that the backlog
+            of one tenant does not hold up the others: see docs/scheduling.md. The number may grow at any time, and
+            become smaller once nothing waits. No priorities.
         max_length: with so many messages waiting in a physical queue, `send` fails with `PublishRejected`. RabbitMQ
             lets a few more in. Delayed jobs and retries always find a place.
         max_bytes: the same for the sum of their bodies.
@@ -125,6 +135,7 @@ class WorkQueue:
     _: KW_ONLY
     priorities: PriorityMode = "classes"
     ordered: int | None = None
+    lanes: int | None = None
     max_length: int | None = None
     max_bytes: int | None = None
     delivery_limit: int | None = None
@@ -141,32 +152,40 @@ class WorkQueue:
             self._refuse("ordered and placed exclude each other: jobs of the store have no order_key")
         if self.priorities not in ("classes", "native"):
             self._refuse(f"priorities={self.priorities!r}: 'classes' or 'native'")
-        for option, most in (
-            ("ordered", _MOST_SHARDS),
-            ("max_length", _MOST),
-            ("max_bytes", 2**63 - 1),
-            ("delivery_limit", _MOST),
+        for option, least, most in (
+            ("ordered", 1, _MOST_SHARDS),
+            ("lanes", 2, _MOST_LANES),
+            ("max_length", 1, _MOST),
+            ("max_bytes", 1, 2**63 - 1),
+            ("delivery_limit", 1, _MOST),
         ):
             value: object = getattr(self, option)
-            if value is not None and (type(value) is not int or not 1 <= value <= most):
-                self._refuse(f"{option}={value!r}: a whole number from 1 to {most:,}, or None")
+            if value is not None and (type(value) is not int or not least <= value <= most):
+                self._refuse(f"{option}={value!r}: a whole number from {least} to {most:,}, or None")
         if self.ordered is not None and self.priorities == "native":
             self._refuse("ordered and priorities='native' exclude each other: priorities would change the order")
+        if self.lanes is not None and (self.ordered is not None or self.priorities == "native"):
+            self._refuse("lanes exclude ordered and priorities='native': each of them says alone what comes next")
         if self.delivery_limit is not None and self.kind == "classic":
             self._refuse("delivery_limit: a classic queue has none; leave it out, or say kind='quorum'")
 
     @property
     def physical(self) -> tuple[str, ...]:
-        """The queues that a worker consumes: the classes, the highest first, and that of the store's jobs."""
+        """The queues that a worker consumes: classes, the highest first, or lanes; and that of the store's jobs."""
         if self.ordered is not None:
             return tuple(shard_queue(self.name, number) for number in range(self.ordered))
         if self.priorities == "native":
             return (self.name, jobs_queue(self.name))
+        if self.lanes is not None:
+            return (*lanes_of(self.name, self.lanes), self.name, slow_lane(self.name), jobs_queue(self.name))
         return (*(self.name + _SUFFIX[name] for name in CLASSES), jobs_queue(self.name))
 
     @property
     def always(self) -> tuple[str, ...]:
         """Those of `physical` that are there from the start; the others are made when a job first needs them."""
+        if self.lanes is not None:
+            # Senders look at how much waits in each lane, so all are there.
+            return tuple(name for name in self.physical if not is_jobs_queue(name))
         return tuple(name for name in self.physical if not is_on_demand(name))
 
     @property
@@ -175,10 +194,11 @@ class WorkQueue:
         return self.max_length is not None or self.max_bytes is not None
 
     def place(self, *, priority: int | None, order_key: str | None) -> str:
-        """The physical queue of a message.
+        """The physical queue of a message; of a queue with lanes that for jobs of no tenant.
 
         Raises:
-            InvalidOption: an ordered queue gets no `order_key`, or a priority; another one gets an `order_key`.
+            InvalidOption: an ordered queue gets no `order_key`, or a priority; another one gets an `order_key`; a
+                queue with lanes gets a priority.
         """
         if priority is None and order_key is None and self.ordered is None:
             return self.name
@@ -190,6 +210,8 @@ class WorkQueue:
             return shard_queue(self.name, shard_of(order_key, self.ordered))
         if order_key is not None:
             self._refuse("order_key needs an ordered queue, and this one is not: WorkQueue(..., ordered=N)")
+        if self.lanes is not None:
+            self._refuse(f"it has lanes, so priority={priority!r} cannot be kept: leave priority out")
         if self.priorities == "native":
             class_of(priority)
             return self.name
@@ -214,15 +236,15 @@ def check_queue_name(name: str) -> str:
     """
     is_ours = name.startswith("taskmq.") and not name.startswith(_NODE)
     reserved = is_ours or name.startswith("amq.") or name.endswith((*filter(None, _SUFFIX.values()), ".dlq", ".jobs"))
-    reserved = reserved or is_shard(name)
+    reserved = reserved or is_shard(name) or is_lane(name)
     # With ">" the ways of delayed messages begin. The other two stood for any name in the bindings of version 0.1.
     reserved = reserved or name.startswith(">") or not {"*", "#"}.isdisjoint(name.split("."))
     # Printable comes before the length: a lone surrogate has no bytes.
     if not name.isprintable() or not 0 < len(name.encode()) <= _NAME_LIMIT or reserved or name != name.strip():
         raise InvalidOption(
             f"queue name {name!r}: 1 to {_NAME_LIMIT} printable bytes, not starting with 'amq.', 'taskmq.' or '>', "
-            "not ending with '.dlq', '.jobs', '.p.high', '.p.low' or '.s' and two digits, and without '*' or '#' "
-            "between dots"
+            "not ending with '.dlq', '.jobs', '.p.high', '.p.low' or '.s' or '.lane' and two digits, and without '*' "
+            "or '#' between dots"
         )
     return name
 
@@ -280,6 +302,27 @@ def is_shard(physical: str) -> bool:
     return _SHARD_SUFFIX.search(physical) is not None
 
 
+def lane_queue(queue: str, number: int) -> str:
+    """The physical queue of a lane, from 0."""
+    return f"{queue}.lane{number:02d}"
+
+
+def lanes_of(queue: str, count: int) -> tuple[str, ...]:
+    """The lanes of a queue that has `count` of them, without the slow one."""
+    return tuple(lane_queue(queue, number) for number in range(count))
+
+
+def slow_lane(queue: str) -> str:
+    """Where jobs of a tenant go that has too much waiting: workers serve it as the low class of other queues."""
+    return queue + _SUFFIX["low"]
+
+
+@lru_cache(_NAMES)
+def is_lane(physical: str) -> bool:
+    """Whether a physical queue is a lane, and not the slow one."""
+    return _LANE_SUFFIX.search(physical) is not None
+
+
 @lru_cache(_NAMES)
 def is_class_queue(physical: str) -> bool:
     """Whether a physical queue is that of a priority class beside the default one."""
@@ -297,7 +340,7 @@ def logical_queue(physical: str) -> str:
     for suffix in (*_SUFFIX.values(), _DEAD_LETTER_SUFFIX, _JOBS_SUFFIX):
         if suffix and physical.endswith(suffix):
             return physical.removesuffix(suffix)
-    return _SHARD_SUFFIX.sub("", physical)
+    return _LANE_SUFFIX.sub("", _SHARD_SUFFIX.sub("", physical))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from taskmq.model.jobs.dependencies import DependencyCondition, generations
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.keys import tenant_key
+from taskmq.model.nodes import JobNeeds
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration
 from taskmq.options.task_options import CallOptions
@@ -38,6 +39,7 @@ class JobOrder(NamedTuple):
         task: its name, or that of a definition of the tenant.
         args, kwargs: plain JSON values.
         options: of the call; its tenant is that of the caller.
+        needs: what it asks of the node that it is placed on.
         depends_on: what the caller calls the jobs that it waits for, and how each of them is to end.
     """
 
@@ -47,6 +49,7 @@ class JobOrder(NamedTuple):
     options: CallOptions
     description: str = ""
     labels: Mapping[str, str] = {}
+    needs: JobNeeds | None = None
     held: bool = False
     depends_on: Sequence[tuple[str, DependencyCondition]] = ()
 
@@ -118,6 +121,7 @@ class TenantJobs:
             description=order.description,
             owner=self._by if isinstance(self._by, str) else self._by.user,
             labels=order.labels,
+            needs=order.needs,
             held=order.held,
             depends_on=[((await self.get(name)).id, condition) for name, condition in order.depends_on],
         )

@@ -17,6 +17,7 @@ from taskmq.errors import (
     JobConflict,
     LoginThrottled,
     PartlyReplayed,
+    QuotaExceeded,
     StateUnavailable,
     StoreUnavailable,
     TaskMQError,
@@ -145,6 +146,7 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
             headers["Retry-After"] = str(math.ceil(error.retry_after))
         case TaskMQError():
             details = problem_of(error, request_id)
+            headers = _time_to_wait(error)
         case ValidationException():
             details = _details(
                 400,
@@ -216,3 +218,9 @@ def _fields(request: Request[Any, Any, Any], error: ValidationException) -> list
         suggestion = did_you_mean(name, known) if known else ""
         found.append(FieldProblem(place, "there is no such field", suggestion))
     return found[:_MOST_FIELDS]
+
+
+def _time_to_wait(error: TaskMQError) -> dict[str, str]:
+    if not isinstance(error, QuotaExceeded):
+        return {}
+    return {"Retry-After": str(_RETRY_SECONDS if error.retry_after is None else math.ceil(error.retry_after))}

@@ -11,6 +11,7 @@ work.
 """
 
 from taskmq.submission.definitions import Definitions
+from taskmq.submission.pools import Pools, QuotaState
 from taskmq.submission.service import Jobs
 
-__all__ = ["Definitions", "Jobs"]
+__all__ = ["Definitions", "Jobs", "Pools", "QuotaState"]

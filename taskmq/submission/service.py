@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob, Submitted
-from taskmq.errors import DuplicateJob, InvalidOption, PartlySent, SendError
+from taskmq.errors import DuplicateJob, InvalidOption, PartlySent, QuotaExceeded, SendError
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
@@ -133,6 +133,7 @@ class Jobs(JobQueries):
             JobNotFound: so it is where the store has no job that it is to wait for.
             JobConflict: the id is that of a job with other content.
             DuplicateJob: the task is `unique`, and another job has the key.
+            QuotaExceeded: its tenant or owner has submitted as much as it may; says until when.
             TooLarge: the broker could not carry it.
         """
         call = self.asubmit(
@@ -290,7 +291,8 @@ class Jobs(JobQueries):
         Raises:
             InvalidArguments, EncodeError, InvalidOption, TooLarge: nothing was kept.
             StoreUnavailable: chunks before the one that failed were kept.
-            PartlySent: the task is `unique`, and other jobs have some of the keys; the others were kept.
+            PartlySent: the task is `unique`, and other jobs have some of the keys, or a quota had no room for some;
+                the others were kept.
         """
         call = self.asubmit_many(task, calls, depends_on=depends_on, connection=connection)
         return self.sessions.run_sync(call, instead="asubmit_many")
@@ -329,7 +331,7 @@ class Jobs(JobQueries):
             check_refusal(answer, sending.envelope.id)
             try:
                 names.append(await self._store.given(sending, answer))
-            except DuplicateJob as error:
+            except (DuplicateJob, QuotaExceeded) as error:
                 failures[place] = error
         if failures:
             partly = PartlySent(failures, sent=len(names))

@@ -17,6 +17,7 @@ from taskmq.errors import (
     InvalidOption,
     JobConflict,
     JobNotFound,
+    QuotaExceeded,
     ResultDamaged,
     StateUnavailable,
     StoreUnavailable,
@@ -28,6 +29,7 @@ from taskmq.model.envelope import JSON, LAST_INSTANT, VERSION, decode_envelope, 
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.changes import Action, Decision, Refusal, decide
 from taskmq.model.jobs.dependencies import JobDependency
+from taskmq.model.jobs.quotas import QuotaExcess
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
 from taskmq.submission.dependencies import DependsOn, check_refusal, upstream_of
@@ -109,6 +111,7 @@ class StoredJobs:
 
         Raises:
             JobConflict: its id is that of another job.
+            QuotaExceeded: there is no room for it.
             StoreUnavailable: the store could not be reached.
             TooLarge: the broker could not carry it.
         """
@@ -172,7 +175,10 @@ class StoredJobs:
 
         Raises:
             DuplicateJob: another job has the key, and the task's calls are refused then.
+            QuotaExceeded: there is no room for it.
         """
+        if answer.exceeded is not None:
+            raise _exceeded(sending.envelope.task, answer.exceeded)
         if not answer.is_duplicate or sending.unique is None:
             return sending.envelope.id
         # One of the caller's own transaction is not there for others yet.
@@ -376,7 +382,21 @@ def _entry(
     )
 
 
+def _exceeded(task: str, excess: QuotaExcess) -> QuotaExceeded:
+    """What a caller is told for whose job there is no room."""
+    return QuotaExceeded(
+        task,
+        tenant=excess.tenant,
+        user=excess.user,
+        limit=excess.limit,
+        most=excess.most,
+        retry_after=None if excess.until is None else (excess.until - excess.now) / 1000,
+    )
+
+
 def _same(job: NewJob, answer: Submitted) -> Submitted:
+    if answer.exceeded is not None:
+        raise _exceeded(job.task, answer.exceeded)
     if answer.is_same or answer.is_duplicate:
         return answer
     raise JobConflict(

@@ -120,6 +120,8 @@ def _check_order(task: Task[..., Any], queue: WorkQueue) -> None:
                 f"task {task.name}: order_key needs an ordered queue, and {queue.name!r} is not: "
                 f"TaskMQ(queues=[WorkQueue({queue.name!r}, ordered=N)])"
             )
+        if queue.lanes is not None and task.plan.call.priority is not None and task.plan.call.lane != "store":
+            raise InvalidOption(f"task {task.name}: its queue {queue.name!r} has lanes, so it can have no priority=")
         return
     if task.order_key is None:
         raise InvalidOption(f"task {task.name}: its queue {queue.name!r} is ordered, so it needs an order_key=")

@@ -17,7 +17,9 @@ it is changed seldom, and not for little.
 import math
 from typing import Final
 
-__all__ = ["prefetch_for", "worth_changing"]
+from taskmq.model.topology import WorkQueue, is_lane
+
+__all__ = ["prefetch_for", "prefetch_of", "worth_changing"]
 
 _MOST: Final = 250
 _SHORT: Final = 0.01
@@ -43,3 +45,12 @@ def prefetch_for(slots: int, *, seconds: float | None) -> int:
 def worth_changing(now: int, wanted: int) -> bool:
     """Whether the difference is worth a new consumer."""
     return max(now, wanted) >= _FACTOR * min(now, wanted)
+
+
+def prefetch_of(queue: WorkQueue, physical: str, prefetch: int) -> int:
+    """How many of a physical queue, where its queue may have `prefetch` in hand of each of its classes."""
+    if queue.ordered is not None:
+        # The next of a shard would only wait here, where it cannot be run by anybody else.
+        return 1
+    # Two lanes carry the jobs of a tenant, so one that is alone still fills all slots.
+    return math.ceil(prefetch / 2) if is_lane(physical) else prefetch

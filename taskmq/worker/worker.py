@@ -27,6 +27,7 @@ from taskmq.worker.host.event_loop import LoopMonitor
 from taskmq.worker.host.process_facts import abandoned, open_descriptors, resident_bytes
 from taskmq.worker.intake.prefetch_tuner import PrefetchTuner
 from taskmq.worker.long_runs.guard import LongRunGuard
+from taskmq.worker.prefetch import prefetch_of
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run_logs import LogCapture, RunLines
 from taskmq.worker.services.cancellations import Cancellations
@@ -340,10 +341,9 @@ class Worker:
                 if self._pauses is not None:
                     await self._pauses.load()
                 subscriptions = [
-                    # The next of a shard would only wait here, where it cannot be run by anybody else.
                     Subscription(
                         name,
-                        prefetch if queue.ordered is None else 1,
+                        prefetch_of(queue, name, prefetch),
                         longest=longest_run(self._app, queue),
                         is_punctual=self._long_runs is not None and self._long_runs.is_over(name),
                         is_paused=self._is_paused(queue),

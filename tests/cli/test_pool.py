@@ -69,3 +69,31 @@ def test_explain_names_the_part_and_the_cap_of_a_jobs_pool(shop: Shop) -> None:
     assert "1 other tenants have jobs in that queue, too" in explained.out
     assert "due 75.0% of the queue" in explained.out
     assert "at most 2 jobs in flight" in explained.out
+
+
+def test_a_pool_is_shown_with_those_above_it_and_its_parts(shop: Shop) -> None:
+    for words in (("acme",), ("ml", "--parent", "acme"), ("gpu", "--parent", "ml")):
+        assert shop("pool", "set", *words).code == 0
+
+    shown = shop("pool", "show", "ml").data
+    absent = shop("pool", "show", "mll")
+
+    assert (shown["pool"], shown["above"], shown["parts"]) == ("ml", ["acme"], ["gpu"])
+    assert (absent.code, "did you mean 'ml'" in absent.err) == (3, True)
+
+
+def test_quotas_are_set_listed_and_removed_and_refuse_what_is_beyond_them(shop: Shop) -> None:
+    quota = shop("quota", "set", "acme", "--a-day", "1", "--rate", "5", "--burst", "10").data
+    assert shop("quota", "set", "acme", "--user", "*", "--bytes", "1000").code == 0
+    submit = ("job", "submit", "report", "--kwargs", '{"month": "May"}', "--tenant", "acme")
+    assert shop(*submit).code == 0
+
+    refused = shop(*submit)
+    listed = shop("quota", "list").data
+
+    assert (quota["tenant"], quota["user"], quota["a_day"], quota["rate"]) == ("acme", None, 1, 5.0)
+    assert (refused.code, "may have 1 jobs a day" in refused.err) == (1, True)
+    assert [(row["user"], row["jobs_today"]) for row in listed] == [(None, 1), ("*", 0)]
+    assert shop("quota", "remove", "acme", "--user", "*").code == 0
+    assert shop("quota", "remove", "acme").code == 0
+    assert shop("quota", "remove", "acme").code == 2

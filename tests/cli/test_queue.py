@@ -187,7 +187,7 @@ def test_a_queue_is_shown_with_what_is_in_it_and_who_uses_it(shop: Path, taskmq:
     assert counts == {"ready": 0, "in_hand": 2, "delayed": 1, "dead": 1, "consumers": 1, "paused": None}
     assert found["tasks"] == ["shop.double", "shop.fail", "shop.sleep"]
     assert [part["queue"] for part in found["parts"]] == ["images.p.high", "images", "images.p.low", "images.jobs"]
-    assert (found["kind"], found["priorities"], found["ordered"]) == ("quorum", "classes", None)
+    assert (found["kind"], found["priorities"], found["ordered"], found["lanes"]) == ("quorum", "classes", None, None)
     assert "tasks           shop.double, shop.fail, shop.sleep" in table
     assert "paused          no" in table
 

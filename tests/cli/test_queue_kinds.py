@@ -16,6 +16,16 @@ app = TaskMQ(queues=[WorkQueue("orders", ordered=2)])
 async def pay(customer: str) -> None: ...
 """
 
+LANES = """
+from taskmq import TaskMQ, WorkQueue
+
+app = TaskMQ(queues=[WorkQueue("mail", lanes=2)])
+
+
+@app.task(queue="mail")
+async def post(to: str) -> None: ...
+"""
+
 
 @pytest.fixture
 def orders(shop: Path) -> Path:
@@ -56,6 +66,28 @@ def test_the_shards_of_an_app_s_queue_are_listed_and_purged(orders: Path, taskmq
     ready = {row["queue"]: row["ready"] for row in listed.data}
     assert (ready["orders.s00"], ready["orders.s01"], ready["orders.dlq"]) == (1, 1, 0)
     assert (purged.code, names_in("orders.s00"), names_in("orders.s01")) == (0, [], [])
+
+
+def test_the_lanes_of_an_app_s_queue_are_listed_shown_paused_examined_and_purged(shop: Path, taskmq: Here) -> None:
+    (shop / "mail.py").write_text(LANES)
+    here = ("-o", "json", "--app", "mail:app")
+    assert taskmq("worker", "mail:app", "--burst").code == 0
+    for tenant in (("--tenant", "acme"), ("--tenant", "initech"), ()):
+        assert taskmq(*here, "send", "mail.post", "--args", '["you"]', *tenant).code == 0
+
+    listed = {row["queue"]: row["ready"] for row in taskmq(*here, "queue", "list").data}
+    shown = taskmq(*here, "queue", "show", "mail").data
+    examined = taskmq(*here, "doctor")
+    paused = taskmq(*here, "queue", "pause", "mail")
+    burst = taskmq("worker", "mail:app", "--burst")
+    left = taskmq(*here, "queue", "show", "mail").data["ready"]
+    purged = taskmq(*here, "queue", "purge", "mail", "--yes")
+
+    assert (listed["mail"], listed["mail.lane00"] + listed["mail.lane01"], listed["mail.p.low"]) == (1, 2, 0)
+    assert (shown["ready"], shown["lanes"], shown["priorities"]) == (3, 2, None)
+    assert "no consumer, 3 messages wait" in examined.out
+    assert (paused.code, burst.code, left) == (0, 0, 3)
+    assert "3 messages deleted" in purged.err
 
 
 @pytest.mark.parametrize("weights", ["16:4", "1:2:0", "a:b:c", "1:2:3:4", "-1:1:1"])

@@ -1,7 +1,12 @@
 """`taskmq store`."""
 
+import asyncio
+import json
 from pathlib import Path
 
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.operations.retention import ArchivedDay, archive_days
+from taskmq_sql import open_job_store
 from tests.cli.kit import Here
 from tests.servers.postgres import PostgreSQL
 
@@ -80,3 +85,45 @@ def test_schedules_of_beats_move_to_the_store_after_they_were_shown(taskmq: Here
     assert "0 fired" in history.err
     assert beat.code != 0
     assert "taskmq store import" in beat.err
+
+
+def test_ended_jobs_are_archived_read_thinned_out_and_erased(taskmq: Here, tmp_path: Path) -> None:
+    where = ["--app", "made:app", "--store", f"sqlite:///{tmp_path / 'jobs.db'}"]
+    (tmp_path / "made.py").write_text(
+        "from taskmq import TaskMQ\n"
+        'app = TaskMQ("local://.broker", name="made")\n'
+        '@app.task(name="report")\n'
+        "def report(month: str) -> str:\n"
+        "    return month\n"
+    )
+    for job in ("first", "second"):
+        submitted = taskmq(
+            "job", "submit", "report", "--args", '["2027-01"]', "--job-id", job, "--label", "who=ann", *where
+        )
+        assert submitted.code == 0, submitted.err
+        assert taskmq("job", "cancel", job, *where).code == 0
+
+    async def archive() -> list[ArchivedDay]:
+        store = open_job_store(where[-1], BrokerOptions(name="archive"))
+        try:
+            return await archive_days(store, tmp_path / "kept", keep_days=-1)
+        finally:
+            await store.aclose()
+
+    # Midnight may have been between them.
+    lines = [line for day in asyncio.run(archive()) for line in taskmq("store", "read", day.file).out.splitlines()]
+    jobs = {job["key"]: job for job in (json.loads(line)["job"] for line in lines)}
+    assert sorted(jobs) == ["first", "second"]
+    assert (jobs["first"]["body"]["args"], jobs["first"]["state"]) == (["2027-01"], "cancelled")
+    none = taskmq("-o", "json", "store", "archive", "kept", *where)
+    thinned = taskmq("store", "prune", "--where", "status:cancelled", "--keep-last", "1", *where)
+    refused = taskmq("store", "prune", *where)
+    erased = taskmq("store", "erase", "label.who:ann", "--yes", *where)
+    everything = taskmq("store", "erase", "--yes", *where)
+
+    assert (none.code, none.data) == (0, [])
+    assert "1 jobs are forgotten" in thinned.err
+    assert (refused.code, everything.code) == (2, 2)
+    assert (erased.code, "1 jobs are forgotten" in erased.err) == (0, True)
+    assert taskmq("-o", "json", "job", "list", *where).data == []
+    assert taskmq("store", "read", "kept/none.ndjson.gz").code != 0

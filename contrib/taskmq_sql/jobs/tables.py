@@ -4,6 +4,7 @@
     job_body       bodies beyond `LONGEST_BODY`
     job_detail     what few jobs have, as JSON
     job_key        the ids that submitters chose
+    quota_usage    what was submitted of late by tenants and users that have quotas
     dependency     what waiting jobs wait for, as far as it has not come; a job's `has_dependents` says that others do
     upstream_end   ends of such jobs, until those that waited have heard of them
     unique_key     the keys of which one job is to be the only one, and who has them
@@ -40,6 +41,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Double,
     Identity,
     Index,
     Integer,
@@ -92,7 +94,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0008"
+HEAD: Final = "0009"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -191,6 +193,20 @@ unique_key: Final = Table(
     Column("until", BigInteger, nullable=False),
     PrimaryKeyConstraint("name", name="unique_key_pkey"),
     postgresql_with=_vacuumed(fillfactor=70),
+)
+
+quota_usage: Final = Table(
+    "quota_usage",
+    metadata,
+    Column("name", Text, nullable=False),
+    # Days since the epoch, of which the next two are.
+    Column("day", Integer, nullable=False),
+    Column("jobs", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    # Until when the rate is used up.
+    Column("used_until", Double, nullable=False),
+    PrimaryKeyConstraint("name", name="quota_usage_pkey"),
+    postgresql_with=_vacuumed(fillfactor=50),
 )
 
 ready: Final = Table(

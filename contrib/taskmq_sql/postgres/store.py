@@ -15,6 +15,7 @@ from taskmq.contracts.jobs import (
     JobPage,
     JobRecord,
     JobUpdate,
+    KeptJob,
     NewJob,
     Submitted,
 )
@@ -22,6 +23,7 @@ from taskmq.errors import StoreUnavailable
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing, read_sharing
+from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
@@ -34,8 +36,10 @@ from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import unmet
 from taskmq_sql.postgres.dispatch import PostgresDispatch
-from taskmq_sql.postgres.history import LIVE_JOBS
+from taskmq_sql.postgres.ended import retention
+from taskmq_sql.postgres.ended.history import LIVE_JOBS
 from taskmq_sql.postgres.nodes import PostgresPlacements
+from taskmq_sql.postgres.quotas import KnownQuotas
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
@@ -89,6 +93,7 @@ class PostgresJobStore:
         runner = PostgresRunner(self._database.reads, self._database.accounts)
         self._identity = SqlIdentities(runner)
         self._nodes = SqlNodes(runner, PostgresPlacements(self._database))
+        self._quotas = KnownQuotas(self._database)
         self._history = SqlHistory(PostgresRunner(self._database.reads, self._database.histories), LIVE_JOBS)
         self._schedules = PostgresSchedules(self._database)
         self._dispatching = PostgresDispatch(self._database, self._schedules)
@@ -131,7 +136,7 @@ class PostgresJobStore:
         if not jobs:
             return []
         own = None if connection is None else await connection_of(connection)
-        return await submit(self._database, jobs, own)
+        return await submit(self._database, jobs, own, quotas=await self._quotas.current())
 
     async def get(self, job_id: str) -> JobRecord | None:
         if not is_job_id(job_id):
@@ -210,6 +215,15 @@ class PostgresJobStore:
         )
         return bool(rows)
 
+    async def quotas(self) -> Quotas:
+        return await self._quotas.read()
+
+    async def limit(self, quotas: Quotas) -> bool:
+        return await self._quotas.say(quotas)
+
+    async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
+        return await self._quotas.usage(names)
+
     async def now_ms(self) -> int:
         return int((await self._rows("select taskmq.now_ms()"))[0][0])
 
@@ -228,6 +242,28 @@ class PostgresJobStore:
     async def prune(self, *, keep_days: int) -> None:
         """See `taskmq.contracts.jobs.Prunable`: by whole days, UTC."""
         await self._dispatching.drop_days(keep_days)
+
+    async def ended_days(self) -> list[int]:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        return await self._database.reads.run("read", retention.ended_days)
+
+    async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        database = self._database
+        return await retention.ended_on(database.reads, database.names, day, after=after, limit=limit)
+
+    async def forget_ended(self, ids: Sequence[str]) -> int:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        return await self._database.accounts.run(
+            "transaction", lambda connection: retention.forget_ended(connection, ids)
+        )
+
+    async def forget_tenant(self, tenant: str) -> None:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        names = self._database.names
+        await self._database.accounts.run(
+            "transaction", lambda connection: retention.forget_tenant(connection, tenant, names)
+        )
 
     async def check(self) -> None:
         await self._rows("select 1")

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, renamed, replacement
+from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, over_quota, renamed, replacement
 from taskmq.model.jobs.dependencies import JobDependency, generations
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import STATES
@@ -21,6 +22,7 @@ from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import Unmet, find_upstream, wait
 from taskmq_sql.postgres.names import Names
+from taskmq_sql.postgres.quotas import admit_jobs, concern
 from taskmq_sql.postgres.statements import SUBMIT, SUBMIT_KEYED
 
 __all__ = ["Numbers", "insert_jobs", "numbers_of", "submit"]
@@ -60,16 +62,21 @@ class Numbers:
         self.tasks = tasks
 
 
-async def submit(database: Database, jobs: Sequence[NewJob], connection: Connection | None) -> list[Submitted]:
+async def submit(
+    database: Database, jobs: Sequence[NewJob], connection: Connection | None, *, quotas: Quotas
+) -> list[Submitted]:
     """What `JobStore.submit` does; in the caller's transaction where there is a connection."""
     numbers = await numbers_of(database.names, jobs)
+    has_quotas = concern(quotas, jobs)
 
     async def work(connection: Connection) -> list[Submitted]:
+        if has_quotas:
+            return await _insert_where_room(connection, jobs, numbers, quotas)
         return await insert_jobs(connection, jobs, numbers)
 
     if connection is not None:
         return await work(connection)
-    is_one_statement = all(
+    is_one_statement = not has_quotas and all(
         len(job.body) <= LONGEST_BODY and job.detail is None and job.unique is None for job in jobs
     )
     return await database.submits.run("statement" if is_one_statement else "transaction", work)
@@ -82,6 +89,17 @@ async def numbers_of(names: Names, jobs: Sequence[NewJob]) -> Numbers:
         await names.ids("queue", (job.queue for job in jobs)),
         await names.ids("task", (job.task for job in jobs)),
     )
+
+
+async def _insert_where_room(
+    connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, quotas: Quotas
+) -> list[Submitted]:
+    """Submit those of the jobs that are within their quotas."""
+    known = await _known(connection, jobs, numbers)
+    over = await admit_jobs(connection, quotas, jobs, numbers.tenants, known)
+    rest = [job for place, job in enumerate(jobs) if place not in over]
+    made = iter(await insert_jobs(connection, rest, numbers) if rest else [])
+    return [over_quota(job, over[place]) if place in over else next(made) for place, job in enumerate(jobs)]
 
 
 async def insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:

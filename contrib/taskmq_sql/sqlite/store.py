@@ -20,6 +20,7 @@ from taskmq.contracts.jobs import (
     JobPage,
     JobRecord,
     JobUpdate,
+    KeptJob,
     Lane,
     LaneHead,
     NewJob,
@@ -31,6 +32,7 @@ from taskmq.model.clock import Clock
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
+from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq.model.jobs.reports import Report
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
@@ -51,6 +53,8 @@ from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
 from taskmq_sql.sqlite.placements import SqlitePlacements
+from taskmq_sql.sqlite.quotas import limit, usage_of
+from taskmq_sql.sqlite.quotas import quotas as read_quotas
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]
@@ -172,12 +176,38 @@ class SqliteJobStore:
     async def share(self, sharing: Sharing) -> bool:
         return await self._writer.call(partial(share, new=sharing), care=Care.DURABLE)
 
+    async def quotas(self) -> Quotas:
+        return await self._reader.call(read_quotas, care=Care.READ)
+
+    async def limit(self, quotas: Quotas) -> bool:
+        return await self._writer.call(partial(limit, new=quotas), care=Care.DURABLE)
+
+    async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
+        return await self._reader.call(partial(usage_of, names=names), care=Care.READ)
+
     async def now_ms(self) -> int:
         return await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
 
     async def prune(self, *, keep_days: int) -> None:
         """See `taskmq.contracts.jobs.Prunable`."""
         await self._dispatching.drop_old(keep_days)
+
+    async def ended_days(self) -> list[int]:
+        """See `taskmq.contracts.jobs.Retaining`; the instants are those that workers have said."""
+        return await self._reader.call(maintenance.ended_days, care=Care.READ)
+
+    async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        work = partial(maintenance.ended_on, day=day, after=after, limit=limit)
+        return await self._reader.call(work, care=Care.READ)
+
+    async def forget_ended(self, ids: Sequence[str]) -> int:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        return await self._writer.call(partial(maintenance.forget_ended, ids=ids), care=Care.DURABLE)
+
+    async def forget_tenant(self, tenant: str) -> None:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        await self._writer.call(partial(maintenance.forget_tenant, tenant=tenant), care=Care.DURABLE)
 
     async def check(self) -> None:
         # The connection looks when it is opened, and whenever the tables were changed.

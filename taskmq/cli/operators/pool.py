@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from taskmq.cli.exits import OK
-from taskmq.cli.globals import run_with_app
+from taskmq.cli.exits import NOT_FOUND, OK
+from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import note, print_record, print_rows
 from taskmq.errors import InvalidOption
+from taskmq.model.jobs.pools import path_of
+from taskmq.model.units import did_you_mean
 
 if TYPE_CHECKING:
     from taskmq.model.jobs.pools import TenantPool
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = App(
-    name="pool", help="Pools of tenants, and policies of queues: list, set, remove.", result_action="return_value"
+    name="pool",
+    help="Pools of tenants, and policies of queues: list, show, set, remove, policy.",
+    result_action="return_value",
 )
 
 _COLUMNS = ("pool", "parent", "weight", "min", "max")
@@ -24,12 +28,36 @@ _COLUMNS = ("pool", "parent", "weight", "min", "max")
 @app.command(name="list")
 def list_pools() -> None:
     """List the pools that the store knows; tenants without one have weight 1."""
-    from taskmq.operations import pools as operations
-
-    said = run_with_app(operations.read_sharing_of)
+    said = run_with_app(lambda target: target.pools.aread())
     print_rows(_COLUMNS, [_row(pool) for _, pool in sorted(said.pools.items())])
     for queue, policy in sorted(said.queues.items()):
         note(f"queue {queue}: {policy.policy}{' strict' if policy.strict else ''}")
+
+
+@app.command
+def show(pool: str, /) -> int:
+    """Show one pool, with the pools that it is a part of and those that are parts of it.
+
+    Parameters
+    ----------
+    pool
+        Its name.
+    """
+    said = run_with_app(lambda target: target.pools.aread())
+    if pool not in said.pools:
+        note(f"there is no pool {pool!r}: {did_you_mean(pool, sorted(said.pools))}")
+        return NOT_FOUND
+    above = [each.name for each in path_of(pool, said.pools)[:-1]]
+    parts = sorted(name for name, each in said.pools.items() if each.parent == pool)
+    is_table = current_globals().output == "table"
+    print_record(
+        {
+            **_row(said.pools[pool]),
+            "above": " > ".join(above) if is_table else above,
+            "parts": ", ".join(parts) if is_table else parts,
+        }
+    )
+    return OK
 
 
 @app.command(name="set")
@@ -57,8 +85,6 @@ def set_pool(
     most
         Jobs in flight above which its jobs wait; 0: no cap.
     """
-    from taskmq.operations import pools as operations
-
     changes: dict[str, Any] = {}
     if weight is not None:
         changes["weight"] = weight
@@ -68,7 +94,7 @@ def set_pool(
         changes["min"] = {"slots": least} if least else {}
     if most is not None:
         changes["max"] = {"slots": most} if most else {}
-    print_record(_row(run_with_app(lambda target: operations.set_pool(target, pool, **changes))))
+    print_record(_row(run_with_app(lambda target: target.pools.aset(pool, **changes))))
     return OK
 
 
@@ -81,9 +107,7 @@ def remove(pool: str, /) -> int:
     pool
         Its name.
     """
-    from taskmq.operations import pools as operations
-
-    run_with_app(lambda target: operations.remove_pool(target, pool))
+    run_with_app(lambda target: target.pools.aremove(pool))
     note(f"pool {pool} is not described any more")
     return OK
 
@@ -103,14 +127,13 @@ def policy(queue: str, policy: str, /, *, strict: Annotated[bool, Parameter(nega
     """
     from taskmq.model.jobs.pools import QueuePolicy
     from taskmq.model.topology import POLICIES, Policy
-    from taskmq.operations import pools as operations
 
     known: dict[str, Policy] = {str(name): name for name in POLICIES}
     chosen = known.get(policy)
     if chosen is None and policy != "none":
         raise InvalidOption(f"policy {policy!r}: one of {', '.join(POLICIES)}, or none")
     wanted = None if chosen is None else QueuePolicy(policy=chosen, strict=strict)
-    run_with_app(lambda target: operations.set_policy(target, queue, wanted))
+    run_with_app(lambda target: target.pools.aset_policy(queue, wanted))
     note(f"queue {queue} goes by {'what the app says' if wanted is None else policy}")
     return OK
 

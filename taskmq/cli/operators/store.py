@@ -1,30 +1,34 @@
 """`taskmq store`."""
 
+import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from cyclopts import App, Parameter
 
-from taskmq.cli.exits import CONFLICT, FAILED, OK
+from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.model.units import parse_duration
+from taskmq.model.units import parse_duration, to_ms
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
-    from taskmq.contracts.jobs import JobStore
+    from taskmq.contracts.jobs import JobStore, KeptJob
+    from taskmq.operations.retention import ArchivedDay, Erased
     from taskmq.operations.store_import import Imported
 
 __all__ = ["app"]
 
 app = App(
     name="store",
-    help="The job store: upgrade, current, check, prune, import from beats.",
+    help="The job store: upgrade, current, check, prune, archive, read, erase, import from beats.",
     result_action="return_value",
 )
 
+_ARCHIVED: Final = ("day", "file", "jobs", "is_new")
 _IMPORTED: Final = ("what", "name", "came", "note")
 
 
@@ -78,7 +82,7 @@ def check() -> int:
 
 
 @app.command
-def prune(*, older_than: str) -> int:
+def prune(*, older_than: str | None = None, where: str | None = None, keep_last: int | None = None) -> int:
     """Forget jobs that ended longer ago, with their history, results and ids; schedulers do so after 30 days.
 
     Jobs that have not ended stay. PostgreSQL forgets whole days, UTC.
@@ -86,11 +90,17 @@ def prune(*, older_than: str) -> int:
     Parameters
     ----------
     older_than
-        Whole days, such as 7d.
+        Whole days, such as 7d; with --where any time, such as 1h.
+    where
+        Only jobs that this filter finds, as in `job list`: of a tenant, of a status. One by one.
+    keep_last
+        With --where: but for so many of them, the newest.
     """
-    age = parse_duration(older_than, what="--older-than")
-    if age.days < 1 or age != timedelta(days=age.days):
-        raise InvalidOption(f"--older-than {older_than}: whole days, at least 1d")
+    if where is not None:
+        return _thin_out(where, older_than, keep_last)
+    if older_than is None or keep_last is not None:
+        raise InvalidOption("store prune: --older-than, or --where with --older-than or --keep-last")
+    age = _whole_days(older_than)
 
     async def run(found: "JobStore") -> str:
         from taskmq.contracts.jobs import Prunable
@@ -102,6 +112,101 @@ def prune(*, older_than: str) -> int:
 
     note(f"{run_with_app(lambda target: run(_store(target)))} has forgotten jobs that ended over {older_than} ago")
     return OK
+
+
+@app.command
+def archive(
+    folder: str, /, *, older_than: str = "29d", prune: Annotated[bool, Parameter(negative="")] = False
+) -> int:
+    """Write jobs that ended longer ago into files, one a day: lines of JSON, compressed.
+
+    A file gets its name once it was read back whole. A day that is there already is left alone. Run it each day, with
+    the time after which schedulers forget jobs in mind, 30 days.
+
+    Parameters
+    ----------
+    folder
+        Where to; it is made.
+    older_than
+        Whole days, such as 7d.
+    prune
+        Forget those jobs afterwards.
+    """
+    age = _whole_days(older_than)
+
+    async def run(found: "JobStore") -> "list[ArchivedDay]":
+        from taskmq.operations.retention import archive_days
+
+        return await archive_days(found, Path(folder), keep_days=age.days, prune=prune)
+
+    print_rows(_ARCHIVED, [msgspec.to_builtins(each) for each in run_with_app(lambda target: run(_store(target)))])
+    return OK
+
+
+@app.command
+def read(file: str, /, *, job: str | None = None) -> int:
+    """Read an archive: its jobs as lines of JSON, with their calls and results as they are; no store is needed.
+
+    Ends with 3 where a job is looked for that is not there, and with 1 where the file is not whole.
+
+    Parameters
+    ----------
+    file
+        That `store archive` has written.
+    job
+        Only the job of this id: the store's, or its submitter's.
+    """
+    from taskmq.operations.retention import read_archive
+
+    count = 0
+    try:
+        for one in read_archive(Path(file)):
+            if job in (None, one.job.id, one.job.key):
+                count += 1
+                sys.stdout.write(msgspec.json.encode(_readable(one)).decode() + "\n")
+    except OSError as error:
+        raise InvalidOption(f"{file}: {error.strerror}") from None
+    return OK if count or job is None else NOT_FOUND
+
+
+@app.command
+def erase(
+    where: str = "",
+    /,
+    *,
+    tenant: str | None = None,
+    yes: Annotated[bool, Parameter(negative="", help="Do not ask.")] = False,
+) -> int:
+    """Forget jobs for good, whatever their age: of a tenant, or what a filter finds, such as a person's label.
+
+    Those that wait are cancelled first. Those that a worker has are asked to end, and stay: it ends with 6 then;
+    erase again. The audit keeps that it was done, by whom, and how many they were. Archives are not touched.
+
+    Parameters
+    ----------
+    where
+        A filter, as in `job list`: 'label.customer:17'.
+    tenant
+        Only this tenant's; without a filter its definitions, logs and figures, too.
+    """
+    if not where and tenant is None:
+        raise InvalidOption("store erase: a filter, or --tenant")
+
+    async def run(target: "TaskMQ") -> "Erased":
+        from taskmq.cli.administration.store import me
+        from taskmq.model.jobs.filter_text import parse_filter
+        from taskmq.operations.retention import erase_jobs
+
+        which = parse_filter(where, await _store(target).now_ms())
+        if tenant is not None:
+            which = msgspec.structs.replace(which, tenant=tenant)
+        return await erase_jobs(target, which, by=me(), everything_of=None if where else tenant)
+
+    if not confirm(f"Erase jobs for good: {where or 'all'} of {tenant or 'every tenant'}?", yes=yes):
+        return FAILED
+    erased = run_with_app(run)
+    note(f"{erased.jobs:,} jobs are forgotten; {erased.left:,} are with workers, or were submitted meanwhile")
+    return CONFLICT if erased.left else OK
 
 
 @app.command(name="import")
@@ -141,3 +246,36 @@ def import_from_state(
 
 def _store(target: "TaskMQ") -> "JobStore":
     return target.sessions.store()
+
+
+def _whole_days(older_than: str) -> timedelta:
+    age = parse_duration(older_than, what="--older-than")
+    if age.days < 1 or age != timedelta(days=age.days):
+        raise InvalidOption(f"--older-than {older_than}: whole days, at least 1d")
+    return age
+
+
+def _thin_out(where: str, older_than: str | None, keep_last: int | None) -> int:
+    age = None if older_than is None else to_ms(parse_duration(older_than, what="--older-than"))
+
+    async def run(target: "TaskMQ") -> int:
+        from taskmq.model.jobs.filter_text import parse_filter
+        from taskmq.operations.retention import thin_out
+
+        which = parse_filter(where, await _store(target).now_ms())
+        return await thin_out(target, which, older_than=age, keep_last=keep_last)
+
+    note(f"{run_with_app(run):,} jobs are forgotten")
+    return OK
+
+
+def _readable(one: "KeptJob") -> dict[str, Any]:
+    """The record with its call and its result as JSON, where they are that."""
+    record: dict[str, Any] = msgspec.to_builtins(one)
+    for name, content in (("body", one.job.body), ("result", one.job.result)):
+        try:
+            record["job"][name] = msgspec.json.decode(content) if content else None
+        except msgspec.DecodeError:
+            # It stays what it is: base64.
+            continue
+    return record

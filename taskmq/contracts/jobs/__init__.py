@@ -36,9 +36,11 @@ from taskmq.contracts.jobs.records import (
     JobUpdate,
     NewJob,
     Submitted,
+    over_quota,
     renamed,
     replacement,
 )
+from taskmq.contracts.jobs.retention import KeptJob, Prunable, Retaining
 from taskmq.contracts.jobs.schedules import (
     SCHEDULE_SHARDS,
     DueSchedule,
@@ -50,7 +52,7 @@ from taskmq.contracts.jobs.schedules import (
     StoredSchedule,
     schedule_shard,
 )
-from taskmq.contracts.jobs.store import JobStore, Prunable, Upgradable
+from taskmq.contracts.jobs.store import JobStore, Upgradable
 
 __all__ = [
     "SCHEDULE_SHARDS",
@@ -74,6 +76,7 @@ __all__ = [
     "JobScheduleStore",
     "JobStore",
     "JobUpdate",
+    "KeptJob",
     "Lane",
     "LaneHead",
     "NewJob",
@@ -84,6 +87,7 @@ __all__ = [
     "Prunable",
     "PutDefinition",
     "Released",
+    "Retaining",
     "ScheduleChange",
     "ScheduleFiring",
     "StoredSchedule",
@@ -91,6 +95,7 @@ __all__ = [
     "TaskStore",
     "UnplacedJob",
     "Upgradable",
+    "over_quota",
     "renamed",
     "replacement",
     "schedule_shard",

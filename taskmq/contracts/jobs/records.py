@@ -8,6 +8,7 @@ from msgspec import structs
 
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
+from taskmq.model.jobs.quotas import QuotaExcess
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.outcome import ErrorRecord
@@ -23,6 +24,7 @@ __all__ = [
     "JobUpdate",
     "NewJob",
     "Submitted",
+    "over_quota",
     "renamed",
     "replacement",
 ]
@@ -101,6 +103,7 @@ class Submitted(msgspec.Struct, frozen=True):
         is_same: what was asked for is what that job is; True for a new one.
         state, version: the job's at that moment.
         is_duplicate: the job is another one, which has the unique key; nothing was made.
+        exceeded: the quota for which nothing was made; the other fields say nothing then.
         refusal: nothing was made; the state is `unknown`.
     """
 
@@ -110,6 +113,7 @@ class Submitted(msgspec.Struct, frozen=True):
     state: JobState
     version: int
     is_duplicate: bool = False
+    exceeded: QuotaExcess | None = None
     refusal: DependencyRefusal | None = None
 
 
@@ -217,6 +221,11 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     note: str = ""
     audit: AuditEntry | None = None
+
+
+def over_quota(job: NewJob, excess: QuotaExcess) -> Submitted:
+    """What became of a job for which there was no room."""
+    return Submitted(job.id, False, False, JobState.QUEUED, 0, exceeded=excess)
 
 
 def renamed(job: NewJob, ids: Mapping[str, str]) -> NewJob:

@@ -24,8 +24,9 @@ from taskmq.contracts.jobs.schedules import JobScheduleStore
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
+from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 
-__all__ = ["JobStore", "Prunable", "Upgradable"]
+__all__ = ["JobStore", "Upgradable"]
 
 
 class JobStore(Protocol):
@@ -66,6 +67,10 @@ class JobStore(Protocol):
         key is free (`taskmq.model.jobs.uniqueness`). Where it is taken, nothing is made. One that replaces another
         ends it as cancelled, or, where the broker has that one already, asks for its end; in any case it has the key
         from then on.
+
+        Of a tenant or an owner that has quotas (`taskmq.model.jobs.quotas`) no job is made beyond them: whether there
+        is room is found out in the same transaction, one submission of theirs after the other; those of others wait
+        for nobody. Quotas that were just changed may hold a second later.
 
         A job with `depends_on` waits until those have ended as they are to; they are there already, or in this call,
         in any place. One that ends in the same moment has ended before, or is waited for: none is missed. Where one
@@ -122,6 +127,18 @@ class JobStore(Protocol):
         """Say it instead of what there is; False, and nothing is changed, where that is not one version older."""
         ...
 
+    async def quotas(self) -> Quotas:
+        """What operators have said about quotas."""
+        ...
+
+    async def limit(self, quotas: Quotas) -> bool:
+        """Say it instead of what there is; False, and nothing is changed, where that is not one version older."""
+        ...
+
+    async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
+        """What was submitted of late under the quotas of these names (`taskmq.model.jobs.quotas.usage_name`)."""
+        ...
+
     async def now_ms(self) -> int:
         """The store's clock, ms since the epoch."""
         ...
@@ -163,20 +180,5 @@ class Upgradable(Protocol):
         Raises:
             StoreMismatch: they are of a later version.
             StoreUnavailable: it could not be reached.
-        """
-        ...
-
-
-@runtime_checkable
-class Prunable(Protocol):
-    """A job store that forgets ended jobs before the time for which it keeps them."""
-
-    async def prune(self, *, keep_days: int) -> None:
-        """Forget jobs that ended longer than so many days ago, with all that is kept about them, and their keys.
-
-        Jobs that have not ended stay; of what happened to those, what is that old may be forgotten.
-
-        Raises:
-            StoreUnavailable: it could not be reached; some may be forgotten.
         """
         ...

@@ -19,6 +19,7 @@ from taskmq.http.aio.accounts import (
 from taskmq.http.aio.connection import AsyncHttpConnection
 from taskmq.http.aio.history import AsyncAlertCalls, AsyncFigureCalls, AsyncLogCalls
 from taskmq.http.aio.jobs import AsyncJobCalls
+from taskmq.http.aio.nodes import AsyncNodeCalls, AsyncResourceCalls
 from taskmq.http.aio.nouns import (
     AsyncDeadLetterCalls,
     AsyncDefinitionCalls,
@@ -108,6 +109,16 @@ class AsyncClient:
     def alerts(self) -> AsyncAlertCalls:
         """What is wrong, and who is told."""
         return AsyncAlertCalls(self._connection)
+
+    @property
+    def nodes(self) -> AsyncNodeCalls:
+        """Host nodes."""
+        return AsyncNodeCalls(self._connection)
+
+    @property
+    def resources(self) -> AsyncResourceCalls:
+        """What is allocated of nodes."""
+        return AsyncResourceCalls(self._connection)
 
     @property
     def definitions(self) -> AsyncDefinitionCalls:

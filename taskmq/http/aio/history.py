@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from taskmq.api.alerts import (
+from taskmq.api.history.alerts import (
     AlertList,
     MetricsView,
     NoticeList,
@@ -17,8 +17,8 @@ from taskmq.api.alerts import (
     SilenceView,
     TestedView,
 )
-from taskmq.api.figures import FailureList, MetricList, RollupList, SeriesView
-from taskmq.api.logs import LineList
+from taskmq.api.history.figures import FailureList, MetricList, RollupList, SeriesView
+from taskmq.api.history.logs import LineList
 from taskmq.http.aio.connection import AsyncHttpConnection
 
 __all__ = ["AsyncAlertCalls", "AsyncFigureCalls", "AsyncLogCalls"]

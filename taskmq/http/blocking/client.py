@@ -19,6 +19,7 @@ from taskmq.http.blocking.accounts import (
 from taskmq.http.blocking.connection import HttpConnection
 from taskmq.http.blocking.history import AlertCalls, FigureCalls, LogCalls
 from taskmq.http.blocking.jobs import JobCalls
+from taskmq.http.blocking.nodes import NodeCalls, ResourceCalls
 from taskmq.http.blocking.nouns import (
     DeadLetterCalls,
     DefinitionCalls,
@@ -108,6 +109,16 @@ class Client:
     def alerts(self) -> AlertCalls:
         """What is wrong, and who is told."""
         return AlertCalls(self._connection)
+
+    @property
+    def nodes(self) -> NodeCalls:
+        """Host nodes."""
+        return NodeCalls(self._connection)
+
+    @property
+    def resources(self) -> ResourceCalls:
+        """What is allocated of nodes."""
+        return ResourceCalls(self._connection)
 
     @property
     def definitions(self) -> DefinitionCalls:

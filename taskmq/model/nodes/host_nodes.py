@@ -10,7 +10,6 @@ A node's epoch grows when it is lost: what was allocated on it before is void th
 is late.
 """
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -19,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.errors import InvalidOption
-from taskmq.model.resources import MEMORY, STORAGE, read_amounts
+from taskmq.model.resources import read_amounts
 from taskmq.model.topology import check_queue_name, node_queue
 
 __all__ = [
@@ -162,7 +161,7 @@ def checked_node(told: NodeTold) -> NodeTold:
     what = f"node {told.name}"
     if len(told.capacity) > _MOST_RESOURCES:
         raise InvalidOption(f"{what}: at most {_MOST_RESOURCES} resources, these are {len(told.capacity)}")
-    given = {name: _whole(name, amount) for name, amount in told.capacity.items() if amount}
+    given = {name: amount for name, amount in told.capacity.items() if amount}
     capacity = read_amounts(given, what=what) if given else {}
     none = {name: 0.0 for name in told.capacity if name not in given}
     return replace(
@@ -172,11 +171,6 @@ def checked_node(told: NodeTold) -> NodeTold:
         capacity=capacity | none,
         labels=check_labels(told.labels, what=what),
     )
-
-
-def _whole(name: str, amount: float) -> float:
-    """The amount as it is written: bytes are whole."""
-    return int(amount) if name in (MEMORY, STORAGE) and math.isfinite(amount) else amount
 
 
 def _short(text: str) -> str:

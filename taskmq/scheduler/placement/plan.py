@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from taskmq.model.nodes import HostNode, JobNeeds, Placement, has_labels
+from taskmq.model.nodes import HostNode, JobNeeds, Placement
 from taskmq.scheduler.placement.room import NodeRun, Room
 
 __all__ = ["Candidate", "Plan", "plan_placements"]
@@ -104,10 +104,14 @@ def _placed(unit: Sequence[Candidate], room: Room) -> list[Placement] | None:
     """Where all of them go; None where one has to wait."""
     found: list[Placement] = []
     for one in unit:
-        choices = room.choices(one.needs, job=one.job, seconds=one.seconds)
-        if one.needs.prefers and one.waited < one.needs.patience:
-            choices = [node for node in choices if has_labels(node, one.needs.prefers)]
-        if (node := room.best(one.needs, choices)) is None:
+        needs = one.needs
+        choices: Sequence[HostNode] = ()
+        if needs.prefers:
+            wanted = {**needs.labels, **needs.prefers}
+            choices = room.choices(needs, labels=wanted, job=one.job, seconds=one.seconds)
+        if not choices and (not needs.prefers or one.waited >= needs.patience):
+            choices = room.choices(needs, job=one.job, seconds=one.seconds)
+        if (node := room.best(needs, choices)) is None:
             return None
         amounts = one.needs.amounts
         room.take(node.name, amounts, seconds=one.seconds)

@@ -3,11 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 
 from taskmq.model.nodes import HostNode, JobNeeds, added, could_ever_fit, fits, has_labels, left_over
 from taskmq.model.resources import Amounts
 
 __all__ = ["Hold", "NodeRun", "Room"]
+
+
+# Among so many the best is looked for; in a large cluster a better one is not worth the time.
+_ENOUGH: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,39 +50,56 @@ class Room:
         self.nodes = {node.name: node for node in nodes if node.is_open and node.told.runs_jobs}
         self.hold: Hold | None = None
         self._free: dict[str, dict[str, float]] = {name: node.free for name, node in self.nodes.items()}
+        self._order = [self.nodes[name] for name in sorted(self.nodes)]
+        # By what a job asks for: before this place there is no node for it any more.
+        self._firsts: dict[object, int] = {}
         self._now = now
 
     def copy(self) -> "Room":
         """Another one, for a plan that may come to nothing."""
         found = Room((), now=self._now)
         found.nodes, found.hold, found._free = self.nodes, self.hold, dict(self._free)
+        found._order, found._firsts = self._order, dict(self._firsts)
         return found
 
     def could_fit(self, needs: JobNeeds) -> bool:
         """Whether an open node would do if it were empty."""
         return any(could_ever_fit(needs, node) for node in self.nodes.values())
 
-    def choices(self, needs: JobNeeds, *, job: str = "", seconds: float = 0.0) -> Sequence[HostNode]:
-        """The nodes that it fits on now.
+    def choices(
+        self, needs: JobNeeds, *, labels: Mapping[str, str] | None = None, job: str = "", seconds: float = 0.0
+    ) -> Sequence[HostNode]:
+        """Nodes that it fits on now, the first hundred by name.
 
         Args:
+            labels: that they must have; default: those that the job needs.
             job: its id, for whom a node may be held.
             seconds: for how long it will probably run.
         """
-        return [
-            node
-            for name, node in self.nodes.items()
-            if fits(needs.amounts, self._free[name])
-            and has_labels(node, needs.labels)
-            and self._leaves_hold(name, needs.amounts, job, seconds)
-        ]
+        amounts, labels = needs.amounts, needs.labels if labels is None else labels
+        key = (frozenset(amounts.items()), frozenset(labels.items()))
+        # While a plan is made room only gets less: whoever did not do for such a job will not do for the next one.
+        first = self._firsts.get(key, 0)
+        found: list[HostNode] = []
+        has_begun = False
+        for node in self._order[first:]:
+            if not fits(amounts, self._free[node.name]) or not has_labels(node, labels):
+                first += not has_begun
+                continue
+            has_begun = True
+            if self._leaves_hold(node.name, amounts, job, seconds):
+                found.append(node)
+                if len(found) == _ENOUGH:
+                    break
+        self._firsts[key] = first
+        return found
 
     def best(self, needs: JobNeeds, choices: Sequence[HostNode]) -> HostNode | None:
-        """Of these nodes the one with preferred labels, and of those the one of which the least is left over."""
+        """Of these nodes the one of which the least is left over; None where there are none."""
+        amounts = needs.amounts
 
-        def rank(node: HostNode) -> tuple[bool, float, str]:
-            left = left_over(needs.amounts, self._free[node.name], node.told.capacity)
-            return not has_labels(node, needs.prefers), left, node.name
+        def rank(node: HostNode) -> tuple[float, str]:
+            return left_over(amounts, self._free[node.name], node.told.capacity), node.name
 
         return min(choices, key=rank, default=None)
 

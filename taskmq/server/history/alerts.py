@@ -7,7 +7,7 @@ from litestar import Request, Response, get, post
 from litestar.handlers import delete, put
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from taskmq.api.alerts import (
+from taskmq.api.history.alerts import (
     AlertList,
     AlertView,
     MetricsView,

@@ -5,7 +5,15 @@ from typing import Annotated, Any, Final
 from litestar import get
 from litestar.params import FromQuery, QueryParameter
 
-from taskmq.api.figures import FailureList, FailureView, MetricList, PointView, RollupList, RollupView, SeriesView
+from taskmq.api.history.figures import (
+    FailureList,
+    FailureView,
+    MetricList,
+    PointView,
+    RollupList,
+    RollupView,
+    SeriesView,
+)
 from taskmq.contracts.history import FailureFilter
 from taskmq.model.history.figures import FIGURES, Series
 from taskmq.model.history.rollups import Rollup, RunFailure

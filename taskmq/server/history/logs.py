@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 from litestar import Response, get
 from litestar.params import FromPath, QueryParameter
 
-from taskmq.api.logs import LineList, LineView
+from taskmq.api.history.logs import LineList, LineView
 from taskmq.model.history.logs import LEVELS, LogFilter, LogPage, StoredLine, level_name, read_level
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs

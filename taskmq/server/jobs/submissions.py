@@ -8,8 +8,9 @@ from litestar.params import JSONBody
 from taskmq.api.job_requests import SubmitBody, UpstreamJob
 from taskmq.api.jobs import RefusedJob, SubmittedJob, SubmittedJobs
 from taskmq.app import TaskMQ
-from taskmq.errors import TaskMQError
+from taskmq.errors import InvalidOption, TaskMQError
 from taskmq.model.identity import Permission
+from taskmq.model.nodes import JobNeeds, job_needs
 from taskmq.operations.tenant_jobs import JobOrder, SubmitOutcome, TenantJobs
 from taskmq.options.task_options import CallOptions
 from taskmq.server.access import Caller
@@ -81,12 +82,20 @@ def order_of(body: SubmitBody, app: TaskMQ, caller: Caller, *, key: str | None =
         options=cast("CallOptions", {name: value for name, value in given.items() if value is not None}),
         description=body.description,
         labels=body.labels,
+        needs=_needs_of(body),
         held=body.held,
         depends_on=[
             (each.job_id, each.condition) if isinstance(each, UpstreamJob) else (each, "succeeded")
             for each in body.depends_on
         ],
     )
+
+
+def _needs_of(body: SubmitBody) -> JobNeeds | None:
+    try:
+        return job_needs(body.resources, {"labels": body.node_labels})
+    except InvalidOption as error:
+        raise Problem.about("resources", str(error)) from error
 
 
 async def _submit_many(

@@ -1,20 +1,12 @@
 """Amounts of resources as requests write them."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final
-
-import msgspec
 
 from taskmq.errors import InvalidOption
-from taskmq.model.resources import MEMORY, STORAGE, read_amounts
+from taskmq.model.resources import read_amounts
 from taskmq.server.problems import Problem
 
-__all__ = ["Amount", "read_capacity", "read_wanted"]
-
-Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)] | Annotated[str, msgspec.Meta(max_length=32)]
-"""A number; of memory and storage also a size such as `16G`."""
-
-_SIZES: Final = frozenset({MEMORY, STORAGE})
+__all__ = ["read_capacity", "read_wanted"]
 
 
 def read_capacity(amounts: Mapping[str, float | str]) -> dict[str, float]:
@@ -33,12 +25,8 @@ def read_wanted(amounts: Mapping[str, float | str]) -> dict[str, float]:
     Raises:
         Problem: a name or an amount that cannot be.
     """
-    given = {name: _whole(name, amount) for name, amount in amounts.items() if amount not in (0, "0", "")}
+    given = {name: amount for name, amount in amounts.items() if amount not in (0, "0", "")}
     try:
         return read_amounts(given, what="amounts") if given else {}
     except InvalidOption as error:
         raise Problem.about("capacity", str(error)) from error
-
-
-def _whole(name: str, amount: float | str) -> float | str:
-    return int(amount) if name in _SIZES and isinstance(amount, float) else amount

@@ -1,80 +1,22 @@
 """`/nodes`: which machines there are, in full and as document 000 names it."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
-import msgspec
 from litestar import delete, get, post
 from litestar.params import FromPath, JSONBody
 
+from taskmq.api.nodes import HostNodeView, NodeList, RegisterBody, RegisteredView, StatusBody
 from taskmq.model.identity import Permission
 from taskmq.model.nodes import HostNode, NodeTold
 from taskmq.operations import nodes as operations
-from taskmq.server.inputs import CallerGiven, ServedApp, ShortText, instant_text
-from taskmq.server.nodes.amounts import Amount, read_capacity
+from taskmq.server.inputs import CallerGiven, ServedApp, instant_text
+from taskmq.server.nodes.amounts import read_capacity
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
 __all__ = ["HOST_HANDLERS", "node_or_problem"]
 
 _BEATS: Final = 3
-
-
-class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A node.
-
-    Attributes:
-        status: available, busy, draining or lost.
-        capacity, used: amounts by name; memory and storage in bytes.
-        runs_jobs: workers there take jobs that the scheduler places.
-    """
-
-    node_id: str
-    name: str
-    ip_address: str
-    status: str
-    capacity: dict[str, float]
-    used: dict[str, float]
-    labels: dict[str, str]
-    version: str
-    runs_jobs: bool
-    registered_at: str | None
-    heartbeat_at: str | None
-
-
-class NodeList(msgspec.Struct, frozen=True):
-    """All nodes, by name."""
-
-    items: list[HostNodeView]
-
-
-class RegisterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A node that no worker tells of.
-
-    Attributes:
-        capacity: amounts by name: numbers, of memory and storage also such as `16G`.
-        heartbeat_seconds: how often its status will be updated; three missed ones, and it is lost. Default: never.
-    """
-
-    name: ShortText
-    ip: ShortText = ""
-    capacity: dict[str, Amount] = {}
-    labels: dict[str, ShortText] = {}
-    heartbeat_seconds: Annotated[float, msgspec.Meta(ge=1, le=86_400)] | None = None
-
-
-class RegisteredView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node is called from now on."""
-
-    node_id: str
-    name: str
-    status: str
-
-
-class StatusBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a node is, by its id or name."""
-
-    node_id: ShortText
-    status: Literal["available", "busy", "draining"]
 
 
 @get(

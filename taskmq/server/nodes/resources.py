@@ -1,16 +1,16 @@
 """`/resources`: parts of nodes for whoever shares them with the jobs, and what was used, as document 000 names it."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
-import msgspec
 from litestar import get, post
 from litestar.params import JSONBody, QueryParameter
 
+from taskmq.api.nodes import AllocateBody, AllocationView, ReleaseBody, UsageView
 from taskmq.model.identity import Permission
 from taskmq.model.nodes import Allocation, AllocationFilter
 from taskmq.operations import nodes as operations
-from taskmq.server.inputs import CallerGiven, Cursor, Instant, Limit, ServedApp, ShortText, instant_text
-from taskmq.server.nodes.amounts import Amount, read_wanted
+from taskmq.server.inputs import CallerGiven, Cursor, Instant, Limit, ServedApp, instant_text
+from taskmq.server.nodes.amounts import read_wanted
 from taskmq.server.nodes.hosts import node_or_problem
 from taskmq.server.problems import Problem
 
@@ -24,72 +24,6 @@ _TenantName = Annotated[str | None, QueryParameter(description="Of this tenant."
 _IsOpen = Annotated[bool, QueryParameter(description="Only those that have not ended.")]
 _Since = Annotated[Instant | None, QueryParameter(description="From this instant on.")]
 _Until = Annotated[Instant | None, QueryParameter(description="Before this instant.")]
-
-
-class AllocateBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is wanted, and for whom.
-
-    Attributes:
-        job_id: for whom, in the caller's words.
-        node_id: id or name of a node, or `any`.
-        memory, storage: bytes, or such as `16G`.
-        resources: amounts of others, by name.
-        ttl_seconds: it ends by itself after so long; default: when it is released.
-    """
-
-    job_id: ShortText = ""
-    node_id: ShortText = _ANY
-    cpu: Amount = 0.0
-    memory: Amount = 0.0
-    storage: Amount = 0.0
-    gpu: Amount = 0.0
-    resources: dict[str, Amount] = {}
-    ttl_seconds: Annotated[float, msgspec.Meta(gt=0, le=31_536_000)] | None = None
-
-
-class ReleaseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which allocation is to end."""
-
-    allocation_id: ShortText
-
-
-class AllocationView(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a node that somebody has.
-
-    Attributes:
-        amounts: by name; memory and storage in bytes.
-        task: of a job that the scheduler has placed; "" of one by hand.
-        expires_at: when it ends by itself.
-    """
-
-    allocation_id: str
-    job_id: str
-    node_id: str
-    tenant: str
-    task: str
-    amounts: dict[str, float]
-    status: Literal["allocated", "released"]
-    start_time: str | None
-    end_time: str | None
-    expires_at: str | None
-
-
-class UsageView(msgspec.Struct, frozen=True, kw_only=True):
-    """What was allocated.
-
-    Attributes:
-        hours: amounts times hours, by name, of all that fit; `memory` in byte hours.
-        allocations: how many these are.
-        is_bounded: there are more than were counted.
-        items: some of them, the newest first.
-        next: what to say as `cursor` for the next page of items; None at the end.
-    """
-
-    hours: dict[str, float]
-    allocations: int
-    is_bounded: bool
-    items: list[AllocationView]
-    next: str | None
 
 
 @post(

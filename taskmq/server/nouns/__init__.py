@@ -2,6 +2,7 @@
 
 from taskmq.server.nouns.dead_letters import DEAD_LETTER_HANDLERS
 from taskmq.server.nouns.definitions import DEFINITION_HANDLERS
+from taskmq.server.nouns.pools import POOL_HANDLERS
 from taskmq.server.nouns.queues import QUEUE_HANDLERS
 from taskmq.server.nouns.schedules import SCHEDULE_HANDLERS
 from taskmq.server.nouns.tasks import TASK_HANDLERS
@@ -18,4 +19,5 @@ NOUN_HANDLERS = (
     *WORKFLOW_HANDLERS,
     *TASK_HANDLERS,
     *DEFINITION_HANDLERS,
+    *POOL_HANDLERS,
 )

@@ -189,6 +189,23 @@ class Publishing(BrokerCase):
             await self.expect_only(broker, queue, f"to {queue}")
 
     @case
+    async def test_each_lane_is_a_queue_of_its_own_and_can_be_looked_at_from_the_start(self) -> None:
+        broker = self.broker()
+        work = self.undeclared(lanes=3)
+        await broker.declare([work])
+        assert [(entry.queue, entry.ready) for entry in await broker.stats(work.always)] == [
+            (name, 0) for name in work.always
+        ]
+
+        await self.publish(broker, *(message(queue, f"to {queue}") for queue in work.always))
+
+        assert [(entry.queue, entry.ready) for entry in await broker.stats(work.always)] == [
+            (name, 1) for name in work.always
+        ]
+        for queue in work.always:
+            await self.expect_only(broker, queue, f"to {queue}")
+
+    @case
     async def test_a_queue_that_was_never_declared_is_unroutable(self) -> None:
         broker = self.broker()
         await self.queue(broker)

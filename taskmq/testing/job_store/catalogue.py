@@ -63,6 +63,11 @@ class CatalogueModel:
         self._deleted.add((tenant, name))
         return True
 
+    def forget_tenant(self, tenant: str) -> None:
+        for key in [key for key in self._versions if key[0] == tenant]:
+            del self._versions[key]
+            self._deleted.discard(key)
+
     # Tasks ------------------------------------------------------------------------------------------------
 
     def register(self, registrations: Sequence[TaskRegistration], *, origin: Origin, worker: str, now: int) -> None:

@@ -17,6 +17,7 @@ from taskmq.contracts.jobs import (
     JobPage,
     JobRecord,
     JobUpdate,
+    KeptJob,
     Lane,
     LaneHead,
     NewJob,
@@ -34,6 +35,7 @@ from taskmq.model.clock import Clock
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
+from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import TERMINAL
 from taskmq.testing.fake_clock import FakeClock
@@ -130,6 +132,28 @@ class MemoryJobStore:
 
     async def share(self, sharing: Sharing) -> bool:
         return self.at_work().share(sharing)
+
+    async def ended_days(self) -> list[int]:
+        return self.at_work().ended_days()
+
+    async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
+        return self.at_work().ended_on(day, after=after, limit=limit)
+
+    async def forget_ended(self, ids: Sequence[str]) -> int:
+        return self.at_work().forget_ended(ids)
+
+    async def forget_tenant(self, tenant: str) -> None:
+        self.at_work().catalogue.forget_tenant(tenant)
+
+    async def quotas(self) -> Quotas:
+        return self.at_work().quotas
+
+    async def limit(self, quotas: Quotas) -> bool:
+        return self.at_work().limit(quotas)
+
+    async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
+        kept = self.at_work().quota_usage
+        return {name: kept[name] for name in names if name in kept}
 
     async def now_ms(self) -> int:
         return self.at_work().now
@@ -260,7 +284,8 @@ class _MemorySchedules:
         if not model.leases.has(slot_key(slot), epoch):
             return None
         taken, jobs = model.schedules.fire(firings, now=model.now)
-        model.submit(jobs)
+        for job in jobs:
+            model.occur(job)
         return taken
 
     async def occurrences(

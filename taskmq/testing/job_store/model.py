@@ -5,7 +5,7 @@ Nothing here waits, and nothing is left to chance but what `dice` says: the same
 
 import hashlib
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -24,12 +24,14 @@ from taskmq.contracts.jobs import (
     JobPage,
     JobRecord,
     JobUpdate,
+    KeptJob,
     Lane,
     LaneHead,
     NewJob,
     Pick,
     Released,
     Submitted,
+    over_quota,
     replacement,
     slot_key,
 )
@@ -37,6 +39,7 @@ from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
+from taskmq.model.jobs.quotas import QuotaBook, QuotaExcess, Quotas, QuotaUsage
 from taskmq.model.jobs.reports import Report, after_report, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, next_token
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
@@ -53,6 +56,7 @@ from taskmq.testing.job_store.schedules import ScheduleModel
 
 __all__ = ["JobModel", "escaped", "lane_of", "shard_of"]
 
+_DAY: Final = 86_400_000
 _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
 _RUNS: Final = frozenset({JobState.SCHEDULED, JobState.QUEUED})
 _CHANGED: Final = ("due", "expires", "priority", "queue", "body", "cancel_requested")
@@ -81,6 +85,7 @@ class JobModel:
         placed: slots of queues where they are not to be the model's own.
         sharing: what operators have said about turns.
         nodes: machines, and what is allocated of them.
+        quotas, quota_usage: what they have said about quotas, and what was submitted of late.
     """
 
     def __init__(self, *, slots: int = SLOTS, now: int = 0, dice: random.Random | None = None) -> None:
@@ -96,6 +101,8 @@ class JobModel:
         self.placed: dict[str, int] = {}
         self.sharing = Sharing()
         self.nodes = NodeModel()
+        self.quotas = Quotas()
+        self.quota_usage: dict[str, QuotaUsage] = {}
         self._dice = dice or random.Random(0)
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
         self._unique: dict[str, tuple[str, int]] = {}
@@ -107,15 +114,25 @@ class JobModel:
     # What apps and operators do ---------------------------------------------------------------------------
 
     def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
-        return admitted(jobs, self._submit)
+        waiting = Counter(job.tenant for job in self.jobs.values() if job.state is JobState.QUEUED)
+        book = QuotaBook(self.quotas, usage=self.quota_usage, queued=waiting, now=self.now)
+        answers = admitted(jobs, lambda job: self._submit(job, book))
+        self.quota_usage |= book.changed
+        return answers
 
-    def _submit(self, job: NewJob) -> Submitted:
+    def occur(self, job: NewJob) -> Submitted:
+        """Make a job of a schedule, which no quota refuses."""
+        return self._submit(job, None)
+
+    def _submit(self, job: NewJob, book: QuotaBook | None) -> Submitted:
         if job.key is not None and (known := self._keys.get((job.tenant, job.key))) is not None:
             job_id, fingerprint = known
             first = self.jobs[job_id]
             return Submitted(job_id, False, fingerprint == job.fingerprint, first.state, first.version)
         if (found := self.jobs.get(job.id)) is not None:
             return Submitted(job.id, False, True, found.state, found.version)
+        if book is not None and (excess := _admit(book, job, self.now)) is not None:
+            return over_quota(job, excess)
         upstream = () if job.detail is None else job.detail.depends_on
         for each in upstream:
             if (other := self.jobs.get(each.id)) is None or other.tenant != job.tenant:
@@ -203,6 +220,12 @@ class JobModel:
     def attempts(self, job_id: str) -> list[AttemptRecord]:
         return list(self._attempts.get(job_id, ()))
 
+    def limit(self, quotas: Quotas) -> bool:
+        if quotas.version != self.quotas.version + 1:
+            return False
+        self.quotas = quotas
+        return True
+
     def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
         return self.dependencies.unmet(job_id)[:limit]
 
@@ -211,6 +234,31 @@ class JobModel:
             return False
         self.sharing = sharing
         return True
+
+    def ended_days(self) -> list[int]:
+        return sorted({job.finished // _DAY for job in self.jobs.values() if job.finished is not None})
+
+    def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
+        found = [
+            job
+            for job in self.jobs.values()
+            if job.finished is not None and job.finished // _DAY == day and job.state in TERMINAL
+        ]
+        return [
+            KeptJob(job=job, events=self.events(job.id), attempts=self.attempts(job.id))
+            for job in sorted(found, key=_by_id)
+            if after is None or job.id > after
+        ][:limit]
+
+    def forget_ended(self, ids: Sequence[str]) -> int:
+        gone = [job_id for job_id in set(ids) if job_id in self.jobs and self.jobs[job_id].state in TERMINAL]
+        for job_id in gone:
+            job = self.jobs.pop(job_id)
+            if job.key is not None and self._keys.get((job.tenant, job.key), ("", b""))[0] == job_id:
+                del self._keys[job.tenant, job.key]
+            self._events.pop(job_id, None)
+            self._attempts.pop(job_id, None)
+        return len(gone)
 
     # What schedulers do -----------------------------------------------------------------------------------
 
@@ -426,6 +474,12 @@ class JobModel:
         self._events[job.id].append(
             HistoryEntry(version=job.version, at=self.now, kind=kind, state=job.state, by=by, note=note)
         )
+
+
+def _admit(book: QuotaBook, job: NewJob, now: int) -> QuotaExcess | None:
+    owner = "" if job.detail is None else job.detail.owner
+    is_queued = not job.held and job.due <= now
+    return book.admit(tenant=job.tenant, user=owner, size=len(job.body), is_queued=is_queued)
 
 
 def shard_of(job_id: str) -> int:

@@ -25,8 +25,10 @@ from taskmq.testing.job_store_suite.identity import IdentityCases
 from taskmq.testing.job_store_suite.lists import Lists
 from taskmq.testing.job_store_suite.models.jobs import JobsByModel
 from taskmq.testing.job_store_suite.nodes import AllocationCases, NodeCases, PlacementCases
+from taskmq.testing.job_store_suite.quotas import QuotaCases
 from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.reports import Reports
+from taskmq.testing.job_store_suite.retention import Retention
 from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
 from taskmq.testing.job_store_suite.submissions import Submissions
 from taskmq.testing.job_store_suite.transactions import JobTransactions
@@ -46,6 +48,7 @@ class JobStoreSuite(
     Dispatches,
     Batches,
     Reports,
+    Retention,
     Timers,
     ScheduleRows,
     ScheduleFirings,
@@ -56,6 +59,7 @@ class JobStoreSuite(
     NodeCases,
     AllocationCases,
     PlacementCases,
+    QuotaCases,
     Races,
     UniqueRaces,
     DependencyRaces,

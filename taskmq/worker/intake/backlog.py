@@ -6,7 +6,8 @@ first; a class with nothing waiting gives its share away. A class that has waite
 limit gets a turn out of order, the one that has waited longest first; that is at most every fourth turn, so that
 the weights still count where tasks are so slow that every class waits that long. Within a class, queues take turns,
 each as many in a row as its share says.
-Queues without priority classes are of the default class.
+Queues without priority classes are of the default class, and so are lanes, the slow one excepted: that is of the low
+class.
 
 Of a shard of an ordered queue one delivery is out at a time: the next one waits until the shard is released. Of a
 queue with a limit at most so many have a slot.
@@ -23,7 +24,7 @@ from typing import Final
 import msgspec
 
 from taskmq.contracts.broker import Delivery
-from taskmq.model.topology import CLASSES, PriorityClass, WorkQueue, is_jobs_queue, jobs_queue
+from taskmq.model.topology import CLASSES, PriorityClass, WorkQueue, is_jobs_queue, jobs_queue, slow_lane
 
 __all__ = ["WEIGHTS", "Backlog"]
 
@@ -283,6 +284,9 @@ def _remove(lanes: deque[deque[Delivery]], lane: deque[Delivery]) -> None:
 def _classes(queue: WorkQueue) -> list[tuple[PriorityClass, str]]:
     if queue.ordered is not None or queue.priorities == "native":
         return [("default", physical) for physical in queue.physical]
+    if queue.lanes is not None:
+        slow = slow_lane(queue.name)
+        return [("low" if physical == slow else "default", physical) for physical in queue.physical]
     # The jobs of the store were put in order by it: they take turns with those of the default class.
     names = [name for name in queue.physical if not is_jobs_queue(name)]
     return [*zip(CLASSES, names, strict=True), ("default", jobs_queue(queue.name))]

@@ -10,7 +10,7 @@ from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable
 from taskmq.model.topology import WorkQueue
 from taskmq.worker.intake.slots import Slots
-from taskmq.worker.prefetch import prefetch_for, worth_changing
+from taskmq.worker.prefetch import prefetch_for, prefetch_of, worth_changing
 from taskmq.worker.run.stats import WorkerStats
 
 __all__ = ["PrefetchTuner"]
@@ -98,7 +98,7 @@ class PrefetchTuner:
         before = self._now[queue.name]
         try:
             for physical in queue.physical:
-                await self._consumer.resize(physical, wanted)
+                await self._consumer.resize(physical, prefetch_of(queue, physical, wanted))
         except BrokerUnavailable as error:
             _log.debug("queue %s: prefetch stays %d: %s", queue.name, before, error)
             return
@@ -107,4 +107,6 @@ class PrefetchTuner:
         self._rested[queue.name] = self._clock() + _REST
         if wanted < before:
             for physical in queue.physical:
-                self._slots.shed(physical, keep=max(wanted - self._slots.concurrency, 0))
+                self._slots.shed(
+                    physical, keep=max(prefetch_of(queue, physical, wanted) - self._slots.concurrency, 0)
+                )

@@ -5,9 +5,21 @@ from typing import Any
 
 import pytest
 
-from taskmq import Context, InvalidArguments, InvalidOption, Middleware, Sending, TaskMQ, WorkQueue, task
+from taskmq import (
+    BrokerUnavailable,
+    Context,
+    InvalidArguments,
+    InvalidOption,
+    Middleware,
+    Sending,
+    TaskMQ,
+    WorkQueue,
+    task,
+)
+from taskmq.client.lanes import lane_pair
 from taskmq.client.queues import Queues
 from taskmq.model.topology import shard_of
+from taskmq.testing.flaky_broker import FlakyBroker
 from tests.unit.app_kit import message, messages, new_url
 
 ORDERS = WorkQueue("orders", ordered=4)
@@ -251,3 +263,98 @@ def test_a_queue_with_native_priorities_takes_all_jobs() -> None:
         work.options(priority=priority).send(priority)
 
     assert [each.envelope.priority for each in messages(app, "jobs")] == [0, 9, 5]
+
+
+# Lanes ---------------------------------------------------------------------------------------------------
+
+
+def _waiting(app: TaskMQ, queue: WorkQueue) -> dict[str, list[str | None]]:
+    """Whose jobs are in each physical queue that has some."""
+    found = {name: [each.envelope.tenant for each in messages(app, name)] for name in queue.always}
+    return {name: tenants for name, tenants in found.items() if tenants}
+
+
+def _app_with_lanes() -> tuple[TaskMQ, Any]:
+    app = app_with(MAIL)
+
+    @app.task(queue="mail")
+    def post(number: int) -> None: ...
+
+    return app, post
+
+
+MAIL = WorkQueue("mail", lanes=16)
+
+
+def test_a_task_of_a_queue_with_lanes_can_have_no_priority_unless_its_jobs_are_in_the_store() -> None:
+    app = app_with(MAIL)
+
+    with pytest.raises(InvalidOption, match=r"post: its queue 'mail' has lanes, so it can have no priority="):
+
+        @app.task(name="post", queue="mail", priority=9)
+        def post() -> None: ...
+
+    @app.task(name="stored", queue="mail", priority=9, lane="store")
+    def stored() -> None: ...
+
+    assert "stored" in app.tasks
+
+
+def test_jobs_of_a_tenant_are_in_its_two_lanes_and_those_of_nobody_in_the_queue_itself() -> None:
+    app, post = _app_with_lanes()
+    first, second = (f"mail.lane{number:02d}" for number in lane_pair("acme", 16))
+
+    post.options(tenant="acme").send(1)
+    post.options(tenant="acme").send_many([(2,), (3,), (4,)])
+    post.send(5)
+
+    assert _waiting(app, MAIL) == {first: ["acme"] * 2, second: ["acme"] * 2, "mail": [None]}
+
+
+def test_a_job_of_a_queue_with_lanes_with_a_priority_is_refused() -> None:
+    _, post = _app_with_lanes()
+
+    with pytest.raises(InvalidOption, match="has lanes, so priority=9"):
+        post.options(tenant="acme", priority=9).send(1)
+
+
+def test_a_tenant_that_floods_goes_to_the_slow_lane() -> None:
+    app, post = _app_with_lanes()
+
+    async def flood() -> dict[str, int]:
+        async with app:
+            broker = app.sessions.current().broker
+            await broker.declare([MAIL])
+            # The first send declares, and the next one has somebody look.
+            await post.options(tenant="flood").asend(1)
+            await post.options(tenant="flood").asend(2)
+            await looks_ended()
+            await post.options(tenant="flood").asend_many((number,) for number in range(500))
+            return {entry.queue: entry.ready for entry in await broker.stats(MAIL.always)}
+
+    ready = asyncio.run(flood())
+
+    # Of the first two a look knows that they wait in its lanes.
+    assert ready.pop("mail.p.low") == 502 - 29
+    assert sum(ready.values()) == 29
+
+
+def test_a_broker_that_does_not_tell_leaves_a_tenant_in_its_two_lanes() -> None:
+    app, post = _app_with_lanes()
+
+    async def flood() -> dict[str, int]:
+        async with app:
+            session = app.sessions.current()
+            broker = session.broker = FlakyBroker(session.broker)
+            broker.fail_calls("stats", 1, BrokerUnavailable("gone"))
+            for number in range(100):
+                await post.options(tenant="flood").asend(number)
+            await looks_ended()
+            return {entry.queue: entry.ready for entry in await broker.stats(MAIL.always) if entry.ready}
+
+    assert asyncio.run(flood()) == {f"mail.lane{number:02d}": 50 for number in lane_pair("flood", 16)}
+
+
+async def looks_ended() -> None:
+    """Whoever looks at the broker for the lanes has learnt what there is."""
+    await asyncio.gather(*(each for each in asyncio.all_tasks() if each.get_name() == "taskmq session"))

@@ -8,10 +8,11 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.api.accounts import NewRole
-from taskmq.api.alerts import RuleBody
 from taskmq.api.dead_letters import ReplayBody
+from taskmq.api.history.alerts import RuleBody
 from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import RefusedJob, SubmittedJob
+from taskmq.api.nodes import AllocateBody, RegisterBody
 from taskmq.api.schedules import PutScheduleBody
 from taskmq.errors import (
     DefinitionConflict,
@@ -52,6 +53,7 @@ _WITHOUT_METHOD = {
     "getJobStatusOfDocument": "jobs.get",
     "beginOidcLogin": "for browsers",
     "endOidcLogin": "for browsers",
+    "listNodesOfDocument": "nodes.list",
     "downloadJobLogs": "logs.of_job, page by page",
     "queryLogsOfDocument": "logs.search",
     "getMetricsOfDocument": "figures.over_time",
@@ -78,6 +80,7 @@ def test_every_method_makes_its_call_and_reads_the_answer(site: Served) -> None:
     _use_definitions_and_tasks(client)
     _use_the_installation(client)
     _use_history(client)
+    _use_nodes(client)
     _use_accounts(site)
     assert client.is_live()
     assert client.is_ready()
@@ -155,6 +158,19 @@ def _use_the_installation(client: Client) -> None:
     for ask in (client.workflows.get, client.workflows.cancel, client.workflows.redrive):
         with pytest.raises(FlowNotFound):
             ask("none")
+
+
+def _use_nodes(client: Client) -> None:
+    node = client.nodes.register(RegisterBody(name="n1", capacity={"cpu": 4}))
+    assert client.nodes.tell(node.node_id, "available").name == "n1"
+    assert [one.name for one in client.nodes.list()] == ["n1"]
+    taken = client.resources.allocate(AllocateBody(job_id="mine", cpu=1))
+    assert client.nodes.get("n1").used == {"cpu": 1.0}
+    assert [one.allocation_id for one in client.resources.usage(is_open=True).items] == [taken.allocation_id]
+    assert client.resources.release(taken.allocation_id).status == "released"
+    assert client.nodes.drain("n1").status == "draining"
+    assert client.nodes.resume("n1").status == "available"
+    assert client.nodes.remove("n1").name == "n1"
 
 
 def _use_history(client: Client) -> None:

@@ -20,9 +20,12 @@ from taskmq.model.topology import (
     class_queue,
     dead_letter_queue,
     is_class_queue,
+    is_lane,
     is_shard,
+    lanes_of,
     logical_queue,
     shard_of,
+    slow_lane,
 )
 
 
@@ -50,11 +53,12 @@ _names = st.text(min_size=1, max_size=60).filter(_is_name) | st.sampled_from(
             ".p",
             "x.p.low.y",
         ),
+        *("lane00", "x.lane0", "x.lane000", "x.lane00.y", "x.lane\u0660\u0660"),
         *("s00", "x.s0", "x.s000", "x.s00.y", "x.s\u0660\u0660", "x.t00"),
     ]
 )
 # Every way in which the queues of a name can be split.
-_ways = st.sampled_from([{}, {"priorities": "native"}, {"ordered": 1}, {"ordered": 100}])
+_ways = st.sampled_from([{}, {"priorities": "native"}, {"ordered": 1}, {"ordered": 100}, {"lanes": 2}, {"lanes": 64}])
 
 
 def test_a_queue_stands_for_its_three_classes_the_highest_first_and_for_the_jobs_of_the_store() -> None:
@@ -189,6 +193,10 @@ def test_only_shards_are_shards(name: str) -> None:
         ({"ordered": 0}, "ordered=0"),
         ({"ordered": 101}, "ordered=101"),
         ({"ordered": True}, "ordered=True"),
+        ({"lanes": 1}, "lanes=1: a whole number from 2 to 64"),
+        ({"lanes": 65}, "lanes=65"),
+        ({"lanes": 2, "ordered": 2}, "lanes exclude"),
+        ({"lanes": 2, "priorities": "native"}, "lanes exclude"),
         ({"max_length": 0}, "max_length=0"),
         ({"max_length": "10"}, "max_length='10'"),
         ({"max_bytes": -1}, "max_bytes=-1"),
@@ -209,6 +217,18 @@ def test_what_a_queue_cannot_be_is_refused_with_its_name(options: dict[str, Any]
 def test_a_queue_with_a_name_that_no_queue_can_have_is_refused() -> None:
     with pytest.raises(InvalidOption, match="queue name"):
         WorkQueue("orders.s01")
+    with pytest.raises(InvalidOption, match="queue name"):
+        WorkQueue("orders.lane01")
+
+
+def test_a_queue_with_lanes_has_them_and_a_slow_one_from_the_start() -> None:
+    queue = WorkQueue("orders", lanes=2)
+
+    assert queue.physical == ("orders.lane00", "orders.lane01", "orders", "orders.p.low", "orders.jobs")
+    assert queue.always == queue.physical[:-1]
+    assert [name for name in queue.physical if is_lane(name)] == list(lanes_of("orders", 2))
+    assert slow_lane("orders") in queue.physical
+    assert queue.place(priority=None, order_key=None) == "orders"
 
 
 def test_a_queue_is_limited_by_either_limit() -> None:
@@ -258,6 +278,8 @@ def test_keys_spread_evenly_over_the_shards() -> None:
     [
         ({"ordered": 2}, None, None, "needs an order_key"),
         ({"ordered": 2}, 5, "k", "priority=5"),
+        ({"lanes": 2}, 5, None, "has lanes, so priority=5"),
+        ({"lanes": 2}, None, "k", "needs an ordered queue"),
         ({}, None, "k", "needs an ordered queue"),
         ({"priorities": "native"}, None, "k", "needs an ordered queue"),
         ({"priorities": "native"}, 10, None, "priority=10"),

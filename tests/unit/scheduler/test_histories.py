@@ -1,6 +1,10 @@
-"""Random histories of schedulers, workers, store and broker: whatever happens, every job ends, and is forgotten."""
+"""Random histories of schedulers, workers, store and broker: whatever happens, every job ends, and is forgotten.
+
+$TASKMQ_TEST_STORE_HISTORIES: so many, instead of what the profile says.
+"""
 
 import asyncio
+import os
 import random
 from collections.abc import Sequence
 from typing import Final
@@ -31,6 +35,7 @@ _ACTIONS: Final = (
     "wait",
     "wait long",
 )
+_EXAMPLES: Final = int(os.environ.get("TASKMQ_TEST_STORE_HISTORIES", settings().max_examples))
 _KINDS: Final[tuple[ReportKind, ...]] = (
     "succeeded",
     "failed",
@@ -44,7 +49,7 @@ _KINDS: Final[tuple[ReportKind, ...]] = (
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=_EXAMPLES)
 @given(actions=st.lists(st.sampled_from(_ACTIONS), min_size=3, max_size=40), seed=st.integers(0, 2**32))
 def test_whatever_happens_every_job_ends_once_and_nothing_is_left_in_flight(
     actions: Sequence[str], seed: int

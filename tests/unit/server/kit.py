@@ -1,6 +1,6 @@
 """A served app on `memory://` and SQLite, asked by callers of several roles and tenants."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.testing import TestClient
 
-from taskmq import TaskMQ
+from taskmq import TaskMQ, WorkQueue
 from taskmq.errors import NotAuthenticated
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Role
 from taskmq.server import Identify, OidcProvider, ServerApplication, ServerSettings, build
@@ -125,9 +125,15 @@ class Site:
 
 
 @contextmanager
-def open_site(folder: Path, settings: ServerSettings | None = None, *, store: str | None = None) -> Iterator[Site]:
+def open_site(
+    folder: Path,
+    settings: ServerSettings | None = None,
+    *,
+    store: str | None = None,
+    queues: Sequence[WorkQueue] = (),
+) -> Iterator[Site]:
     """Serve an app of its own."""
-    app = TaskMQ(new_url(), store=store or f"sqlite:///{folder}/jobs.db")
+    app = TaskMQ(new_url(), store=store or f"sqlite:///{folder}/jobs.db", queues=queues)
     define(app)
 
     async def identify(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:

@@ -13,6 +13,8 @@ from taskmq.server.application import HANDLERS
 from tests.unit.server.kit import CALLERS, Site, open_site
 
 _PUBLIC = {
+    "beginOidcLogin",
+    "endOidcLogin",
     "getDashboard",
     "getDashboardFile",
     "getLiveness",

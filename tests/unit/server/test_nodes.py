@@ -1,8 +1,10 @@
 """Nodes and resources over HTTP, with the bodies of document 000."""
 
+from pathlib import Path
 from typing import Any
 
-from tests.unit.server.kit import Site
+from taskmq import WorkQueue
+from tests.unit.server.kit import DOCUMENT, Site, open_site
 
 
 def _register(site: Site, name: str = "render-1", **changes: Any) -> str:
@@ -129,3 +131,26 @@ def test_what_cannot_be_is_refused_with_its_field_or_name(site: Site) -> None:
         assert site("POST", "/nodes/register", body, by="all-operator").status_code == 400, body
     absent = site("POST", "/resources/release", {"allocation_id": "x"}, by="all-operator")
     assert absent.json()["code"] == "allocation_not_found"
+
+
+def test_a_job_that_needs_a_node_says_so_where_its_queue_places_jobs(tmp_path: Path) -> None:
+    queues = [WorkQueue("work", placed=True)]
+    with open_site(tmp_path, queues=queues) as site:
+        body = {
+            **DOCUMENT,
+            "schedule_time": None,
+            "resources": {"gpu": 2, "memory": 1073741824.0},
+            "node_labels": {"zone": "a"},
+        }
+        made = site("POST", "/jobs", body)
+        reasons = site("GET", "/jobs/order-17/explain").json()["reasons"]
+        refused = site(
+            "POST", "/jobs", {"job_type": "billing.charge", "payload": {"amount": 1}, "resources": {"gpu": 1}}
+        )
+        odd = site("POST", "/jobs", {**body, "job_id": "odd", "resources": {"gpu": 0.5}})
+
+    assert made.status_code == 201, made.text
+    assert any("unschedulable" in reason for reason in reasons), reasons
+    assert refused.status_code == 400
+    assert "placed=True" in refused.json()["detail"]
+    assert odd.json()["errors"][0]["field"] == "resources"

@@ -5,7 +5,8 @@ be dispatched, or wait for their time; `job_history` has those that have ended. 
 the 16 bytes of the UUID, and names (tenants, queues, tasks, workers) are numbers of `name`. `definition` says which
 version of a definition is the last; `definition_version` has all of them, and `task_registration` the forms that
 tasks have had. `dependency` has what waiting jobs wait for, and `upstream_end` the ends that they have not heard of
-yet. `sharing` has one row: what operators have said about policies and pools.
+yet. `sharing` has one row: what operators have said about policies and pools;
+`quotas` the same about quotas, and `quota_usage` what was submitted of late under each of them.
 
 The version is the file's `user_version`. Its `application_id` tells a job store from other SQLite files.
 """
@@ -239,8 +240,27 @@ CREATE INDEX allocation_label ON allocation (label, id);
 CREATE INDEX allocation_ended ON allocation (ended)
 """
 
+_QUOTAS: Final = """
+CREATE TABLE quotas (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, content TEXT NOT NULL);
+CREATE TABLE quota_usage (
+    name TEXT NOT NULL PRIMARY KEY, day INTEGER NOT NULL, jobs INTEGER NOT NULL, bytes INTEGER NOT NULL,
+    used_until REAL NOT NULL
+)
+"""
+
 # One for each version, in their order. A step that was released never changes.
-_STEPS: Final = (_FIRST, _IDENTITY, _SCHEDULES, _CATALOGUE, _UNIQUE, _SHARING, _DEPENDENCIES, _HISTORY, _NODES)
+_STEPS: Final = (
+    _FIRST,
+    _IDENTITY,
+    _SCHEDULES,
+    _CATALOGUE,
+    _UNIQUE,
+    _SHARING,
+    _DEPENDENCIES,
+    _HISTORY,
+    _NODES,
+    _QUOTAS,
+)
 
 SCHEMA_VERSION: Final = len(_STEPS)
 """The version that this taskmq works with."""

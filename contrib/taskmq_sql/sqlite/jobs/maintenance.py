@@ -1,12 +1,15 @@
 """Letting go of what has been kept for long enough, some at a time."""
 
+from collections.abc import Sequence
 from typing import Final
 
+from taskmq.contracts.jobs import KeptJob
 from taskmq_sql.sqlite.file.connection import Transaction
-from taskmq_sql.sqlite.file.sets import in_each
-from taskmq_sql.sqlite.jobs.codes import first_id
+from taskmq_sql.sqlite.file.sets import in_each, select_each
+from taskmq_sql.sqlite.jobs.codes import first_id, id_bytes, id_text
+from taskmq_sql.sqlite.jobs.records import attempts, events, get
 
-__all__ = ["drop_old", "give_back_pages"]
+__all__ = ["drop_old", "ended_days", "ended_on", "forget_ended", "forget_tenant", "give_back_pages"]
 
 _DAY: Final = 86_400_000
 _JOBS: Final = 1_000
@@ -20,6 +23,24 @@ _DROPS: Final = (
     "DELETE FROM event WHERE id IN (@values)",
     "DELETE FROM label WHERE id IN (@values)",
 )
+_DAYS: Final = "SELECT DISTINCT finished / ? FROM job_history ORDER BY 1"
+_ENDED: Final = """
+    SELECT id FROM job_history WHERE finished >= ? AND finished < ? AND id > ? ORDER BY id LIMIT ?
+"""
+_KNOWN: Final = "SELECT id FROM job_history WHERE id IN (@values)"
+_TOLD: Final = (
+    "DELETE FROM job_log WHERE job IN (@values)",
+    "DELETE FROM run_failure WHERE job IN (@values)",
+)
+_DEFINITIONS: Final = (
+    "DELETE FROM definition_version WHERE tenant = ?",
+    "DELETE FROM definition WHERE tenant = ?",
+)
+_OF_TENANT: Final = (
+    "DELETE FROM job_log WHERE tenant = ?",
+    "DELETE FROM run_failure WHERE tenant = ?",
+    "DELETE FROM rollup WHERE tenant = ?",
+)
 
 
 def drop_old(transaction: Transaction, keep_days: int) -> bool:
@@ -29,12 +50,52 @@ def drop_old(transaction: Transaction, keep_days: int) -> bool:
     if limit <= 0:
         return False
     ids = [row[0] for row in connection.execute(_OLD, (first_id(limit), limit, _JOBS)).fetchall()]
+    _drop(transaction, ids)
+    return len(ids) == _JOBS
+
+
+def ended_days(transaction: Transaction) -> list[int]:
+    """What `Retaining.ended_days` does."""
+    return [row[0] for row in transaction.connection.execute(_DAYS, (_DAY,)).fetchall()]
+
+
+def ended_on(transaction: Transaction, day: int, after: str | None, limit: int) -> list[KeptJob]:
+    """What `Retaining.ended_on` does."""
+    behind = b"" if after is None else id_bytes(after)
+    rows = transaction.connection.execute(_ENDED, (day * _DAY, (day + 1) * _DAY, behind, limit)).fetchall()
+    ids = [id_text(row[0]) for row in rows]
+    jobs = [job for job_id in ids if (job := get(transaction, job_id)) is not None]
+    return [
+        KeptJob(job=job, events=events(transaction, job.id), attempts=attempts(transaction, job.id)) for job in jobs
+    ]
+
+
+def forget_ended(transaction: Transaction, ids: Sequence[str]) -> int:
+    """What `Retaining.forget_ended` does."""
+    known = [found for job_id in ids if (found := id_bytes(job_id)) is not None]
+    gone = [row[0] for row in select_each(transaction.connection, _KNOWN, known)]
+    _drop(transaction, gone)
+    for statement in _TOLD:
+        in_each(transaction.connection, statement, [id_text(job_id) for job_id in gone])
+    return len(gone)
+
+
+def forget_tenant(transaction: Transaction, tenant: str) -> None:
+    """What `Retaining.forget_tenant` does."""
+    if (number := transaction.names.find(transaction.connection, tenant)) is not None:
+        for statement in _DEFINITIONS:
+            transaction.connection.execute(statement, (number,))
+    for statement in _OF_TENANT:
+        transaction.connection.execute(statement, (tenant,))
+
+
+def _drop(transaction: Transaction, ids: Sequence[bytes]) -> None:
+    connection = transaction.connection
     keys = "SELECT key, tenant FROM job_history WHERE id = ? AND key IS NOT NULL"
-    found = [row for job_id in ids for row in connection.execute(keys, (job_id,)).fetchall()]
-    connection.executemany("DELETE FROM job_key WHERE key = ? AND tenant = ?", found)
+    found = [(*row, job_id) for job_id in ids for row in connection.execute(keys, (job_id,)).fetchall()]
+    connection.executemany("DELETE FROM job_key WHERE key = ? AND tenant = ? AND id = ?", found)
     for statement in _DROPS:
         in_each(connection, statement, ids)
-    return len(ids) == _JOBS
 
 
 def give_back_pages(transaction: Transaction) -> bool:

@@ -18,7 +18,7 @@ from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.jobs.codes import id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dispatches import holds
-from taskmq_sql.sqlite.jobs.submissions import submit
+from taskmq_sql.sqlite.jobs.submissions import occur
 
 __all__ = ["alive", "drop_occurrences", "due", "find", "fire", "list_schedules", "load", "occurrences", "write"]
 
@@ -122,7 +122,7 @@ def fire(transaction: Transaction, slot: int, epoch: int, firings: Sequence[Sche
     run_each(connection, _TAKE_OUT, [place for place in places if place[1] is not None])
     following = [(shard, one.next, number) for one, (shard, _, number) in zip(done, places, strict=True)]
     run_each(connection, _PLACE, [place for place in following if place[1] is not None])
-    submit(transaction, _occur(transaction, done))
+    occur(transaction, _occur(transaction, done))
     return {one.before.id for one in done}
 
 

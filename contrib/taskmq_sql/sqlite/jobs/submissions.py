@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from taskmq.contracts.jobs import DependencyRefusal, JobDetail, NewJob, Submitted, renamed
+from taskmq.contracts.jobs import DependencyRefusal, JobDetail, NewJob, Submitted, over_quota, renamed
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.dependencies import generations
@@ -17,8 +17,9 @@ from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text, shard_of
 from taskmq_sql.sqlite.jobs.dependencies import Upstream, depends_on
 from taskmq_sql.sqlite.jobs.unique_keys import claim
+from taskmq_sql.sqlite.quotas import Room, quotas
 
-__all__ = ["find_key", "submit"]
+__all__ = ["find_key", "occur", "submit"]
 
 _KEYS: Final = "SELECT key, tenant, id, fingerprint FROM job_key WHERE key IN (@values)"
 _LIVE: Final = "SELECT id, state, version FROM job WHERE id IN (@values)"
@@ -33,8 +34,18 @@ _Key = tuple[str, int]
 
 
 def submit(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Submitted]:
-    """Keep the jobs; what became of each, in their order."""
-    return _Submission(transaction, jobs).run()
+    """Keep the jobs for which there is room; what became of each, in their order."""
+    said = quotas(transaction)
+    room = Room(transaction, said, jobs) if said.quotas else None
+    answers = _Submission(transaction, jobs, room).run()
+    if room is not None:
+        room.write()
+    return answers
+
+
+def occur(transaction: Transaction, jobs: Sequence[NewJob]) -> None:
+    """Keep jobs of schedules, which no quota refuses."""
+    _Submission(transaction, jobs, None).run()
 
 
 def find_key(transaction: Transaction, tenant: str, key: str) -> str | None:
@@ -51,7 +62,8 @@ def find_key(transaction: Transaction, tenant: str, key: str) -> str | None:
 class _Submission:
     """Some jobs on their way into the file."""
 
-    def __init__(self, transaction: Transaction, jobs: Sequence[NewJob]) -> None:
+    def __init__(self, transaction: Transaction, jobs: Sequence[NewJob], room: Room | None) -> None:
+        self._room = room
         self._transaction = transaction
         self._connection = transaction.connection
         self._names = transaction.names
@@ -130,6 +142,8 @@ class _Submission:
             return self._repeated(first[0], is_same=first[1] == job.fingerprint)
         if job_id in self._known:
             return self._repeated(job_id, is_same=True)
+        if self._room is not None and (excess := self._room.admit(job)) is not None:
+            return over_quota(job, excess)
         upstream = None
         if depends_on(job):
             # Some of them may be of this call.

@@ -66,10 +66,11 @@ def test_reports_are_kept_however_many_they_are_and_so_are_the_invitations_that_
         (WorkQueue("q", "classic"), {"q"}, {"q.p.high", "q.p.low", "q.jobs", "q.dlq"}),
         (WorkQueue("q", "classic", priorities="native"), {"q"}, {"q.jobs", "q.dlq"}),
         (WorkQueue("q", ordered=2), {"q.s00", "q.s01"}, {"q.dlq"}),
+        (WorkQueue("q", lanes=2), {"q.lane00", "q.lane01", "q", "q.p.low"}, {"q.jobs", "q.dlq"}),
         (WorkQueue("q", delivery_limit=3), {"q", "q.dlq"}, {"q.p.high", "q.p.low", "q.jobs"}),
         (WorkQueue("q", max_length=3), {"q", "taskmq.late.q"}, {"q.p.high", "q.p.low", "q.jobs", "q.dlq"}),
     ],
-    ids=["quorum", "classic", "native", "ordered", "with a delivery limit", "with a limit"],
+    ids=["quorum", "classic", "native", "ordered", "lanes", "with a delivery limit", "with a limit"],
 )
 def test_what_not_every_job_needs_is_declared_later(queue: WorkQueue, at_once: set[str], later: set[str]) -> None:
     on_demand = queues_on_demand(queue)

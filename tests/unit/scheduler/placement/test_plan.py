@@ -219,3 +219,10 @@ def test_a_large_job_begins_under_a_flood_of_small_ones(seed: int) -> None:
             running = [NodeRun("a", {"cpu": 1.0}, 3.0)]
 
     assert begun <= 4.0
+
+
+def test_among_many_nodes_the_best_of_the_first_hundred_that_fit_is_taken() -> None:
+    nodes = [_node(f"n{number:03}") for number in range(150)] + [_node("z", 1.0)]
+
+    assert _where([_job("1")], nodes) == {"1": "n000"}
+    assert len(_where([_job(str(number), 4.0) for number in range(200)], nodes)) == 150

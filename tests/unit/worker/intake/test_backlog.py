@@ -556,3 +556,21 @@ def test_a_share_is_of_each_class_and_is_not_saved_up() -> None:
     _fill(backlog, "a", "b", each=4)
 
     assert "".join(_take(backlog, 8)) == "abbabbaa"
+
+
+def test_lanes_take_turns_and_the_slow_one_is_of_the_low_class() -> None:
+    backlog = Backlog([WorkQueue("mail", lanes=2)])
+    _fill(backlog, "mail.p.low", "mail.lane00", each=20)
+    assert Counter(_take(backlog, 20)) == {"mail.lane00": 16, "mail.p.low": 4}
+    _fill(backlog, "mail.lane01", "mail", "mail.jobs", each=4)
+
+    taken = _take(backlog, 16)
+
+    assert Counter(taken) == {
+        "mail.lane00": 4,
+        "mail.lane01": 3,
+        "mail": 3,
+        "mail.jobs": 3,
+        "mail.p.low": 3,
+    }
+    assert taken.index("mail.lane01") < 5

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq.worker.prefetch import prefetch_for, worth_changing
+from taskmq.model.topology import WorkQueue
+from taskmq.worker.prefetch import prefetch_for, prefetch_of, worth_changing
 
 _slots = st.integers(1, 2000)
 _runs = st.floats(0, 10_000, allow_nan=False)
@@ -31,3 +32,19 @@ def test_a_little_difference_is_not_worth_a_new_consumer() -> None:
     assert not worth_changing(50, 64)
     assert worth_changing(64, 32)
     assert worth_changing(64, 250)
+
+
+@pytest.mark.parametrize(
+    ("queue", "physical", "wanted"),
+    [
+        (WorkQueue("a"), "a", 5),
+        (WorkQueue("a"), "a.p.low", 5),
+        (WorkQueue("a", ordered=2), "a.s01", 1),
+        (WorkQueue("a", lanes=2), "a.lane01", 3),
+        (WorkQueue("a", lanes=2), "a.p.low", 5),
+    ],
+)
+def test_two_lanes_have_as_many_in_hand_as_a_queue_and_a_shard_has_one(
+    queue: WorkQueue, physical: str, wanted: int
+) -> None:
+    assert prefetch_of(queue, physical, 5) == wanted

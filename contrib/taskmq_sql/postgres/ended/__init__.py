@@ -1,0 +1,1 @@
+"""What is kept of jobs that have ended, and for how long."""

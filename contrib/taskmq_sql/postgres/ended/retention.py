@@ -1,0 +1,102 @@
+"""Ended jobs day by day, and what is forgotten of them for good."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from taskmq.contracts.jobs import KeptJob
+from taskmq_sql.jobs.partitions import DAY, day_of
+from taskmq_sql.jobs.tables import SCHEMA
+from taskmq_sql.jobs.values import is_job_id
+from taskmq_sql.postgres.connections import Connection, Connections
+from taskmq_sql.postgres.names import Names
+from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
+from taskmq_sql.postgres.statements import JOB_COLUMNS
+from taskmq_sql.postgres.upkeep.days import days_of
+
+__all__ = ["ended_days", "ended_on", "forget_ended", "forget_tenant"]
+
+_TOGETHER: Final = 500
+_FIRST: Final = "00000000-0000-0000-0000-000000000000"
+_ENDED: Final = f"""
+select {JOB_COLUMNS.removesuffix(", body")}, finished, content_type, result,
+       coalesce(t.body, (select body from taskmq.job_body b where b.id = t.id)) as body,
+       (select detail from taskmq.job_detail d where d.id = t.id) as detail
+from taskmq.job_history t where ended >= $1 and ended < $2 and id > $3 order by id limit $4"""
+_EVENTS: Final = """
+select id, version, at, kind, state, actor, note from taskmq.event where id = any($1::uuid[]) order by number"""
+_ATTEMPTS: Final = """
+select id, attempt, started, ended, worker, error_type, error_message, traceback from taskmq.attempt
+where id = any($1::uuid[]) order by attempt, at"""
+_GONE: Final = "delete from taskmq.job_history where id = any($1::uuid[]) returning id, tenant, key"
+_KEYS: Final = """
+delete from taskmq.job_key k using unnest($1::int[], $2::text[], $3::uuid[]) as i(tenant, key, id)
+where k.tenant = i.tenant and k.key = i.key and k.id = i.id"""
+_BESIDE: Final = (
+    "delete from taskmq.job_body where id = any($1::uuid[])",
+    "delete from taskmq.job_detail where id = any($1::uuid[])",
+    "delete from taskmq.event where id = any($1::uuid[])",
+    "delete from taskmq.attempt where id = any($1::uuid[])",
+)
+_TOLD: Final = (
+    "delete from taskmq.job_log where job = any($1::text[])",
+    "delete from taskmq.run_failure where job = any($1::text[])",
+)
+_DEFINITIONS: Final = (
+    "delete from taskmq.definition_version where tenant = $1",
+    "delete from taskmq.definition where tenant = $1",
+)
+_OF_TENANT: Final = (
+    "delete from taskmq.job_log where tenant = $1",
+    "delete from taskmq.run_failure where tenant = $1",
+    "delete from taskmq.rollup where tenant = $1",
+)
+
+
+async def ended_days(connection: Connection) -> list[int]:
+    """What `Retaining.ended_days` does."""
+    return [
+        day_of(name)
+        for name in await days_of(connection, "job_history")
+        if await connection.fetchval(f"select exists (select from {SCHEMA}.{name})")
+    ]
+
+
+async def ended_on(reads: Connections, names: Names, day: int, *, after: str | None, limit: int) -> list[KeptJob]:
+    """What `Retaining.ended_on` does."""
+
+    async def read(connection: Connection) -> tuple[Any, Any, Any]:
+        rows = await connection.fetch(_ENDED, day * DAY, (day + 1) * DAY, after or _FIRST, limit)
+        ids = [row["id"] for row in rows]
+        return rows, await connection.fetch(_EVENTS, ids), await connection.fetch(_ATTEMPTS, ids)
+
+    rows, events, attempts = await reads.run("read", read)
+    return [
+        KeptJob(
+            job=job,
+            events=history_entries([event for event in events if str(event["id"]) == job.id]),
+            attempts=await attempt_records([one for one in attempts if str(one["id"]) == job.id], names),
+        )
+        for job in await job_records(rows, names)
+    ]
+
+
+async def forget_ended(connection: Connection, ids: Sequence[str]) -> int:
+    """What `Retaining.forget_ended` does, in the connection's transaction."""
+    rows = await connection.fetch(_GONE, [job_id for job_id in ids if is_job_id(job_id)])
+    keyed = [row for row in rows if row["key"] is not None]
+    await connection.execute(_KEYS, *([row[name] for row in keyed] for name in ("tenant", "key", "id")))
+    gone = [row["id"] for row in rows]
+    for statement in _BESIDE:
+        await connection.execute(statement, gone)
+    for statement in _TOLD:
+        await connection.execute(statement, list(map(str, gone)))
+    return len(gone)
+
+
+async def forget_tenant(connection: Connection, tenant: str, names: Names) -> None:
+    """What `Retaining.forget_tenant` does, in the connection's transaction."""
+    for number in (await names.find("tenant", [tenant])).values():
+        for statement in _DEFINITIONS:
+            await connection.execute(statement, number)
+    for statement in _OF_TENANT:
+        await connection.execute(statement, tenant)

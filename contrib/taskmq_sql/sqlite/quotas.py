@@ -1,0 +1,108 @@
+"""What operators have said about quotas, what was submitted under them, and whether there is room for more."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from taskmq.contracts.jobs import NewJob
+from taskmq.model.jobs.quotas import (
+    QuotaBook,
+    QuotaExcess,
+    Quotas,
+    QuotaUsage,
+    limited_tenants,
+    read_quotas,
+    usage_name,
+)
+from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.sets import run_each, select_each
+
+__all__ = ["Room", "limit", "quotas", "usage_of"]
+
+_READ: Final = "SELECT content FROM quotas"
+_FIRST: Final = "INSERT INTO quotas (id, version, content) VALUES (1, ?, ?) ON CONFLICT DO NOTHING"
+_CHANGE: Final = "UPDATE quotas SET version = ?, content = ? WHERE version = ?"
+_USAGE: Final = "SELECT name, day, jobs, bytes, used_until FROM quota_usage WHERE name IN (@values)"
+_WRITE: Final = """
+    INSERT INTO quota_usage (name, day, jobs, bytes, used_until) VALUES @rows
+    ON CONFLICT (name) DO UPDATE SET day = excluded.day, jobs = excluded.jobs, bytes = excluded.bytes,
+        used_until = excluded.used_until
+"""
+# One probe of the key a lane, as the list of lanes goes.
+_PLACES: Final = """
+    WITH RECURSIVE place (queue, priority) AS (
+        SELECT * FROM (SELECT queue, priority FROM ready ORDER BY queue, priority LIMIT 1)
+        UNION ALL
+        SELECT
+            (SELECT r.queue FROM ready AS r WHERE (r.queue, r.priority) > (place.queue, place.priority)
+                ORDER BY r.queue, r.priority LIMIT 1),
+            (SELECT r.priority FROM ready AS r WHERE (r.queue, r.priority) > (place.queue, place.priority)
+                ORDER BY r.queue, r.priority LIMIT 1)
+        FROM place WHERE place.queue IS NOT NULL
+    )
+    SELECT queue, priority FROM place WHERE queue IS NOT NULL
+"""
+_COUNT: Final = "SELECT count(*) FROM ready WHERE queue = ? AND priority = ? AND tenant = ?"
+
+
+def quotas(transaction: Transaction) -> Quotas:
+    """What was said last."""
+    row = transaction.connection.execute(_READ).fetchone()
+    return read_quotas(None if row is None else row[0])
+
+
+def limit(transaction: Transaction, new: Quotas) -> bool:
+    """Say it; whether what was said before is one version older."""
+    content = msgspec.json.encode(new).decode()
+    if new.version == 1:
+        return transaction.connection.execute(_FIRST, (1, content)).rowcount == 1
+    return transaction.connection.execute(_CHANGE, (new.version, content, new.version - 1)).rowcount == 1
+
+
+def usage_of(transaction: Transaction, names: Sequence[str]) -> dict[str, QuotaUsage]:
+    """What was submitted of late under these names."""
+    rows = select_each(transaction.connection, _USAGE, names)
+    return {name: QuotaUsage(*rest) for name, *rest in rows}
+
+
+class Room:
+    """Whether there is room for jobs that are submitted in one transaction; made where there are quotas at all.
+
+    Args:
+        jobs: that may be submitted.
+    """
+
+    def __init__(self, transaction: Transaction, said: Quotas, jobs: Iterable[NewJob]) -> None:
+        self._transaction = transaction
+        owners = {(job.tenant, _owner(job)) for job in jobs}
+        names = {usage_name(each.tenant, each.user) for tenant, owner in owners for each in said.of(tenant, owner)}
+        self._book = QuotaBook(
+            said,
+            usage=usage_of(transaction, sorted(names)),
+            queued=self._queued(limited_tenants(said, [tenant for tenant, _ in owners])),
+            now=transaction.now,
+        )
+
+    def admit(self, job: NewJob) -> QuotaExcess | None:
+        """Count the job in, or say what it would go beyond."""
+        is_queued = not job.held and job.due <= self._transaction.now
+        return self._book.admit(tenant=job.tenant, user=_owner(job), size=len(job.body), is_queued=is_queued)
+
+    def write(self) -> None:
+        """Write down what was counted in."""
+        rows = [(name, *msgspec.structs.astuple(usage)) for name, usage in self._book.changed.items()]
+        run_each(self._transaction.connection, _WRITE, rows)
+
+    def _queued(self, tenants: Sequence[str]) -> dict[str, int]:
+        connection, names = self._transaction.connection, self._transaction.names
+        places = connection.execute(_PLACES).fetchall() if tenants else []
+        return {
+            tenant: sum(connection.execute(_COUNT, (*place, number)).fetchone()[0] for place in places)
+            for tenant in tenants
+            if (number := names.find(connection, tenant)) is not None
+        }
+
+
+def _owner(job: NewJob) -> str:
+    return "" if job.detail is None else job.detail.owner

@@ -1,0 +1,90 @@
+"""`taskmq quota`."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from taskmq.cli.exits import OK
+from taskmq.cli.globals import run_with_app
+from taskmq.cli.output import note, print_record, print_rows
+
+if TYPE_CHECKING:
+    from taskmq.model.jobs.quotas import Quota
+
+__all__ = ["app"]
+
+app = App(
+    name="quota", help="How much tenants and users may submit: list, set, remove.", result_action="return_value"
+)
+
+_COLUMNS = ("tenant", "user", "queued", "a_day", "bytes", "rate", "burst", "jobs_today", "bytes_today")
+
+
+@app.command(name="list")
+def list_quotas() -> None:
+    """List the quotas, with what of them is used up since midnight UTC."""
+    states = run_with_app(lambda target: target.pools.aquotas())
+    print_rows(
+        _COLUMNS,
+        [{**_row(each.quota), "jobs_today": each.jobs, "bytes_today": each.bytes} for each in states],
+    )
+
+
+@app.command(name="set")
+def set_quota(
+    tenant: str,
+    /,
+    *,
+    user: str | None = None,
+    queued: int | None = None,
+    a_day: Annotated[int | None, Parameter(name="--a-day")] = None,
+    size: Annotated[int | None, Parameter(name="--bytes")] = None,
+    rate: float | None = None,
+    burst: int = 1,
+) -> int:
+    """Say what a tenant, or one user of it, may submit, in place of what was said before.
+
+    Parameters
+    ----------
+    tenant
+        Whose quota it is; `*`: every tenant that has none of its own.
+    user
+        The owner of the jobs; `*`: every owner that has none of its own.
+    queued
+        Jobs that may wait for their turn at a time.
+    a_day
+        Jobs a day, from midnight to midnight UTC.
+    size
+        Bytes of their bodies, in the same time.
+    rate
+        Jobs a second.
+    burst
+        How many of them may come at once.
+    """
+    quota = run_with_app(
+        lambda target: target.pools.aset_quota(
+            tenant, user, queued=queued, a_day=a_day, bytes=size, rate=rate, burst=burst
+        )
+    )
+    print_record(_row(quota))
+    return OK
+
+
+@app.command
+def remove(tenant: str, /, *, user: str | None = None) -> int:
+    """Take a quota away.
+
+    Parameters
+    ----------
+    tenant
+        Whose quota it is.
+    user
+        Of which user, where it is not that of the tenant.
+    """
+    run_with_app(lambda target: target.pools.aremove_quota(tenant, user))
+    note(f"{tenant} has no quota {'' if user is None else f'for user {user} '}any more")
+    return OK
+
+
+def _row(quota: "Quota") -> dict[str, Any]:
+    return {name: getattr(quota, name) for name in ("tenant", "user", "queued", "a_day", "bytes", "rate", "burst")}

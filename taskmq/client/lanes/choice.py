@@ -1,0 +1,154 @@
+"""Which lane a job goes to, as one process decides it. Pure: instants are of a monotonic clock, in seconds.
+
+A tenant is noisy while at least 30 jobs that this process has sent for it wait, and those are a tenth or more of all
+that waits in the lanes. Its jobs go to the slow lane until that was seen empty, or until it has sent nothing for five
+minutes. How much waits is known from the last look at the broker and from what was sent since; on a look older than
+five seconds nobody is called noisy.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from taskmq.model.topology import WorkQueue, lanes_of, slow_lane
+
+__all__ = ["LaneChoice", "lane_pair"]
+
+_NOISY_JOBS: Final = 30
+_NOISY_SHARE: Final = 0.1
+_QUIET: Final = 300.0
+_FRESH: Final = 5.0
+_LOOK: Final = 1.0
+# What was sent counts half as much after this time: it runs meanwhile, in lanes where others keep something waiting.
+_HALF_LIFE: Final = 10.0
+_MOST_TENANTS: Final = 10_000
+_NEVER: Final = float("-inf")
+
+
+def lane_pair(tenant: str, count: int) -> tuple[int, int]:
+    """The two of `count` lanes, at least 2, that carry a tenant's jobs; the same in every version and language.
+
+    Of the SHA-256 of the tenant in UTF-8: the first four bytes as an unsigned number with the highest byte first,
+    modulo `count`; and the next four, modulo `count - 1`, plus 1 if that is not below the first.
+    """
+    digest = hashlib.sha256(tenant.encode(errors="replace"), usedforsecurity=False).digest()
+    first, second = int.from_bytes(digest[:4]) % count, int.from_bytes(digest[4:8]) % (count - 1)
+    return first, second + (second >= first)
+
+
+class _Tenant(msgspec.Struct):
+    """What this process has sent for a tenant lately.
+
+    Attributes:
+        lanes: its two.
+        waiting: how many of its jobs, sent by this process, may still wait in them.
+        last: when it sent one.
+        noisy_since: when its jobs began to go to the slow lane; None: they do not.
+    """
+
+    lanes: tuple[str, str]
+    waiting: float = 0.0
+    last: float = _NEVER
+    noisy_since: float | None = None
+
+
+class LaneChoice:
+    """The lanes of one queue, for one process.
+
+    Args:
+        queue: one that has lanes.
+    """
+
+    def __init__(self, queue: WorkQueue) -> None:
+        assert queue.lanes is not None
+        self._main = queue.name
+        self._slow = slow_lane(queue.name)
+        self._lanes = lanes_of(queue.name, queue.lanes)
+        self._depth: dict[str, float] = dict.fromkeys((*self._lanes, self._slow), 0.0)
+        self._total = 0.0
+        self._asked = self._learned = _NEVER
+        self._tenants: dict[str, _Tenant] = {}
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """The physical queues whose depths matter."""
+        return (*self._lanes, self._slow)
+
+    def place(self, tenant: str | None, *, now: float, is_delayed: bool = False) -> str:
+        """The physical queue for a job.
+
+        Args:
+            tenant: whose job it is; None: nobody's.
+            is_delayed: it comes to its lane later, so it does not count for what waits.
+        """
+        if tenant is None:
+            return self._main
+        known = self._tenants.get(tenant) or self._new(tenant)
+        if known.noisy_since is not None and now - known.last < _QUIET:
+            known.last = now
+            return self._counted(self._slow, is_delayed=is_delayed)
+        known.noisy_since = None
+        known.last = now
+        if not is_delayed:
+            known.waiting += 1
+            if self._is_noisy(known, now):
+                known.noisy_since = now
+                return self._counted(self._slow, is_delayed=False)
+        first, second = known.lanes
+        return self._counted(first if self._depth[first] <= self._depth[second] else second, is_delayed=is_delayed)
+
+    def is_noisy(self, tenant: str) -> bool:
+        """Whether the tenant's next job goes to the slow lane, unless it is quiet for long enough."""
+        known = self._tenants.get(tenant)
+        return known is not None and known.noisy_since is not None
+
+    def wants_look(self, *, now: float) -> bool:
+        """Whether somebody is to look how much waits, and call `learn`; True once a second at most."""
+        if now - self._asked < _LOOK:
+            return False
+        self._asked = now
+        return True
+
+    def learn(self, depths: Mapping[str, int], *, asked: float, now: float) -> None:
+        """So much waits in each of `watched`: what is missing is empty.
+
+        Args:
+            asked: when the look began.
+        """
+        fade = 1.0 if self._learned == _NEVER else 0.5 ** ((now - self._learned) / _HALF_LIFE)
+        self._learned = now
+        for name in self._depth:
+            self._depth[name] = depths.get(name, 0)
+        self._total = sum(self._depth.values())
+        for name, tenant in list(self._tenants.items()):
+            since = tenant.noisy_since
+            if since is not None and (now - tenant.last >= _QUIET or (since < asked and not self._depth[self._slow])):
+                tenant.noisy_since = None
+            tenant.waiting = min(tenant.waiting * fade, self._in_lanes(tenant))
+            if tenant.waiting < 1 and tenant.noisy_since is None:
+                del self._tenants[name]
+
+    def _new(self, tenant: str) -> _Tenant:
+        if len(self._tenants) >= _MOST_TENANTS:
+            # Nobody looks, or very many send at once: who is noisy among them is soon found again.
+            self._tenants.clear()
+        first, second = lane_pair(tenant, len(self._lanes))
+        known = self._tenants[tenant] = _Tenant((self._lanes[first], self._lanes[second]))
+        return known
+
+    def _is_noisy(self, tenant: _Tenant, now: float) -> bool:
+        if now - self._learned > _FRESH:
+            return False
+        waits = min(tenant.waiting, self._in_lanes(tenant) + 1)
+        return waits >= _NOISY_JOBS and waits >= _NOISY_SHARE * (self._total + 1)
+
+    def _in_lanes(self, tenant: _Tenant) -> float:
+        return self._depth[tenant.lanes[0]] + self._depth[tenant.lanes[1]]
+
+    def _counted(self, lane: str, *, is_delayed: bool) -> str:
+        if not is_delayed:
+            self._depth[lane] += 1
+            self._total += 1
+        return lane

@@ -1,0 +1,238 @@
+"""Quotas: how much a tenant, or one of its users, may submit to the store. Pure.
+
+    a job that is submitted -> the quota of its tenant, and that of its owner ->
+        room in both: it is made; else: refused, with the limit and until when
+
+What has been submitted under a quota is in its usage: this day's count and bytes (days of UTC), and the instant until
+which a rate is used up (the generic cell rate algorithm: one number, however high the rate). How many jobs of a
+tenant wait for their turn the store counts when it is asked for.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Final, Literal, NoReturn
+
+import msgspec
+
+from taskmq.errors import InvalidOption
+
+__all__ = [
+    "EVERYBODY",
+    "Quota",
+    "QuotaBook",
+    "QuotaExcess",
+    "QuotaUsage",
+    "Quotas",
+    "limited_tenants",
+    "read_quotas",
+    "usage_name",
+]
+
+EVERYBODY: Final = "*"
+"""The tenant, or the user, whose values hold for those that have no quota of their own."""
+
+_Limit = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Rate = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+_DAY: Final = 86_400_000
+_LONGEST: Final = 200
+
+
+class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one tenant, or one user of it, may submit. What is None has no limit.
+
+    Attributes:
+        tenant: whose; `*`: each tenant that has none of its own. Jobs without a tenant have the tenant "".
+        user: the owner of the jobs; `*`: each that has none of its own. None: all jobs of the tenant together.
+        queued: jobs that may wait for their turn at a time. Of tenants only. Those whose time has not come are not
+            counted.
+        a_day: jobs a day, from midnight to midnight UTC.
+        bytes: of their bodies, a day.
+        rate: jobs a second.
+        burst: how many may come at once under the rate; at least 1.
+    """
+
+    tenant: str
+    user: str | None = None
+    queued: _Limit | None = None
+    a_day: _Limit | None = None
+    bytes: _Limit | None = None
+    rate: _Rate | None = None
+    burst: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 1
+
+    def __post_init__(self) -> None:
+        for name in (self.tenant, self.user or ""):
+            if len(name.encode(errors="replace")) > _LONGEST or not name.isprintable():
+                self._refuse(f"a name has at most {_LONGEST} printable bytes")
+        for option in ("queued", "a_day", "bytes"):
+            value = getattr(self, option)
+            if value is not None and not 0 <= value <= 2**53:
+                self._refuse(f"{option}={value!r}: a whole number from 0")
+        if self.rate is not None and not 0 < self.rate <= 1e6:
+            self._refuse(f"rate={self.rate!r}: jobs a second, above 0 and up to 1,000,000")
+        if not 1 <= self.burst <= 10**9:
+            self._refuse(f"burst={self.burst!r}: a whole number from 1")
+        if self.queued is not None and self.user is not None:
+            self._refuse("queued is counted of tenants, not of users")
+
+    @property
+    def name(self) -> str:
+        """The quota, for people: its tenant, and its user behind a slash."""
+        return self.tenant if self.user is None else f"{self.tenant}/{self.user}"
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise InvalidOption(f"quota of {self.name!r}: {reason}")
+
+
+class QuotaExcess(msgspec.Struct, frozen=True, kw_only=True):
+    """Which limit a submission would go beyond.
+
+    Attributes:
+        tenant, user: whose; the user is None where the limit is that of the tenant.
+        limit: which.
+        most: what it is.
+        until: ms since the epoch, from when on there is room again; None where that depends on the tenant's jobs.
+        now: ms since the epoch, when this was found.
+    """
+
+    tenant: str
+    user: str | None
+    limit: Literal["queued", "a_day", "bytes", "rate"]
+    most: float
+    until: int | None
+    now: int
+
+
+class QuotaUsage(msgspec.Struct, frozen=True):
+    """What was submitted under a quota of late.
+
+    Attributes:
+        day: days since the epoch, of which `jobs` and `bytes` are.
+        used_until: ms since the epoch; the rate is used up until then.
+    """
+
+    day: int = 0
+    jobs: int = 0
+    bytes: int = 0
+    used_until: float = 0.0
+
+
+class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All quotas of a store.
+
+    Attributes:
+        version: grows by 1 with every change; 0: nobody has said anything.
+        quotas: by `usage_name` of their tenant and user.
+    """
+
+    version: int = 0
+    quotas: dict[str, Quota] = {}
+
+    def __post_init__(self) -> None:
+        for name, quota in self.quotas.items():
+            if name != usage_name(quota.tenant, quota.user):
+                raise InvalidOption(f"quota of {quota.name!r} is listed as {name!r}")
+
+    def find(self, tenant: str, user: str | None = None) -> Quota | None:
+        """The quota that was said for exactly these."""
+        return self.quotas.get(usage_name(tenant, user))
+
+    def of(self, tenant: str, user: str = "") -> list[Quota]:
+        """The quotas of a job of this tenant and owner, with the tenant and the user that they are counted for."""
+        if not self.quotas:
+            return []
+        found: list[Quota] = []
+        # Jobs without a tenant are nobody's: only a quota that names them holds for them.
+        tenants = [tenant, EVERYBODY] if tenant else [tenant]
+        if (own := self._first((each, None) for each in tenants)) is not None:
+            found.append(msgspec.structs.replace(own, tenant=tenant))
+        if user:
+            names = ((each, name) for each in tenants for name in (user, EVERYBODY))
+            if (own := self._first(names)) is not None:
+                found.append(msgspec.structs.replace(own, tenant=tenant, user=user))
+        return found
+
+    def _first(self, names: Iterable[tuple[str, str | None]]) -> Quota | None:
+        return next((quota for name in names if (quota := self.find(*name)) is not None), None)
+
+
+def read_quotas(content: str | bytes | None) -> Quotas:
+    """What a store has kept; no quotas where it has kept nothing."""
+    return Quotas() if content is None else msgspec.json.decode(content, type=Quotas)
+
+
+def usage_name(tenant: str, user: str | None = None) -> str:
+    """What the usage of a tenant, or of a user of it, is kept under; no two have one name."""
+    return json.dumps([tenant] if user is None else [tenant, user])
+
+
+class QuotaBook:
+    """The quotas of some jobs, as they are submitted one after the other.
+
+    Args:
+        usage: by `usage_name`; what is missing was not used yet.
+        queued: how many jobs of these tenants wait for their turn; needed where a quota limits it.
+        now: ms since the epoch.
+
+    Attributes:
+        changed: the usage after the jobs that were admitted, of those that have changed.
+    """
+
+    def __init__(
+        self, quotas: Quotas, *, usage: Mapping[str, QuotaUsage], queued: Mapping[str, int], now: int
+    ) -> None:
+        self.changed: dict[str, QuotaUsage] = {}
+        self._quotas = quotas
+        self._usage = usage
+        self._queued = dict(queued)
+        self._now = now
+
+    def admit(self, *, tenant: str, user: str, size: int, is_queued: bool) -> QuotaExcess | None:
+        """Count a job in; or the first limit beyond which it would be, and nothing is counted.
+
+        Args:
+            size: bytes of its body.
+            is_queued: it waits for its turn from now on.
+        """
+        quotas = self._quotas.of(tenant, user)
+        after: dict[str, QuotaUsage] = {}
+        for quota in quotas:
+            name = usage_name(quota.tenant, quota.user)
+            usage = self._today(self.changed.get(name) or self._usage.get(name) or QuotaUsage())
+            if (excess := self._excess(quota, usage, size=size, is_queued=is_queued)) is not None:
+                return excess
+            interval = 0.0 if quota.rate is None else 1000 / quota.rate
+            after[name] = QuotaUsage(
+                usage.day, usage.jobs + 1, usage.bytes + size, max(usage.used_until, self._now) + interval
+            )
+        self.changed |= after
+        if quotas and is_queued:
+            self._queued[tenant] = self._queued.get(tenant, 0) + 1
+        return None
+
+    def _today(self, usage: QuotaUsage) -> QuotaUsage:
+        day = self._now // _DAY
+        return usage if usage.day == day else QuotaUsage(day, 0, 0, usage.used_until)
+
+    def _excess(self, quota: Quota, usage: QuotaUsage, *, size: int, is_queued: bool) -> QuotaExcess | None:
+        midnight = (usage.day + 1) * _DAY
+        if is_queued and quota.queued is not None and self._queued.get(quota.tenant, 0) >= quota.queued:
+            return self._over(quota, "queued", quota.queued, None)
+        if quota.a_day is not None and usage.jobs >= quota.a_day:
+            return self._over(quota, "a_day", quota.a_day, midnight)
+        if quota.bytes is not None and usage.bytes + size > quota.bytes:
+            return self._over(quota, "bytes", quota.bytes, midnight)
+        if quota.rate is not None:
+            free = usage.used_until - (quota.burst - 1) * 1000 / quota.rate
+            if free > self._now:
+                return self._over(quota, "rate", quota.rate, int(free) + 1)
+        return None
+
+    def _over(
+        self, quota: Quota, limit: Literal["queued", "a_day", "bytes", "rate"], most: float, until: int | None
+    ) -> QuotaExcess:
+        return QuotaExcess(tenant=quota.tenant, user=quota.user, limit=limit, most=most, until=until, now=self._now)
+
+
+def limited_tenants(quotas: Quotas, tenants: Sequence[str]) -> list[str]:
+    """Those of these tenants whose waiting jobs have to be counted."""
+    return sorted({tenant for tenant in tenants if any(each.queued is not None for each in quotas.of(tenant))})

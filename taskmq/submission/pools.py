@@ -1,0 +1,232 @@
+"""`app.pools`: whose turn it is in the queues of the store, and how much a tenant may submit."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.client.sessions import Sessions
+from taskmq.errors import InvalidOption
+from taskmq.model.jobs.pools import QueuePolicy, Sharing, TenantPool
+from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
+from taskmq.model.topology import Policy, check_queue_name
+from taskmq.model.units import did_you_mean
+
+__all__ = ["Pools", "QuotaState"]
+
+_DAY = 86_400_000
+
+
+class QuotaState(msgspec.Struct, frozen=True, kw_only=True):
+    """A quota, and what of it is used up.
+
+    Attributes:
+        jobs, bytes: submitted since midnight UTC; of a quota for everybody (`*`) those of nobody.
+    """
+
+    quota: Quota
+    jobs: int
+    bytes: int
+
+
+class Pools:
+    """Pools of tenants, policies of queues, and quotas, as operators have said them for everybody who uses the store.
+
+    Schedulers and submitters follow a change within a second or two, also for what waits already. What begins with
+    `a` is for coroutines. Each method may raise `StoreUnavailable`, and `UnsupportedFeature` where the app has no
+    store.
+    """
+
+    def __init__(self, sessions: Callable[[], Sessions]) -> None:
+        self._sessions = sessions
+
+    # Pools and policies --------------------------------------------------------------------------------
+
+    def read(self) -> Sharing:
+        """All pools, and the policies that were said instead of those of apps."""
+        return self._sessions().run_sync(self.aread(), instead="aread")
+
+    async def aread(self) -> Sharing:
+        """`read` for coroutines."""
+        return await self._sessions().store().sharing()
+
+    def set(
+        self,
+        name: str,
+        *,
+        parent: str | msgspec.UnsetType | None = msgspec.UNSET,
+        weight: float | msgspec.UnsetType = msgspec.UNSET,
+        min: Mapping[str, float] | msgspec.UnsetType = msgspec.UNSET,  # noqa: A002 - as the pool's own fields
+        max: Mapping[str, float] | msgspec.UnsetType = msgspec.UNSET,  # noqa: A002 - as the pool's own fields
+    ) -> TenantPool:
+        """Describe a pool, or change what is given of one that is there; as it is now.
+
+        Args:
+            name: the tenant whose jobs belong to it; `*`: each tenant that has no pool of its own.
+            parent: the pool that it is a part of; None: of the queue itself.
+            weight: beside its neighbours, in `weighted` queues.
+            min, max: amounts by resource, such as `{"slots": 4}`: those that it gets first, and those above which
+                its jobs wait.
+
+        Raises:
+            InvalidOption: a value that cannot be.
+        """
+        call = self.aset(name, parent=parent, weight=weight, min=min, max=max)
+        return self._sessions().run_sync(call, instead="aset")
+
+    async def aset(
+        self,
+        name: str,
+        *,
+        parent: str | msgspec.UnsetType | None = msgspec.UNSET,
+        weight: float | msgspec.UnsetType = msgspec.UNSET,
+        min: Mapping[str, float] | msgspec.UnsetType = msgspec.UNSET,  # noqa: A002 - as the pool's own fields
+        max: Mapping[str, float] | msgspec.UnsetType = msgspec.UNSET,  # noqa: A002 - as the pool's own fields
+    ) -> TenantPool:
+        """`set` for coroutines."""
+        given = {"parent": parent, "weight": weight, "min": min, "max": max}
+        changes: dict[str, Any] = {key: value for key, value in given.items() if value is not msgspec.UNSET}
+
+        def change(before: Sharing) -> Sharing:
+            pool = replace(before.pools.get(name) or TenantPool(name=name), **changes)
+            return replace(before, pools={**before.pools, name: pool})
+
+        return (await self._change(change)).pools[name]
+
+    def remove(self, name: str) -> None:
+        """Take a pool's description away.
+
+        Raises:
+            InvalidOption: there is none, or another pool is a part of it.
+        """
+        self._sessions().run_sync(self.aremove(name), instead="aremove")
+
+    async def aremove(self, name: str) -> None:
+        """`remove` for coroutines."""
+
+        def change(before: Sharing) -> Sharing:
+            if name not in before.pools:
+                raise InvalidOption(f"there is no pool {name!r}: {did_you_mean(name, sorted(before.pools))}")
+            return replace(before, pools={other: pool for other, pool in before.pools.items() if other != name})
+
+        await self._change(change)
+
+    def set_policy(self, queue: str, policy: "QueuePolicy | Policy | None") -> None:
+        """Have a queue go by a policy, whatever apps say; None: by what they say.
+
+        Raises:
+            InvalidOption: a queue cannot be called that, or there is no such policy.
+        """
+        self._sessions().run_sync(self.aset_policy(queue, policy), instead="aset_policy")
+
+    async def aset_policy(self, queue: str, policy: "QueuePolicy | Policy | None") -> None:
+        """`set_policy` for coroutines."""
+        check_queue_name(queue)
+        wanted = QueuePolicy(policy=policy) if isinstance(policy, str) else policy
+
+        def change(before: Sharing) -> Sharing:
+            queues = {name: each for name, each in before.queues.items() if name != queue}
+            return replace(before, queues=queues if wanted is None else {**queues, queue: wanted})
+
+        await self._change(change)
+
+    async def _change(self, change: Callable[[Sharing], Sharing]) -> Sharing:
+        store = self._sessions().store()
+        while True:
+            before = await store.sharing()
+            after = replace(change(before), version=before.version + 1)
+            if await store.share(after):
+                return after
+
+    # Quotas --------------------------------------------------------------------------------------------
+
+    def quotas(self) -> list[QuotaState]:
+        """All quotas, by tenant and user, with what of them is used up today."""
+        return self._sessions().run_sync(self.aquotas(), instead="aquotas")
+
+    async def aquotas(self) -> list[QuotaState]:
+        """`quotas` for coroutines."""
+        store = self._sessions().store()
+        said = (await store.quotas()).quotas
+        today = await store.now_ms() // _DAY
+        used = {name: each for name, each in (await store.quota_usage(list(said))).items() if each.day == today}
+        return [
+            QuotaState(
+                quota=quota,
+                jobs=used[name].jobs if name in used else 0,
+                bytes=used[name].bytes if name in used else 0,
+            )
+            for name, quota in sorted(said.items(), key=lambda each: (each[1].tenant, each[1].user or ""))
+        ]
+
+    def set_quota(
+        self,
+        tenant: str,
+        user: str | None = None,
+        *,
+        queued: int | None = None,
+        a_day: int | None = None,
+        bytes: int | None = None,  # noqa: A002 - as the quota's own field
+        rate: float | None = None,
+        burst: int = 1,
+    ) -> Quota:
+        """Say what a tenant, or one user of it, may submit, in place of what was said before.
+
+        Args:
+            tenant: whose; `*`: each tenant that has none of its own.
+            user: the owner of the jobs; `*`: each that has none of its own; None: all of the tenant together.
+            queued: jobs that may wait for their turn at a time.
+            a_day: jobs from midnight to midnight UTC.
+            bytes: of their bodies, in the same time.
+            rate: jobs a second, of which `burst` may come at once.
+
+        Raises:
+            InvalidOption: a value that cannot be.
+        """
+        call = self.aset_quota(tenant, user, queued=queued, a_day=a_day, bytes=bytes, rate=rate, burst=burst)
+        return self._sessions().run_sync(call, instead="aset_quota")
+
+    async def aset_quota(
+        self,
+        tenant: str,
+        user: str | None = None,
+        *,
+        queued: int | None = None,
+        a_day: int | None = None,
+        bytes: int | None = None,  # noqa: A002 - as the quota's own field
+        rate: float | None = None,
+        burst: int = 1,
+    ) -> Quota:
+        """`set_quota` for coroutines."""
+        quota = Quota(tenant=tenant, user=user, queued=queued, a_day=a_day, bytes=bytes, rate=rate, burst=burst)
+        await self._limit(lambda before: {**before, usage_name(tenant, user): quota})
+        return quota
+
+    def remove_quota(self, tenant: str, user: str | None = None) -> None:
+        """Take a quota away.
+
+        Raises:
+            InvalidOption: there is none.
+        """
+        self._sessions().run_sync(self.aremove_quota(tenant, user), instead="aremove_quota")
+
+    async def aremove_quota(self, tenant: str, user: str | None = None) -> None:
+        """`remove_quota` for coroutines."""
+        own = usage_name(tenant, user)
+
+        def change(before: dict[str, Quota]) -> dict[str, Quota]:
+            if own not in before:
+                known = sorted(quota.name for quota in before.values())
+                name = tenant if user is None else f"{tenant}/{user}"
+                raise InvalidOption(f"there is no quota of {name!r}: {did_you_mean(name, known)}")
+            return {name: quota for name, quota in before.items() if name != own}
+
+        await self._limit(change)
+
+    async def _limit(self, change: Callable[[dict[str, Quota]], dict[str, Quota]]) -> None:
+        store = self._sessions().store()
+        while True:
+            before = await store.quotas()
+            if await store.limit(Quotas(version=before.version + 1, quotas=change(before.quotas))):
+                return

@@ -1,0 +1,163 @@
+"""How much a tenant or an owner may submit."""
+
+import asyncio
+
+from taskmq.contracts.jobs import JobDetail, JobStore, NewJob, Submitted
+from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import HOUR, JobDriver
+from taskmq.testing.runner import case
+
+__all__ = ["QuotaCases"]
+
+
+class QuotaCases(JobStoreCase):
+    """Every guarantee of `quotas`, `limit` and `quota_usage`, and of `submit` where there are some."""
+
+    @case
+    async def test_quotas_are_there_for_every_process_and_change_by_version(self) -> None:
+        store, other = self.store(), self.store()
+        assert await store.quotas() == Quotas()
+        said = _quotas(Quota(tenant="acme", a_day=5, rate=2.5, burst=3), Quota(tenant="acme", user="*", bytes=7))
+
+        assert not await store.limit(_quotas(version=2))
+        assert await store.limit(said)
+        assert await other.quotas() == said
+        for version in (0, 1, 3):
+            assert not await other.limit(_quotas(version=version)), version
+        assert await other.limit(_quotas(version=2))
+
+        assert await store.quotas() == Quotas(version=2)
+
+    @case
+    async def test_what_is_beyond_a_day_s_count_is_not_made_and_told_until_when(self) -> None:
+        driver = await self._limited(Quota(tenant="acme", a_day=2))
+        jobs = [
+            await driver.new(tenant="acme"),
+            await driver.new(tenant="other"),
+            await driver.new(tenant="acme", due=HOUR),
+        ]
+        third = await driver.new(tenant="acme", held=True)
+        assert all(answer.is_new for answer in await driver.store.submit(jobs))
+
+        (answer,) = await driver.store.submit([third])
+
+        excess = answer.exceeded
+        assert excess is not None
+        assert (answer.is_new, excess.tenant, excess.user) == (False, "acme", None)
+        assert (excess.limit, excess.most) == ("a_day", 2)
+        assert excess.until == (excess.now // _DAY + 1) * _DAY
+        assert await driver.store.get(third.id) is None
+        usage = await driver.store.quota_usage([usage_name("acme"), usage_name("other")])
+        assert [(name, each.jobs) for name, each in usage.items()] == [(usage_name("acme"), 2)]
+
+    @case
+    async def test_of_one_call_what_has_room_is_made_and_each_is_answered_in_its_place(self) -> None:
+        driver = await self._limited(Quota(tenant="acme", a_day=2))
+        jobs = [await driver.new(tenant=tenant) for tenant in ("acme", "other", "acme", "acme", "", "acme")]
+
+        answers = await driver.store.submit(jobs)
+
+        assert [answer.id for answer in answers] == [job.id for job in jobs]
+        assert [answer.is_new for answer in answers] == [True, True, True, False, True, False]
+        assert [answer.exceeded is None for answer in answers] == [answer.is_new for answer in answers]
+
+    @case
+    async def test_a_job_that_was_submitted_before_needs_no_room(self) -> None:
+        driver = await self._limited(Quota(tenant="acme", a_day=1))
+        job = await driver.new(tenant="acme", key="order-17")
+
+        first = await driver.store.submit([job, job])
+        (again,) = await driver.store.submit([await driver.new(tenant="acme", key="order-17")])
+
+        assert [answer.is_new for answer in first] == [True, False]
+        assert (again.id, again.exceeded) == (job.id, None)
+
+    @case
+    async def test_jobs_that_wait_for_their_turn_are_counted_and_others_are_not(self) -> None:
+        driver = await self._limited(Quota(tenant="acme", queued=3))
+        for due in (0, 0, HOUR):
+            await driver.submit(tenant="acme", due=due, queue="one", priority=2)
+        await driver.submit(tenant="acme", queue="two", priority=7)
+        for _ in range(5):
+            await driver.submit(tenant="other", queue="two")
+
+        over = await _submitted(driver.store, await driver.new(tenant="acme"))
+        later = await _submitted(driver.store, await driver.new(tenant="acme", due=HOUR))
+        held = await _submitted(driver.store, await driver.new(tenant="acme", held=True))
+
+        assert over.exceeded is not None
+        assert (over.exceeded.limit, over.exceeded.until) == ("queued", None)
+        assert (later.is_new, held.is_new) == (True, True)
+
+    @case
+    async def test_bytes_are_those_of_the_bodies(self) -> None:
+        driver = self.driver()
+        small, large = await driver.new(tenant="acme"), await driver.new(tenant="acme")
+        await self._say(driver.store, Quota(tenant="*", bytes=2 * len(small.body) - 1))
+
+        answers = await driver.store.submit([small, large])
+
+        assert [answer.is_new for answer in answers] == [True, False]
+        assert answers[1].exceeded is not None
+        assert answers[1].exceeded.limit == "bytes"
+
+    @case
+    async def test_a_rate_has_room_for_its_burst_and_says_when_the_next_one_may_come(self) -> None:
+        driver = await self._limited(Quota(tenant="acme", rate=0.001, burst=3))
+
+        answers = await driver.store.submit([await driver.new(tenant="acme") for _ in range(4)])
+
+        assert [answer.is_new for answer in answers] == [True, True, True, False]
+        excess = answers[3].exceeded
+        assert excess is not None
+        assert excess.until is not None
+        assert (excess.limit, excess.until - excess.now) == ("rate", 1_000_001)
+
+    @case
+    async def test_an_owner_has_a_quota_beside_that_of_the_tenant(self) -> None:
+        driver = await self._limited(Quota(tenant="acme", a_day=3), Quota(tenant="acme", user="*", a_day=1))
+        owners = ("ann", "ann", "bob", "", "cy")
+        jobs = [await driver.new(tenant="acme", detail=JobDetail(owner=owner)) for owner in owners]
+
+        answers = await driver.store.submit(jobs)
+
+        over = [None if answer.exceeded is None else answer.exceeded.user for answer in answers]
+        assert [answer.is_new for answer in answers] == [True, False, True, True, False]
+        assert over == [None, "ann", None, None, None]
+
+    @case
+    async def test_many_who_submit_at_once_stay_within_the_quota(self) -> None:
+        driver = await self._limited(Quota(tenant="acme", a_day=10))
+        stores = [driver.store, *(self.store() for _ in range(3))]
+
+        calls = [
+            (store, [await driver.new(tenant=tenant) for tenant in ("acme", "other", "acme")])
+            for store in stores
+            for _ in range(4)
+        ]
+
+        answers = await asyncio.gather(*(store.submit(jobs) for store, jobs in calls))
+
+        made = [answer.is_new for some in answers for answer in some]
+        assert sum(made) == 10 + len(answers)
+
+    async def _limited(self, *quotas: Quota) -> JobDriver:
+        driver = self.driver()
+        await self._say(driver.store, *quotas)
+        return driver
+
+    async def _say(self, store: JobStore, *quotas: Quota) -> None:
+        assert await store.limit(_quotas(*quotas))
+
+
+_DAY = 86_400_000
+
+
+def _quotas(*quotas: Quota, version: int = 1) -> Quotas:
+    return Quotas(version=version, quotas={usage_name(each.tenant, each.user): each for each in quotas})
+
+
+async def _submitted(store: JobStore, job: NewJob) -> Submitted:
+    (answer,) = await store.submit([job])
+    return answer

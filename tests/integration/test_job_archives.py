@@ -1,0 +1,213 @@
+"""Ended jobs go into files, are read there, and are forgotten: by day, by kind, of a tenant or a person."""
+
+import asyncio
+import gzip
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import pytest
+
+from taskmq import Job, TaskMQ
+from taskmq.contracts.identity import Actor, AuditFilter
+from taskmq.contracts.jobs import JobStore
+from taskmq.errors import InvalidOption, MalformedMessage, StoreUnavailable
+from taskmq.model.identity import EVERYTHING_OF_ALL
+from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.states import JobState
+from taskmq.operations.retention import archive_days, check_archive, erase_jobs, read_archive, thin_out
+from taskmq.testing.job_store_suite.driver import JobDriver
+from taskmq_sql.jobs.partitions import DAY, partition_statements
+from tests.unit.app_kit import new_url
+
+_ANN = Actor(user="ann")
+
+
+def _with_app(store: str, test: Callable[[TaskMQ, JobDriver], Coroutine[Any, Any, None]]) -> None:
+    app = TaskMQ(new_url(), store=store)
+
+    @app.task(name="send_mail", queue="mail")
+    async def send_mail(number: int) -> None: ...
+
+    async def main() -> None:
+        async with app:
+            await test(app, JobDriver(app.sessions.store()))
+
+    asyncio.run(main())
+
+
+async def _ended(driver: JobDriver, count: int, **fields: Any) -> list[str]:
+    jobs = await driver.submit_many(count, queue="ended", **fields)
+    for job in (await driver.dispatch(queue="ended")).jobs:
+        await driver.accepted(job, "succeeded", result=b"7")
+    return [job.id for job in jobs]
+
+
+async def _age(url: str, ids: list[str], days: int) -> None:
+    """Let the jobs have ended so many days ago."""
+    connection: Any = await asyncpg.connect(url)
+    now = await connection.fetchval("select taskmq.now_ms()")
+    for statements in partition_statements(now - days * DAY).values():
+        for statement in statements:
+            await connection.execute(statement)
+    await connection.execute(
+        "update taskmq.job_history set ended = ended - $2, finished = finished - $2 where id = any($1::uuid[])",
+        ids,
+        days * DAY,
+    )
+    await connection.close()
+
+
+def test_whole_days_are_in_files_before_they_are_dropped(job_store_url: str, tmp_path: Path) -> None:
+    async def test(app: TaskMQ, driver: JobDriver) -> None:
+        store = app.sessions.store()
+        old = await _ended(driver, 3)
+        await _age(job_store_url, old, 35)
+        young = await _ended(driver, 2)
+        kept = {job_id: (await store.list_jobs(JobFilter(ids=(job_id,)))).jobs[0] for job_id in old}
+
+        (written,) = await archive_days(store, tmp_path, keep_days=30)
+        (again,) = await archive_days(store, tmp_path, keep_days=30, prune=True)
+
+        assert (written.jobs, written.is_new, again.is_new) == (3, True, False)
+        found = {one.job.id: one.job for one in read_archive(Path(written.file))}
+        assert {job_id: (job.version, job.finished) for job_id, job in found.items()} == {
+            job_id: (job.version, job.finished) for job_id, job in kept.items()
+        }
+        assert {job.result for job in found.values()} == {b"7"}
+        assert [one.name for one in tmp_path.iterdir()] == [f"jobs-{written.day}.ndjson.gz"]
+        assert {job.id for job in (await store.list_jobs()).jobs} == set(young)
+        assert await archive_days(store, tmp_path, keep_days=30, prune=True) == []
+
+    _with_app(job_store_url, test)
+
+
+def test_nothing_is_dropped_where_a_file_is_not_whole(job_store_url: str, tmp_path: Path) -> None:
+    async def test(app: TaskMQ, driver: JobDriver) -> None:
+        store = app.sessions.store()
+        await _age(job_store_url, await _ended(driver, 3), 35)
+        (written,) = await archive_days(store, tmp_path, keep_days=30)
+        path = Path(written.file)
+        whole = path.read_bytes()
+        lines = gzip.decompress(whole).splitlines(keepends=True)
+        damaged = {
+            "cut off": whole[:-20],
+            "no gzip": b"{}",
+            "one job less": gzip.compress(b"".join([*lines[:2], *lines[3:]])),
+            "no end": gzip.compress(b"".join(lines[:-1])),
+            "another job": gzip.compress(b"".join([*lines[:2], lines[1], *lines[3:]])),
+            "two ends": gzip.compress(b"".join([*lines, lines[-1]])),
+            "of a later taskmq": gzip.compress(b"".join([lines[0].replace(b":1,", b":2,"), *lines[1:]])),
+        }
+
+        for what, content in damaged.items():
+            path.write_bytes(content)
+            with pytest.raises(MalformedMessage, match=path.name):
+                check_archive(path)
+            with pytest.raises(MalformedMessage):
+                await archive_days(store, tmp_path, keep_days=30, prune=True)
+            assert await store.count_jobs() == 3, what
+
+    _with_app(job_store_url, test)
+
+
+def test_an_archive_that_was_stopped_is_begun_again(tmp_path: Path) -> None:
+    async def test(app: TaskMQ, driver: JobDriver) -> None:
+        await _ended(driver, 3)
+        stopping: Any = _Stopping(app.sessions.store())
+        folder = tmp_path / "kept"
+
+        with pytest.raises(StoreUnavailable):
+            await archive_days(stopping, folder, keep_days=-1)
+        assert [one.suffix for one in folder.iterdir()] == [".part"]
+        written = await archive_days(app.sessions.store(), folder, keep_days=-1)
+
+        # Midnight may have been between them.
+        assert sum(one.jobs for one in written) == 3
+        assert {one.suffix for one in folder.iterdir()} == {".gz"}
+
+    _with_app(f"sqlite:///{tmp_path}/jobs.db", test)
+
+
+class _Stopping:
+    """A store that is lost after the first job."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.address = store.address
+        self.now_ms, self.ended_days = store.now_ms, store.ended_days
+        self.forget_ended, self.forget_tenant = store.forget_ended, store.forget_tenant
+
+    async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> Any:
+        if after is not None:
+            raise StoreUnavailable("it is gone")
+        return await self._store.ended_on(day, limit=min(1, limit))
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
+def test_a_persons_jobs_are_erased_and_the_audit_says_so(kind: str, job_store_url: str, tmp_path: Path) -> None:
+    async def test(app: TaskMQ, driver: JobDriver) -> None:
+        store = app.sessions.store()
+        person: dict[str, Any] = {"labels": {"customer": "person 17"}, "tenant": "acme"}
+        first: Job[Any] = await app.jobs.asubmit("send_mail", 1, delay="1h", **person)
+        waiting: Job[Any] = await app.jobs.asubmit("send_mail", 2, depends_on=[first], **person)
+        behind: Job[Any] = await app.jobs.asubmit("send_mail", 3, tenant="acme", depends_on=[waiting])
+        await app.jobs.asubmit("send_mail", 4, queue="running", **person)
+        (running,) = (await driver.dispatch(queue="running")).jobs
+        which = JobFilter(tenant="acme", labels=(("customer", "person 17"),))
+
+        erased = [await erase_jobs(app, which, by=_ANN)]
+        await driver.accepted(running, "cancelled")
+        erased.append(await erase_jobs(app, which, by=_ANN))
+
+        assert [(each.jobs, each.left) for each in erased] == [(2, 1), (1, 0)]
+        assert [job.id for job in (await store.list_jobs()).jobs] == [behind.id]
+        assert await driver.state(behind.id) is JobState.UPSTREAM_FAILED
+        page = await store.identity.audit.entries(EVERYTHING_OF_ALL, AuditFilter(), limit=10)
+        entries = [entry for entry in page.entries if entry.action == "job.erase"]
+        assert len(entries) == 2
+        assert "person 17" not in str(entries)
+
+    _with_app(job_store_url if kind == "postgresql" else f"sqlite:///{tmp_path}/jobs.db", test)
+
+
+def test_everything_of_a_tenant_is_erased(tmp_path: Path) -> None:
+    async def test(app: TaskMQ, driver: JobDriver) -> None:
+        for tenant in ("acme", "other"):
+            await app.definitions.aput("monthly", "send_mail", args=[1], tenant=tenant)
+            await app.jobs.asubmit("monthly", tenant=tenant)
+
+        erased = await erase_jobs(app, JobFilter(tenant="acme"), by=_ANN, everything_of="acme")
+
+        assert (erased.jobs, erased.left) == (1, 0)
+        definitions = driver.store.definitions  # type: ignore[attr-defined]  # this store has them
+        assert await definitions.versions("acme", "monthly") == []
+        assert len(await definitions.versions("other", "monthly")) == 1
+        assert {job.tenant for job in (await app.sessions.store().list_jobs()).jobs} == {"other"}
+
+    _with_app(f"sqlite:///{tmp_path}/jobs.db", test)
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
+def test_some_jobs_are_kept_for_a_shorter_time_or_in_smaller_number(
+    kind: str, job_store_url: str, tmp_path: Path
+) -> None:
+    async def test(app: TaskMQ, driver: JobDriver) -> None:
+        store: JobStore = app.sessions.store()
+        acme = await _ended(driver, 5, tenant="acme")
+        await _ended(driver, 3, tenant="other")
+        live = await driver.submit(tenant="acme")
+        queued = JobFilter(tenant="acme", states=frozenset({JobState.QUEUED}))
+
+        with pytest.raises(InvalidOption, match="for how long"):
+            await thin_out(app, JobFilter(tenant="acme"))
+        assert await thin_out(app, JobFilter(tenant="acme"), older_than=DAY) == 0
+        assert await thin_out(app, JobFilter(tenant="acme"), keep_last=2) == 3
+        assert await thin_out(app, queued, keep_last=0) == 0
+        left = {job.id for job in (await store.list_jobs(JobFilter(tenant="acme"))).jobs}
+        assert left == {live.id, *sorted(acme)[-2:]}
+        assert await thin_out(app, JobFilter(tenant="acme"), older_than=-DAY) == 2
+        assert await store.count_jobs() == 4
+
+    _with_app(job_store_url if kind == "postgresql" else f"sqlite:///{tmp_path}/jobs.db", test)

@@ -1,0 +1,202 @@
+"""To which lane a job goes, as one process decides it."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq import WorkQueue
+from taskmq.client.lanes import LaneChoice, lane_pair
+from taskmq.model.topology import is_lane, slow_lane
+
+QUEUE = WorkQueue("mail", lanes=16)
+SLOW = slow_lane("mail")
+
+
+def looked(choice: LaneChoice, depths: dict[str, int] | None = None, *, now: float) -> None:
+    """Somebody looks and tells at once."""
+    choice.learn(depths or {}, asked=now, now=now)
+
+
+def placed(choice: LaneChoice, tenant: str, count: int, *, now: float = 0.0) -> Counter[str]:
+    return Counter(choice.place(tenant, now=now) for _ in range(count))
+
+
+def lanes_of_tenant(tenant: str) -> set[str]:
+    return {f"mail.lane{number:02d}" for number in lane_pair(tenant, 16)}
+
+
+def test_a_job_of_no_tenant_goes_to_the_queue_itself() -> None:
+    assert LaneChoice(QUEUE).place(None, now=0) == "mail"
+
+
+def test_the_lanes_of_a_tenant_are_the_same_in_every_version() -> None:
+    assert lane_pair("acme", 16) == (13, 5)
+    assert lane_pair("", 2) in {(0, 1), (1, 0)}
+
+
+@given(st.text(), st.integers(2, 64))
+def test_a_tenant_has_two_lanes(tenant: str, count: int) -> None:
+    first, second = lane_pair(tenant, count)
+
+    assert first != second
+    assert {first, second} <= set(range(count))
+
+
+def test_a_job_goes_to_the_emptier_of_its_two_lanes() -> None:
+    choice = LaneChoice(QUEUE)
+    first, second = sorted(lanes_of_tenant("acme"))
+    looked(choice, {first: 5, second: 2}, now=0)
+
+    assert placed(choice, "acme", 3) == {second: 3}
+    assert placed(choice, "acme", 4) == {first: 2, second: 2}
+
+
+def test_who_sends_little_is_not_noisy_however_little_waits() -> None:
+    choice = LaneChoice(QUEUE)
+    looked(choice, now=0)
+
+    assert SLOW not in placed(choice, "acme", 29)
+    assert not choice.is_noisy("acme")
+
+
+def test_who_has_a_tenth_of_what_waits_goes_to_the_slow_lane() -> None:
+    choice = LaneChoice(QUEUE)
+    looked(choice, now=0)
+
+    assert placed(choice, "acme", 100)[SLOW] == 71
+    assert choice.is_noisy("acme")
+
+
+def test_who_has_less_than_a_tenth_of_what_waits_is_not_noisy() -> None:
+    choice = LaneChoice(QUEUE)
+    looked(choice, dict.fromkeys(choice.watched, 100), now=0)
+
+    assert SLOW not in placed(choice, "acme", 150)
+
+
+def test_what_waits_of_others_in_its_lanes_makes_nobody_noisy() -> None:
+    choice = LaneChoice(QUEUE)
+    looked(choice, dict.fromkeys(lanes_of_tenant("acme"), 50_000), now=0)
+
+    assert SLOW not in placed(choice, "acme", 1_000)
+
+
+def test_what_has_run_meanwhile_makes_nobody_noisy() -> None:
+    choice = LaneChoice(QUEUE)
+    for second in range(20):
+        looked(choice, now=second)
+        assert SLOW not in placed(choice, "acme", 20, now=second)
+
+
+def test_what_was_sent_long_ago_counts_less_and_less() -> None:
+    choice = LaneChoice(QUEUE)
+    busy = dict.fromkeys(lanes_of_tenant("acme"), 40)
+    for second in range(0, 400, 10):
+        looked(choice, busy, now=second)
+        assert SLOW not in placed(choice, "acme", 14, now=second)
+
+
+def test_nobody_is_called_noisy_on_an_old_look() -> None:
+    choice = LaneChoice(QUEUE)
+    assert SLOW not in placed(choice, "never looked", 100)
+    looked(choice, now=0)
+
+    assert SLOW not in placed(choice, "acme", 100, now=5.1)
+
+
+def test_a_noisy_tenant_comes_back_once_the_slow_lane_was_seen_empty() -> None:
+    choice = LaneChoice(QUEUE)
+    looked(choice, now=0)
+    placed(choice, "acme", 100)
+    looked(choice, {SLOW: 50}, now=1)
+    assert choice.is_noisy("acme")
+
+    choice.learn({}, asked=2, now=2.1)
+
+    assert not choice.is_noisy("acme")
+    assert set(placed(choice, "acme", 4, now=3)) == lanes_of_tenant("acme")
+
+
+def test_a_look_that_began_before_it_was_noisy_clears_nobody() -> None:
+    choice = LaneChoice(QUEUE)
+    looked(choice, now=0)
+    placed(choice, "acme", 100, now=2)
+
+    choice.learn({}, asked=1.9, now=2.1)
+
+    assert choice.is_noisy("acme")
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_noisy_tenant_comes_back_after_five_quiet_minutes(*, is_told: bool) -> None:
+    choice = LaneChoice(QUEUE)
+    looked(choice, now=0)
+    placed(choice, "acme", 100)
+    placed(choice, "acme", 1, now=299)
+    if is_told:
+        looked(choice, {SLOW: 50}, now=598)
+    assert choice.is_noisy("acme")
+
+    if is_told:
+        looked(choice, {SLOW: 50}, now=600)
+
+    assert set(placed(choice, "acme", 2, now=600)) <= lanes_of_tenant("acme")
+    assert not choice.is_noisy("acme")
+
+
+def test_delayed_jobs_make_nobody_noisy_and_go_where_the_others_go() -> None:
+    choice = LaneChoice(QUEUE)
+    looked(choice, now=0)
+
+    delayed = Counter(choice.place("acme", now=0, is_delayed=True) for _ in range(100))
+    assert SLOW not in delayed
+    assert delayed.keys() <= lanes_of_tenant("acme")
+    placed(choice, "acme", 30)
+    assert choice.place("acme", now=0, is_delayed=True) == SLOW
+
+
+def test_one_look_a_second_is_wanted() -> None:
+    choice = LaneChoice(QUEUE)
+
+    assert choice.wants_look(now=0)
+    assert not choice.wants_look(now=0.9)
+    assert choice.wants_look(now=1)
+
+
+def test_what_is_remembered_of_tenants_has_an_end() -> None:
+    choice = LaneChoice(QUEUE)
+    looked(choice, now=0)
+    placed(choice, "noisy", 30)
+    assert choice.is_noisy("noisy")
+
+    for number in range(10_000):
+        choice.place(f"tenant {number}", now=0)
+
+    assert not choice.is_noisy("noisy")
+    assert SLOW in placed(choice, "noisy", 10_000)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("send"), st.sampled_from(["a", "b", "c", "d"]), st.integers(1, 60)),
+            st.tuples(st.just("look"), st.integers(0, 200), st.integers(0, 200)),
+        )
+    )
+)
+def test_a_job_is_in_one_of_its_lanes_or_in_the_slow_one(steps: list[tuple[str, str | int, int]]) -> None:
+    choice, again = LaneChoice(QUEUE), LaneChoice(QUEUE)
+    now = 0.0
+    for what, one, other in steps:
+        now += 0.7
+        if what == "send":
+            tenant = str(one)
+            places = placed(choice, tenant, other, now=now)
+            assert set(places) <= lanes_of_tenant(tenant) | {SLOW}
+            assert places == placed(again, tenant, other, now=now), "not the same for the same calls"
+        else:
+            depths = {name: int(one) if is_lane(name) else other for name in choice.watched}
+            for each in (choice, again):
+                looked(each, depths, now=now)

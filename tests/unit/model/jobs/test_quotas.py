@@ -1,0 +1,143 @@
+"""How much a tenant or an owner may submit."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.errors import InvalidOption
+from taskmq.model.jobs.quotas import Quota, QuotaBook, Quotas, QuotaUsage, limited_tenants, read_quotas, usage_name
+
+_DAY = 86_400_000
+
+
+def said(*quotas: Quota) -> Quotas:
+    return Quotas(version=1, quotas={usage_name(each.tenant, each.user): each for each in quotas})
+
+
+def book(quotas: Quotas, *, now: int, **kept: Any) -> QuotaBook:
+    return QuotaBook(quotas, usage=kept.get("usage", {}), queued=kept.get("queued", {}), now=now)
+
+
+def admitted(one: QuotaBook, count: int, *, tenant: str = "acme", user: str = "", is_queued: bool = True) -> int:
+    return sum(one.admit(tenant=tenant, user=user, size=100, is_queued=is_queued) is None for _ in range(count))
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"tenant": "x" * 201}, "at most 200 printable bytes"),
+        ({"tenant": "a", "user": "\n"}, "at most 200 printable bytes"),
+        ({"tenant": "a", "a_day": -1}, "a_day=-1"),
+        ({"tenant": "a", "rate": 0}, "rate=0"),
+        ({"tenant": "a", "rate": 1, "burst": 0}, "burst=0"),
+        ({"tenant": "a", "user": "ann", "queued": 1}, "quota of 'a/ann': queued is counted of tenants"),
+    ],
+)
+def test_a_quota_that_cannot_be_is_refused(values: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InvalidOption, match=complaint):
+        Quota(**values)
+
+
+def test_a_quota_under_another_s_name_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="quota of 'acme' is listed as 'acme'"):
+        Quotas(quotas={"acme": Quota(tenant="acme")})
+
+
+def test_what_a_store_has_kept_is_read_again() -> None:
+    quotas = said(Quota(tenant="acme", rate=2.5), Quota(tenant="*", user="*", a_day=3))
+
+    assert read_quotas(msgspec.json.encode(quotas)) == quotas
+    assert read_quotas(None) == Quotas()
+
+
+def test_the_own_quota_goes_before_that_of_everybody() -> None:
+    quotas = said(
+        Quota(tenant="acme", a_day=1),
+        Quota(tenant="*", a_day=2),
+        Quota(tenant="acme", user="*", a_day=3),
+        Quota(tenant="acme", user="ann", a_day=4),
+        Quota(tenant="*", user="*", a_day=5),
+    )
+
+    def found(tenant: str, user: str) -> list[tuple[str, str | None, int | None]]:
+        return [(each.tenant, each.user, each.a_day) for each in quotas.of(tenant, user)]
+
+    assert found("acme", "ann") == [("acme", None, 1), ("acme", "ann", 4)]
+    assert found("acme", "bob") == [("acme", None, 1), ("acme", "bob", 3)]
+    assert found("other", "ann") == [("other", None, 2), ("other", "ann", 5)]
+    assert found("other", "") == [("other", None, 2)]
+    assert found("", "ann") == []
+    assert Quotas().of("acme", "ann") == []
+
+
+def test_no_two_have_one_usage() -> None:
+    names = [usage_name("a"), usage_name("a", "b"), usage_name("a/b"), usage_name('a", "b'), usage_name("a", "")]
+
+    assert len(set(names)) == len(names)
+
+
+def test_a_day_ends_at_midnight_utc() -> None:
+    quotas = said(Quota(tenant="acme", a_day=3))
+    first = book(quotas, now=5 * _DAY - 1)
+    assert admitted(first, 5) == 3
+    excess = first.admit(tenant="acme", user="", size=1, is_queued=True)
+    assert excess is not None
+    assert (excess.limit, excess.until) == ("a_day", 5 * _DAY)
+
+    assert admitted(book(quotas, now=5 * _DAY - 1, usage=first.changed), 1) == 0
+    assert admitted(book(quotas, now=5 * _DAY, usage=first.changed), 5) == 3
+
+
+def test_what_is_refused_counts_nowhere() -> None:
+    quotas = said(Quota(tenant="acme", a_day=5), Quota(tenant="acme", user="ann", a_day=1))
+    one = book(quotas, now=0)
+
+    assert admitted(one, 3, user="ann") == 1
+    assert one.changed == {
+        usage_name("acme"): QuotaUsage(0, 1, 100, 0.0),
+        usage_name("acme", "ann"): QuotaUsage(0, 1, 100, 0.0),
+    }
+    assert admitted(one, 9) == 4
+
+
+def test_jobs_that_wait_count_together_with_those_that_come() -> None:
+    quotas = said(Quota(tenant="acme", queued=5))
+    one = book(quotas, now=0, queued={"acme": 3})
+
+    assert admitted(one, 4) == 2
+    assert admitted(one, 4, is_queued=False) == 4
+    assert limited_tenants(quotas, ["acme", "other", "acme"]) == ["acme"]
+    assert limited_tenants(said(Quota(tenant="*", a_day=1)), ["acme"]) == []
+
+
+@given(
+    st.floats(0.01, 1000),
+    st.integers(1, 50),
+    st.lists(st.tuples(st.integers(0, 5_000), st.integers(1, 20)), min_size=1, max_size=50),
+)
+def test_no_more_than_the_rate_and_one_burst_is_admitted_in_any_time(
+    rate: float, burst: int, steps: list[tuple[int, int]]
+) -> None:
+    quotas = said(Quota(tenant="acme", rate=rate, burst=burst))
+    usage: dict[str, QuotaUsage] = {}
+    now, instants = 0, list[int]()
+    for wait, count in steps:
+        now += wait
+        one = book(quotas, now=now, usage=usage)
+        for _ in range(count):
+            excess = one.admit(tenant="acme", user="", size=1, is_queued=True)
+            if excess is None:
+                instants.append(now)
+            else:
+                assert excess.until is not None
+                assert excess.until > now
+                later = book(quotas, now=excess.until, usage={**usage, **one.changed})
+                assert admitted(later, 1) == 1, "there is no room when there was to be some"
+        usage |= one.changed
+
+    for place, begin in enumerate(instants):
+        for count, end in enumerate(instants[place:], start=1):
+            assert count <= burst + rate * (end - begin) / 1000 + 1e-6
