@@ -35,7 +35,7 @@ _PROCESSES: Final = multiprocessing.get_context("spawn")
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lanes")
     parser.add_argument("--flood", type=int, default=100_000)
-    parser.add_argument("--jobs", type=int, default=20_000, help="that are drained")
+    parser.add_argument("--jobs", type=int, default=100_000, help="that are drained")
     parser.add_argument("--quiet", type=int, default=1_000, help="jobs of the quiet tenant")
     parser.add_argument("--rounds", type=int, default=3, help="of the throughput")
     options = parser.parse_args(arguments)
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for name, rate in zip(("one queue", f"{_LANES} lanes"), rates, strict=True):
                 print(f"{name:22}{rate:16,.0f}{rate / rates[0]:8.2f}", flush=True)
         print(f"\n{'wait in ms, quiet':22}" + "".join(f"{f'p{of}':>8}" for of in _PERCENTILES) + f"{'left':>10}")
-        for lanes in (None, _LANES):
+        for lanes in (_LANES, None):
             kind = "one queue" if lanes is None else f"{lanes} lanes"
             for flood in (0, options.flood):
                 waits, left = asyncio.run(_wait(server.create_vhost(), lanes, options.quiet, flood))

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-__all__ = ["Ignore", "Reject", "Retry", "Snooze", "TaskControl", "rebuild"]
+__all__ = ["TaskControl", "rebuild"]
 
 
 def rebuild(kind: type[Exception], args: tuple[Any, ...], facts: dict[str, Any]) -> Exception:

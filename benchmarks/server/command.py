@@ -96,7 +96,8 @@ class _Bench:
             plain, of_echo = await closed_loop(echo, clients, seconds, self._job)
             submitted, of_store = await self._submits(clients, seconds)
             rate, taken = await closed_loop(port, clients, seconds, self._job)
-            self.found[f"post, {clients} clients"] = [
+            self._keep(
+                f"post, {clients} clients",
                 {
                     "requests/s": rate,
                     **spread(taken),
@@ -107,8 +108,8 @@ class _Bench:
                     "rate : echo": rate / plain,
                     "p50 : store + echo": percentile(taken, 0.5)
                     / (percentile(of_store, 0.5) + percentile(of_echo, 0.5)),
-                }
-            ]
+                },
+            )
 
     async def _submits(self, callers: int, seconds: float) -> tuple[float, Sequence[float]]:
         taken: list[float] = []
@@ -128,7 +129,7 @@ class _Bench:
         await client.aclose()
         request = get(f"{_JOBS}/{name}", self._tokens[0])
         rate, taken = await closed_loop(port, 16, self._options.seconds, lambda *_: request)
-        self.found["get, 16 clients"] = [{"requests/s": rate, **spread(taken)}]
+        self._keep("get, 16 clients", {"requests/s": rate, **spread(taken)})
 
     async def _lists(self, port: int) -> None:
         worst = 0.0
@@ -138,7 +139,7 @@ class _Bench:
             _, taken = await closed_loop(port, 1, self._options.seconds / 2, lambda *_, said=request: said)
             worst = max(worst, percentile(taken, 0.95))
             figures[f"p95 ms {asked or 'all'}"] = percentile(taken, 0.95) * 1e3
-        self.found[f"list, {self._options.rows:,} rows"] = [{"worst p95 ms": worst * 1e3, **figures}]
+        self._keep(f"list, {self._options.rows:,} rows", {"worst p95 ms": worst * 1e3, **figures})
 
     async def _streams(self, port: int, pid: int) -> None:
         before = resident_mb(tree([pid]))
@@ -148,9 +149,7 @@ class _Bench:
         rests = [asyncio.create_task(client.drop()) for client in opened]
         rate, taken = await closed_loop(port, 16, self._options.seconds, self._job)
         grown = resident_mb(tree([pid])) - before
-        self.found[f"post, 16 clients, {_STREAMS} streams"] = [
-            {"requests/s": rate, **spread(taken), "MB more": grown}
-        ]
+        self._keep(f"post, 16 clients, {_STREAMS} streams", {"requests/s": rate, **spread(taken), "MB more": grown})
         for rest in rests:
             rest.cancel()
         await asyncio.wait(rests)
@@ -164,7 +163,7 @@ class _Bench:
             await client.ask(get("/api/v1/health/live", ""))
         rate, taken = await closed_loop(port, 16, self._options.seconds, self._job)
         grown = resident_mb(tree([pid])) - before
-        self.found[f"post, 16 clients, {_IDLE:,} idle"] = [{"requests/s": rate, **spread(taken), "MB more": grown}]
+        self._keep(f"post, 16 clients, {_IDLE:,} idle", {"requests/s": rate, **spread(taken), "MB more": grown})
         for client in opened:
             await client.aclose()
 
@@ -177,9 +176,10 @@ class _Bench:
             await client.ask(self._job(0, number) if number % 2 else get(f"{_JOBS}?limit=5", self._tokens[0]))
         marks.append(resident_mb(tree([pid])))
         await client.aclose()
-        self.found[f"memory, {self._options.requests:,} requests"] = [
-            {**{f"MB after {number} quarters": mark for number, mark in enumerate(marks[:5])}}
-        ]
+        self._keep(
+            f"memory, {self._options.requests:,} requests",
+            {f"MB after {number} quarters": mark for number, mark in enumerate(marks[:5])},
+        )
 
     async def _accepted(self, port: int) -> None:
         client = await WebClient.opened(port)
@@ -194,7 +194,11 @@ class _Bench:
             # It may have started before its submitter was answered.
             late.append(max(found[0].at - accepted, 0) / 1e9)
         await client.aclose()
-        self.found["accepted to started, idle"] = [spread(late)]
+        self._keep("accepted to started, idle", spread(late))
+
+    def _keep(self, row: str, figures: Figures) -> None:
+        self.found[row] = [figures]
+        print(text_of({row: self.found[row]}), flush=True)
 
     def _job(self, *_: int) -> bytes:
         self._names += 1
@@ -245,7 +249,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(_FILES, hard)), hard))
     with Servers.opened(DURABLE if options.durable else {}) as servers, Stage.opened(servers) as stage:
         found = asyncio.run(_measured(stage, options))
-    print(text_of(found))
     if options.results is not None:
         options.results.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -105,6 +105,16 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "getWorkflow": _reads("/workflows/{workflow_id}"),
     "cancelWorkflow": _posts("/workflows/{workflow_id}/cancel"),
     "redriveWorkflow": _posts("/workflows/{workflow_id}/redrive"),
+    # Turns and quotas.
+    "listPools": _reads("/pools"),
+    "getPool": _reads("/pools/{name}"),
+    "putPool": Operation("PUT", f"{API}/pools/{{name}}", repeats=True),
+    "removePool": Operation("DELETE", f"{API}/pools/{{name}}"),
+    "putQueuePolicy": Operation("PUT", f"{API}/queues/{{name}}/policy", repeats=True),
+    "removeQueuePolicy": Operation("DELETE", f"{API}/queues/{{name}}/policy", repeats=True),
+    "listQuotas": _reads("/quotas"),
+    "putQuota": Operation("PUT", f"{API}/quotas/{{name}}", repeats=True),
+    "removeQuota": Operation("DELETE", f"{API}/quotas/{{name}}"),
     # Host nodes.
     "listNodes": _reads("/nodes"),
     "getNode": _reads("/nodes/{name}"),

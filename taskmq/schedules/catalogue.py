@@ -16,7 +16,13 @@ from taskmq.errors import InvalidOption, ScheduleNotFound
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import new_job_id
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
-from taskmq.schedules.definition import ScheduleEntry, check_arguments, check_schedule_name, read_definition
+from taskmq.schedules.definition import (
+    ScheduleEntry,
+    check_arguments,
+    check_schedule_name,
+    read_definition,
+    task_elsewhere,
+)
 from taskmq.schedules.kept_records import ScheduleRecords, StateRecords
 from taskmq.schedules.policy import ScheduleOptions, read_policy
 from taskmq.schedules.record import HISTORY, Emitted, MissedSpan, ScheduleRecord
@@ -103,8 +109,9 @@ class Schedules(Mapping[str, ScheduleEntry]):
         Args:
             name: `@acme:nightly` is one of tenant `acme`, whose jobs and workflows are that tenant's, too.
             task: a task, which is called with `args` and `kwargs`; `task.s(...)` with all its arguments; a
-                workflow, one of which is started for each occurrence; or, with a job store, the name of a definition
-                of a task of this app, whose present version it starts from then on.
+                workflow, one of which is started for each occurrence; or, with a job store, the name of a definition,
+                whose present version it starts from then on, or of a task; workers have registered it where its code
+                is not here.
         """
         call = self.aadd(name, task, trigger, args=args, kwargs=kwargs, **options)
         self._producer.sessions.run_sync(call, instead="aadd")
@@ -214,12 +221,10 @@ class Schedules(Mapping[str, ScheduleEntry]):
             raise InvalidOption(f"schedule {name!r}: names are for apps with a job store; say a task instead")
         sending = await self._producer.jobs.named_sending(called, *call, tenant=check_schedule_name(name))
         detail = None if sending.submission is None else sending.submission.detail
-        task = self._tasks.get(sending.envelope.task)
-        if task is None:
-            raise InvalidOption(f"schedule {name!r}: this app has no task {sending.envelope.task!r}")
+        called = sending.envelope.task
         entry = ScheduleEntry(
             name,
-            task,
+            self._tasks.get(called) or task_elsewhere(called, sending.queue),
             for_schedule(trigger, name),
             *_call_of(sending),
             policy=read_policy(options, schedule=name),
@@ -252,7 +257,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return self._producer.sessions.run_sync(self.aall(tenant=tenant), instead="aall")
 
     async def aall(self, *, tenant: str = "") -> dict[str, ScheduleEntry]:
-        """`all` for coroutines; those whose task this app does not have are left out."""
+        """`all` for coroutines; without a store those whose task this app does not have are left out."""
         found: dict[str, ScheduleEntry] = {}
         for name, kept in (await self._records().definitions(tenant=tenant)).items():
             try:
@@ -367,11 +372,14 @@ class Schedules(Mapping[str, ScheduleEntry]):
             )
         else:
             is_stored = self._producer.sessions.keeps_schedules
+            jobs = self._producer.jobs
             if entry.definition:
-                jobs, version = self._producer.jobs, entry.definition_version
+                version = entry.definition_version
                 sending = await jobs.named_sending(
                     entry.definition, entry.args, entry.kwargs, version=version, tenant=entry.tenant
                 )
+            elif entry.task.name not in self._tasks:
+                sending = await jobs.named_sending(entry.task.name, entry.args, entry.kwargs, tenant=entry.tenant)
             else:
                 called = entry.task.options(tenant=entry.tenant) if entry.tenant else entry.task
                 make = called.submission if is_stored else called.sending
@@ -379,7 +387,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
             meta = {**(sending.envelope.meta or {}), **said}
             sending.envelope = replace(sending.envelope, id=job_id, meta=meta)
             if is_stored:
-                await entry.task.services.jobs.submit_sending(sending)
+                await jobs.submit_sending(sending)
             else:
                 await self._producer.send_async(sending)
         await self._change(name, lambda record: record.remember(Emitted(now, now, "run")))

@@ -1,6 +1,7 @@
 """A schedule: a task, its arguments, when, and what if not; its form in the state where it was made at run time."""
 
 import dataclasses
+import functools
 import hashlib
 import re
 from collections.abc import Collection, Mapping
@@ -19,6 +20,7 @@ from taskmq.schedules import triggers
 from taskmq.schedules.policy import DEFAULT_POLICY, SchedulePolicy, read_policy
 from taskmq.schedules.target import read_graph, tasks_of, write_graph
 from taskmq.schedules.triggers import Trigger
+from taskmq.tasks.definition import define
 from taskmq.tasks.task import Task
 from taskmq.workflow.model.calls import Graph
 
@@ -30,6 +32,7 @@ __all__ = [
     "read_definition",
     "read_stored",
     "rule_of",
+    "task_elsewhere",
     "write_definition",
     "write_stored",
 ]
@@ -70,6 +73,16 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
         if self.definition:
             return f"{self.definition} version {self.definition_version} ({self.task.name})"
         return self.task.name if self.workflow is None else f"workflow of {', '.join(tasks_of(self.workflow))}"
+
+
+@functools.lru_cache(maxsize=1_000)
+def task_elsewhere(name: str, queue: str) -> Task[..., Any]:
+    """What stands for a task whose code this app does not have: a name, a queue, and any arguments."""
+
+    async def elsewhere(*args: Any, **kwargs: Any) -> None:
+        raise InvalidOption(f"task {name}: its code is not here, for {args} and {kwargs}")
+
+    return define(elsewhere, {"name": name, "queue": queue})
 
 
 def check_schedule_name(name: str) -> str:
@@ -251,7 +264,8 @@ def read_definition(kept: bytes, *, name: str, tasks: Mapping[str, Task[..., Any
     """The schedule that is kept under `name`.
 
     Raises:
-        InvalidOption: this app has no such task, or cannot read the definition.
+        InvalidOption: this app has no such task, and the definition is none of a job store, which has the whole call;
+            or it cannot be read.
     """
     found = _decoded(kept, name)
     try:
@@ -262,7 +276,9 @@ def read_definition(kept: bytes, *, name: str, tasks: Mapping[str, Task[..., Any
     workflow = read_graph(found.workflow, schedule=name, known=tasks) if found.workflow else None
     task = tasks.get(found.task if workflow is None else tasks_of(workflow)[0])
     if task is None:
-        raise InvalidOption(f"schedule {name!r}: this app has no task {found.task!r}")
+        if not found.queue:
+            raise InvalidOption(f"schedule {name!r}: this app has no task {found.task!r}")
+        task = task_elsewhere(found.task, found.queue)
     trigger = cast("Trigger", _value(found.trigger, name))
     policy = read_policy(found.policy, schedule=name)
     detail = found.detail or JobDetail()

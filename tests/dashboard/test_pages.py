@@ -220,8 +220,8 @@ def _wrong_with(page: Page) -> list[str]:
             " && !one.closest('.scroll, .skip, .sr')).slice(0, 3).map(one => one.outerHTML.slice(0, 150))"
         )
         found.append(f"it is wider than the window: {wide}")
-    if page.evaluate("() => 'hacked' in window"):
-        found.append("a text was run")
+    if page.evaluate("() => 'hacked' in window || Object.keys(Object.prototype).length > 0"):
+        found.append("a text was run, or has changed what all objects have")
     if page.evaluate("() => document.querySelectorAll('#root img, #root script, #root iframe').length"):
         found.append("a text became an element")
     return found
@@ -265,8 +265,9 @@ def test_the_pages_that_people_see_most_have_no_barriers(browser: Browser, site:
 def test_every_page_is_right_with_all_contents_themes_and_widths(
     browser: Browser, site: Served, content: str, theme: str, width: int
 ) -> None:
-    # With 200 of everything, axe-core takes minutes, and finds what it finds with one.
-    by_axe = content != "many" and width != 768
+    # With 200 of everything, axe-core takes minutes, and finds what it finds with one; and it fails itself where a
+    # text is `__proto__`.
+    by_axe = content not in {"many", "hostile"} and width != 768
     assert "\n".join(_examine(browser, site, Case(content, theme, width), by_axe=by_axe)) == ""
 
 

@@ -28,6 +28,7 @@ _SHORT = {
     "contrib/taskmq_sql/sqlite/history.py",
     "taskmq/contracts/history/logs.py",
     "taskmq/server/examples/example.py",
+    "taskmq/scheduler/history/retention.py",
     "taskmq/server/history/inputs.py",
     "taskmq/server/nodes/amounts.py",
     "contrib/taskmq_sql/location.py",

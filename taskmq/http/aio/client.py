@@ -28,6 +28,7 @@ from taskmq.http.aio.nouns import (
     AsyncTaskCalls,
     AsyncWorkflowCalls,
 )
+from taskmq.http.aio.pools import AsyncPoolCalls, AsyncQuotaCalls
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries
 
@@ -119,6 +120,16 @@ class AsyncClient:
     def resources(self) -> AsyncResourceCalls:
         """What is allocated of nodes."""
         return AsyncResourceCalls(self._connection)
+
+    @property
+    def pools(self) -> AsyncPoolCalls:
+        """Whose turn it is."""
+        return AsyncPoolCalls(self._connection)
+
+    @property
+    def quotas(self) -> AsyncQuotaCalls:
+        """How much may be submitted."""
+        return AsyncQuotaCalls(self._connection)
 
     @property
     def definitions(self) -> AsyncDefinitionCalls:

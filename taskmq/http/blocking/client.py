@@ -28,6 +28,7 @@ from taskmq.http.blocking.nouns import (
     TaskCalls,
     WorkflowCalls,
 )
+from taskmq.http.blocking.pools import PoolCalls, QuotaCalls
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries
 
@@ -119,6 +120,16 @@ class Client:
     def resources(self) -> ResourceCalls:
         """What is allocated of nodes."""
         return ResourceCalls(self._connection)
+
+    @property
+    def pools(self) -> PoolCalls:
+        """Whose turn it is."""
+        return PoolCalls(self._connection)
+
+    @property
+    def quotas(self) -> QuotaCalls:
+        """How much may be submitted."""
+        return QuotaCalls(self._connection)
 
     @property
     def definitions(self) -> DefinitionCalls:

@@ -1,5 +1,6 @@
 """What is free on the nodes while a plan is made, and what is held for a job that is too large for now. Pure."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -114,15 +115,18 @@ class Room:
     def hold_for(self, job: str, needs: JobNeeds, flights: Sequence[NodeRun]) -> None:
         """Hold the node on which a job can probably begin first; it `could_fit` on one."""
         able = [name for name, node in self.nodes.items() if could_ever_fit(needs, node)]
-        found = {name: self._begins(name, needs.amounts, flights) for name in able}
+        there: defaultdict[str, list[NodeRun]] = defaultdict(list)
+        for flight in sorted(flights, key=_by_end):
+            there[flight.node].append(flight)
+        found = {name: self._begins(name, needs.amounts, there[name]) for name in able}
         name = min(able, key=lambda name: (found[name][0], name))
         begins, free = found[name]
         self.hold = Hold(job, name, begins, added(free, needs.amounts, sign=-1.0))
 
     def _begins(self, name: str, amounts: Amounts, flights: Sequence[NodeRun]) -> tuple[float, dict[str, float]]:
-        """When so much will be free on a node, and what will be free then."""
+        """When so much will be free on a node, where these end one after the other, and what will be free then."""
         free, at = self._free[name], self._now
-        for flight in sorted((each for each in flights if each.node == name), key=_by_end):
+        for flight in flights:
             if fits(amounts, free):
                 break
             free, at = added(free, flight.amounts), max(flight.ends, self._now)

@@ -13,6 +13,7 @@ from taskmq.api.history.alerts import RuleBody
 from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import RefusedJob, SubmittedJob
 from taskmq.api.nodes import AllocateBody, RegisterBody
+from taskmq.api.pools import PolicyBody, PoolBody, QuotaBody
 from taskmq.api.schedules import PutScheduleBody
 from taskmq.errors import (
     DefinitionConflict,
@@ -81,6 +82,7 @@ def test_every_method_makes_its_call_and_reads_the_answer(site: Served) -> None:
     _use_the_installation(client)
     _use_history(client)
     _use_nodes(client)
+    _use_turns(client)
     _use_accounts(site)
     assert client.is_live()
     assert client.is_ready()
@@ -158,6 +160,19 @@ def _use_the_installation(client: Client) -> None:
     for ask in (client.workflows.get, client.workflows.cancel, client.workflows.redrive):
         with pytest.raises(FlowNotFound):
             ask("none")
+
+
+def _use_turns(client: Client) -> None:
+    assert client.pools.put("acme", PoolBody(weight=2)).weight == 2
+    assert client.pools.get("acme").parent is None
+    assert client.pools.put_policy("work", PolicyBody(policy="fair")).policy == "fair"
+    assert [one.queue for one in client.pools.list().policies] == ["work"]
+    client.pools.remove_policy("work")
+    client.pools.remove("acme")
+    assert client.pools.list().items == []
+    assert client.quotas.put("acme", QuotaBody(a_day=100), user="ann").a_day == 100
+    assert [(one.tenant, one.user) for one in client.quotas.list()] == [("acme", "ann")]
+    client.quotas.remove("acme", user="ann")
 
 
 def _use_nodes(client: Client) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from taskmq import InvalidOption, TaskMQ, chain
+from taskmq import InvalidArguments, InvalidOption, TaskMQ, chain
 from taskmq.beat.beat import occurrence_job_id
 from taskmq.contracts.jobs import JobRecord, ScheduleChange
 from taskmq.errors import UnknownTask
@@ -519,6 +519,41 @@ def test_what_the_store_cannot_have_is_refused_where_it_is_made() -> None:
             await process.app.schedules.aadd("s", process.app.tasks["single"], every("1s"))
 
     play(test, define)
+
+
+def test_a_schedule_by_name_needs_no_code_of_its_task() -> None:
+    async def test(stage: Stage) -> None:
+        knowing = await _begun(stage)
+        await until(lambda: bool(stage.model.catalogue.registrations(["tick"])))
+        await knowing.app.definitions.aput("monthly", knowing.app.tasks["tick"], args=[4])
+        await knowing.stop()
+        stage.processes.clear()
+        stage.define = lambda _: None
+
+        app = (await _begun(stage)).app
+        assert "tick" not in app.tasks
+        await app.schedules.aadd("task", "tick", every("1s"), args=(3,))
+        await app.schedules.aadd("definition", "monthly", every("1s"))
+        with pytest.raises(InvalidArguments):
+            await app.schedules.aadd("wrong", "tick", every("1s"), args=("three",))
+        await stage.pass_by(3)
+        by_hand = [await app.schedules.arun(name) for name in ("task", "definition")]
+
+        called = {"task": b"[3]", "definition": b"[4]"}
+        assert len(stage.model.jobs) >= 6
+        for job in stage.model.jobs.values():
+            assert (job.task, job.queue) == ("tick", "work")
+            assert bytes(decode_envelope(job.body).args) == called[_schedule(job)]
+        assert [(await app.jobs.aget(job_id)).task for job_id in by_hand] == ["tick", "tick"]
+        assert {name: entry.starts for name, entry in (await app.schedules.aall()).items()} == {
+            "task": "tick", "definition": "monthly version 1 (tick)",
+        }  # fmt: skip
+        assert (await app.schedules.astatus("task")).fired >= 2
+        await app.schedules.apause("task")
+        await app.schedules.achange("definition", "tick", every("1h"), args=(5,))
+        assert await app.schedules.aexplain("definition") == "tick: every hour"
+
+    play(test, _tasks)
 
 
 def test_a_schedule_starts_a_definition_in_the_version_that_it_had() -> None:

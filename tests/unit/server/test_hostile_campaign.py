@@ -85,6 +85,8 @@ class _Enemy:
             call for call in _calls(site("GET", "/api/openapi.json", by=None).json()) if call.name not in _LEFT_OUT
         ]
 
+        (self.submit,) = [call for call in self.calls if call.name == "submitJobs"]
+
     def text(self) -> str:
         return self.chance.choice(_TEXTS)
 
@@ -93,7 +95,9 @@ class _Enemy:
 
     def send(self) -> tuple[str, Response]:
         """One request of an admin of tenant `other`, or of one who is nobody; what it was, and its answer."""
-        chance, call = self.chance, self.chance.choice(self.calls)
+        chance = self.chance
+        # Among them enough that can become a job.
+        call = self.submit if chance.random() < 0.1 else chance.choice(self.calls)
         path = call.path
         while "{" in path:
             begin, _, rest = path.partition("{")
@@ -122,7 +126,8 @@ class _Enemy:
         some = chance.sample(call.fields, min(len(call.fields), chance.randrange(1, 5))) if call.fields else []
         body: Any = {field: self.value() for field in some}
         if call.name in {"submitJobs", "createJobOfDocument"} and chance.random() < 0.7:
-            body["job_type"] = "data_processing"
+            body = {**(body if chance.random() < 0.5 else {}), "job_type": "data_processing"}
+            body["payload"] = {"key": self.text()}
         if chance.random() < 0.1:
             body[self.text()[:100]] = self.value()
         if chance.random() < 0.1:

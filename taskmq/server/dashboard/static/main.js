@@ -93,7 +93,11 @@ function Frame() {
   const [name = "", ...rest] = path;
   session.tenant = query.tenant ?? "";
   const { server, caller } = session;
-  useEffect(() => { startKeys(() => showSheet(true)); startLive(); return stopLive; }, []);
+  useEffect(() => {
+    const stopKeys = startKeys(() => showSheet(true));
+    startLive();
+    return () => { stopKeys(); stopLive(); };
+  }, []);
   useEffect(() => {
     showMenu(false);
     scrollTo(0, 0);

@@ -95,6 +95,15 @@ def test_small_jobs_are_filled_in_that_end_before_the_large_one_begins() -> None
     assert _where([large, short, long], nodes, flights=flights) == {"short": "a"}
 
 
+def test_a_large_job_begins_as_soon_as_enough_has_ended() -> None:
+    nodes = [_node("a", 8.0, used=6.0)]
+    flights = [NodeRun("a", {"cpu": 2.0}, ends=50.0), NodeRun("a", {"cpu": 4.0}, ends=10.0)]
+    large = _job("large", 6.0)
+
+    assert _where([_job("long", 2.0, seconds=11.0), large], nodes, flights=flights) == {}
+    assert _where([_job("short", 2.0, seconds=9.0), large], nodes, flights=flights) == {"short": "a"}
+
+
 def test_whatever_fits_beside_a_hold_takes_of_what_is_spare_once() -> None:
     nodes = [_node("a", 8.0, used=6.0)]
     flights = [NodeRun("a", {"cpu": 6.0}, ends=10.0)]

@@ -21,9 +21,11 @@ export const KEYS = [
 
 let isAfterG = false;
 
-/** @param {() => void} showSheet */
+/** Begin; what comes back ends it.
+ * @param {() => void} showSheet */
 export function startKeys(showSheet) {
-  addEventListener("keydown", (event) => {
+  /** @param {KeyboardEvent} event */
+  const pressed = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     const target = /** @type {HTMLElement} */ (event.target);
     const writes = target.matches("input:not([type=checkbox]), textarea, select") || target.isContentEditable;
@@ -36,7 +38,9 @@ export function startKeys(showSheet) {
       return undefined;
     }
     return press(event, showSheet);
-  });
+  };
+  addEventListener("keydown", pressed);
+  return () => removeEventListener("keydown", pressed);
 }
 
 /** @param {KeyboardEvent} event @param {() => void} showSheet */

@@ -6,6 +6,7 @@
  */
 import { API, may, session } from "./api.js";
 import { useEffect, useState } from "./html.js";
+import { route } from "./route.js";
 
 /** @typedef {"live" | "paused" | "reconnecting" | "polling"} LiveState */
 
@@ -51,14 +52,25 @@ let channel = null;
 /** @type {AbortController | null} */
 let holding = null;
 
-/** Begin; once for a page. */
+/** The tenant whose events are followed; "" for all that one may see. */
+let following = "";
+const tenantOf = () => route().query.tenant ?? "";
+const lockName = () => `taskmq.events.${following}`;
+
+let hasBegun = false;
+
+/** Begin, or go on for who has signed in now. */
 export function startLive() {
+  if (hasBegun) return follow();
+  hasBegun = true;
   channel = "BroadcastChannel" in window ? new BroadcastChannel("taskmq") : null;
   channel?.addEventListener("message", ({ data }) => {
+    if (data.of !== following) return;
     if (data.state && !document.hidden) become(data.state);
     for (const kind of data.kinds ?? []) happened(kind);
   });
   document.addEventListener("visibilitychange", follow);
+  addEventListener("hashchange", () => { if (tenantOf() !== following) follow(); });
   window.setInterval(() => {
     if (!document.hidden && state !== "live") happened("all");
   }, POLL);
@@ -74,28 +86,34 @@ function follow() {
   stopLive();
   if (document.hidden) return become("paused");
   if (state === "paused") refresh();
-  // Events say no tenant, so they are for roles on the instance.
-  if (!may("events.read") || !session.caller?.memberships.some((one) => one.tenant === "*")) return become("polling");
+  following = tenantOf();
+  const roles = session.caller?.memberships ?? [];
+  // Who has roles on several tenants has to choose one.
+  const isClear = following || roles.length === 1 || roles.some((one) => one.tenant === "*");
+  if (!may("events.read") || !isClear) return become("polling");
   become("reconnecting");
   const own = new AbortController();
   holding = own;
   if (!navigator.locks) return void stream(own.signal);
   // Another tab may have the stream; it says so as soon as something happens.
   navigator.locks.query().then((locks) => {
-    if (!own.signal.aborted && locks.held?.some((lock) => lock.name === "taskmq.events")) become("live");
+    if (!own.signal.aborted && locks.held?.some((lock) => lock.name === lockName())) become("live");
   });
-  navigator.locks.request("taskmq.events", { signal: own.signal }, () => stream(own.signal)).catch(() => undefined);
+  navigator.locks.request(lockName(), { signal: own.signal }, () => stream(own.signal)).catch(() => undefined);
 }
 
 /** Follow until told to stop.
  * @param {AbortSignal} signal @returns {Promise<void>} */
 function stream(signal) {
   return new Promise((ended) => {
-    const source = new EventSource(new URL("events", API));
+    const where = new URL("events", API);
+    if (following) where.searchParams.set("tenant", following);
+    const of = following;
+    const source = new EventSource(where);
     /** @param {LiveState} next */
-    const tell = (next) => { become(next); channel?.postMessage({ state: next }); };
+    const tell = (next) => { become(next); channel?.postMessage({ of, state: next }); };
     /** @param {string[]} kinds */
-    const pass = (kinds) => { kinds.forEach(happened); channel?.postMessage({ kinds }); };
+    const pass = (kinds) => { kinds.forEach(happened); channel?.postMessage({ of, kinds }); };
     source.onopen = () => { tell("live"); pass(["all"]); };
     source.onerror = () => tell(source.readyState === EventSource.CLOSED ? "polling" : "reconnecting");
     source.addEventListener("job", () => pass(["job"]));
