@@ -17,7 +17,7 @@ from taskmq.scheduler.placement import Candidate, NodeRun, plan_placements
 __all__ = ["NodeFigures", "simulate_nodes"]
 
 _LOOKED_AT = 500
-_SHAPES = (
+_SHAPES: tuple[tuple[int, dict[str, float]], ...] = (
     (60, {"cpu": 1.0, "memory": 1.0}),
     (25, {"cpu": 4.0, "memory": 8.0}),
     (10, {"cpu": 2.0, "memory": 4.0, "gpu": 1.0}),
@@ -47,7 +47,7 @@ class NodeFigures:
 def simulate_nodes(count: int, jobs: int, *, kills: int = 0, seed: int = 1) -> NodeFigures:
     """Run so many jobs on so many nodes, of which some are killed, one after the other."""
     dice = random.Random(seed)
-    weights, shapes = zip(*_SHAPES, strict=True)
+    weights, shapes = [weight for weight, _ in _SHAPES], [shape for _, shape in _SHAPES]
     waiting = {
         f"j{number}": Candidate(
             job=f"j{number}",
