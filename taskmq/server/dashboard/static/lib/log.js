@@ -5,7 +5,7 @@ import { html } from "./html.js";
 import { Table } from "./parts.js";
 import { to } from "./route.js";
 
-const KINDS = /** @type {Record<string, string>} */ ({ __proto__: null, critical: "s-failed", error: "s-failed", warning: "s-retrying", info: "s-queued" });
+const KINDS = /** @type {any} */ ({ __proto__: null, critical: "s-failed", error: "s-failed", warning: "s-retrying", info: "s-queued" });
 export const LEVELS = ["debug", "info", "warning", "error", "critical"];
 
 /** @param {{lines: any[], hasJob?: boolean}} props */

@@ -6,7 +6,7 @@ import { span } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
 import { Action, Confirm, Empty, Failure, Field, Head, notify, Section, Shown, Table, When } from "../lib/parts.js";
 
-const KINDS = /** @type {Record<string, [string, string]>} */ ({ __proto__: null, firing: ["s-failed", "✗"], pending: ["s-retrying", "◔"], resolved: ["s-succeeded", "✓"] });
+const KINDS = /** @type {any} */ ({ __proto__: null, firing: ["s-failed", "✗"], pending: ["s-retrying", "◔"], resolved: ["s-succeeded", "✓"] });
 const RULE = { metric: "failure_rate", threshold: 0.1, task: "", queue: "", each: "", window: 300, pending_for: 60, severity: "warning", channels: "", note: "", below: false, is_enabled: true };
 
 const Word = ({ state }) => html`<span class=${`state ${KINDS[state]?.[0] ?? ""}`}><span aria-hidden="true">${KINDS[state]?.[1] ?? "•"}</span> ${state}</span>`;
