@@ -61,7 +61,11 @@ def check_refusal(answer: Submitted, name: str) -> None:
 
 
 def _said(each: Any) -> tuple[str, DependencyCondition]:
-    job, condition = each if isinstance(each, tuple) and len(each) == 2 else (each, "succeeded")
+    match each:
+        case (job, condition):
+            pass
+        case _:
+            job, condition = each, "succeeded"
     name = job.id if isinstance(job, Job) else job
     if not isinstance(name, str) or condition not in _CONDITIONS:
         raise InvalidOption(

@@ -55,7 +55,7 @@ UNDERWAY_CODES: Final = tuple(sorted(CODES[state] for state in UNDERWAY))
 TERMINAL_CODES: Final = tuple(sorted(CODES[state] for state in TERMINAL))
 
 CONDITION_CODES: Final[dict[DependencyCondition, int]] = {"succeeded": 1, "ended": 2, "failed": 3}
-CONDITIONS: Final = {code: condition for condition, code in CONDITION_CODES.items()}
+CONDITIONS: Final[dict[int, DependencyCondition]] = {code: condition for condition, code in CONDITION_CODES.items()}
 
 EVENT_CODES: Final[dict[EventKind, int]] = {
     "change": 1,

@@ -166,7 +166,9 @@ async def _settle(connection: Connection, edges: Sequence[Row]) -> tuple[set[int
         )
         await connection.execute(LEAVE_UPSTREAM, list(ends))
     rest = [job_id for job_id in waiting if job_id not in ends]
-    left = {str(row["dependent"]) for row in await connection.fetch(STILL_WAITING, rest)} if rest else set()
+    left: set[str] = (
+        {str(row["dependent"]) for row in await connection.fetch(STILL_WAITING, rest)} if rest else set[str]()
+    )
     free = [job_id for job_id in rest if job_id not in left]
     queues = {row["queue"] for row in await connection.fetch(FREE, free)} if free else set[int]()
     return queues, bool(ends)

@@ -5,8 +5,9 @@ from typing import Final
 
 from taskmq.contracts.jobs import DependencyRefusal, NewJob, Released
 from taskmq.model.jobs.changes import ready_state
-from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency, after_upstream, end_reason
+from taskmq.model.jobs.dependencies import JobDependency, after_upstream, end_reason
 from taskmq.model.states import TERMINAL, JobState
+from taskmq_sql.jobs.codes import CONDITION_CODES, CONDITIONS
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
@@ -14,8 +15,6 @@ from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, save
 
 __all__ = ["Upstream", "depends_on", "has_ends", "release", "unmet"]
 
-_CONDITIONS: Final[dict[DependencyCondition, int]] = {"succeeded": 1, "ended": 2, "failed": 3}
-_NAMES: Final = {code: condition for condition, code in _CONDITIONS.items()}
 _HELD: Final = CODES[JobState.HELD]
 _WAITING: Final = frozenset({CODES[JobState.WAITING], _HELD})
 _UPSTREAM: Final = (
@@ -49,12 +48,14 @@ class Upstream:
         """Write down what is unmet of what the job depends on; whether anything is."""
         connection = self._transaction.connection
         edges = [
-            (job_id, dependent, _CONDITIONS[each.condition], self._found[job_id][1])
+            (job_id, dependent, CONDITION_CODES[each.condition], self._found[job_id][1])
             for job_id, each in self._dependencies
             if job_id is not None
         ]
         edges = [
-            edge for edge in edges if edge[3] not in TERMINAL or after_upstream(_NAMES[edge[2]], edge[3]) is not None
+            edge
+            for edge in edges
+            if edge[3] not in TERMINAL or after_upstream(CONDITIONS[edge[2]], edge[3]) is not None
         ]
         run_each(
             connection,
@@ -76,7 +77,7 @@ def depends_on(job: NewJob) -> Sequence[JobDependency]:
 def unmet(transaction: Transaction, job_id: str, limit: int) -> list[JobDependency]:
     """What a job waits for still."""
     rows = transaction.connection.execute(_UNMET, (id_bytes(job_id), limit)).fetchall()
-    return [JobDependency(id_text(upstream), _NAMES[condition]) for upstream, condition in rows]
+    return [JobDependency(id_text(upstream), CONDITIONS[condition]) for upstream, condition in rows]
 
 
 def has_ends(transaction: Transaction) -> bool:
@@ -122,7 +123,7 @@ def _settle(
     for dependent, code in edges:
         if (job := jobs.get(dependent)) is None:
             continue
-        dependency = JobDependency(id_text(upstream), _NAMES[code])
+        dependency = JobDependency(id_text(upstream), CONDITIONS[code])
         if (after := after_upstream(dependency.condition, state)) is not None:
             job.step(after, now=now)
             job.give_reason(end_reason(dependency, state))

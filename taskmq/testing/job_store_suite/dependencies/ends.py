@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from taskmq.contracts.jobs import AppliedReport, JobDetail, Released
+from taskmq.contracts.jobs import AppliedReport, JobDetail, JobRecord, Released
 from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency, after_upstream
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import TERMINAL, JobState
@@ -24,7 +24,7 @@ class DependencyEnds(JobStoreCase):
 
         for state in sorted(TERMINAL):
             first = await driver.submit(queue=f"first {state}", held=True)
-            waiting = {
+            waiting: dict[DependencyCondition, JobRecord] = {
                 condition: await driver.submit(queue=f"{state} {condition}", detail=after(first, condition=condition))
                 for condition in _CONDITIONS
             }
