@@ -1,7 +1,7 @@
 """Figures of each minute: how many runs ended how, how long jobs waited, and how long runs took. Pure.
 
 Times are counted in fixed buckets, two for each doubling from a millisecond on, so that figures of any minutes, tasks
-and queues can be added, and a quantile of the sum is right to within a fifth.
+and queues can be added, and a quantile of the sum is never too low, and at most 41 % too high.
 """
 
 import math
