@@ -138,7 +138,7 @@ def _mended(source: str) -> str:
 
 @pytest.mark.rabbitmq
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 def test_the_first_hour(folder: Path, settings: dict[str, str]) -> None:
     with PortLease(2) as lease, ExitStack() as services:
         env = settings | {"TASKMQ_HEALTH_PORT": ""}

@@ -4,6 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from taskmq.cli.exits import OK
 from taskmq.model.history.alerts import METRICS, check_rule
 from taskmq.model.history.channels import parse_channel
@@ -15,6 +17,7 @@ from tests.servers import eventually
 _HISTORY, _ALERTS = (ROOT / "docs" / f"{name}.md" for name in ("history", "alerts"))
 
 
+@pytest.mark.timeout(300)
 def test_a_job_is_charged_logged_counted_and_told_of_as_the_pages_say(tmp_path: Path) -> None:
     write_files(_HISTORY, tmp_path)
     (tmp_path / "alerts.toml").write_text(_rules())
