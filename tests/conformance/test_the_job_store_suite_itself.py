@@ -318,7 +318,7 @@ def test_a_broken_promise_is_noticed(broken: type[JobModel], promise: str) -> No
 )
 def test_random_histories_notice_a_broken_promise(broken: type[JobModel]) -> None:
     def run() -> None:
-        for seed in range(20):
+        for seed in range(100):
             suite = _suite(broken)
             suite.seed = seed
             suite.test_random_histories_do_what_the_model_does()
