@@ -9,7 +9,7 @@ import io
 import logging
 import sys
 from collections.abc import Callable
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from taskmq.model.envelope import Invitation
 from taskmq.run.context import current_context, invitation_of
@@ -70,6 +70,14 @@ class _Handler(logging.Handler):
     def createLock(self) -> None:  # noqa: N802 - the standard library's name
         # The sink has its own; a lock held while user code's `__str__` runs could be waited for by itself.
         self.lock = None
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """The standard library's, without the lock, which it has needed since Python 3.13."""
+        kept: Any = self.filter(record)
+        if kept:
+            # Since Python 3.12 a filter may put another record in its place.
+            self.emit(kept if isinstance(kept, logging.LogRecord) else record)
+        return bool(kept)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take the record if it is a run's; never raises."""

@@ -103,6 +103,34 @@ def test_what_a_run_logs_is_there_when_its_end_is(tmp_path: Path) -> None:
     _play(tmp_path, test, capture_logs="info")
 
 
+def test_records_are_taken_where_handlers_need_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def handle(self: logging.Handler, record: logging.LogRecord) -> bool:
+        """As in Python 3.13."""
+        assert self.lock is not None, "such a handler raises into the program"
+        with self.lock:
+            self.emit(record)
+        return True
+
+    async def test(app: TaskMQ) -> None:
+        assert len(await _lines(app, "talk")) == 2
+
+    monkeypatch.setattr(logging.Handler, "handle", handle)
+    _play(tmp_path, test, capture_logs="info")
+
+
+def test_filters_of_the_handler_are_asked(tmp_path: Path) -> None:
+    before = list(logging.getLogger().handlers)
+
+    async def test(app: TaskMQ) -> None:
+        while not (ours := [each for each in logging.getLogger().handlers if each not in before]):
+            await asyncio.sleep(0)
+        ours[0].addFilter(lambda record: record.levelno > logging.INFO)
+
+        assert [line.message for line in await _lines(app, "talk")] == ["goes on"]
+
+    _play(tmp_path, test, capture_logs="info")
+
+
 def test_lines_below_the_level_are_not_taken(tmp_path: Path) -> None:
     async def test(app: TaskMQ) -> None:
         assert [line.message for line in await _lines(app, "talk")] == ["goes on"]
