@@ -75,7 +75,10 @@ class RunLines:
         self._timeout = timeout
         self._redactor = redactor
         self._most = most
-        self._lock = threading.Lock()
+        # A finaliser may log while this thread has it.
+        self._lock = threading.RLock()
+        # Lines that are under way, also to another queue, are before those that come later.
+        self._order = asyncio.Lock()
         self._runs: OrderedDict[tuple[str, int], _Run] = OrderedDict()
         self._waiting = 0
         self._loop = asyncio.get_running_loop()
@@ -110,33 +113,39 @@ class RunLines:
         Args:
             ended: their jobs and tokens.
         """
-        with self._lock:
-            logs = self._taken(queue)
-            for key in ended:
-                if (run := self._runs.pop(key, None)) is not None and run.dropped:
-                    logs.append(self._told(run))
-        if not logs:
-            return
+        async with self._order:
+            with self._lock:
+                logs = self._taken(queue)
+                for key in ended:
+                    if (run := self._runs.pop(key, None)) is not None and run.dropped:
+                        logs.append(self._told(run))
+            if logs:
+                await self._publish(queue, logs)
+
+    async def aclose(self) -> None:
+        """Send what there is, and wait for what is under way."""
+        for queue in self._queues():
+            await self.send(queue)
+        await self._sending.aclose(grace=self._timeout)
+
+    async def _publish(self, queue: str, logs: list[RunLog]) -> None:
+        lost = sum(len(log.lines) for log in logs)
         try:
             for body in encode_logs(logs):
                 message = Outgoing(queue=queue, body=body, content_type=JSON, job_id="", task=LOGS_TASK)
                 await self._broker.publish(message, timeout=self._timeout)
+            lost = 0
         except SendError as error:
-            lost = sum(len(log.lines) for log in logs)
-            self.dropped += lost
             _log.warning("up to %d lines of logs for %s are lost: %s", lost, queue, error)
-
-    async def aclose(self) -> None:
-        """Send what there is."""
-        for queue in self._queues():
-            await self.send(queue)
-        await self._sending.aclose()
+        finally:
+            with self._lock:
+                self.dropped += lost
 
     def _run(self, invitation: Invitation, attempt: int) -> _Run:
         key = (invitation.id, invitation.token)
         run = self._runs.get(key)
         if run is None:
-            run = self._runs[key] = _Run(invitation, attempt)
+            run = self._runs.setdefault(key, _Run(invitation, attempt))
             # What a run has left behind may log for ever, and nobody says when it ends.
             if len(self._runs) > _RUNS_KNOWN:
                 _, oldest = self._runs.popitem(last=False)
@@ -146,7 +155,7 @@ class RunLines:
 
     def _taken(self, queue: str) -> list[RunLog]:
         logs: list[RunLog] = []
-        for run in self._runs.values():
+        for run in tuple(self._runs.values()):
             if run.waiting and run.invitation.reports == queue:
                 lines, run.waiting = run.waiting, []
                 self._waiting -= len(lines)
@@ -169,7 +178,7 @@ class RunLines:
 
     def _queues(self) -> list[str]:
         with self._lock:
-            return sorted({run.invitation.reports for run in self._runs.values() if run.waiting})
+            return sorted({run.invitation.reports for run in tuple(self._runs.values()) if run.waiting})
 
     def _flush(self) -> None:
         with self._lock:
