@@ -37,6 +37,12 @@ def _define(app: TaskMQ) -> None:
         print("twice")
         print("an error", file=sys.stderr)
 
+    @app.task(name="begin", queue="work", lane="store")
+    async def begin() -> None:
+        print("whole\n\nno end: ", end="")
+        print("password=hunter2", end="")
+        print(" ", end="", file=sys.stderr)
+
     @app.task(name="fail", queue="work", lane="store", retry=RetryPolicy(max_attempts=2, base=0.01, jitter=False))
     async def fail(context: Context) -> None:
         try:
@@ -165,6 +171,14 @@ def test_threads_log_and_print_as_their_run(tmp_path: Path, capsys: pytest.Captu
     _play(tmp_path, test, capture_logs="debug", capture_output=True)
     assert sys.stdout is stdout
     assert capsys.readouterr() == ("of nobody\nprinted twice\n", "an error\n")
+
+
+def test_what_a_run_prints_without_an_end_of_line_is_taken_at_its_end(tmp_path: Path) -> None:
+    async def test(app: TaskMQ) -> None:
+        lines = await _lines(app, "begin")
+        assert [line.message for line in lines] == ["whole", "no end: password=[redacted]"]
+
+    _play(tmp_path, test, capture_logs="info", capture_output=True)
 
 
 def test_each_attempt_has_its_lines_with_their_tracebacks(tmp_path: Path) -> None:

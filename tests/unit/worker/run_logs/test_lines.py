@@ -139,6 +139,19 @@ def test_a_finaliser_that_logs_while_a_line_is_taken_does_not_wait_for_itself() 
     _play(test)
 
 
+def test_any_number_of_runs_may_print_without_an_end_of_line() -> None:
+    async def test(lines: RunLines, broker: FlakyBroker) -> None:
+        for number in range(5_001):
+            lines.write(_invitation(f"{number}"), 1, 20, "stdout", "begun")
+        await lines.send(_QUEUE, [("5000", 1), ("0", 1)])
+
+        # The oldest run is not known any more.
+        assert (_sent(broker), lines.dropped) == ([("5000", 1)], 1)
+        await lines.aclose()
+
+    _play(test)
+
+
 def test_a_run_may_begin_to_log_while_lines_are_taken() -> None:
     async def test(lines: RunLines, broker: FlakyBroker) -> None:
         class Queue(str):
