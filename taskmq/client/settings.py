@@ -17,10 +17,12 @@ __all__ = ["DEFAULT_URL", "Settings", "load_settings"]
 
 DEFAULT_URL: Final = "local://.taskmq"
 _PREFIX: Final = "TASKMQ_"
-# Variables of the test suite and of `taskmq probe` are no setting.
+# Variables of the test suite, of `taskmq probe`, of the server and of alerts are no setting.
 _FOREIGN: Final = (
     *("TASKMQ_TEST_", "TASKMQ_BENCH_", "TASKMQ_HEALTH_PORT"),
     *("TASKMQ_SERVER", "TASKMQ_TOKEN", "TASKMQ_OIDC_SECRET"),
+    *("TASKMQ_SMTP_URL", "TASKMQ_ALERT_SENDER", "TASKMQ_ALERT_HEARTBEAT_URL"),
+    *("TASKMQ_WEBHOOK_SECRET", "TASKMQ_WEBHOOK_ALLOW_PRIVATE"),
 )
 
 

@@ -13,13 +13,24 @@ from taskmq.errors import InvalidOption
 __all__ = ["Redactor"]
 
 _HIDDEN: Final = "[redacted]"
+# Others may stand before and behind, as in `AWS_SECRET_ACCESS_KEY`.
+_WORDS: Final = (
+    r"(?:pass(?:word|wd|phrase)|pwd|secret|api[_-]?key|(?:access|refresh|auth|id|session)[_-]?token"
+    r"|(?:private|access|secret|signing)[_-]?key|authorization)(?:s|\d{1,3})?(?:[_-][a-z0-9_-]{0,40})?"
+)
+# In quotes, which may be escaped (JSON in a `repr`) and stand open (a line that was cut); or one word.
+_VALUE: Final = (
+    r"(?:b?\\{1,4}\"(?:(?!\\{1,4}\")[^\n])*\\{0,4}\"?|b?\"(?:[^\"\\]|\\.)*\"?|b?'(?:[^'\\]|\\.)*'?|[^\s,;&\"')}\]]+)"
+)
+# What is repeated before a secret is bounded: a hostile line takes a multiple of its length, not a power of it.
 _DEFAULT: Final = (
-    # The password of a URL.
+    # The password of a URL, also with `/` and `@` that somebody has not escaped; `h:80/` is a port.
+    r"(?P<keep>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,200}:)(?!\d{1,5}/)[^\s\"'<>]{1,500}(?=@)",
     r"(?P<keep>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,200}:)[^\s/@]{1,500}(?=@)",
-    r"(?P<keep>\b(?:bearer|basic)\s+)[a-z0-9._~+/=-]{8,}",
+    r"(?P<keep>\b(?:bearer|basic)\s{1,20})[a-z0-9._~+/=-]{8,}",
     (
-        r"(?P<keep>\b(?:password|passwd|secret|api[_-]?key|access[_-]?token|private[_-]?key|authorization)"
-        r"\b[\"']?\s*[=:]\s*)(?!(?:bearer|basic)\s)(?:\"[^\"]*\"|'[^']*'|[^\s,;&\"')}\]]+)"
+        rf"(?P<keep>{_WORDS}(?:\\{{0,4}}[\"'])?\s{{0,20}}[=:]\s{{0,20}}(?:(?:token|digest|apikey|negotiate)\s{{1,20}})?)"
+        rf"(?!(?:bearer|basic)\s){_VALUE}"
     ),
     r"(?P<keep>)\btmq_[a-z0-9_-]{16,}",
 )

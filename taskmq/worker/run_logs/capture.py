@@ -9,7 +9,7 @@ import io
 import logging
 import sys
 from collections.abc import Callable
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from taskmq.model.envelope import Invitation
 from taskmq.run.context import current_context, invitation_of
@@ -19,7 +19,6 @@ __all__ = ["LogCapture"]
 
 _INFO: Final = 20
 _ERROR: Final = 40
-_LONGEST: Final = 65_536
 # Records about the sending of records would never end.
 _OURS: Final = ("taskmq.", "taskmq_", "pika")
 
@@ -36,7 +35,7 @@ class LogCapture:
 
     def __init__(self, lines: RunLines, *, level: int, output: bool) -> None:
         self._handler = _Handler(lines.add, level)
-        self._sink: _Sink = lines.add
+        self._write: _Sink = lines.write
         self._takes_output = output
         self._printed: list[_Printed] = []
 
@@ -45,7 +44,7 @@ class LogCapture:
         logging.getLogger().addHandler(self._handler)
         if self._takes_output:
             for name, level in (("stdout", _INFO), ("stderr", _ERROR)):
-                printed = _Printed(getattr(sys, name), self._sink, name, level)
+                printed = _Printed(getattr(sys, name), self._write, name, level)
                 self._printed.append(printed)
                 setattr(sys, name, printed)
 
@@ -71,6 +70,14 @@ class _Handler(logging.Handler):
         # The sink has its own; a lock held while user code's `__str__` runs could be waited for by itself.
         self.lock = None
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        """The standard library's, without the lock, which it has needed since Python 3.13."""
+        kept: Any = self.filter(record)
+        if kept:
+            # Since Python 3.12 a filter may put another record in its place.
+            self.emit(kept if isinstance(kept, logging.LogRecord) else record)
+        return bool(kept)
+
     def emit(self, record: logging.LogRecord) -> None:
         """Take the record if it is a run's; never raises."""
         context = current_context.get()
@@ -89,26 +96,19 @@ class _Handler(logging.Handler):
 
 
 class _Printed(io.TextIOBase):
-    """A standard stream that also gives whole lines of runs away. Everything goes to the stream itself as before."""
+    """A standard stream that also gives away what runs write. Everything goes to the stream itself as before."""
 
     def __init__(self, stream: TextIO, sink: _Sink, name: str, level: int) -> None:
         self.stream = stream
         self.stream_name = name
         self._sink = sink
         self._level = level
-        self._begun: dict[str, str] = {}
 
     def write(self, text: str, /) -> int:
         written = self.stream.write(text)
         context = current_context.get()
-        if context is None or context.is_settled or (invitation := invitation_of(context)) is None:
-            return written
-        *lines, rest = (self._begun.pop(invitation.id, "") + text).split("\n")
-        if rest and len(self._begun) < 1_000:
-            self._begun[invitation.id] = rest[:_LONGEST]
-        for line in lines:
-            if line.strip():
-                self._sink(invitation, context.attempt, self._level, self.stream_name, line)
+        if context is not None and not context.is_settled and (invitation := invitation_of(context)) is not None:
+            self._sink(invitation, context.attempt, self._level, self.stream_name, text)
         return written
 
     def flush(self) -> None:

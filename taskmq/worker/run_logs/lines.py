@@ -18,7 +18,7 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import SendError
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Invitation
-from taskmq.model.history.logs import LOGS_TASK, RunLine, RunLog, encode_logs, shortened
+from taskmq.model.history.logs import LOGS_TASK, LONGEST_LINE, RunLine, RunLog, encode_logs, shortened
 from taskmq.model.history.redaction import Redactor
 
 __all__ = ["RunLines"]
@@ -29,6 +29,8 @@ _PERIOD: Final = 0.5
 _MOST_OF_RUN: Final = 1_000
 _MOST_WAITING: Final = 10_000
 _RUNS_KNOWN: Final = 5_000
+# Of a line without an end: more than what is kept of it, so that nothing is cut before it is redacted.
+_LONGEST_BEGUN: Final = 2 * LONGEST_LINE
 _WARNING: Final = 30
 _OURS: Final = "taskmq.worker"
 
@@ -36,7 +38,7 @@ _OURS: Final = "taskmq.worker"
 class _Run:
     """The lines of one run."""
 
-    __slots__ = ("attempt", "count", "dropped", "invitation", "waiting")
+    __slots__ = ("attempt", "begun", "count", "dropped", "invitation", "waiting")
 
     def __init__(self, invitation: Invitation, attempt: int) -> None:
         self.invitation = invitation
@@ -44,6 +46,8 @@ class _Run:
         self.count = 0
         self.dropped = 0
         self.waiting: list[RunLine] = []
+        # What was printed behind the last end of a line, by stream and level.
+        self.begun: dict[tuple[str, int], str] = {}
 
 
 class RunLines:
@@ -75,7 +79,10 @@ class RunLines:
         self._timeout = timeout
         self._redactor = redactor
         self._most = most
-        self._lock = threading.Lock()
+        # A finaliser may log while this thread has it.
+        self._lock = threading.RLock()
+        # Lines that are under way, also to another queue, are before those that come later.
+        self._order = asyncio.Lock()
         self._runs: OrderedDict[tuple[str, int], _Run] = OrderedDict()
         self._waiting = 0
         self._loop = asyncio.get_running_loop()
@@ -104,49 +111,73 @@ class RunLines:
             # The loop is closed: nothing is sent any more.
             return
 
+    def write(self, invitation: Invitation, attempt: int, level: int, stream: str, text: str) -> None:
+        """Take what is printed, from any thread: whole lines, and when the run ends what has no end of a line."""
+        with self._lock:
+            begun = self._run(invitation, attempt).begun
+            *lines, rest = (begun.pop((stream, level), "") + text).split("\n")
+            if rest:
+                begun[stream, level] = rest[:_LONGEST_BEGUN]
+        for line in lines:
+            if line.strip():
+                self.add(invitation, attempt, level, stream, line)
+
     async def send(self, queue: str, ended: Sequence[tuple[str, int]] = ()) -> None:
         """Send what waits for a queue of reports; of runs that have ended, how many lines were too many, too.
 
         Args:
             ended: their jobs and tokens.
         """
-        with self._lock:
-            logs = self._taken(queue)
-            for key in ended:
-                if (run := self._runs.pop(key, None)) is not None and run.dropped:
-                    logs.append(self._told(run))
-        if not logs:
-            return
+        async with self._order:
+            with self._lock:
+                for key in ended:
+                    self._end_lines(key)
+                logs = self._taken(queue)
+                for key in ended:
+                    if (run := self._runs.pop(key, None)) is not None and run.dropped:
+                        logs.append(self._told(run))
+            if logs:
+                await self._publish(queue, logs)
+
+    async def aclose(self) -> None:
+        """Send what there is, and wait for what is under way."""
+        for queue in self._queues():
+            await self.send(queue)
+        await self._sending.aclose(grace=self._timeout)
+
+    async def _publish(self, queue: str, logs: list[RunLog]) -> None:
+        lost = sum(len(log.lines) for log in logs)
         try:
             for body in encode_logs(logs):
                 message = Outgoing(queue=queue, body=body, content_type=JSON, job_id="", task=LOGS_TASK)
                 await self._broker.publish(message, timeout=self._timeout)
+            lost = 0
         except SendError as error:
-            lost = sum(len(log.lines) for log in logs)
-            self.dropped += lost
             _log.warning("up to %d lines of logs for %s are lost: %s", lost, queue, error)
-
-    async def aclose(self) -> None:
-        """Send what there is."""
-        for queue in self._queues():
-            await self.send(queue)
-        await self._sending.aclose()
+        finally:
+            with self._lock:
+                self.dropped += lost
 
     def _run(self, invitation: Invitation, attempt: int) -> _Run:
         key = (invitation.id, invitation.token)
         run = self._runs.get(key)
         if run is None:
-            run = self._runs[key] = _Run(invitation, attempt)
+            run = self._runs.setdefault(key, _Run(invitation, attempt))
             # What a run has left behind may log for ever, and nobody says when it ends.
             if len(self._runs) > _RUNS_KNOWN:
                 _, oldest = self._runs.popitem(last=False)
                 self._waiting -= len(oldest.waiting)
-                self.dropped += len(oldest.waiting)
+                self.dropped += len(oldest.waiting) + len(oldest.begun)
         return run
+
+    def _end_lines(self, key: tuple[str, int]) -> None:
+        if (run := self._runs.get(key)) is not None:
+            for stream, level in tuple(run.begun):
+                self.write(run.invitation, run.attempt, level, stream, "\n")
 
     def _taken(self, queue: str) -> list[RunLog]:
         logs: list[RunLog] = []
-        for run in self._runs.values():
+        for run in tuple(self._runs.values()):
             if run.waiting and run.invitation.reports == queue:
                 lines, run.waiting = run.waiting, []
                 self._waiting -= len(lines)
@@ -169,7 +200,7 @@ class RunLines:
 
     def _queues(self) -> list[str]:
         with self._lock:
-            return sorted({run.invitation.reports for run in self._runs.values() if run.waiting})
+            return sorted({run.invitation.reports for run in tuple(self._runs.values()) if run.waiting})
 
     def _flush(self) -> None:
         with self._lock:

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,8 @@ from hypothesis import strategies as st
 
 from taskmq.client.settings import DEFAULT_URL, Settings, load_settings
 from taskmq.errors import InvalidSetting
+
+_ROOT = Path(__file__).parents[3]
 
 
 def load(directory: Path, **environment: str) -> Settings:
@@ -124,6 +127,21 @@ def test_an_unknown_variable_is_refused(tmp_path: Path, variable: str, said: str
 
 def test_variables_of_the_test_suite_are_nobody_s_setting(tmp_path: Path) -> None:
     assert load(tmp_path, TASKMQ_TEST_RABBITMQ="4.0", TASKMQ_HEALTH_PORT="9464") == Settings()
+
+
+def test_every_variable_that_pages_and_files_to_deploy_with_name_is_known(tmp_path: Path) -> None:
+    pages = [path for folder in ("docs", "contrib/deploy") for path in (_ROOT / folder).rglob("*") if path.is_file()]
+    found = {
+        name for path in pages for name in re.findall(r"\bTASKMQ_[A-Z_]*[A-Z]", path.read_text(errors="replace"))
+    }
+
+    assert {"TASKMQ_URL", "TASKMQ_SMTP_URL", "TASKMQ_WEBHOOK_ALLOW_PRIVATE"} <= found
+    load_settings(dict.fromkeys(found, "1"), tmp_path)
+
+
+def test_a_misspelt_variable_of_alerts_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="webhook_secert"):
+        load(tmp_path, TASKMQ_WEBHOOK_SECERT="x")
 
 
 def test_an_unknown_key_in_a_file_is_refused_with_its_place(tmp_path: Path) -> None:

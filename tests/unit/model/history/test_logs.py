@@ -87,12 +87,36 @@ def test_every_level_has_one_that_stands_for_it() -> None:
         ("{'api_key': 'abc def', 'n': 1}", "{'api_key': [redacted], 'n': 1}"),
         ('{"secret":"x y","n":1}', '{"secret":[redacted],"n":1}'),
         ("token tmq_abcdefghijklmnop1234", "token [redacted]"),
+        ("DB_PASSWORD=hunter2", "DB_PASSWORD=[redacted]"),
+        ("client_secret=abc&n=1", "client_secret=[redacted]&n=1"),
+        ("AWS_SECRET_ACCESS_KEY=abc/d+e", "AWS_SECRET_ACCESS_KEY=[redacted]"),
+        ("secret_key: xyz", "secret_key: [redacted]"),
+        ("refresh_token=abc", "refresh_token=[redacted]"),
+        ("pwd=abc", "pwd=[redacted]"),
+        (r"{\"password\": \"x y\", \"n\": 1}", r"{\"password\": [redacted], \"n\": 1}"),
+        (r"password='it\'s', n=1", "password=[redacted], n=1"),
+        ("password='a line that was cu", "password=[redacted]"),
+        ("{'password': b'abc'}", "{'password': [redacted]}"),
+        ("Authorization: Token abc", "Authorization: Token [redacted]"),
+        ("postgresql://u:pa/ss@h", "postgresql://u:[redacted]@h"),
+        ("amqp://u:p@ss@h", "amqp://u:[redacted]@h"),
+        ("a://u:it's@h", "a://u:[redacted]@h"),
+        ("http://h:80/a@b", "http://h:80/a@b"),
+        ("the secretary: Ann", "the secretary: Ann"),
         ("the password is wrong", "the password is wrong"),
         ("https://example.com/a@b", "https://example.com/a@b"),
     ],
 )
 def test_secrets_that_are_recognised_are_replaced(text: str, expected: str) -> None:
     assert Redactor().redact(text) == expected
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["a://:", "a-", "password", "password ", "password='", 'secret\\"', 'pwd="\\', "pwd=\\", "bearer ", "a://u:@"],
+)
+def test_a_long_hostile_line_is_read_to_its_end(part: str) -> None:
+    assert Redactor().redact(f"{part * 10_000}\npassword=hunter2").endswith("[redacted]")
 
 
 def test_further_patterns_replace_what_they_find() -> None:

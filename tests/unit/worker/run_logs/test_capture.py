@@ -37,6 +37,12 @@ def _define(app: TaskMQ) -> None:
         print("twice")
         print("an error", file=sys.stderr)
 
+    @app.task(name="begin", queue="work", lane="store")
+    async def begin() -> None:
+        print("whole\n\nno end: ", end="")
+        print("password=hunter2", end="")
+        print(" ", end="", file=sys.stderr)
+
     @app.task(name="fail", queue="work", lane="store", retry=RetryPolicy(max_attempts=2, base=0.01, jitter=False))
     async def fail(context: Context) -> None:
         try:
@@ -103,6 +109,34 @@ def test_what_a_run_logs_is_there_when_its_end_is(tmp_path: Path) -> None:
     _play(tmp_path, test, capture_logs="info")
 
 
+def test_records_are_taken_where_handlers_need_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def handle(self: logging.Handler, record: logging.LogRecord) -> bool:
+        """As in Python 3.13."""
+        assert self.lock is not None, "such a handler raises into the program"
+        with self.lock:
+            self.emit(record)
+        return True
+
+    async def test(app: TaskMQ) -> None:
+        assert len(await _lines(app, "talk")) == 2
+
+    monkeypatch.setattr(logging.Handler, "handle", handle)
+    _play(tmp_path, test, capture_logs="info")
+
+
+def test_filters_of_the_handler_are_asked(tmp_path: Path) -> None:
+    before = list(logging.getLogger().handlers)
+
+    async def test(app: TaskMQ) -> None:
+        while not (ours := [each for each in logging.getLogger().handlers if each not in before]):
+            await asyncio.sleep(0)
+        ours[0].addFilter(lambda record: record.levelno > logging.INFO)
+
+        assert [line.message for line in await _lines(app, "talk")] == ["goes on"]
+
+    _play(tmp_path, test, capture_logs="info")
+
+
 def test_lines_below_the_level_are_not_taken(tmp_path: Path) -> None:
     async def test(app: TaskMQ) -> None:
         assert [line.message for line in await _lines(app, "talk")] == ["goes on"]
@@ -137,6 +171,14 @@ def test_threads_log_and_print_as_their_run(tmp_path: Path, capsys: pytest.Captu
     _play(tmp_path, test, capture_logs="debug", capture_output=True)
     assert sys.stdout is stdout
     assert capsys.readouterr() == ("of nobody\nprinted twice\n", "an error\n")
+
+
+def test_what_a_run_prints_without_an_end_of_line_is_taken_at_its_end(tmp_path: Path) -> None:
+    async def test(app: TaskMQ) -> None:
+        lines = await _lines(app, "begin")
+        assert [line.message for line in lines] == ["whole", "no end: password=[redacted]"]
+
+    _play(tmp_path, test, capture_logs="info", capture_output=True)
 
 
 def test_each_attempt_has_its_lines_with_their_tracebacks(tmp_path: Path) -> None:
