@@ -21,8 +21,15 @@ _DAY: Final = 86_400
 def notice_id(rule: AlertRule, channel: str, changes: Sequence[AlertChange]) -> str:
     """Follows from what is told and to whom: whoever looks at the same alerts makes the same one."""
     said = [
-        (change.kind, change.alert.subject, change.alert.number, change.alert.told if change.kind == "again" else 0)
-        for change in changes
+        # `number` begins anew with a rule that is made again; `since` tells its alerts from those before.
+        (
+            each.kind,
+            each.alert.subject,
+            each.alert.number,
+            each.alert.since,
+            each.alert.told if each.kind == "again" else 0,
+        )
+        for each in changes
     ]
     digest = hashlib.sha256(msgspec.json.encode([rule.tenant, rule.name, channel, said]))
     return digest.hexdigest()[:32]

@@ -285,3 +285,20 @@ def test_the_notices_of_the_same_changes_are_the_same() -> None:
         assert {notice.rule for notice in notices} == {RULE}
 
     play(test)
+
+
+def test_a_rule_that_is_removed_and_made_again_is_told_again() -> None:
+    async def test(stage: Stage) -> None:
+        alerts = stage.store.history.alerts
+        await alerts.put_rule(RULE)
+        stage.start(alerts=AlertSettings())
+        await _fail(stage, 4)
+        await stage.pass_by(15)
+        await alerts.remove_rule("", RULE.name)
+        await stage.pass_by(15)
+        await alerts.put_rule(RULE)
+        await stage.pass_by(15)
+
+        assert _told(stage) == [("firing", "task:t")] * 2
+
+    play(test)

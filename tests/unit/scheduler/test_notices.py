@@ -350,9 +350,10 @@ def test_the_id_of_a_notice_follows_from_what_it_says() -> None:
         notice_id(RULE, "c", [again]),
         notice_id(RULE, "c", [AlertChange(kind="again", alert=replace(ALERT, told=10))]),
         notice_id(RULE, "c", [AlertChange(kind="firing", alert=replace(ALERT, number=5))]),
+        notice_id(RULE, "c", [AlertChange(kind="firing", alert=replace(ALERT, since=5))]),
         notice_id(replace(RULE, tenant="acme"), "c", [change]),
     }
 
-    assert len(ids) == 6
+    assert len(ids) == 7
     assert notice_id(RULE, "c", [AlertChange(kind="firing", alert=replace(ALERT, told=7))]) in ids
     assert signature("s", b"{}", at=5) == signature("s", b"{}", at=5) != signature("t", b"{}", at=5)
