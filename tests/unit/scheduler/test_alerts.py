@@ -302,3 +302,44 @@ def test_a_rule_that_is_removed_and_made_again_is_told_again() -> None:
         assert _told(stage) == [("firing", "task:t")] * 2
 
     play(test)
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_rule_that_is_not_looked_at_ends_its_alerts_and_inhibits_nothing(is_removed: bool) -> None:
+    async def test(stage: Stage) -> None:
+        alerts = stage.store.history.alerts
+        await alerts.put_rule(RULE)
+        await alerts.put_rule(replace(RULE, name="all", each="", unless=("fails",)))
+        await _fail(stage, 4)
+        stage.start(alerts=AlertSettings())
+        await stage.pass_by(15)
+        assert _told(stage) == [("firing", "task:t")]
+
+        if is_removed:
+            # As a look that began before leaves it behind.
+            del stage.model.history.rules["", "fails"]
+        else:
+            await alerts.put_rule(replace(RULE, is_enabled=False))
+        await stage.pass_by(15)
+
+        assert {each.rule: each.state for each in await alerts.alerts()} == {
+            "fails": AlertState.RESOLVED,
+            "all": AlertState.FIRING,
+        }
+        assert _told(stage)[1:] == [("firing", ""), *([] if is_removed else [("resolved", "task:t")])]
+
+    play(test)
+
+
+def test_the_alerts_of_the_last_rule_end_when_it_is_disabled() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.store.history.alerts.put_rule(RULE)
+        await _fail(stage, 4)
+        stage.start(alerts=AlertSettings())
+        await stage.pass_by(15)
+        await stage.store.history.alerts.put_rule(replace(RULE, is_enabled=False))
+        await stage.pass_by(15)
+
+        assert _told(stage) == [("firing", "task:t"), ("resolved", "task:t")]
+
+    play(test)
