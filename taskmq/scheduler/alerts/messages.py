@@ -41,7 +41,8 @@ def mail_of(notice: AlertNotice, recipient: str, sender: str) -> EmailMessage:
     words = {_WORDS[change.kind] for change in notice.changes}
     subjects = ", ".join(change.alert.subject for change in notice.changes if change.alert.subject)
     about = f": {subjects}" if subjects else ""
-    message["Subject"] = f"[{'/'.join(sorted(words))}] {notice.rule.name}{about}"[:200]
+    # Of one line, whatever is in the names of tasks.
+    message["Subject"] = " ".join(f"[{'/'.join(sorted(words))}] {notice.rule.name}{about}".split())[:200]
     message["From"] = sender
     message["To"] = recipient
     # The same when it is sent again because nobody knows whether it was: mail programs show it once.
