@@ -18,7 +18,7 @@ from taskmq.contracts.stores import Lease
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable
 from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Evaluation, Silence, evaluate, let_go
-from taskmq.scheduler.alerts.figures import AlertFigures
+from taskmq.scheduler.alerts.figures import AlertFigures, TooManyFigures
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
 from taskmq.scheduler.alerts.messages import notice_id
 from taskmq.scheduler.alerts.settings import AlertSettings
@@ -71,6 +71,8 @@ class AlertWatch:
         self._is_stopping = asyncio.Event()
         self._looks_left = 0
         self._beat_at = 0.0
+        # Rules with more figures than can be read, of which that was said.
+        self._blind: set[tuple[str, str]] = set()
 
     def stop(self) -> None:
         """See `Service`."""
@@ -111,8 +113,7 @@ class AlertWatch:
         await self._let_go(known, kept, now)
         if rules:
             seen = _Seen(known, await self._alerts.silences(), _firing(known, rules), now)
-            longest = max(rule.window for rule in rules)
-            figures = AlertFigures(self._app, self._store, self._workers, now=now, longest=longest)
+            figures = AlertFigures(self._app, self._store, self._workers, now=now)
             # What silences others is looked at first.
             for rule in sorted(rules, key=lambda rule: bool(rule.unless)):
                 await self._look_at(rule, figures, seen)
@@ -125,6 +126,16 @@ class AlertWatch:
         except BrokerUnavailable as error:
             _log.warning("rule %s is not looked at for now: %s", rule.name, error)
             return
+        except TooManyFigures as error:
+            if (rule.tenant, rule.name) not in self._blind:
+                self._blind.add((rule.tenant, rule.name))
+                _log.error(
+                    "rule %s has too many figures in its window, %d or more: it decides nothing; shorten it",
+                    rule.name,
+                    error.most,
+                )
+            return
+        self._blind.discard((rule.tenant, rule.name))
         if samples is None:
             return
         found = evaluate(

@@ -343,3 +343,28 @@ def test_the_alerts_of_the_last_rule_end_when_it_is_disabled() -> None:
         assert _told(stage) == [("firing", "task:t"), ("resolved", "task:t")]
 
     play(test)
+
+
+def test_a_rule_whose_figures_are_too_many_decides_nothing_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A rule with a longer window than others does not make those blind."""
+    monkeypatch.setattr("taskmq.scheduler.alerts.figures._MOST", 3)
+
+    async def test(stage: Stage) -> None:
+        await stage.store.history.alerts.put_rule(replace(RULE, window=60))
+        await stage.store.history.alerts.put_rule(replace(RULE, name="long", window=3_600))
+        for task in ("old", "older"):
+            await _fail(stage, 9, task=task)
+        await stage.pass_by(300)
+        await _fail(stage, 4)
+        await _fail(stage, 4, task="u")
+        stage.start(alerts=AlertSettings())
+        await stage.pass_by(45)
+
+        assert _told(stage) == [("firing", "task:t"), ("firing", "task:u")]
+        assert {each.rule for each in await stage.store.history.alerts.alerts()} == {"fails"}
+
+    play(test)
+
+    assert [each.args for each in caplog.records if "too many figures" in each.message] == [("long", 3)]
