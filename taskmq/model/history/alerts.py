@@ -7,7 +7,7 @@ the figure is beyond the threshold, *firing* when it has been so for long enough
 where the rule lets go. A pending one that is back goes without a word.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated, Final, Literal
@@ -30,6 +30,7 @@ __all__ = [
     "check_rule",
     "evaluate",
     "is_silenced",
+    "let_go",
 ]
 
 AlertMetric = Literal[
@@ -234,13 +235,22 @@ def evaluate(
         if after is None:
             continue
         change = _told(rule, before, after, now)
-        if change is not None and not is_inhibited and not is_silenced(after, silences, now):
+        # Who was told of a beginning is told of its end, whatever stands against news.
+        if change == "resolved" or (
+            change is not None and not is_inhibited and not is_silenced(after, silences, now)
+        ):
             if change != "resolved":
                 after = msgspec.structs.replace(after, told=now)
             changes.append(AlertChange(kind=change, alert=after))
         if after != before:
             alerts.append(after)
     return Evaluation(alerts, changes)
+
+
+def let_go(known: Iterable[Alert], now: int) -> Evaluation:
+    """End the alerts of a rule that is not looked at any more: it is disabled, or it is gone."""
+    alerts = [_ended(each, each.value, now) for each in known if each.state is not AlertState.RESOLVED]
+    return Evaluation(alerts, [AlertChange(kind="resolved", alert=each) for each in alerts if each.told is not None])
 
 
 def _moved(rule: AlertRule, subject: str, value: float | None, before: Alert | None, now: int) -> Alert | None:

@@ -49,6 +49,8 @@ def parse_channel(text: str) -> Channel:
     try:
         parts = urlsplit(url)
         port = parts.port
+        # As it is looked up: a name with an empty or too long part raises a `UnicodeError`, which is a `ValueError`.
+        (parts.hostname or "").encode("idna")
     except ValueError:
         raise InvalidOption(f"channel {text[:60]!r}: it is no URL") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:

@@ -6,27 +6,40 @@ from typing import Final
 from taskmq.app import TaskMQ
 from taskmq.contracts.history import RollupFilter, history_of
 from taskmq.contracts.jobs import JobStore
+from taskmq.errors import TaskMQError
 from taskmq.model.history.alerts import AlertRule
 from taskmq.model.history.rollups import Rollup, minute_of
 from taskmq.model.history.samples import OF_ROLLUPS, queue_samples, rollup_samples
 from taskmq.model.topology import dead_letter_queue, jobs_queue
 from taskmq.scheduler.signals import LiveWorkers
 
-__all__ = ["AlertFigures"]
+__all__ = ["AlertFigures", "TooManyFigures"]
 
 _MOST: Final = 200_000
+
+
+class TooManyFigures(TaskMQError):
+    """A window has more figures than are read: what is left would say something else than all of them.
+
+    Attributes:
+        most: so many would have been read.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"there are {most} figures or more in the window")
+        self.most = most
 
 
 class AlertFigures:
     """The figures of one look, each read once, when the first rule asks for it."""
 
-    def __init__(self, app: TaskMQ, store: JobStore, workers: LiveWorkers, *, now: int, longest: float) -> None:
+    def __init__(self, app: TaskMQ, store: JobStore, workers: LiveWorkers, *, now: int) -> None:
         self._app = app
         self._store = store
         self._workers = workers
         self._now = now
-        self._since = minute_of(max(now - round(longest * 1000), 0))
-        self._rollups: list[Rollup] | None = None
+        # By the beginning of the window; None: there are too many.
+        self._rollups: dict[int, list[Rollup] | None] = {}
         self._queues: dict[str, dict[str, float]] = {}
 
     async def samples(self, rule: AlertRule, known: Collection[str]) -> dict[str, float] | None:
@@ -34,12 +47,10 @@ class AlertFigures:
 
         Raises:
             StoreUnavailable, BrokerUnavailable: it could not be read.
+            TooManyFigures: it could not be read in whole.
         """
         if rule.metric in OF_ROLLUPS:
-            if self._rollups is None:
-                which = RollupFilter(since=self._since, until=self._now + 1)
-                self._rollups = await history_of(self._store).rollups.rollups(which, limit=_MOST)
-            return rollup_samples(rule, self._rollups, self._now, known=known)
+            return rollup_samples(rule, await self._of_window(rule.window), self._now, known=known)
         if rule.metric == "schedules_late":
             return {"": await self._schedules_late()}
         if rule.metric == "workers" and not self._workers.knows_all:
@@ -47,6 +58,16 @@ class AlertFigures:
         if rule.metric not in self._queues:
             self._queues[rule.metric] = await self._of_queues(rule.metric)
         return queue_samples(rule, self._queues[rule.metric])
+
+    async def _of_window(self, window: float) -> list[Rollup]:
+        since = minute_of(max(self._now - round(window * 1000), 0))
+        if since not in self._rollups:
+            which = RollupFilter(since=since, until=self._now + 1)
+            read = await history_of(self._store).rollups.rollups(which, limit=_MOST)
+            self._rollups[since] = read if len(read) < _MOST else None
+        if (found := self._rollups[since]) is None:
+            raise TooManyFigures(_MOST)
+        return found
 
     async def _of_queues(self, metric: str) -> dict[str, float]:
         names = self._names()

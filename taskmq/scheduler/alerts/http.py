@@ -58,6 +58,8 @@ async def post(url: str, body: bytes, *, headers: Mapping[str, str], allows_priv
                 writer.close()
     except TimeoutError as error:
         raise DeliveryFailed(f"{host}:{port} has not answered within {_TIMEOUT:g} s") from error
+    except UnicodeError as error:
+        raise DeliveryFailed(f"{host} cannot be the name of a host", is_final=True) from error
     except (OSError, asyncio.LimitOverrunError, asyncio.IncompleteReadError) as error:
         raise DeliveryFailed(f"{host}:{port}: {type(error).__name__}: {error}") from error
     if not 200 <= status < 300:

@@ -31,6 +31,9 @@ def send_mail(server: MailServer, message: EmailMessage) -> None:
         raise DeliveryFailed(
             f"{server.host} refuses the address", is_final=all(code >= 500 for code in codes)
         ) from error
+    except UnicodeError:
+        # Not the error itself: it says what is not ASCII.
+        raise DeliveryFailed(f"{server.host}: user and password of TASKMQ_SMTP_URL have to be ASCII") from None
     except (smtplib.SMTPException, OSError) as error:
         raise DeliveryFailed(f"{server.host}:{server.port}: {type(error).__name__}") from error
 

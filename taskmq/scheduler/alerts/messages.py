@@ -21,8 +21,15 @@ _DAY: Final = 86_400
 def notice_id(rule: AlertRule, channel: str, changes: Sequence[AlertChange]) -> str:
     """Follows from what is told and to whom: whoever looks at the same alerts makes the same one."""
     said = [
-        (change.kind, change.alert.subject, change.alert.number, change.alert.told if change.kind == "again" else 0)
-        for change in changes
+        # `number` begins anew with a rule that is made again; `since` tells its alerts from those before.
+        (
+            each.kind,
+            each.alert.subject,
+            each.alert.number,
+            each.alert.since,
+            each.alert.told if each.kind == "again" else 0,
+        )
+        for each in changes
     ]
     digest = hashlib.sha256(msgspec.json.encode([rule.tenant, rule.name, channel, said]))
     return digest.hexdigest()[:32]
@@ -34,7 +41,8 @@ def mail_of(notice: AlertNotice, recipient: str, sender: str) -> EmailMessage:
     words = {_WORDS[change.kind] for change in notice.changes}
     subjects = ", ".join(change.alert.subject for change in notice.changes if change.alert.subject)
     about = f": {subjects}" if subjects else ""
-    message["Subject"] = f"[{'/'.join(sorted(words))}] {notice.rule.name}{about}"[:200]
+    # Of one line, whatever is in the names of tasks.
+    message["Subject"] = " ".join(f"[{'/'.join(sorted(words))}] {notice.rule.name}{about}".split())[:200]
     message["From"] = sender
     message["To"] = recipient
     # The same when it is sent again because nobody knows whether it was: mail programs show it once.

@@ -1,7 +1,8 @@
-"""Tells people what is to be told: every scheduler takes notices from the store, each of them one at a time.
+"""Tells people what is to be told: every scheduler takes notices from the store, a few at a time.
 
 take, nobody else's for a minute -> send -> settled
                                           | not taken: again, later each time, for a day
+                                          | it never can be: given up
     killed in between: taken again by whoever is there, with the same id, by which a receiver can tell
 """
 
@@ -12,7 +13,8 @@ from typing import Final
 
 from taskmq.contracts.history import AlertNotice, AlertStore
 from taskmq.durable.service import pause
-from taskmq.errors import StoreUnavailable
+from taskmq.durable.task_set import TaskSet
+from taskmq.errors import InvalidOption, StoreUnavailable
 from taskmq.model.history.channels import parse_channel
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
 from taskmq.scheduler.alerts.mail import send_mail
@@ -24,7 +26,10 @@ __all__ = ["NoticeSender"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _LOOK: Final = 2.0
+_AT_ONCE: Final = 8
 _LEASE_MS: Final = 60_000
+# Well within the lease: what is nobody else's is not sent twice.
+_LONGEST: Final = 45.0
 _FIRST_PAUSE_MS: Final = 5_000
 _LONGEST_PAUSE_MS: Final = 600_000
 _GIVEN_UP_MS: Final = 86_400_000
@@ -36,22 +41,27 @@ class NoticeSender:
     def __init__(self, alerts: AlertStore, settings: AlertSettings) -> None:
         self._alerts = alerts
         self._settings = settings
+        self._sending = TaskSet("tells people of alerts", failure="a notice is sent again later")
         self._is_stopping = asyncio.Event()
+        self._waking = asyncio.Event()
 
     def stop(self) -> None:
         """See `Service`."""
         self._is_stopping.set()
+        self._waking.set()
 
     async def run(self) -> None:
         """Send until `stop`."""
-        while not self._is_stopping.is_set():
-            try:
-                has_sent = await self.send_next()
-            except StoreUnavailable as error:
-                _log.warning("alerts are not told for now: %s", error)
-                has_sent = False
-            if not has_sent:
-                await pause(self._is_stopping, _LOOK)
+        try:
+            while not self._is_stopping.is_set():
+                self._waking.clear()
+                if len(self._sending) < _AT_ONCE and (notice := await self._next()) is not None:
+                    self._sending.start(self._tell(notice)).add_done_callback(lambda _: self._waking.set())
+                else:
+                    await pause(self._waking, _LOOK)
+            await self._sending.aclose(grace=_LONGEST)
+        finally:
+            await self._sending.aclose()
 
     async def send_next(self) -> bool:
         """Send the first notice that is due; whether there was one.
@@ -60,21 +70,34 @@ class NoticeSender:
             StoreUnavailable: the store could not be reached.
         """
         notice = await self._alerts.take_notice(lease_ms=_LEASE_MS)
-        if notice is None:
-            return False
+        if notice is not None:
+            await self._tell(notice)
+        return notice is not None
+
+    async def _next(self) -> AlertNotice | None:
+        try:
+            return await self._alerts.take_notice(lease_ms=_LEASE_MS)
+        except StoreUnavailable as error:
+            _log.warning("alerts are not told for now: %s", error)
+            return None
+
+    async def _tell(self, notice: AlertNotice) -> None:
         assert notice.next is not None
         now = notice.next - _LEASE_MS
         retry_at: int | None = None
         try:
-            await self._send(notice)
-        except DeliveryFailed as error:
-            if error.is_final or now - notice.at > _GIVEN_UP_MS:
-                _log.error("rule %s: nobody was told over %s: %s", notice.rule.name, _shown(notice), error)
+            async with asyncio.timeout(_LONGEST):
+                await self._send(notice)
+        except Exception as error:  # noqa: BLE001 - one notice must not hold up the others
+            if _is_final(error) or now - notice.at > _GIVEN_UP_MS:
+                _log.error("rule %s: nobody was told over %s: %s", notice.rule.name, _shown(notice), _why(error))
             else:
-                _log.warning("rule %s: not told over %s yet: %s", notice.rule.name, _shown(notice), error)
+                _log.warning("rule %s: not told over %s yet: %s", notice.rule.name, _shown(notice), _why(error))
                 retry_at = now + min(_FIRST_PAUSE_MS << min(notice.tries - 1, 10), _LONGEST_PAUSE_MS)
-        await self._alerts.settle_notice(notice, retry_at=retry_at)
-        return True
+        try:
+            await self._alerts.settle_notice(notice, retry_at=retry_at)
+        except StoreUnavailable as error:
+            _log.warning("rule %s: what was told is sent again in a minute: %s", notice.rule.name, error)
 
     async def _send(self, notice: AlertNotice) -> None:
         channel = parse_channel(notice.channel)
@@ -92,6 +115,18 @@ class NoticeSender:
         else:
             url, body = f"{channel.target.rstrip('/')}/api/v2/alerts", alertmanager_body(notice)
         await post(url, body, headers=headers, allows_private=settings.allows_private)
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether to try again would be of no use: the notice itself cannot be sent."""
+    return error.is_final if isinstance(error, DeliveryFailed) else isinstance(error, (ValueError, InvalidOption))
+
+
+def _why(error: Exception) -> str:
+    """What is logged of it; what others say may have a secret in it."""
+    if isinstance(error, TimeoutError):
+        return f"it was not taken within {_LONGEST:g} s"
+    return str(error) if isinstance(error, DeliveryFailed) else type(error).__name__
 
 
 def _shown(notice: AlertNotice) -> str:

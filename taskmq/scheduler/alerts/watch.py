@@ -8,7 +8,7 @@ writes, and what the other has found comes to nothing; so each change is told on
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from taskmq.app import TaskMQ
@@ -17,8 +17,8 @@ from taskmq.contracts.jobs import JobStore
 from taskmq.contracts.stores import Lease
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable
-from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Evaluation, Silence, evaluate
-from taskmq.scheduler.alerts.figures import AlertFigures
+from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Evaluation, Silence, evaluate, let_go
+from taskmq.scheduler.alerts.figures import AlertFigures, TooManyFigures
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
 from taskmq.scheduler.alerts.messages import notice_id
 from taskmq.scheduler.alerts.settings import AlertSettings
@@ -71,6 +71,8 @@ class AlertWatch:
         self._is_stopping = asyncio.Event()
         self._looks_left = 0
         self._beat_at = 0.0
+        # Rules with more figures than can be read, of which that was said.
+        self._blind: set[tuple[str, str]] = set()
 
     def stop(self) -> None:
         """See `Service`."""
@@ -103,13 +105,15 @@ class AlertWatch:
         Raises:
             StoreUnavailable: the store could not be reached; what was written is written.
         """
-        rules = [each.rule for each in await self._alerts.rules() if each.rule.is_enabled]
+        # Before the rules: one that is not among them has gone since then, and is not one that has just come.
+        known = await self._alerts.alerts()
+        kept = {(each.rule.tenant, each.rule.name): each.rule for each in await self._alerts.rules()}
+        rules = [rule for rule in kept.values() if rule.is_enabled]
         now = await self._store.now_ms()
+        await self._let_go(known, kept, now)
         if rules:
-            known = await self._alerts.alerts()
-            seen = _Seen(known, await self._alerts.silences(), _firing(known), now)
-            longest = max(rule.window for rule in rules)
-            figures = AlertFigures(self._app, self._store, self._workers, now=now, longest=longest)
+            seen = _Seen(known, await self._alerts.silences(), _firing(known, rules), now)
+            figures = AlertFigures(self._app, self._store, self._workers, now=now)
             # What silences others is looked at first.
             for rule in sorted(rules, key=lambda rule: bool(rule.unless)):
                 await self._look_at(rule, figures, seen)
@@ -122,6 +126,16 @@ class AlertWatch:
         except BrokerUnavailable as error:
             _log.warning("rule %s is not looked at for now: %s", rule.name, error)
             return
+        except TooManyFigures as error:
+            if (rule.tenant, rule.name) not in self._blind:
+                self._blind.add((rule.tenant, rule.name))
+                _log.error(
+                    "rule %s has too many figures in its window, %d or more: it decides nothing; shorten it",
+                    rule.name,
+                    error.most,
+                )
+            return
+        self._blind.discard((rule.tenant, rule.name))
         if samples is None:
             return
         found = evaluate(
@@ -132,17 +146,33 @@ class AlertWatch:
             silences=seen.silences,
             is_inhibited=any((rule.tenant, name) in seen.firing for name in rule.unless),
         )
-        if not await self._alerts.commit(found.alerts, self._notices(rule, found, seen.now)):
-            _log.info("rule %s: another scheduler has looked at it meanwhile", rule.name)
-            return
-        for change in found.changes:
-            _log.info("alert %s %s: %s", rule.name, change.alert.subject, change.kind)
-        if any(each.state is AlertState.FIRING for each in found.alerts):
+        if await self._write(rule.name, rule, found, seen.now) and any(
+            each.state is AlertState.FIRING for each in found.alerts
+        ):
             seen.firing.add((rule.tenant, rule.name))
 
-    def _notices(self, rule: AlertRule, found: Evaluation, now: int) -> list[AlertNotice]:
-        """What has changed, all of it in one for each channel."""
-        if not found.changes:
+    async def _let_go(self, known: Sequence[Alert], kept: Mapping[tuple[str, str], AlertRule], now: int) -> None:
+        """End the alerts of rules that are disabled, or gone."""
+        left: dict[tuple[str, str], list[Alert]] = {}
+        for each in known:
+            rule = kept.get((each.tenant, each.rule))
+            if each.state is not AlertState.RESOLVED and (rule is None or not rule.is_enabled):
+                left.setdefault((each.tenant, each.rule), []).append(each)
+        for key, alerts in left.items():
+            await self._write(key[1], kept.get(key), let_go(alerts, now), now)
+
+    async def _write(self, name: str, rule: AlertRule | None, found: Evaluation, now: int) -> bool:
+        """Write what a look came to, and whom to tell of it; False where somebody else has looked meanwhile."""
+        if not await self._alerts.commit(found.alerts, self._notices(rule, found, now)):
+            _log.info("rule %s: another scheduler has looked at it meanwhile", name)
+            return False
+        for change in found.changes:
+            _log.info("alert %s %s: %s", name, change.alert.subject, change.kind)
+        return True
+
+    def _notices(self, rule: AlertRule | None, found: Evaluation, now: int) -> list[AlertNotice]:
+        """What has changed, all of it in one for each channel; a rule that is gone has none."""
+        if rule is None or not found.changes:
             return []
         return [
             AlertNotice(
@@ -169,5 +199,7 @@ class AlertWatch:
             _log.warning("the heartbeat of alerts was not taken: %s", error)
 
 
-def _firing(known: Sequence[Alert]) -> set[tuple[str, str]]:
-    return {(each.tenant, each.rule) for each in known if each.state is AlertState.FIRING}
+def _firing(known: Sequence[Alert], rules: Sequence[AlertRule]) -> set[tuple[str, str]]:
+    """Those of the rules that fire, by tenant and name."""
+    firing = {(each.tenant, each.rule) for each in known if each.state is AlertState.FIRING}
+    return firing & {(rule.tenant, rule.name) for rule in rules}

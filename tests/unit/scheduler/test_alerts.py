@@ -285,3 +285,86 @@ def test_the_notices_of_the_same_changes_are_the_same() -> None:
         assert {notice.rule for notice in notices} == {RULE}
 
     play(test)
+
+
+def test_a_rule_that_is_removed_and_made_again_is_told_again() -> None:
+    async def test(stage: Stage) -> None:
+        alerts = stage.store.history.alerts
+        await alerts.put_rule(RULE)
+        stage.start(alerts=AlertSettings())
+        await _fail(stage, 4)
+        await stage.pass_by(15)
+        await alerts.remove_rule("", RULE.name)
+        await stage.pass_by(15)
+        await alerts.put_rule(RULE)
+        await stage.pass_by(15)
+
+        assert _told(stage) == [("firing", "task:t")] * 2
+
+    play(test)
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_rule_that_is_not_looked_at_ends_its_alerts_and_inhibits_nothing(is_removed: bool) -> None:
+    async def test(stage: Stage) -> None:
+        alerts = stage.store.history.alerts
+        await alerts.put_rule(RULE)
+        await alerts.put_rule(replace(RULE, name="all", each="", unless=("fails",)))
+        await _fail(stage, 4)
+        stage.start(alerts=AlertSettings())
+        await stage.pass_by(15)
+        assert _told(stage) == [("firing", "task:t")]
+
+        if is_removed:
+            # As a look that began before leaves it behind.
+            del stage.model.history.rules["", "fails"]
+        else:
+            await alerts.put_rule(replace(RULE, is_enabled=False))
+        await stage.pass_by(15)
+
+        assert {each.rule: each.state for each in await alerts.alerts()} == {
+            "fails": AlertState.RESOLVED,
+            "all": AlertState.FIRING,
+        }
+        assert _told(stage)[1:] == [("firing", ""), *([] if is_removed else [("resolved", "task:t")])]
+
+    play(test)
+
+
+def test_the_alerts_of_the_last_rule_end_when_it_is_disabled() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.store.history.alerts.put_rule(RULE)
+        await _fail(stage, 4)
+        stage.start(alerts=AlertSettings())
+        await stage.pass_by(15)
+        await stage.store.history.alerts.put_rule(replace(RULE, is_enabled=False))
+        await stage.pass_by(15)
+
+        assert _told(stage) == [("firing", "task:t"), ("resolved", "task:t")]
+
+    play(test)
+
+
+def test_a_rule_whose_figures_are_too_many_decides_nothing_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A rule with a longer window than others does not make those blind."""
+    monkeypatch.setattr("taskmq.scheduler.alerts.figures._MOST", 3)
+
+    async def test(stage: Stage) -> None:
+        await stage.store.history.alerts.put_rule(replace(RULE, window=60))
+        await stage.store.history.alerts.put_rule(replace(RULE, name="long", window=3_600))
+        for task in ("old", "older"):
+            await _fail(stage, 9, task=task)
+        await stage.pass_by(300)
+        await _fail(stage, 4)
+        await _fail(stage, 4, task="u")
+        stage.start(alerts=AlertSettings())
+        await stage.pass_by(45)
+
+        assert _told(stage) == [("firing", "task:t"), ("firing", "task:u")]
+        assert {each.rule for each in await stage.store.history.alerts.alerts()} == {"fails"}
+
+    play(test)
+
+    assert [each.args for each in caplog.records if "too many figures" in each.message] == [("long", 3)]

@@ -219,9 +219,10 @@ def test_a_server_that_is_not_there_is_said_without_what_was_sent() -> None:
 class Post:
     """What an SMTP server has taken."""
 
-    def __init__(self, refuses: str = "") -> None:
+    def __init__(self, refuses: str = "", goes_on: asyncio.Event | None = None) -> None:
         self.mails: list[Message] = []
         self._refuses = refuses
+        self._goes_on = goes_on
 
     async def handle_RCPT(self, *args: Any) -> str:  # noqa: N802 - aiosmtpd's name
         if self._refuses:
@@ -230,14 +231,20 @@ class Post:
         return "250 OK"
 
     async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
+        if self._goes_on is not None:
+            await self._goes_on.wait()
         self.mails.append(BytesParser().parsebytes(envelope.content))
         return "250 OK"
 
 
 def _with_mail(
-    test: Callable[[MailServer], Coroutine[Any, Any, None]], *, refuses: str = "", password: str | None = None
+    test: Callable[[MailServer], Coroutine[Any, Any, None]],
+    *,
+    refuses: str = "",
+    password: str | None = None,
+    goes_on: asyncio.Event | None = None,
 ) -> Post:
-    box = Post(refuses)
+    box = Post(refuses, goes_on)
 
     def authenticate(*args: Any) -> AuthResult:
         return AuthResult(success=args[4].password == (password or "").encode(), handled=False)
@@ -305,6 +312,109 @@ def test_a_server_of_mail_that_is_not_there_is_tried_again() -> None:
         send_mail(replace(server, security="smtps"), Message())  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("settings", "channel"),
+    [
+        (AlertSettings(), "https://a..b/x"),
+        (AlertSettings(mail=MailServer(host="127.0.0.1", port=1, security="smtp"), sender="a\nb"), "mailto:a@b.c"),
+    ],
+)
+def test_what_can_never_be_sent_is_given_up(settings: AlertSettings, channel: str) -> None:
+    async def test() -> None:
+        assert (await _sent(_notice(channel), settings)).next is None
+
+    asyncio.run(test())
+
+
+def test_a_password_that_cannot_be_sent_may_be_set_right_for_a_day() -> None:
+    async def test(server: MailServer) -> None:
+        wrong = replace(server, user="taskmq", password="gehéim")
+        assert (await _sent(_notice("mailto:a@b.c"), AlertSettings(mail=wrong))).next == 15_000
+
+    assert _with_mail(test, password="s3cret").mails == []
+
+
+def test_a_notice_that_fails_unexpectedly_is_tried_again() -> None:
+    alert = replace(ALERT, since=10**30)
+
+    async def test() -> None:
+        notice = replace(_notice("https://h.example.com"), changes=[AlertChange(kind="firing", alert=alert)])
+        assert (await _sent(notice, AlertSettings())).next == 15_000
+
+    asyncio.run(test())
+
+
+def test_a_name_with_a_line_feed_makes_no_line_of_its_own_in_a_mail() -> None:
+    alert = replace(ALERT, subject="task:mail.send\r\nBcc: x@y.z")
+
+    async def test(server: MailServer) -> None:
+        notice = replace(_notice("mailto:a@b.c"), changes=[AlertChange(kind="firing", alert=alert)])
+        assert (await _sent(notice, AlertSettings(mail=server))).next is None
+
+    (mail,) = _with_mail(test).mails
+
+    assert (mail["Subject"], mail["Bcc"]) == ("[FIRING] fails: task:mail.send Bcc: x@y.z", None)
+
+
+def test_a_host_that_cannot_be_is_said() -> None:
+    async def test() -> None:
+        with pytest.raises(DeliveryFailed, match=r"a\.\.b") as caught:
+            await post("https://a..b/secret-path", b"{}", headers={}, allows_private=True)
+        assert caught.value.is_final
+
+    asyncio.run(test())
+
+
+def test_a_mail_that_takes_too_long_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskmq.scheduler.alerts.notices._LONGEST", 0.05)
+    goes_on = asyncio.Event()
+
+    async def test(server: MailServer) -> None:
+        try:
+            assert (await _sent(_notice("mailto:a@b.c"), AlertSettings(mail=server))).next == 15_000
+        finally:
+            goes_on.set()
+            await asyncio.get_running_loop().shutdown_default_executor()
+
+    _with_mail(test, goes_on=goes_on)
+
+
+def test_eight_notices_are_sent_at_a_time_and_none_holds_up_the_others() -> None:
+    ids = [f"n{number}" for number in range(10)]
+    store = MemoryJobStore(clock=FakeClock(10_000))
+    alerts = store.history.alerts
+
+    async def main() -> None:
+        asked = 0
+        begun, ends = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal asked
+            await reader.readuntil(b"\r\n\r\n")
+            asked += 1
+            if asked == 8:
+                begun.set()
+            await ends.wait()
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            writer.close()
+            if asked == len(ids):
+                sender.stop()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await alerts.commit([], [_notice(url, id=each) for each in ids])
+        sender = NoticeSender(alerts, _PRIVATE)
+        async with server, asyncio.timeout(10), asyncio.TaskGroup() as group:
+            group.create_task(sender.run())
+            await begun.wait()
+            assert sorted(each.tries for each in await alerts.notices()) == [0] * 2 + [1] * 8
+            ends.set()
+
+    asyncio.run(main())
+
+    assert {each.id: each.next for each in asyncio.run(alerts.notices())} == dict.fromkeys(ids)
+
+
 def test_the_environment_says_how_people_are_told() -> None:
     settings = AlertSettings.read(
         {
@@ -350,9 +460,10 @@ def test_the_id_of_a_notice_follows_from_what_it_says() -> None:
         notice_id(RULE, "c", [again]),
         notice_id(RULE, "c", [AlertChange(kind="again", alert=replace(ALERT, told=10))]),
         notice_id(RULE, "c", [AlertChange(kind="firing", alert=replace(ALERT, number=5))]),
+        notice_id(RULE, "c", [AlertChange(kind="firing", alert=replace(ALERT, since=5))]),
         notice_id(replace(RULE, tenant="acme"), "c", [change]),
     }
 
-    assert len(ids) == 6
+    assert len(ids) == 7
     assert notice_id(RULE, "c", [AlertChange(kind="firing", alert=replace(ALERT, told=7))]) in ids
     assert signature("s", b"{}", at=5) == signature("s", b"{}", at=5) != signature("t", b"{}", at=5)

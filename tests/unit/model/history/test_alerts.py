@@ -19,6 +19,7 @@ from taskmq.model.history.alerts import (
     check_rule,
     evaluate,
     is_silenced,
+    let_go,
 )
 
 RULE = AlertRule(name="r", metric="failure_rate", threshold=0.5)
@@ -132,8 +133,40 @@ def test_nobody_is_told_while_another_rule_stands_before() -> None:
     course = Course()
 
     assert course.look(10, a=1, is_inhibited=True) == []
+    assert course.look(10, a=0) == []
+    assert course.look(10, a=1, is_inhibited=True) == []
     assert course.look(10, a=1) == [("firing", "a")]
-    assert course.look(10, a=0, is_inhibited=True) == []
+
+
+def test_the_end_of_what_was_told_is_told_during_a_silence_too() -> None:
+    course = Course()
+    course.look(10, a=1)
+    course.silences.append(Silence(id="s", begins=0, ends=90_000))
+
+    assert course.look(10, a=1, b=1) == []
+    assert course.look(10, a=0, b=0) == [("resolved", "a")]
+
+
+def test_the_end_of_what_was_told_is_told_while_another_rule_stands_before() -> None:
+    course = Course()
+    course.look(10, a=1)
+
+    assert course.look(10, a=0, is_inhibited=True) == [("resolved", "a")]
+
+
+def test_the_alerts_of_a_rule_that_is_not_looked_at_end() -> None:
+    course = Course(replace(RULE, pending_for=15))
+    course.look(10, told=1, over=1)
+    course.look(10, told=1)
+    course.look(10, told=1, pending=1)
+
+    found = let_go(course.alerts.values(), 40_000)
+
+    assert {each.subject: (each.state, each.since) for each in found.alerts} == {
+        "told": (AlertState.RESOLVED, 40_000),
+        "pending": (AlertState.RESOLVED, 40_000),
+    }
+    assert [(each.kind, each.alert.subject) for each in found.changes] == [("resolved", "told")]
 
 
 @pytest.mark.parametrize(
@@ -212,10 +245,9 @@ def test_of_any_row_of_figures_each_end_is_told_after_its_beginning(
         if kinds == [("firing", "a")]:
             assert after is not None
             assert after.state is AlertState.FIRING
-    # Between two beginnings there is an end, or one of which nobody could be told.
+    # Of what was told the end is told, too: between two beginnings there is one.
     for first, second in itertools.pairwise(told):
-        assert (first, second) != ("resolved", "resolved")
-        assert not (second == "again" and first == "resolved")
+        assert (first == "resolved") is (second == "firing")
 
 
 @given(_RULES, st.lists(st.sampled_from([0.0, 4.0, 6.0]), max_size=20))

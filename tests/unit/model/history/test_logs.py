@@ -144,6 +144,7 @@ def test_a_channel_is_read(text: str, expected: Channel) -> None:
     [
         "", "ops@example.com", "mailto:", "mailto:a@b@c", "mailto:a@b\r\nBcc: x@y", "ftp://h/", "https:///x",
         "https://u:p@h/", "https://h:0/", "https://h:99999/", "http://[/", "https://h/ x", "https://" + "h" * 1_000,
+        "https://a..b/x", "https://" + "h" * 64 + ".de/",
     ],
 )  # fmt: skip
 def test_what_is_no_channel_is_refused(text: str) -> None:
