@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 
+from taskmq import TaskMQ
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.history import Remembering
 from taskmq.contracts.jobs import JobStore
+from taskmq.errors import InvalidOption
 from taskmq.model.history.alerts import Alert, AlertState
 from taskmq.model.history.logs import RunLine, RunLog
 from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure, minute_of
+from taskmq.operations.history import TenantFigures
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq_sql import open_job_store
+from tests.unit.app_kit import new_url
 from tests.unit.server.kit import Site
 
 _RULE = {"metric": "failure_rate", "threshold": 0.5, "channels": ["mailto:ops@example.com"]}
@@ -169,6 +173,37 @@ def test_figures_are_told_over_time_also_in_the_document_s_words(site: Site, tmp
         "metric=ended&since=2020-01-01T00:00Z",
     ):
         assert site("GET", f"/metrics/query?{query}").status_code == 400, query
+
+
+def test_a_figure_that_is_repeated_in_a_query_is_one_figure(site: Site, tmp_path: Path) -> None:
+    _counted(tmp_path)
+
+    answer = site("GET", "/metrics/query", params={"metric": ",".join(["ended"] * 1_000)})
+
+    assert [each["metric"] for each in answer.json()["items"]] == ["ended"]
+
+
+def test_figures_by_what_there_is_not_are_refused_with_a_hint(site: Site) -> None:
+    answer = site("GET", "/rollups?by=taks")
+
+    assert answer.status_code == 400
+    assert "did you mean 'task'?" in answer.text
+    assert site("GET", "/metrics/query?metric=endd").status_code == 400
+
+
+def test_no_total_is_told_of_a_part_of_what_was_counted(site: Site, tmp_path: Path) -> None:
+    _counted(tmp_path)
+
+    async def read(most: int) -> tuple[int, float]:
+        async with TaskMQ(new_url(), store=site.app.sessions.store_url) as app:
+            figures = TenantFigures(app, None, most=most)
+            _, _, (total,) = await figures.totals(by=())
+            (series,) = (await figures.series(["ended"]))["ended"]
+            return total.ended, sum(value or 0 for _, value in series.points)
+
+    assert asyncio.run(read(2)) == (3, 3)
+    with pytest.raises(InvalidOption, match=r"^since: more than 1 "):
+        asyncio.run(read(1))
 
 
 def test_failures_of_the_broker_lane_are_told_to_their_tenant(site: Site, tmp_path: Path) -> None:
