@@ -12,7 +12,7 @@ from taskmq.contracts.history import AlertNotice, AlertStore, KeptRule, history_
 from taskmq.contracts.identity import Actor
 from taskmq.errors import InvalidOption, JobConflict
 from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, AlertState, Silence, check_rule
-from taskmq.model.history.channels import parse_channel
+from taskmq.model.history.channels import parse_channel, shown_channel
 from taskmq.model.identity import AuditEntry
 
 __all__ = ["TenantAlerts", "read_rules"]
@@ -56,7 +56,8 @@ class TenantAlerts:
         check_rule(rule)
         for channel in rule.channels:
             parse_channel(channel)
-        audit = self._entry("alert.put", rule.name, after=msgspec.to_builtins(rule))
+        shown = replace(rule, channels=tuple(map(shown_channel, rule.channels)))
+        audit = self._entry("alert.put", rule.name, after=msgspec.to_builtins(shown))
         made = await self._store.put_rule(rule, version=version, audit=audit)
         if made is None:
             raise JobConflict(f"rule {rule.name!r} has another version than {version}: read it again")

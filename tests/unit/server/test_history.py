@@ -295,10 +295,24 @@ def test_a_test_of_a_rule_is_a_notice_to_each_of_its_channels(site: Site) -> Non
 
     assert answer.status_code == 202
     notices = site("GET", "/alerts/notices").json()["items"]
-    assert sorted(each["channel"] for each in notices) == ["https://b.c/d", "mailto:a@b.c"]
+    assert sorted(each["channel"] for each in notices) == ["https://b.c", "mailto:a@b.c"]
     assert notices[0]["changes"] == [{"kind": "test", "subject": "test"}]
     assert site("GET", "/alerts/notices", by="other-admin").json()["items"] == []
     assert site("POST", "/alerts/rules/absent/test").status_code == 404
+
+
+def test_secrets_in_urls_of_webhooks_are_shown_to_none_but_operators(site: Site) -> None:
+    site("PUT", "/alerts/rules/r", {**_RULE, "channels": ["https://b.c/secret"]})
+    site("POST", "/alerts/rules/r/test")
+
+    assert site("GET", "/alerts/rules", by="acme-operator").json()["items"][0]["channels"] == ["https://b.c/secret"]
+    for path in ("/alerts/rules", "/alerts/notices"):
+        for caller in ("acme-viewer", "all-viewer"):
+            answer = site("GET", path, by=caller)
+            assert "https://b.c" in answer.text
+            assert "secret" not in answer.text
+    (entry,) = site("GET", "/audit?action=alert.put").json()["items"]
+    assert entry["after"]["channels"] == ["https://b.c"]
 
 
 def test_what_a_rule_can_look_at_is_told(site: Site) -> None:
