@@ -85,6 +85,18 @@ def test_the_log_of_a_job_is_downloaded_as_a_text(site: Site, tmp_path: Path) ->
     assert answer.headers["content-disposition"].startswith("attachment")
 
 
+def test_a_long_log_is_downloaded_a_page_at_a_time_up_to_its_bound(site: Site, tmp_path: Path) -> None:
+    job = _logged(tmp_path, *((20, f"line {number}") for number in range(10_050)))
+
+    with site.client.stream(
+        "GET", f"/api/v1/jobs/{job}/logs/text", headers={"Authorization": "Bearer acme-admin"}
+    ) as answer:
+        lines = list(answer.iter_lines())
+
+    assert "content-length" not in answer.headers
+    assert [line.rpartition(" ")[2] for line in lines] == [str(number) for number in range(10_000)]
+
+
 def test_logs_are_searched_the_last_line_first(site: Site, tmp_path: Path) -> None:
     job = _logged(tmp_path, (20, "one"), (40, "two"))
 
