@@ -327,5 +327,28 @@ def test_secrets_in_urls_of_webhooks_are_shown_to_none_but_operators(site: Site)
     assert entry["after"]["channels"] == ["https://b.c"]
 
 
+def test_a_channel_is_told_of_one_test_a_minute(site: Site) -> None:
+    site("PUT", "/alerts/rules/r", _RULE)
+
+    answers = [site("POST", "/alerts/rules/r/test").status_code for _ in range(5)]
+
+    minutes = [each["at"][:16] for each in site("GET", "/alerts/notices").json()["items"]]
+    assert answers == [202] * 5
+    assert len(minutes) == len(set(minutes))
+    tests = site("GET", "/audit?action=alert.test").json()["items"]
+    assert [(each["user"], each["subject"]) for each in tests] == [("acme-admin", "r")] * 5
+
+
+def test_notices_of_a_busy_tenant_do_not_hide_those_of_others(site: Site) -> None:
+    site("PUT", "/alerts/rules/old", _RULE, by="other-admin")
+    site("POST", "/alerts/rules/old/test", by="other-admin")
+    site("PUT", "/alerts/rules/r", {**_RULE, "channels": [f"mailto:a{number}@b.c" for number in range(12)]})
+    site("POST", "/alerts/rules/r/test")
+
+    (own,) = site("GET", "/alerts/notices?limit=1", by="other-admin").json()["items"]
+
+    assert (own["rule"], own["tenant"]) == ("old", "other")
+
+
 def test_what_a_rule_can_look_at_is_told(site: Site) -> None:
     assert "failure_rate" in site("GET", "/alerts/metrics").json()["items"]
