@@ -12,9 +12,10 @@ from urllib.parse import unquote, urlsplit
 
 from taskmq.errors import InvalidOption
 
-__all__ = ["Channel", "is_public", "parse_channel"]
+__all__ = ["Channel", "is_public", "parse_channel", "shown_channel"]
 
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,190}")
+_HOST_END: Final = re.compile(r"[/?#\\]")
 _PREFIX: Final = "alertmanager+"
 _LONGEST: Final = 1_000
 
@@ -60,6 +61,12 @@ def parse_channel(text: str) -> Channel:
     if parts.username or parts.password:
         raise InvalidOption("channel: a URL of a webhook has no user and password: it is signed instead")
     return Channel("alertmanager" if text.startswith(_PREFIX) else "webhook", url)
+
+
+def shown_channel(text: str) -> str:
+    """A channel without what may be a secret: the paths of webhooks often are."""
+    scheme, separator, rest = text.partition("://")
+    return f"{scheme}{separator}{_HOST_END.split(rest, maxsplit=1)[0]}" if separator else text
 
 
 def is_public(address: str) -> bool:

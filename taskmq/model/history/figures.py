@@ -1,6 +1,6 @@
 """What can be asked of rollups, by name. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -9,10 +9,11 @@ from taskmq.errors import InvalidOption
 from taskmq.model.history.rollups import MINUTE, Rollup, summed
 from taskmq.model.units import did_you_mean
 
-__all__ = ["FIGURES", "Series", "check_step", "figure_of", "series_of"]
+__all__ = ["FIGURES", "Series", "check_names", "check_parts", "check_size", "check_step", "figure_of", "series_of"]
 
 _PARTS: Final = ("task", "queue", "tenant")
 _MOST_POINTS: Final = 1_500
+_MOST_VALUES: Final = 100_000
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -67,8 +68,7 @@ def figure_of(name: str, rollup: Rollup, step: int) -> float | None:
     Raises:
         InvalidOption: there is no such figure.
     """
-    if name not in FIGURES:
-        raise InvalidOption(f"there is no figure {name[:60]!r}: {did_you_mean(name, list(FIGURES))}")
+    check_names([name])
     return FIGURES[name][1](rollup, step)
 
 
@@ -89,28 +89,75 @@ def check_step(since: int, until: int, step: int) -> int:
     return step
 
 
+def check_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of figures, each once.
+
+    Raises:
+        InvalidOption: there is no such figure.
+    """
+    found = tuple(dict.fromkeys(names))
+    if unknown := [name for name in found if name not in FIGURES]:
+        raise InvalidOption(f"there is no figure {unknown[0][:60]!r}: {did_you_mean(unknown[0], list(FIGURES))}")
+    return found
+
+
+def check_parts(by: Iterable[str]) -> tuple[str, ...]:
+    """What is told apart, of task, queue and tenant, each once.
+
+    Raises:
+        InvalidOption: there is no such part.
+    """
+    found = tuple(dict.fromkeys(by))
+    if unknown := [part for part in found if part not in _PARTS]:
+        raise InvalidOption(f"by: there is no {unknown[0][:60]!r}: {did_you_mean(unknown[0], list(_PARTS))}")
+    return found
+
+
+def check_size(rollups: Iterable[Rollup], by: tuple[str, ...], *, each: int) -> None:
+    """Whether an answer with `each` values of whatever is told apart can be told.
+
+    Raises:
+        InvalidOption: there are too many values.
+    """
+    many = len({tuple(getattr(one.key, part) for part in by) for one in rollups}) * each
+    if many > _MOST_VALUES:
+        raise InvalidOption(
+            f"by: {many} values are too many, {_MOST_VALUES} at most: fewer parts or figures, or a longer step"
+        )
+
+
 def series_of(
-    name: str, rollups: Iterable[Rollup], *, since: int, until: int, step: int, by: tuple[str, ...] = ()
-) -> list[Series]:
-    """A figure over time.
+    names: Iterable[str],
+    rollups: Collection[Rollup],
+    *,
+    since: int,
+    until: int,
+    step: int,
+    by: tuple[str, ...] = (),
+) -> dict[str, list[Series]]:
+    """Figures over time, by name.
 
     Args:
         by: of task, queue and tenant what is told apart.
 
     Raises:
-        InvalidOption: there is no such figure, or no such part.
+        InvalidOption: there is no such figure, or no such part, or there are too many values.
     """
-    if unknown := [part for part in by if part not in _PARTS]:
-        raise InvalidOption(f"by: there is no {unknown[0][:60]!r}: {did_you_mean(unknown[0], list(_PARTS))}")
-    whole = summed(rollups, step=step, by=by)
-    found: dict[tuple[str, ...], dict[int, float | None]] = {}
-    for key, rollup in whole.items():
-        values = found.setdefault(tuple(getattr(key, part) for part in by), {})
-        values[key.minute] = figure_of(name, rollup, step)
+    names, by = check_names(names), check_parts(by)
+    instants = range(since // step * step, until, step)
+    check_size(rollups, by, each=len(names) * len(instants))
+    found: dict[tuple[str, ...], dict[int, Rollup]] = {}
+    for key, rollup in summed(rollups, step=step, by=by).items():
+        found.setdefault(tuple(getattr(key, part) for part in by), {})[key.minute] = rollup
     if not found and not by:
         found[()] = {}
-    instants = range(since // step * step, until, step)
-    return [
-        Series(dict(zip(by, names, strict=True)), [(at, values.get(at)) for at in instants])
-        for names, values in sorted(found.items())
-    ]
+    return {
+        name: [
+            Series(
+                dict(zip(by, parts, strict=True)),
+                [(at, figure_of(name, whole[at], step) if at in whole else None) for at in instants],
+            )
+            for parts, whole in sorted(found.items())
+        ]
+        for name in names
+    }

@@ -1,8 +1,9 @@
 """Rules, alerts and silences, as one caller may see and change them."""
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -12,10 +13,13 @@ from taskmq.contracts.history import AlertNotice, AlertStore, KeptRule, history_
 from taskmq.contracts.identity import Actor
 from taskmq.errors import InvalidOption, JobConflict
 from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, AlertState, Silence, check_rule
-from taskmq.model.history.channels import parse_channel
+from taskmq.model.history.channels import parse_channel, shown_channel
+from taskmq.model.history.rollups import minute_of
 from taskmq.model.identity import AuditEntry
 
 __all__ = ["TenantAlerts", "read_rules"]
+
+_MOST_NOTICES: Final = 20_000
 
 
 class TenantAlerts:
@@ -56,7 +60,8 @@ class TenantAlerts:
         check_rule(rule)
         for channel in rule.channels:
             parse_channel(channel)
-        audit = self._entry("alert.put", rule.name, after=msgspec.to_builtins(rule))
+        shown = replace(rule, channels=tuple(map(shown_channel, rule.channels)))
+        audit = self._entry("alert.put", rule.name, after=msgspec.to_builtins(shown))
         made = await self._store.put_rule(rule, version=version, audit=audit)
         if made is None:
             raise JobConflict(f"rule {rule.name!r} has another version than {version}: read it again")
@@ -102,7 +107,10 @@ class TenantAlerts:
         return await self._store.remove_silence(silence_id, audit=self._entry("alert.unsilence", silence_id))
 
     async def test(self, name: str) -> list[str] | None:
-        """Have each channel of a rule told of a test, soon, by the scheduler; the channels. None: no such rule."""
+        """Have each channel of a rule told of a test, soon, by the scheduler; the channels. None: no such rule.
+
+        A channel is told once in a minute of the store's clock, however often that is asked for.
+        """
         if (stored := await self.rule(name)) is None:
             return None
         now = await self._app.sessions.store().now_ms()
@@ -119,17 +127,28 @@ class TenantAlerts:
         change = AlertChange(kind="test", alert=alert)
         notices = [
             AlertNotice(
-                id=f"test-{uuid.uuid4().hex}", channel=channel, rule=stored.rule, changes=[change], at=now, next=now
+                id=self._test_id(name, channel, now),
+                channel=channel,
+                rule=stored.rule,
+                changes=[change],
+                at=now,
+                next=now,
             )
             for channel in stored.rule.channels
         ]
+        await self._app.sessions.store().identity.audit.add([self._entry("alert.test", name)])
         await self._store.commit([], notices)
         return list(stored.rule.channels)
 
     async def notices(self, *, limit: int = 50) -> list[AlertNotice]:
-        """The last notices of the caller's rules, the latest first, sent or not."""
-        found = await self._store.notices(limit=limit)
-        return [each for each in found if self._tenant in (None, each.rule.tenant)]
+        """The last notices of the caller's rules, the latest first, sent or not; among everybody's last 20,000."""
+        asked = limit
+        while True:
+            found = await self._store.notices(limit=asked)
+            own = [each for each in found if self._tenant in (None, each.rule.tenant)]
+            if len(own) >= limit or len(found) < asked or asked >= _MOST_NOTICES:
+                return own[:limit]
+            asked = min(asked * 10, _MOST_NOTICES)
 
     @property
     def _own(self) -> str:
@@ -138,6 +157,10 @@ class TenantAlerts:
     @property
     def _store(self) -> AlertStore:
         return history_of(self._app.sessions.store()).alerts
+
+    def _test_id(self, name: str, channel: str, now: int) -> str:
+        facts = json.dumps([self._own, name, channel, minute_of(now)])
+        return f"test-{uuid.uuid5(uuid.NAMESPACE_URL, facts).hex}"
 
     def _entry(self, action: str, subject: str, *, after: Mapping[str, Any] | None = None) -> AuditEntry:
         return self._by.entry(

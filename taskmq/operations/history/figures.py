@@ -1,5 +1,6 @@
 """Figures over time, and failures of the broker lane, as one caller may see them."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -7,7 +8,8 @@ from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.history import FailureFilter, FailurePage, RollupFilter, RollupStore, history_of
-from taskmq.model.history.figures import Series, check_step, series_of
+from taskmq.errors import InvalidOption
+from taskmq.model.history.figures import Series, check_names, check_parts, check_size, check_step, series_of
 from taskmq.model.history.rollups import Rollup, minute_of, summed
 
 __all__ = ["TenantFigures"]
@@ -23,11 +25,13 @@ class TenantFigures:
 
     Args:
         tenant: whose; "" of those that have no tenant, None everybody's.
+        most: how many rollups are read for one answer; what takes more is refused.
     """
 
-    def __init__(self, app: TaskMQ, tenant: str | None) -> None:
+    def __init__(self, app: TaskMQ, tenant: str | None, *, most: int = _MOST) -> None:
         self._app = app
         self._tenant = tenant
+        self._most = most
 
     async def series(
         self,
@@ -43,12 +47,13 @@ class TenantFigures:
         """Figures by name, over the time from `since` to `until`: the last hour unless it is said.
 
         Raises:
-            InvalidOption: there is no such figure, or the time and the step do not fit.
+            InvalidOption: there is no such figure, the time and the step do not fit, or the answer is too long.
         """
+        names, by = check_names(names), check_parts(by)
         since, until = await self._time(since, until)
         check_step(since, until, step)
         rollups = await self._read(since, until, task, queue)
-        return {name: series_of(name, rollups, since=since, until=until, step=step, by=by) for name in names}
+        return await asyncio.to_thread(series_of, names, rollups, since=since, until=until, step=step, by=by)
 
     async def totals(
         self,
@@ -59,9 +64,16 @@ class TenantFigures:
         queue: str | None = None,
         by: tuple[str, ...] = ("task", "queue"),
     ) -> tuple[int, int, list[Rollup]]:
-        """The time, and all that was counted in it, by task, queue or tenant."""
+        """The time, and all that was counted in it, by task, queue or tenant.
+
+        Raises:
+            InvalidOption: there is no such part, or the answer is too long.
+        """
+        by = check_parts(by)
         since, until = await self._time(since, until)
-        whole = summed(await self._read(since, until, task, queue), step=max(until, 1) * 2, by=by)
+        rollups = await self._read(since, until, task, queue)
+        check_size(rollups, by, each=1)
+        whole = await asyncio.to_thread(summed, rollups, step=max(until, 1) * 2, by=by)
         return since, until, list(whole.values())
 
     async def failures(self, which: FailureFilter, *, after: int | None = None, limit: int = 50) -> FailurePage:
@@ -77,7 +89,10 @@ class TenantFigures:
 
     async def _read(self, since: int, until: int, task: str | None, queue: str | None) -> list[Rollup]:
         which = RollupFilter(since=minute_of(since), until=until, task=task, queue=queue, tenant=self._tenant)
-        return await self._store.rollups(which, limit=_MOST)
+        found = await self._store.rollups(which, limit=self._most + 1)
+        if len(found) > self._most:
+            raise InvalidOption(f"since: more than {self._most} rollups are too many: a shorter time, or one task")
+        return found
 
     @property
     def _store(self) -> RollupStore:

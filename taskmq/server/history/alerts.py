@@ -32,7 +32,8 @@ from taskmq.model.history.alerts import (
     Silence,
     is_silenced,
 )
-from taskmq.model.identity import Permission
+from taskmq.model.history.channels import shown_channel
+from taskmq.model.identity import Permission, may
 from taskmq.operations.history import TenantAlerts
 from taskmq.server.access import Caller
 from taskmq.server.history.inputs import parts
@@ -87,8 +88,9 @@ async def list_metrics() -> MetricsView:
     tags=["alerts"],
 )
 async def list_rules(app: ServedApp, caller: CallerGiven) -> RuleList:
-    """The rules, by name."""
-    return RuleList([_rule(each) for each in await _book(app, caller).rules()])
+    """The rules, by name; paths of webhooks are shown to those who may change rules."""
+    is_whole = may(caller.identity, Permission.ALERTS_CHANGE, caller.tenant)
+    return RuleList([_rule(each, is_whole=is_whole) for each in await _book(app, caller).rules()])
 
 
 @put(
@@ -246,9 +248,10 @@ def _read(name: str, body: RuleBody) -> AlertRule:
         raise Problem.about("name", str(error)) from error
 
 
-def _rule(stored: KeptRule) -> RuleView:
+def _rule(stored: KeptRule, *, is_whole: bool = True) -> RuleView:
     fields: dict[str, Any] = {field: getattr(stored.rule, field) for field in RuleBody.__struct_fields__}
-    fields |= {"channels": list(stored.rule.channels), "unless": list(stored.rule.unless)}
+    channels = stored.rule.channels if is_whole else map(shown_channel, stored.rule.channels)
+    fields |= {"channels": list(channels), "unless": list(stored.rule.unless)}
     return RuleView(**fields, name=stored.rule.name, tenant=stored.rule.tenant, version=stored.version)
 
 
@@ -286,7 +289,7 @@ def _notice(notice: AlertNotice) -> NoticeView:
         at=instant_text(notice.at),
         rule=notice.rule.name,
         tenant=notice.rule.tenant,
-        channel=notice.channel,
+        channel=shown_channel(notice.channel),
         changes=[{"kind": change.kind, "subject": change.alert.subject} for change in notice.changes],
         state="done" if notice.next is None else "waiting",
         tries=notice.tries,

@@ -1,9 +1,11 @@
 """`/logs`, and the log of one job."""
 
+from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Final, Literal
 
-from litestar import Response, get
+from litestar import get
 from litestar.params import FromPath, QueryParameter
+from litestar.response import Stream
 
 from taskmq.api.history.logs import LineList, LineView
 from taskmq.model.history.logs import LEVELS, LogFilter, LogPage, StoredLine, level_name, read_level
@@ -56,18 +58,13 @@ async def get_job_logs(
     tags=["jobs"],
     media_type="text/plain",
 )
-async def download_job_logs(job_id: FromPath[str], jobs: OwnJobs, level: FromLevel = "debug") -> Response[str]:
+async def download_job_logs(job_id: FromPath[str], jobs: OwnJobs, level: FromLevel = "debug") -> Stream:
     """Up to 10,000 lines of one job, to be kept as a file."""
-    lines: list[str] = []
-    after: int | None = None
-    while len(lines) < _DOWNLOADED:
-        page = await jobs.logs(job_id, LogFilter(level=LEVELS[level]), after=after, limit=_TOGETHER)
-        if not page.lines:
-            break
-        lines += map(_written, page.lines)
-        after = page.after
+    which = LogFilter(level=LEVELS[level])
+    # Before the answer begins: 404 where there is no such job.
+    first = await jobs.logs(job_id, which, limit=_TOGETHER)
     headers = {"Content-Disposition": 'attachment; filename="job.log"'}
-    return Response("".join(lines[:_DOWNLOADED]), media_type="text/plain", headers=headers)
+    return Stream(_downloaded(jobs, job_id, which, first), media_type="text/plain; charset=utf-8", headers=headers)
 
 
 @get(f"{API}/logs", permission=Permission.LOGS_READ, operation_id="searchLogs", summary="Search logs", tags=["logs"])
@@ -116,6 +113,17 @@ async def query_logs(
 
 
 LOG_HANDLERS: Final[tuple[Any, ...]] = (get_job_logs, download_job_logs, search_logs, query_logs)
+
+
+async def _downloaded(jobs: TenantJobs, job_id: str, which: LogFilter, page: LogPage) -> AsyncGenerator[str]:
+    """The text of a log, a page at a time."""
+    left = _DOWNLOADED
+    while page.lines:
+        yield "".join(map(_written, page.lines[:left]))
+        left -= len(page.lines)
+        if left <= 0:
+            return
+        page = await jobs.logs(job_id, which, after=page.after, limit=_TOGETHER)
 
 
 async def _queried(

@@ -11,6 +11,7 @@ from taskmq.api.definitions import DefinitionBody, DefinitionList, DefinitionVer
 from taskmq.errors import NotPermitted
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.definitions import Definition
+from taskmq.server.access import Caller
 from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text, matched_version, priority_number
 from taskmq.server.settings import API
 
@@ -90,8 +91,8 @@ async def put_definition(
 
     409: it has another version than `If-Match` says; with `If-None-Match: *`, it is there.
     """
-    if not caller.allows(data.task):
-        raise NotPermitted(f"task {data.task!r} is not among those that you may call")
+    _check_task(caller, data.task)
+    await caller.note_action(app, "definition.put", subject=name, after={"task": data.task})
     is_first = request.headers.get("if-none-match") == "*"
     made = await app.definitions.aput(
         name,
@@ -122,6 +123,9 @@ async def delete_definition(
 ) -> dict[str, str]:
     """Make no more jobs from it; jobs that were made from it go on, and its versions are kept."""
     tenant, version = caller.tenant or "", matched_version(request.headers)
+    present = await app.definitions.aget(name, tenant=tenant)
+    _check_task(caller, present.content.task)
+    await caller.note_action(app, "definition.delete", subject=name, after={"task": present.content.task})
     await app.definitions.adelete(name, tenant=tenant, version=version)
     return {"status": "deleted", "name": name}
 
@@ -133,6 +137,11 @@ DEFINITION_HANDLERS: Final[tuple[Any, ...]] = (
     put_definition,
     delete_definition,
 )
+
+
+def _check_task(caller: Caller, task: str) -> None:
+    if not caller.allows(task):
+        raise NotPermitted(f"task {task!r} is not among those that you may call")
 
 
 def _answer(definition: Definition) -> Response[DefinitionView]:

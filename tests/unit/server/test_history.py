@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 
+from taskmq import TaskMQ
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.history import Remembering
 from taskmq.contracts.jobs import JobStore
+from taskmq.errors import InvalidOption
 from taskmq.model.history.alerts import Alert, AlertState
 from taskmq.model.history.logs import RunLine, RunLog
 from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure, minute_of
+from taskmq.operations.history import TenantFigures
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq_sql import open_job_store
+from tests.unit.app_kit import new_url
 from tests.unit.server.kit import Site
 
 _RULE = {"metric": "failure_rate", "threshold": 0.5, "channels": ["mailto:ops@example.com"]}
@@ -79,6 +83,18 @@ def test_the_log_of_a_job_is_downloaded_as_a_text(site: Site, tmp_path: Path) ->
     ]
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert answer.headers["content-disposition"].startswith("attachment")
+
+
+def test_a_long_log_is_downloaded_a_page_at_a_time_up_to_its_bound(site: Site, tmp_path: Path) -> None:
+    job = _logged(tmp_path, *((20, f"line {number}") for number in range(10_050)))
+
+    with site.client.stream(
+        "GET", f"/api/v1/jobs/{job}/logs/text", headers={"Authorization": "Bearer acme-admin"}
+    ) as answer:
+        lines = list(answer.iter_lines())
+
+    assert "content-length" not in answer.headers
+    assert [line.rpartition(" ")[2] for line in lines] == [str(number) for number in range(10_000)]
 
 
 def test_logs_are_searched_the_last_line_first(site: Site, tmp_path: Path) -> None:
@@ -171,6 +187,37 @@ def test_figures_are_told_over_time_also_in_the_document_s_words(site: Site, tmp
         assert site("GET", f"/metrics/query?{query}").status_code == 400, query
 
 
+def test_a_figure_that_is_repeated_in_a_query_is_one_figure(site: Site, tmp_path: Path) -> None:
+    _counted(tmp_path)
+
+    answer = site("GET", "/metrics/query", params={"metric": ",".join(["ended"] * 1_000)})
+
+    assert [each["metric"] for each in answer.json()["items"]] == ["ended"]
+
+
+def test_figures_by_what_there_is_not_are_refused_with_a_hint(site: Site) -> None:
+    answer = site("GET", "/rollups?by=taks")
+
+    assert answer.status_code == 400
+    assert "did you mean 'task'?" in answer.text
+    assert site("GET", "/metrics/query?metric=endd").status_code == 400
+
+
+def test_no_total_is_told_of_a_part_of_what_was_counted(site: Site, tmp_path: Path) -> None:
+    _counted(tmp_path)
+
+    async def read(most: int) -> tuple[int, float]:
+        async with TaskMQ(new_url(), store=site.app.sessions.store_url) as app:
+            figures = TenantFigures(app, None, most=most)
+            _, _, (total,) = await figures.totals(by=())
+            (series,) = (await figures.series(["ended"]))["ended"]
+            return total.ended, sum(value or 0 for _, value in series.points)
+
+    assert asyncio.run(read(2)) == (3, 3)
+    with pytest.raises(InvalidOption, match=r"^since: more than 1 "):
+        asyncio.run(read(1))
+
+
 def test_failures_of_the_broker_lane_are_told_to_their_tenant(site: Site, tmp_path: Path) -> None:
     _counted(tmp_path)
 
@@ -260,10 +307,47 @@ def test_a_test_of_a_rule_is_a_notice_to_each_of_its_channels(site: Site) -> Non
 
     assert answer.status_code == 202
     notices = site("GET", "/alerts/notices").json()["items"]
-    assert sorted(each["channel"] for each in notices) == ["https://b.c/d", "mailto:a@b.c"]
+    assert sorted(each["channel"] for each in notices) == ["https://b.c", "mailto:a@b.c"]
     assert notices[0]["changes"] == [{"kind": "test", "subject": "test"}]
     assert site("GET", "/alerts/notices", by="other-admin").json()["items"] == []
     assert site("POST", "/alerts/rules/absent/test").status_code == 404
+
+
+def test_secrets_in_urls_of_webhooks_are_shown_to_none_but_operators(site: Site) -> None:
+    site("PUT", "/alerts/rules/r", {**_RULE, "channels": ["https://b.c/secret"]})
+    site("POST", "/alerts/rules/r/test")
+
+    assert site("GET", "/alerts/rules", by="acme-operator").json()["items"][0]["channels"] == ["https://b.c/secret"]
+    for path in ("/alerts/rules", "/alerts/notices"):
+        for caller in ("acme-viewer", "all-viewer"):
+            answer = site("GET", path, by=caller)
+            assert "https://b.c" in answer.text
+            assert "secret" not in answer.text
+    (entry,) = site("GET", "/audit?action=alert.put").json()["items"]
+    assert entry["after"]["channels"] == ["https://b.c"]
+
+
+def test_a_channel_is_told_of_one_test_a_minute(site: Site) -> None:
+    site("PUT", "/alerts/rules/r", _RULE)
+
+    answers = [site("POST", "/alerts/rules/r/test").status_code for _ in range(5)]
+
+    minutes = [each["at"][:16] for each in site("GET", "/alerts/notices").json()["items"]]
+    assert answers == [202] * 5
+    assert len(minutes) == len(set(minutes))
+    tests = site("GET", "/audit?action=alert.test").json()["items"]
+    assert [(each["user"], each["subject"]) for each in tests] == [("acme-admin", "r")] * 5
+
+
+def test_notices_of_a_busy_tenant_do_not_hide_those_of_others(site: Site) -> None:
+    site("PUT", "/alerts/rules/old", _RULE, by="other-admin")
+    site("POST", "/alerts/rules/old/test", by="other-admin")
+    site("PUT", "/alerts/rules/r", {**_RULE, "channels": [f"mailto:a{number}@b.c" for number in range(12)]})
+    site("POST", "/alerts/rules/r/test")
+
+    (own,) = site("GET", "/alerts/notices?limit=1", by="other-admin").json()["items"]
+
+    assert (own["rule"], own["tenant"]) == ("old", "other")
 
 
 def test_what_a_rule_can_look_at_is_told(site: Site) -> None:

@@ -167,3 +167,18 @@ def test_definitions_are_their_tenants_own_and_of_tasks_that_the_caller_may_call
     refused = site("POST", "/jobs", {"job_type": "monthly"}, by="picky")
     assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
     assert site("PUT", "/definitions/mine", {"task": "data_processing"}, by="picky").status_code == 403
+    assert site("DELETE", "/definitions/monthly", by="picky").json()["code"] == "not_allowed"
+    assert site("GET", "/definitions/monthly").status_code == 200
+
+
+def test_what_is_done_to_definitions_is_in_the_audit_without_their_arguments(site: Site) -> None:
+    site("PUT", "/definitions/monthly", {"task": "data_processing", "kwargs": {"key": "secret"}}, by="acme-operator")
+    site("DELETE", "/definitions/monthly", by="acme-operator")
+
+    answer = site("GET", "/audit?action=definition.")
+    assert [(each["action"], each["user"], each["subject"]) for each in answer.json()["items"]] == [
+        ("definition.delete", "acme-operator", "monthly"),
+        ("definition.put", "acme-operator", "monthly"),
+    ]
+    assert "data_processing" in answer.text
+    assert "secret" not in answer.text

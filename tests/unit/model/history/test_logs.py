@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption, MalformedMessage
-from taskmq.model.history.channels import Channel, is_public, parse_channel
+from taskmq.model.history.channels import Channel, is_public, parse_channel, shown_channel
 from taskmq.model.history.logs import (
     LEVELS,
     LONGEST_LINE,
@@ -173,3 +173,17 @@ def test_what_is_no_channel_is_refused(text: str) -> None:
 )
 def test_an_address_of_the_internet_is_told_from_others(address: str, expected: bool) -> None:
     assert is_public(address) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("mailto:ops@example.com", "mailto:ops@example.com"),
+        ("https://hooks.example.com:8443/services/secret", "https://hooks.example.com:8443"),
+        ("https://hooks.example.com?token=secret", "https://hooks.example.com"),
+        ("https://hooks.example.com#secret/x", "https://hooks.example.com"),
+        ("alertmanager+https://am.example.com/secret", "alertmanager+https://am.example.com"),
+    ],
+)
+def test_a_channel_is_shown_without_what_may_be_a_secret(text: str, shown: str) -> None:
+    assert shown_channel(text) == shown

@@ -158,18 +158,33 @@ def test_every_figure_follows_from_a_rollup_or_is_not_there() -> None:
 def test_a_series_has_a_point_for_each_step() -> None:
     rollups = [_rollup(1, dead=1), _rollup(3, succeeded=1), _rollup(1, task="u", succeeded=2)]
 
-    whole = series_of("ended", rollups, since=0, until=4 * MINUTE, step=MINUTE)
-    by_task = series_of("ended", rollups, since=0, until=4 * MINUTE, step=2 * MINUTE, by=("task",))
+    whole = series_of(["ended"], rollups, since=0, until=4 * MINUTE, step=MINUTE)["ended"]
+    by_task = series_of(["ended"], rollups, since=0, until=4 * MINUTE, step=2 * MINUTE, by=("task",))["ended"]
 
     assert [each.points for each in whole] == [[(0, None), (MINUTE, 3.0), (2 * MINUTE, None), (3 * MINUTE, 1.0)]]
     assert [(each.labels, [value for _, value in each.points]) for each in by_task] == [
         ({"task": "t"}, [1.0, 1.0]),
         ({"task": "u"}, [2.0, None]),
     ]
-    assert series_of("ended", [], since=0, until=MINUTE, step=MINUTE)[0].points == [(0, None)]
-    assert series_of("ended", [], since=0, until=MINUTE, step=MINUTE, by=("task",)) == []
+    assert series_of(["ended"], [], since=0, until=MINUTE, step=MINUTE)["ended"][0].points == [(0, None)]
+    assert series_of(["ended"], [], since=0, until=MINUTE, step=MINUTE, by=("task",)) == {"ended": []}
     with pytest.raises(InvalidOption, match="by"):
-        series_of("ended", [], since=0, until=MINUTE, step=MINUTE, by=("worker",))
+        series_of(["ended"], [], since=0, until=MINUTE, step=MINUTE, by=("worker",))
+
+
+def test_a_figure_that_is_asked_for_twice_is_told_once() -> None:
+    found = series_of(["ended", "failed", "ended"], [_rollup(0, dead=1)], since=0, until=MINUTE, step=MINUTE)
+
+    assert {name: series[0].points for name, series in found.items()} == {"ended": [(0, 1.0)], "failed": [(0, 1.0)]}
+
+
+def test_an_answer_with_too_many_values_is_refused_as_a_whole() -> None:
+    rollups = [_rollup(task=f"t{number}", succeeded=1) for number in range(100)]
+
+    found = series_of(["ended"], rollups, since=0, until=1_000 * MINUTE, step=MINUTE, by=("task",))
+    assert sum(len(series.points) for series in found["ended"]) == 100_000
+    with pytest.raises(InvalidOption, match=r"^by: 200000 values.* step"):
+        series_of(["ended", "failed"], rollups, since=0, until=1_000 * MINUTE, step=MINUTE, by=("task",))
 
 
 @pytest.mark.parametrize(
