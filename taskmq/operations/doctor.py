@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.broker import Diagnosable
+from taskmq.contracts.broker import Broker, Diagnosable, QueueStats
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.jobs import JobStore, slot_key
 from taskmq.contracts.stores import DiagnosableState, Timekeeper
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreMismatch, StoreUnavailable
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
-from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
+from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue, lane_queue, shard_queue
 from taskmq.model.units import Duration, parse_seconds
 
 __all__ = ["Examination", "examine"]
@@ -22,6 +22,7 @@ _TIMEOUT: Final = 10.0
 _CLOCK_SECONDS: Final = 2.0
 _CLOCK_LIMIT: Final = 30.0
 _MANY: Final = 1_000
+_MOST_PARTS: Final = 100
 _PLACES: Final = ("url", "state", "store")
 
 
@@ -102,6 +103,26 @@ async def _broker(app: TaskMQ, watch: float) -> AsyncIterator[Finding]:
                 f"no consumer, {waiting} messages wait",
                 "start a worker",
             )
+        async for entry in _former(broker, queue):
+            if entry.ready and not entry.consumers:
+                text = f"{entry.ready} messages wait, and no worker takes them: {queue.name!r} is described otherwise"
+                remedy = "a worker with the former description, until it is empty"
+                yield Finding("problem", entry.queue, f"{text} than it was", remedy)
+
+
+async def _former(broker: Broker, queue: WorkQueue) -> AsyncIterator[QueueStats]:
+    """Those at the broker that `queue` would have, were it described otherwise, and has not."""
+    usual = [name for name in WorkQueue(queue.name).physical if name not in queue.physical]
+    for entry in await broker.stats(usual):
+        yield entry
+    # Lanes and shards were all made at once, from the first on: behind one that is not there is none. RabbitMQ's log
+    # gets a line for each look at such a one.
+    for name_of, first in ((lane_queue, queue.lanes or 0), (shard_queue, queue.ordered or 0)):
+        for number in range(first, _MOST_PARTS):
+            found = await broker.stats([name_of(queue.name, number)])
+            if not found:
+                break
+            yield found[0]
 
 
 async def _state(app: TaskMQ) -> AsyncIterator[Finding]:

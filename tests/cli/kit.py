@@ -211,11 +211,11 @@ def at_broker(use: Callable[[Broker], Coroutine[Any, Any, T]], *, url: str = _DE
     return asyncio.run(main())
 
 
-def declare(*queues: str, url: str = _DEFAULT_URL) -> None:
+def declare(*queues: str | WorkQueue, url: str = _DEFAULT_URL) -> None:
     """Make queues with all that belongs to them, as `taskmq topology apply` does."""
 
     async def make(broker: Broker) -> None:
-        described = [WorkQueue(name) for name in queues]
+        described = [queue if isinstance(queue, WorkQueue) else WorkQueue(queue) for queue in queues]
         await broker.declare(described)
         if isinstance(broker, Plannable):
             await broker.topology(described).create_missing()

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import Here, names_in
+from taskmq import WorkQueue
+from tests.cli.kit import Here, bury, declare, names_in
 
 ORDERED = """
 from taskmq import TaskMQ, WorkQueue
@@ -88,6 +89,36 @@ def test_the_lanes_of_an_app_s_queue_are_listed_shown_paused_examined_and_purged
     assert "no consumer, 3 messages wait" in examined.out
     assert (paused.code, burst.code, left) == (0, 0, 3)
     assert "3 messages deleted" in purged.err
+
+
+def test_a_dead_letter_of_a_lane_that_the_app_has_no_more_is_replayed_to_the_queue(shop: Path, taskmq: Here) -> None:
+    (shop / "mail.py").write_text(LANES)
+    declare(WorkQueue("mail", lanes=4))
+    bury("mail.dlq", ["lost"], headers={"x-taskmq-origin": "mail.lane03"})
+    here = ("--app", "mail:app", "dlq", "replay", "mail")
+
+    planned = taskmq("-o", "json", *here, "--dry-run").data
+    replayed = taskmq(*here)
+
+    assert [row["to"] for row in planned] == ["mail"]
+    assert (replayed.code, names_in("mail"), names_in("mail.lane03")) == (0, ["lost"], [])
+
+
+@pytest.mark.rabbitmq
+def test_the_lanes_of_an_app_s_queue_at_rabbitmq_are_listed_and_shown(
+    shop: Path, taskmq: Here, amqp_url: str
+) -> None:
+    (shop / "mail.py").write_text(LANES)
+    declare(WorkQueue("mail", lanes=2), url=amqp_url)
+    here = ("--url", amqp_url, "-o", "json", "--app", "mail:app")
+    for tenant in (("--tenant", "acme"), ("--tenant", "initech"), ()):
+        assert taskmq(*here, "send", "mail.post", "--args", '["you"]', *tenant).code == 0
+
+    listed = {row["queue"]: row["ready"] for row in taskmq(*here, "queue", "list").data}
+    shown = taskmq(*here, "queue", "show", "mail").data
+
+    assert (listed["mail"], listed["mail.lane00"] + listed["mail.lane01"], listed["mail.p.low"]) == (1, 2, 0)
+    assert (shown["ready"], shown["lanes"], shown["dead"]) == (3, 2, 0)
 
 
 @pytest.mark.parametrize("weights", ["16:4", "1:2:0", "a:b:c", "1:2:3:4", "-1:1:1"])

@@ -205,6 +205,7 @@ def replay_letters(
         max_replays=None if force else max_replays,
         rate=None if rate is None else parse_rate(rate),
         duplicates=duplicates,
+        queues=open_app().tasks.queues,
     )
     if dry_run:
         return _preview(queue, plan, limit, filters)

@@ -7,7 +7,9 @@ One of them is sent, and the others are dropped once that is confirmed.
 """
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, Literal
 
 from taskmq.contracts.broker import Broker, Delivery, Outgoing
@@ -26,7 +28,7 @@ from taskmq.errors import (
 from taskmq.model import headers as header
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import amend
-from taskmq.model.topology import check_queue_name, class_queue, logical_queue
+from taskmq.model.topology import WorkQueue, check_queue_name, class_queue, logical_queue
 from taskmq.model.units import Duration, parse_seconds
 from taskmq.operations.dead_letters.letter import DeadLetter, JobsOfLetters
 from taskmq.operations.dead_letters.selection import Choose
@@ -51,6 +53,8 @@ class Replay:
         max_replays: letters that were replayed so often before stay; None: none does.
         rate: letters a second at most.
         duplicates: send all letters of a job; else one, and drop the others.
+        queues: as they are described today. What would go to a lane or class that one of them has no more, where
+            nobody would take it, goes to the queue itself.
     """
 
     to: str | None = None
@@ -58,6 +62,7 @@ class Replay:
     max_replays: int | None = 3
     rate: float | None = None
     duplicates: bool = False
+    queues: Collection[WorkQueue] = ()
 
     def __post_init__(self) -> None:
         if self.to is not None:
@@ -67,12 +72,21 @@ class Replay:
 
     def target(self, letter: DeadLetter) -> str:
         """The physical queue that `letter` would go to; "" when nobody knows."""
-        if self.to is None:
-            return letter.queue
+        place = letter.queue if self.to is None else self._like(letter.queue, self.to)
+        name = logical_queue(place)
+        for queue in self.queues:
+            if queue.name == name:
+                places = _places(queue)
+                return place if place in places or name not in places else name
+        return place
+
+    @staticmethod
+    def _like(place: str, name: str) -> str:
+        """The queue of that name, in the priority class of `place`."""
         for priority in (_HIGH, _LOW):
-            if letter.queue == class_queue(logical_queue(letter.queue), priority):
-                return class_queue(self.to, priority)
-        return self.to
+            if place == class_queue(logical_queue(place), priority):
+                return class_queue(name, priority)
+        return name
 
     def refusal(self, letter: DeadLetter) -> Literal["replayed too often", "no destination"] | None:
         """Why `letter` stays where it is, or None."""
@@ -167,6 +181,11 @@ async def replay(
     if sender.failure is not None:
         raise PartlyReplayed(sender.failure, failed=sender.failed, replayed=sender.done.replayed) from sender.failure
     return sender.done
+
+
+@lru_cache
+def _places(queue: WorkQueue) -> frozenset[str]:
+    return frozenset(queue.physical)
 
 
 class _Sender:

@@ -112,7 +112,7 @@ async def replay_letters(
         app.sessions.current().broker,
         queue,
         timeout=_REPLAY_SECONDS,
-        plan=Replay(to=data.to, keep_attempts=data.keep_attempts, rate=data.rate),
+        plan=Replay(to=data.to, keep_attempts=data.keep_attempts, rate=data.rate, queues=app.tasks.queues),
         choose=choose,
         limit=data.limit,
         depth=_DEPTH,

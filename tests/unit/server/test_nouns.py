@@ -36,9 +36,9 @@ def filled(site: Site) -> Site:
     return site
 
 
-def _message(queue: str, name: str, error: str = "") -> Outgoing:
+def _message(queue: str, name: str, error: str = "", *, origin: str = "work") -> Outgoing:
     body = f'{{"id": "{name}", "task": "data_processing", "kwargs": {{"key": "secret"}}, "attempt": 3}}'.encode()
-    headers = {"x-taskmq-reason": "error", "x-taskmq-error": error, "x-taskmq-origin": "work"} if error else {}
+    headers = {"x-taskmq-reason": "error", "x-taskmq-error": error, "x-taskmq-origin": origin} if error else {}
     return Outgoing(
         queue=queue, body=body, content_type="application/json", job_id=name, task="data_processing", headers=headers
     )
@@ -93,6 +93,19 @@ def test_dead_letters_are_listed_grouped_replayed_and_purged(filled: Site) -> No
     assert (purged.json(), rest.json()) == ({"purged": 1}, {"purged": 1})
     assert filled("GET", "/dead-letters/nowhere", by="all-operator").json()["code"] == "queue_not_found"
     assert filled("GET", "/queues/work?within=0.01", by="all-viewer").json()["ready"] == 3
+
+
+def test_a_dead_letter_of_a_lane_that_is_gone_is_replayed_to_its_queue(site: Site) -> None:
+    async def fill(broker: Broker) -> None:
+        await broker.declare([WorkQueue("work")])
+        await broker.publish(_message("work.dlq", "d0", "OSError: full", origin="work.lane03"), timeout=10)
+
+    _at_broker(site, fill)
+
+    replayed = site("POST", "/dead-letters/work/replay", {}, by="all-operator").json()
+
+    assert replayed["replayed"] == 1
+    assert site("GET", "/queues/work?within=0.01", by="all-viewer").json()["ready"] == 1
 
 
 @pytest.mark.parametrize("body", [{"rate": 0}, {"limit": 0}, {"older_than": "soon"}, {"evry": 1}])

@@ -32,6 +32,7 @@ from taskmq.operations.dead_letters import (
 )
 from taskmq.testing import FakeClock, FlakyBroker, Published
 from taskmq_local import open_memory_broker
+from tests.unit.operations.dead_letters.letters import letter
 
 _TIMEOUT = 5.0
 _IMAGES = ("images", "images.p.high", "images.p.low", "images.dlq")
@@ -619,6 +620,32 @@ def test_letters_can_be_sent_to_another_queue_in_their_priority_class(origin: st
         assert await _names(broker, target) == ["job"]
 
     _run(main)
+
+
+@pytest.mark.parametrize(
+    ("origin", "described", "target"),
+    [
+        ("images.lane07", WorkQueue("images", lanes=4), "images"),
+        ("images.lane03", WorkQueue("images", lanes=4), "images.lane03"),
+        ("images.p.low", WorkQueue("images", lanes=4), "images.p.low"),
+        ("images.p.high", WorkQueue("images", lanes=4), "images"),
+        ("images.p.high", WorkQueue("images", priorities="native"), "images"),
+        ("images.lane00", WorkQueue("images"), "images"),
+        ("images.s01", WorkQueue("images", ordered=2), "images.s01"),
+        ("images", WorkQueue("images", ordered=2), "images"),
+        ("images.lane07", WorkQueue("other", lanes=4), "images.lane07"),
+    ],
+)
+def test_letters_of_a_lane_or_class_that_is_gone_go_to_the_queue_itself(
+    origin: str, described: WorkQueue, target: str
+) -> None:
+    assert Replay(queues=[described]).target(letter(queue=origin)) == target
+
+
+def test_letters_that_go_to_another_queue_go_where_that_one_is_consumed() -> None:
+    plan = Replay(to="other", queues=[WorkQueue("other", lanes=4)])
+
+    assert plan.target(letter(queue="images.p.high")) == "other"
 
 
 def test_letters_that_were_replayed_often_before_stay_and_are_counted() -> None:
