@@ -1,18 +1,20 @@
 """Jobs that the scheduler places on nodes, with workers that a test plays."""
 
 import asyncio
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
 from msgspec.structs import replace
 
 from taskmq import WorkQueue
-from taskmq.contracts.jobs import JobDetail
-from taskmq.errors import BrokerUnavailable
+from taskmq.contracts.jobs import DispatchBatch, JobDetail, Pick
+from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.nodes import HostNode, JobNeeds, NodeTold
 from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
+from taskmq.testing.job_store import MemoryJobStore
 from tests.unit.scheduler.stage import Player, Stage, play, until
 
 _TOLD = NodeTold(name="a", capacity={"slots": 8.0, "cpu": 4.0}, lost_after=30_000, runs_jobs=True)
@@ -64,6 +66,38 @@ def test_a_job_is_placed_on_a_node_that_has_what_it_needs() -> None:
         await player.finish()
         await stage.all_ended()
         assert (await _node(stage)).used == {}
+
+    play(test, queues=_QUEUES)
+
+
+def test_what_is_placed_is_published_though_the_store_goes_in_the_same_turn() -> None:
+    class Going(MemoryJobStore):
+        @property
+        def dispatching(self) -> Any:
+            return _GoingDispatch(super().dispatching)
+
+    class _GoingDispatch:
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+            raise StoreUnavailable("the store is gone")
+
+    async def test(stage: Stage) -> None:
+        stage.model.placed = {"mail": 0, "train": 0}
+        process = stage.start(store=Going(stage.model, clock=stage.clock))
+        player = await _worker(stage)
+        (other,) = await stage.submit(queue="mail")
+        (job,) = await stage.submit(queue="train", detail=_needs())
+
+        await player.has(1)
+
+        assert player.envelopes[0].id == job
+        assert stage.job(other).state is JobState.QUEUED
+        assert process.scheduler.status().dispatched == 1
 
     play(test, queues=_QUEUES)
 
