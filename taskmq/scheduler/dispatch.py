@@ -180,9 +180,12 @@ class JobDispatcher:
         try:
             await self._take(picks, batches)
         finally:
-            # What became of the picks, also where nobody knows: another dispatch counts what is in flight anew.
+            # What became of the picks, also where nobody knows of the rest: another dispatch counts what is in flight
+            # anew, and nobody else publishes what the store has.
             for batch in batches:
                 self._ledger.add(batch)
+                self._counts.dispatched += len(batch.jobs)
+                self.publish(batch)
             self._shares.taken([job for batch in batches for job in _found(batch)])
         if not batches:
             # They had expired, somebody has changed them, no node has room, or the slot is another scheduler's.
@@ -193,9 +196,6 @@ class JobDispatcher:
             return False
         self._fruitless.reset()
         self._see_ends(picks, batches)
-        for batch in batches:
-            self._counts.dispatched += len(batch.jobs)
-            self.publish(batch)
         return True
 
     async def _take(self, picks: list[Pick], batches: list[DispatchBatch]) -> None:

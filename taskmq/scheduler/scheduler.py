@@ -99,7 +99,7 @@ class Scheduler:
             if not await self._until_reached(lambda: records.upsert(self._app.schedules)):
                 return
             tasks = TaskRegistrar(self._app, store.tasks, me=self._me) if isinstance(store, Catalogued) else None
-            nodes = NodeRegistrar(store, me=self._me)
+            nodes = NodeRegistrar(store, me=self._me, knows_all=lambda: self._workers.knows_all)
             signals = self._signals = Signals(
                 session.broker,
                 self._workers,

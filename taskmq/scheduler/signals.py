@@ -2,6 +2,9 @@
 
 All of it is a hint that may get lost: nothing waits for one for longer than half a second, and where no worker is
 heard of, a window of a fixed size is used.
+
+Who is silent counts as gone only for who hears. A listener does not tell that it is cut off, nor a broker that it
+takes nothing, so a scheduler tells itself something every 4 s, and is deaf where that does not come back.
 """
 
 import asyncio
@@ -27,12 +30,16 @@ _log = logging.getLogger("taskmq.scheduler")
 _READY: Final = "store.ready."
 _DUE: Final = "store.due."
 _FREED: Final = "store.slots"
+_ECHO: Final = "store.echo."
 _WORKER: Final = "worker."
 _TOPICS: Final = (f"{_READY}*", f"{_DUE}*", _FREED, WORKER_EVENTS, TASKS_TOLD)
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 # They tell every ten seconds.
 _SILENT: Final = 35.0
+_ECHO_EVERY: Final = 4.0
+# So long that one may be lost; of what workers tell at most one each is missed meanwhile.
+_DEAF: Final = 10.0
 
 
 class LiveWorkers:
@@ -43,11 +50,13 @@ class LiveWorkers:
         self._slots: dict[str, int] = {}
         self._counted = 0.0
         self._since: float | None = None
+        self._proven = 0.0
 
-    def listens(self) -> None:
-        """From now on is heard what workers tell."""
-        if self._since is None:
+    def hears(self) -> None:
+        """What workers tell is heard now."""
+        if self._listens_for() is None:
             self._since = _now()
+        self._proven = _now()
 
     def is_deaf(self) -> None:
         """Nothing is heard any more."""
@@ -85,7 +94,8 @@ class LiveWorkers:
     @property
     def knows_all(self) -> bool:
         """Whether it has been heard of workers for so long that each of them would have been heard."""
-        return self._since is not None and _now() - self._since >= _SILENT
+        listens = self._listens_for()
+        return listens is not None and listens >= _SILENT
 
     def have_in_hand(self, physical: str) -> bool:
         """Whether a live worker says that it has deliveries of a physical queue."""
@@ -93,10 +103,17 @@ class LiveWorkers:
 
     def is_absent(self, worker: str, *, seconds: float) -> bool:
         """Whether nothing was heard of a worker for so long, though it would have been heard."""
-        if self._since is None or _now() - self._since < seconds:
+        listens = self._listens_for()
+        if listens is None or listens < seconds:
             return False
         heard = [at for at, status in self._heard.values() if status.name == worker]
         return all(_now() - at >= seconds for at in heard)
+
+    def _listens_for(self) -> float | None:
+        """Seconds; None where it is deaf, also where nobody has noticed yet."""
+        if self._since is None or _now() - self._proven >= _DEAF:
+            return None
+        return _now() - self._since
 
     def _live(self) -> list[WorkerStatus]:
         oldest = _now() - _SILENT
@@ -132,6 +149,7 @@ class Signals:
         self._freed = freed
         self._told = told
         self._nodes = nodes
+        self._echo = f"{_ECHO}{uuid.uuid4().hex}"
         self._is_stopping = asyncio.Event()
 
     def tell_ready(self, slot: int) -> None:
@@ -155,10 +173,11 @@ class Signals:
         listening = await self._listen()
         if listening is None:
             return
-        self._workers.listens()
+        self._workers.hears()
         self._announce(command_topic(TASKS), encode_command(Command(id=uuid.uuid4().hex, name=TASKS)))
         try:
-            await self._is_stopping.wait()
+            while not await pause(self._is_stopping, _ECHO_EVERY):
+                self._announce(self._echo)
         finally:
             self._workers.is_deaf()
             await listening.stop()
@@ -169,7 +188,7 @@ class Signals:
         backoff, complaint = Backoff(_PAUSE, _LONGEST_PAUSE), ""
         while not self._is_stopping.is_set():
             try:
-                return await self._broker.listen(_TOPICS, self._receive)
+                return await self._broker.listen((*_TOPICS, self._echo), self._receive)
             except (BrokerUnavailable, TopologyMismatch) as error:
                 if str(error) != complaint:
                     complaint = str(error)
@@ -187,19 +206,24 @@ class Signals:
                 self._due(int(slot), int(body) / 1000)
         elif topic == _FREED:
             self._freed()
+        elif topic == self._echo:
+            self._workers.hears()
         elif topic == TASKS_TOLD:
             self._told(body)
         elif topic.startswith(_WORKER):
-            try:
-                batch = decode_batch(topic, body)
-            except MalformedMessage as error:
-                _log.debug("topic %r: %s", topic, error)
-                return
-            for event in batch.events:
-                if isinstance(event, WorkerEvent):
-                    self._workers.hear(event)
-                    if event.status.node is not None and event.event != "offline":
-                        self._nodes(event.status.node)
+            self._hear_workers(topic, body)
+
+    def _hear_workers(self, topic: str, body: bytes) -> None:
+        try:
+            batch = decode_batch(topic, body)
+        except MalformedMessage as error:
+            _log.debug("topic %r: %s", topic, error)
+            return
+        for event in batch.events:
+            if isinstance(event, WorkerEvent):
+                self._workers.hear(event)
+                if event.status.node is not None and event.event != "offline":
+                    self._nodes(event.status.node)
 
     def _announce(self, topic: str, body: bytes = b"") -> None:
         if isinstance(self._broker, Broadcasting):

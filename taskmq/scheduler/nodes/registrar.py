@@ -3,11 +3,14 @@
     worker.beat, every 10 s, by broadcast -> heard -> once a second: told to the store
     once a second, one scheduler in turns -> expire: who was silent for three heartbeats is lost
 
+Where nobody has listened for that long, silence says nothing: nobody is lost then.
+
 Who may write to the broker can tell of nodes, too: what is told is judged first, and there are at most 10,000.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from taskmq.contracts.jobs import JobStore
@@ -31,10 +34,12 @@ class NodeRegistrar:
 
     Args:
         me: this scheduler.
+        knows_all: whether each node that is there would have been heard by now.
     """
 
-    def __init__(self, store: JobStore, *, me: str) -> None:
+    def __init__(self, store: JobStore, *, me: str, knows_all: Callable[[], bool]) -> None:
         self._store = store
+        self._knows_all = knows_all
         self._me = me
         self._heard: dict[str, NodeTold] = {}
         self._complaints: set[str] = set()
@@ -77,6 +82,9 @@ class NodeRegistrar:
             self._heard = {name: told for name, told in self._heard.items() if heard.get(name) is not told}
 
     async def _expire(self) -> None:
+        if not self._knows_all():
+            self._turns_left = 0
+            return
         if not self._turns_left:
             token = await self._store.dispatching.leases.acquire(_LEASE, owner=self._me, seconds=_TURN)
             if isinstance(token, Lease):

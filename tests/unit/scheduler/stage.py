@@ -52,17 +52,26 @@ class LoopClock:
 
 
 class HeardBroker(FlakyBroker):
-    """A `FlakyBroker` with broadcasts, which never fail."""
+    """A `FlakyBroker` with broadcasts, which never fail.
+
+    Attributes:
+        is_deaf: set it to True and nothing is heard any more, and nobody is told of that.
+    """
 
     def __init__(self, inner: MemoryBroker) -> None:
         super().__init__(inner)
         self._heard = inner
+        self.is_deaf = False
 
     def announce(self, topic: str, body: bytes) -> bool:
         return self._heard.announce(topic, body)
 
     async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> Listening:
-        return await self._heard.listen(patterns, receive)
+        def hear(topic: str, body: bytes) -> None:
+            if not self.is_deaf:
+                receive(topic, body)
+
+        return await self._heard.listen(patterns, hear)
 
 
 @dataclass

@@ -1,18 +1,20 @@
 """Jobs that the scheduler places on nodes, with workers that a test plays."""
 
 import asyncio
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
 from msgspec.structs import replace
 
 from taskmq import WorkQueue
-from taskmq.contracts.jobs import JobDetail
-from taskmq.errors import BrokerUnavailable
+from taskmq.contracts.jobs import DispatchBatch, JobDetail, Pick
+from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.nodes import HostNode, JobNeeds, NodeTold
 from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
+from taskmq.testing.job_store import MemoryJobStore
 from tests.unit.scheduler.stage import Player, Stage, play, until
 
 _TOLD = NodeTold(name="a", capacity={"slots": 8.0, "cpu": 4.0}, lost_after=30_000, runs_jobs=True)
@@ -29,14 +31,14 @@ async def _node(stage: Stage, name: str = "a") -> HostNode:
     return next(node for node in await stage.store.nodes.nodes() if node.name == name)
 
 
-async def _worker(stage: Stage, name: str = "a", *, silent_after: float = inf) -> Player:
-    """A worker of a node, which tells of it every second, for so many of them."""
+async def _worker(stage: Stage, name: str = "a", *, silent_after: float = inf, every: float = 1) -> Player:
+    """A worker of a node, which tells of it every second, or more rarely, for so many of them."""
 
     async def tell() -> None:
         until_then = stage.clock.monotonic() + silent_after
         while stage.clock.monotonic() < until_then:
             stage.worker_says("beat", name=f"w-{name}", node=replace(_TOLD, name=name))
-            await stage.pass_by(1)
+            await stage.pass_by(every)
 
     stage.tasks.append(asyncio.create_task(tell()))
     await _known(stage, name)
@@ -64,6 +66,38 @@ def test_a_job_is_placed_on_a_node_that_has_what_it_needs() -> None:
         await player.finish()
         await stage.all_ended()
         assert (await _node(stage)).used == {}
+
+    play(test, queues=_QUEUES)
+
+
+def test_what_is_placed_is_published_though_the_store_goes_in_the_same_turn() -> None:
+    class Going(MemoryJobStore):
+        @property
+        def dispatching(self) -> Any:
+            return _GoingDispatch(super().dispatching)
+
+    class _GoingDispatch:
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+            raise StoreUnavailable("the store is gone")
+
+    async def test(stage: Stage) -> None:
+        stage.model.placed = {"mail": 0, "train": 0}
+        process = stage.start(store=Going(stage.model, clock=stage.clock))
+        player = await _worker(stage)
+        (other,) = await stage.submit(queue="mail")
+        (job,) = await stage.submit(queue="train", detail=_needs())
+
+        await player.has(1)
+
+        assert player.envelopes[0].id == job
+        assert stage.job(other).state is JobState.QUEUED
+        assert process.scheduler.status().dispatched == 1
 
     play(test, queues=_QUEUES)
 
@@ -119,6 +153,66 @@ def test_the_jobs_of_a_lost_node_run_on_another_one() -> None:
         await second.finish(result=b"2")
         await stage.all_ended()
         assert stage.job(job).result == b"2"
+
+    play(test, queues=_QUEUES)
+
+
+def test_no_node_is_lost_because_no_scheduler_was_there_to_listen() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        player = await _worker(stage, every=10)
+        (job,) = await stage.submit(queue="train", detail=_needs())
+        await player.has(1)
+        await stage.pass_by(1)
+
+        await process.kill()
+        await stage.pass_by(63)
+        stage.start()
+        await stage.pass_by(60)
+
+        node = await _node(stage)
+        assert (node.state, node.epoch) == ("available", 1)
+        assert len(player.deliveries) == 1
+        await player.finish()
+        await stage.all_ended()
+        assert stage.job(job).state is JobState.SUCCEEDED
+
+    play(test, queues=_QUEUES)
+
+
+def test_no_node_is_lost_while_nothing_is_heard_over_the_broker_nor_right_after() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        player = await _worker(stage, every=10)
+        await stage.submit(queue="train", detail=_needs())
+        await player.has(1)
+        await stage.pass_by(60)
+
+        process.broker.is_deaf = True
+        await stage.pass_by(63)
+        process.broker.is_deaf = False
+        await stage.pass_by(60)
+
+        node = await _node(stage)
+        assert (node.state, node.epoch) == ("available", 1)
+        assert len(player.deliveries) == 1
+
+    play(test, queues=_QUEUES)
+
+
+def test_a_node_is_lost_once_schedulers_have_listened_long_enough_again() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        await _worker(stage, silent_after=60)
+        await stage.pass_by(50)
+        process.broker.is_deaf = True
+        await stage.pass_by(60)
+        process.broker.is_deaf = False
+
+        await stage.pass_by(30)
+        assert (await _node(stage)).state == "available"
+        await stage.pass_by(15)
+        assert (await _node(stage)).state == "lost"
 
     play(test, queues=_QUEUES)
 
