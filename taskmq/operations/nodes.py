@@ -94,13 +94,13 @@ async def register_node(app: TaskMQ, told: NodeTold) -> HostNode:
 async def say_status(
     app: TaskMQ, name_or_id: str, status: Literal["available", "busy", "draining"]
 ) -> HostNode | None:
-    """What the owner of a node says of it, which is a heartbeat; None where there is none."""
+    """What the owner of a node says of it, which is a heartbeat; None where there is none. A drain goes on."""
     nodes = _store(app).nodes
     node = await find_node(app, name_or_id)
     if node is None:
         return None
-    await nodes.say_busy(node.name, is_busy=status == "busy")
-    return await nodes.drain(node.name, drains=status == "draining")
+    said = await nodes.say_busy(node.name, is_busy=status == "busy")
+    return await nodes.drain(node.name, drains=True) if status == "draining" else said
 
 
 async def allocate(

@@ -300,8 +300,13 @@ class TenantJobs:
         return await self._jobs.ahold(record.id, version=version, by=self._by, note=note)
 
     async def release(self, job_id: str, *, version: int | None = None, note: str = "") -> JobRecord:
-        """Let a held job run, at its time."""
+        """Let a held job run, at its time.
+
+        Raises:
+            NotPermitted: the caller may not call its task.
+        """
         record = await self.get(job_id)
+        self._check_task(record.task)
         return await self._jobs.arelease(record.id, version=version, by=self._by, note=note)
 
     async def retry(

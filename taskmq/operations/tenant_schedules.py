@@ -133,7 +133,12 @@ class TenantSchedules:
         await self._schedules.apause(self.full_name(name), note=note)
 
     async def resume(self, name: str) -> None:
-        """Have it go on."""
+        """Have it go on.
+
+        Raises:
+            NotPermitted: the caller may not call its task.
+        """
+        await self.check_run(name)
         await self._schedules.aresume(self.full_name(name))
 
     async def run(self, name: str) -> str:

@@ -123,7 +123,9 @@ class EventHub:
             if not self._users[user]:
                 del self._users[user]
             if not self._subscriptions and self._listening is not None:
+                # It takes a while to go: who comes meanwhile needs another. `_tasks` sees it end.
                 self._listening.cancel()
+                self._listening = None
                 # What happens while nobody listens is not here afterwards.
                 self._last.clear()
 
@@ -166,6 +168,9 @@ class EventHub:
                     async for event in events:
                         self._tell(event)
             except TaskMQError:
+                if self._listening is not asyncio.current_task():
+                    # It was cancelled, and could not leave the broker in order.
+                    return
                 if is_connected:
                     is_connected = False
                     self._tell(None, is_connected=False)

@@ -20,19 +20,22 @@ _MOST: Final = 1_000
 
 
 class _Sample:
-    """The last answer to one question, and when it was had."""
+    """The last answer to one question, and when it was had; and the last failure, of how many."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.at: float | None = None
         self.answer: Any = None
+        self.failures = 0
+        self.failure: Exception | None = None
 
 
 async def shared_look(state: State, name: str, max_age: float, look: Callable[[], Awaitable[T]]) -> T:
     """The answer to a question, which may be as old as `max_age` seconds; else look, one caller for all.
 
     Args:
-        name: of the question; everybody who asks by it gets the same answer.
+        name: of the question; everybody who asks by it gets the same answer. Who waits for a look that fails gets its
+            failure: else each would wait for one more that does.
     """
     if not max_age:
         return await look()
@@ -42,10 +45,17 @@ async def shared_look(state: State, name: str, max_age: float, look: Callable[[]
         samples.clear()
     sample = samples.setdefault(name, _Sample())
     # Whoever comes while one looks gets what that one sees.
-    asked = app.sessions.clock.monotonic()
+    asked, failures = app.sessions.clock.monotonic(), sample.failures
     async with sample.lock:
         if sample.at is None or asked - sample.at > max_age:
-            sample.answer = await look()
+            if sample.failure is not None and sample.failures > failures:
+                raise sample.failure
+            try:
+                sample.answer = await look()
+            except Exception as error:
+                sample.failures += 1
+                sample.failure = error
+                raise
             sample.at = app.sessions.clock.monotonic()
         answer: T = sample.answer
         return answer

@@ -106,7 +106,7 @@ async def register_node(data: JSONBody[RegisterBody], app: ServedApp, caller: Ca
     )
     known = await operations.find_node(app, data.name)
     if known is not None and known.told.runs_jobs:
-        raise Problem(409, "node_in_use", f"node {data.name!r} is told of by its workers: choose another name")
+        raise _in_use(known, "choose another name")
     await caller.note_action(app, "node.register", subject=data.name)
     node = await operations.register_node(app, told)
     return RegisteredView(node_id=node.id, name=node.name, status=node.state)
@@ -120,9 +120,14 @@ async def register_node(data: JSONBody[RegisterBody], app: ServedApp, caller: Ca
     summary="Update the status of a node",
     tags=["compatible names"],
 )
-async def update_status(data: JSONBody[StatusBody], app: ServedApp) -> RegisteredView:
-    """Say whether a node takes anything; each call is a heartbeat."""
-    node = node_or_problem(data.node_id, await operations.say_status(app, data.node_id, data.status))
+async def update_status(data: JSONBody[StatusBody], app: ServedApp, caller: CallerGiven) -> RegisteredView:
+    """Say whether a node that no worker tells of takes anything; each call is a heartbeat, and ends no drain."""
+    known = node_or_problem(data.node_id, await operations.find_node(app, data.node_id))
+    if known.told.runs_jobs:
+        raise _in_use(known, "drain and resume it as an operator")
+    if data.status == "draining" and not known.is_draining:
+        await caller.note_action(app, "node.drain", subject=known.name)
+    node = node_or_problem(data.node_id, await operations.say_status(app, known.name, data.status))
     return RegisteredView(node_id=node.id, name=node.name, status=node.state)
 
 
@@ -159,6 +164,10 @@ def node_or_problem(name: str, node: HostNode | None) -> HostNode:
     if node is None:
         raise Problem(404, "node_not_found", f"there is no node {name[:128]!r}")
     return node
+
+
+def _in_use(node: HostNode, instead: str) -> Problem:
+    return Problem(409, "node_in_use", f"node {node.name!r} is told of by its workers: {instead}")
 
 
 def _view(node: HostNode) -> HostNodeView:

@@ -53,7 +53,7 @@ async def get_queues(app: ServedApp, state: State, within: Within = 1.0, max_age
         pauses = await find_pauses(app)
         return QueueLines(items=[_line(each, pauses) for each in found.queues], delayed=found.delayed)
 
-    return await shared_look(state, "queues", max_age, look)
+    return await shared_look(state, f"queues:{within}", max_age, look)
 
 
 @get(
@@ -83,7 +83,7 @@ async def get_queue(
             workers=found.workers,
         )
 
-    return await shared_look(state, f"queue:{name}", max_age, look)
+    return await shared_look(state, f"queue:{name}:{within}", max_age, look)
 
 
 @post(

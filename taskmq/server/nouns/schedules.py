@@ -143,7 +143,7 @@ async def pause_schedule(
 async def resume_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> ScheduleView:
     """Have a paused schedule go on."""
     own = _own(app, caller)
-    await own.entry(name)
+    await own.check_run(name)
     await caller.note_action(app, "schedule.resume", subject=own.full_name(name))
     await own.resume(name)
     return _view(await own.get(name))

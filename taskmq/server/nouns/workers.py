@@ -30,7 +30,7 @@ async def get_workers(app: ServedApp, state: State, within: Within = 1.0, max_ag
     async def look() -> WorkerList:
         return WorkerList([_view(answer.status) for answer in await list_workers(app, within=within)])
 
-    return await shared_look(state, "workers", max_age, look)
+    return await shared_look(state, f"workers:{within}", max_age, look)
 
 
 WORKER_HANDLERS: Final[tuple[Any, ...]] = (get_workers,)

@@ -6,7 +6,7 @@ from litestar import get, post
 from litestar.params import FromPath, JSONBody
 
 from taskmq.api.workers import CancelFlowBody, StepView, WorkflowView
-from taskmq.errors import FlowNotFound
+from taskmq.errors import FlowNotFound, NotPermitted
 from taskmq.model.identity import Permission
 from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.operations.workflows import cancel_workflow, redrive_workflow, report_workflow
@@ -73,7 +73,9 @@ async def cancel(
 async def redrive(app: ServedApp, caller: CallerGiven, workflow_id: FromPath[str]) -> Redriven:
     """Run again what has not succeeded, and take the dead letters of its earlier runs off their queues."""
     full_id = _full_id(caller, workflow_id)
-    await report_workflow(app, full_id)
+    steps = (await report_workflow(app, full_id)).steps
+    if refused := next((step.task for step in steps if step.task and not caller.allows(step.task)), None):
+        raise NotPermitted(f"you may not call task {refused!r}, which is one of its steps")
     await caller.note_action(app, "workflow.redrive", subject=full_id)
     return await redrive_workflow(app, full_id)
 

@@ -4,6 +4,7 @@ import base64
 import binascii
 import logging
 import uuid
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -12,7 +13,7 @@ from litestar.datastructures import Cookie
 from litestar.params import FromQuery
 
 from taskmq.api.values import API
-from taskmq.contracts.identity import Actor
+from taskmq.contracts.identity import Actor, UserAccount
 from taskmq.errors import (
     IdentityConflict,
     IdentityNotFound,
@@ -150,18 +151,30 @@ def _pending(request: Request[Any, Any, Any]) -> PendingLogin:
 async def _session(request: Request[Any, Any, Any], provider: OidcProvider, user: ProvidedUser, address: str) -> str:
     """Begin the session of a user, who is made or gets their present roles; its secret."""
     memberships = provider.settings.memberships(user.groups)
-    if not memberships:
-        _log.warning("OIDC: a sign-in was refused: none of the user's groups has a role here")
-        raise NotPermitted("none of your groups has a role here")
     services = accounts_of(request.app.state)
     request_id = fact_of(request.scope, "taskmq_request_id")
     # Of issuer and subject alone: names and addresses go from one person to another.
     user_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{provider.settings.issuer}\n{user.subject}"))
     actor = Actor(user=_ACTOR, via="oidc", address=address, request_id=request_id)
-    try:
-        account = await services.administration.keep_provided_user(
-            user_id, _name(user, user_id), email=user.email, memberships=memberships, by=actor
+
+    async def keep(name: str) -> UserAccount:
+        return await services.administration.keep_provided_user(
+            user_id, name, email=user.email, memberships=memberships, by=actor
         )
+
+    if not memberships:
+        if await services.store.accounts.account(user_id) is not None:
+            # What they had here goes with the groups, but for what the last admin is.
+            with suppress(IdentityConflict):
+                await keep(_own_name(user_id))
+        _log.warning("OIDC: a sign-in was refused: none of the user's groups has a role here")
+        raise NotPermitted("none of your groups has a role here")
+    try:
+        try:
+            account = await keep(_name(user, user_id))
+        except IdentityConflict:
+            # The name is another's, who would shut them out by it.
+            account = await keep(_own_name(user_id))
     except (IdentityConflict, IdentityNotFound, InvalidOption) as error:
         _log.warning("OIDC: a user cannot be kept: %s", error)
         raise NotPermitted("your account cannot be made here: the server's log says why") from None
@@ -182,4 +195,9 @@ def _name(user: ProvidedUser, user_id: str) -> str:
             return check_name(name, what="user")
         except InvalidOption:
             continue
+    return _own_name(user_id)
+
+
+def _own_name(user_id: str) -> str:
+    """A name that is nobody else's."""
     return f"oidc-{user_id[:8]}"

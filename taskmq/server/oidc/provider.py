@@ -216,7 +216,7 @@ class OidcProvider:
         return ProvidedUser(
             subject=str(claims["sub"]),
             name=str(claims.get(self.settings.name_claim, "")),
-            email=str(claims.get("email", "")) if claims.get("email_verified", True) is True else "",
+            email=str(claims.get("email", "")) if claims.get("email_verified") is True else "",
             groups=frozenset(str(name) for name in names),
         )
 

@@ -111,6 +111,20 @@ def test_what_happens_while_nobody_listens_is_a_gap() -> None:
     _run(test)
 
 
+def test_a_stream_that_opens_as_the_last_one_ends_hears_the_broker() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        async with hub.subscribed("ann", lambda _: True) as (first, _):
+            await _listens(app, first)
+        async with hub.subscribed("bob", lambda _: True) as (second, _):
+            await _listens(app, second)
+
+            await _tell(app, _event(1))
+
+            assert await _take(second, "j1") == ["j1"]
+
+    _run(test)
+
+
 def test_a_slow_stream_misses_the_oldest_and_knows_how_many() -> None:
     async def test(app: TaskMQ, hub: EventHub) -> None:
         async with hub.subscribed("ann", lambda _: True) as (subscription, _):

@@ -1,9 +1,11 @@
 """Nodes and resources over HTTP, with the bodies of document 000."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
-from taskmq import WorkQueue
+from taskmq import TaskMQ, WorkQueue
+from taskmq.model.nodes import NodeTold
 from tests.unit.server.kit import DOCUMENT, Site, open_site
 
 
@@ -46,7 +48,7 @@ def test_a_node_that_registers_again_keeps_its_id(site: Site) -> None:
 def test_the_status_of_a_node_is_updated_in_the_words_of_the_document(site: Site) -> None:
     node = _register(site)
 
-    for status in ("busy", "draining", "available"):
+    for status in ("busy", "available", "draining"):
         body = {"node_id": node, "status": status}
         answer = site("POST", "/nodes/update-status", body, by="all-operator")
 
@@ -57,6 +59,34 @@ def test_the_status_of_a_node_is_updated_in_the_words_of_the_document(site: Site
     assert (unknown.status_code, unknown.json()["code"]) == (404, "node_not_found")
     odd = site("POST", "/nodes/update-status", {"node_id": node, "status": "lost"}, by="all-operator")
     assert odd.status_code == 400
+
+
+def test_a_heartbeat_ends_no_drain_and_what_begins_one_is_audited_once(site: Site) -> None:
+    node = _register(site)
+
+    def say(status: str) -> str:
+        body = {"node_id": node, "status": status}
+        return str(site("POST", "/nodes/update-status", body, by="all-operator").json()["status"])
+
+    assert [say(status) for status in ("draining", "draining", "busy", "available")] == ["draining"] * 4
+    assert site("POST", "/nodes/render-1/resume", by="all-operator").json()["status"] == "available"
+    assert say("available") == "available"
+    entries = site("GET", "/audit?action=node.", by="all-admin").json()["items"]
+    assert [entry["action"] for entry in entries] == ["node.resume", "node.drain", "node.register"]
+
+
+def test_nobody_speaks_for_a_node_whose_workers_tell_of_it(site: Site) -> None:
+    async def tell() -> None:
+        async with TaskMQ("memory://other", store=site.app.sessions.store_url) as other:
+            await other.sessions.store().nodes.tell([NodeTold(name="gpu-1", runs_jobs=True)])
+
+    asyncio.run(tell())
+
+    for status in ("busy", "draining", "available"):
+        body = {"node_id": "gpu-1", "status": status}
+        answer = site("POST", "/nodes/update-status", body, by="all-operator")
+        assert (answer.status_code, answer.json()["code"]) == (409, "node_in_use")
+    assert site("GET", "/nodes/gpu-1", by="all-viewer").json()["status"] == "available"
 
 
 def test_resources_are_allocated_used_and_released(site: Site) -> None:

@@ -231,19 +231,65 @@ def test_the_same_person_is_the_same_user_with_the_roles_of_today(site: _Site) -
 
 def test_another_person_with_the_name_of_a_user_does_not_become_them(site: _Site) -> None:
     site.sign_in()
+    first = site.me()
     site.provider.claims |= {"sub": "u-2"}
     site.browser.cookies.clear()
 
+    # Nor is anybody shut out by who has taken their name before they came.
+    assert site.sign_in().status_code == 303
+    second = site.me()
+
+    assert second["user_id"] != first["user_id"]
+    assert second["user"] == f"oidc-{second['user_id'][:8]}"
+
+
+def test_who_is_put_out_of_all_groups_keeps_neither_roles_nor_what_tokens_may(site: _Site) -> None:
+    site.sign_in()
+    made = site.browser.post("/api/v1/tokens", json={"name": "ci"}, headers={"x-csrf-token": site.me()["csrf_token"]})
+    bearer = {"authorization": f"Bearer {made.json()['secret']}"}
+    assert site.browser.get("/api/v1/jobs?tenant=acme", headers=bearer).status_code == 200
+    site.provider.claims |= {"groups": []}
+
     refused = site.sign_in()
 
-    assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
-    assert site.browser.get("/api/v1/auth/me").status_code == 401
+    assert (refused.status_code, refused.json()["detail"]) == (403, "none of your groups has a role here")
+    assert site.me()["memberships"] == []
+    assert not site.browser.get("/api/v1/jobs?tenant=acme", headers=bearer).is_success
+
+
+def test_the_last_admin_stays_one_also_when_put_out_of_all_groups(site: _Site) -> None:
+    site.provider.claims |= {"groups": ["root"]}
+    site.sign_in()
+    site.provider.claims |= {"groups": []}
+
+    assert site.sign_in().json()["detail"] == "none of your groups has a role here"
+    assert [one["role"] for one in site.me()["memberships"]] == ["admin"]
+
+
+@pytest.mark.parametrize(
+    ("claim", "kept"), [({}, ""), ({"email_verified": "true"}, ""), ({"email_verified": True}, "eve")]
+)
+def test_an_address_counts_once_the_provider_says_that_it_is_verified(
+    claim: dict[str, Any], kept: str, site: _Site
+) -> None:
+    site.provider.claims |= {"email": "eve@example.com", "preferred_username": "", "groups": ["root"], **claim}
+
+    site.sign_in()
+
+    (user,) = site.browser.get("/api/v1/users").json()["items"]
+    assert (user["email"], user["name"].partition("@")[0] == "eve") == (
+        f"{kept}@example.com" if kept else "",
+        bool(kept),
+    )
 
 
 def test_who_has_no_group_with_a_role_does_not_get_in(site: _Site) -> None:
     site.provider.claims |= {"groups": ["others"]}
 
     assert site.sign_in().json()["detail"] == "none of your groups has a role here"
+    site.provider.claims |= {"groups": ["root"]}
+    site.sign_in()
+    assert len(site.browser.get("/api/v1/audit?action=user.add").json()["items"]) == 1
 
 
 def test_a_disabled_user_does_not_get_in(site: _Site) -> None:

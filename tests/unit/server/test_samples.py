@@ -9,6 +9,7 @@ from taskmq import TaskMQ
 from taskmq.server.live.samples import shared_look
 from taskmq.testing import FakeClock
 from tests.unit.app_kit import new_url
+from tests.unit.server.kit import Site
 
 
 class _Question:
@@ -90,3 +91,30 @@ def test_a_look_that_failed_is_no_answer(state: State) -> None:
         assert await shared_look(state, "queues", 5, question) == 2
 
     asyncio.run(scenario())
+
+
+def test_who_waits_for_a_look_that_fails_shares_its_failure(state: State) -> None:
+    async def scenario() -> None:
+        question = _Question()
+        question.failure = ConnectionError("gone")
+        question.may_end.clear()
+        asking = [asyncio.ensure_future(shared_look(state, "queues", 5, question)) for _ in range(50)]
+        await asyncio.sleep(0)
+
+        question.may_end.set()
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+
+        assert (question.looks, answers) == (1, [question.failure] * 50)
+        question.failure = None
+        assert await shared_look(state, "queues", 5, question) == 2
+
+    asyncio.run(scenario())
+
+
+def test_answers_that_workers_had_another_time_for_are_other_answers(site: Site) -> None:
+    for path in ("/queues", "/queues/work", "/workers"):
+        for within in (0.01, 0.02):
+            answer = site("GET", f"{path}?max_age=60&within={within}", by="all-viewer")
+            assert answer.status_code == 200, answer.text
+
+    assert len(site.served.litestar.state["samples"]) == 6

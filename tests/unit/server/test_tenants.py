@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from taskmq import chain
 from taskmq.contracts.jobs import StoredSchedule
 from tests.unit.server.kit import Site
 
@@ -73,6 +74,10 @@ def test_a_schedule_starts_what_its_caller_may_call_and_definitions_of_its_tenan
     assert site("POST", "/schedules/d/run", by="picky").status_code == 403
     body = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T00:01:00Z"}
     assert site("POST", "/schedules/d/backfill", body, by="picky").status_code == 403
+    assert site("POST", "/schedules/d/pause", by="picky").status_code == 200
+    assert site("POST", "/schedules/d/resume", by="picky").status_code == 403
+    assert site("GET", "/schedules/d").json()["paused"] is not None
+    assert site("POST", "/schedules/d/resume").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -127,3 +132,26 @@ def test_a_workflow_is_its_tenants_own_and_its_ids_are_free_in_others(site: Site
     assert site("GET", "/workflows/@acme:w1?tenant=", by="all-viewer").status_code == 404
     assert [entry["subject"] for entry in site("GET", "/audit?action=workflow.").json()["items"]] == ["@acme:w1"]
     assert site("GET", "/audit?action=workflow.", by="other-admin").json()["items"] == []
+
+
+def test_a_workflow_is_driven_again_by_who_may_call_all_its_tasks(site: Site) -> None:
+    async def send() -> None:
+        async with site.app:
+            tasks = site.app.tasks
+            await tasks["billing.charge"].s(1).asend(flow_id="own", tenant="acme")
+            await chain(tasks["billing.charge"].si(1), tasks["data_processing"].si("a")).asend(
+                flow_id="mixed", tenant="acme"
+            )
+
+    asyncio.run(send())
+    for name in ("own", "mixed"):
+        assert site("POST", f"/workflows/{name}/cancel", by="picky").status_code == 200
+
+    refused = site("POST", "/workflows/mixed/redrive", by="picky")
+
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+    assert site("GET", "/workflows/mixed").json()["state"] == "cancelled"
+    assert site("POST", "/workflows/own/redrive", by="picky").status_code == 200
+    assert site("POST", "/workflows/mixed/redrive").status_code == 200
+    entries = site("GET", "/audit?action=workflow.redrive").json()["items"]
+    assert [entry["subject"] for entry in entries] == ["@acme:mixed", "@acme:own"]
