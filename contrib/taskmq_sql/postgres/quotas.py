@@ -8,6 +8,7 @@ import msgspec
 
 from taskmq.contracts.jobs import NewJob
 from taskmq.model.jobs.quotas import (
+    KEPT_DAYS,
     QuotaBook,
     QuotaExcess,
     Quotas,
@@ -16,10 +17,11 @@ from taskmq.model.jobs.quotas import (
     read_quotas,
     usage_name,
 )
+from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
 
-__all__ = ["KnownQuotas", "admit_jobs", "concern", "lock_usage"]
+__all__ = ["DROP_USAGE", "KnownQuotas", "admit_jobs", "concern", "lock_usage"]
 
 _READ: Final = "select value from taskmq.setting where name = 'quotas'"
 _FIRST: Final = """
@@ -36,6 +38,11 @@ _WRITE: Final = """
 update taskmq.quota_usage u set day = i.day, jobs = i.jobs, bytes = i.bytes, used_until = i.used_until
 from unnest($1::text[], $2::int[], $3::bigint[], $4::bigint[], $5::float8[]) as i(name, day, jobs, bytes, used_until)
 where u.name = any($1) and u.name = i.name"""
+# Those that a submission has locked are in use. A rate may be used up for longer than a day.
+DROP_USAGE: Final = f"""
+delete from taskmq.quota_usage where name in (
+    select name from taskmq.quota_usage
+    where day < taskmq.now_ms() / {DAY} - {KEPT_DAYS} and used_until < taskmq.now_ms() for update skip locked)"""
 # One probe of the key's index for each queue and priority, however many jobs others have.
 _QUEUED: Final = """
 select i.name, (select count(*) from (

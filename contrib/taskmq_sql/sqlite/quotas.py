@@ -7,6 +7,7 @@ import msgspec
 
 from taskmq.contracts.jobs import NewJob
 from taskmq.model.jobs.quotas import (
+    KEPT_DAYS,
     QuotaBook,
     QuotaExcess,
     Quotas,
@@ -18,7 +19,7 @@ from taskmq.model.jobs.quotas import (
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 
-__all__ = ["Room", "limit", "quotas", "usage_of"]
+__all__ = ["Room", "drop_usage", "limit", "quotas", "usage_of"]
 
 _READ: Final = "SELECT content FROM quotas"
 _FIRST: Final = "INSERT INTO quotas (id, version, content) VALUES (1, ?, ?) ON CONFLICT DO NOTHING"
@@ -29,6 +30,9 @@ _WRITE: Final = """
     ON CONFLICT (name) DO UPDATE SET day = excluded.day, jobs = excluded.jobs, bytes = excluded.bytes,
         used_until = excluded.used_until
 """
+# A rate may be used up for longer than a day.
+_DROP: Final = "DELETE FROM quota_usage WHERE day < ? AND used_until < ?"
+_DAY: Final = 86_400_000
 # One probe of the key a lane, as the list of lanes goes.
 _PLACES: Final = """
     WITH RECURSIVE place (queue, priority) AS (
@@ -64,6 +68,11 @@ def usage_of(transaction: Transaction, names: Sequence[str]) -> dict[str, QuotaU
     """What was submitted of late under these names."""
     rows = select_each(transaction.connection, _USAGE, names)
     return {name: QuotaUsage(*rest) for name, *rest in rows}
+
+
+def drop_usage(transaction: Transaction) -> None:
+    """Forget what was submitted on days that are long over."""
+    transaction.connection.execute(_DROP, (transaction.now // _DAY - KEPT_DAYS, transaction.now))
 
 
 class Room:

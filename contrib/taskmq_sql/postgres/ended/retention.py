@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from taskmq.contracts.jobs import KeptJob
+from taskmq.model.jobs.quotas import usage_prefix
 from taskmq_sql.jobs.partitions import DAY, day_of
 from taskmq_sql.jobs.tables import SCHEMA
 from taskmq_sql.jobs.values import is_job_id
@@ -40,6 +41,8 @@ _BESIDE: Final = (
 _TOLD: Final = (
     "delete from taskmq.job_log where job = any($1::text[])",
     "delete from taskmq.run_failure where job = any($1::text[])",
+    # One by hand that is open is somebody's who uses the node.
+    "delete from taskmq.allocation where label = any($1::text[]) and (token is not null or ended is not null)",
 )
 _DEFINITIONS: Final = (
     "delete from taskmq.definition_version where tenant = $1",
@@ -49,7 +52,15 @@ _OF_TENANT: Final = (
     "delete from taskmq.job_log where tenant = $1",
     "delete from taskmq.run_failure where tenant = $1",
     "delete from taskmq.rollup where tenant = $1",
+    "delete from taskmq.allocation where tenant = $1 and ended is not null",
+    "delete from taskmq.alert_rule where tenant = $1",
+    "delete from taskmq.alert where tenant = $1",
+    "delete from taskmq.alert_silence where tenant = $1",
 )
+# In the order in which submissions lock them.
+_USAGE: Final = """
+delete from taskmq.quota_usage where name in (
+    select name from taskmq.quota_usage where starts_with(name, $1) order by name collate "C" for update)"""
 
 
 async def ended_days(connection: Connection) -> list[int]:
@@ -100,3 +111,4 @@ async def forget_tenant(connection: Connection, tenant: str, names: Names) -> No
             await connection.execute(statement, number)
     for statement in _OF_TENANT:
         await connection.execute(statement, tenant)
+    await connection.execute(_USAGE, usage_prefix(tenant))
