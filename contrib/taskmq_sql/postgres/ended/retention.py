@@ -1,6 +1,7 @@
 """Ended jobs day by day, and what is forgotten of them for good."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from taskmq.contracts.jobs import KeptJob
@@ -81,14 +82,22 @@ async def ended_on(reads: Connections, names: Names, day: int, *, after: str | N
         return rows, await connection.fetch(_EVENTS, ids), await connection.fetch(_ATTEMPTS, ids)
 
     rows, events, attempts = await reads.run("read", read)
+    events_of, attempts_of = _by_job(events), _by_job(attempts)
     return [
         KeptJob(
             job=job,
-            events=history_entries([event for event in events if str(event["id"]) == job.id]),
-            attempts=await attempt_records([one for one in attempts if str(one["id"]) == job.id], names),
+            events=history_entries(events_of[job.id]),
+            attempts=await attempt_records(attempts_of[job.id], names),
         )
         for job in await job_records(rows, names)
     ]
+
+
+def _by_job(rows: Iterable[Any]) -> defaultdict[str, list[Any]]:
+    found: defaultdict[str, list[Any]] = defaultdict(list)
+    for row in rows:
+        found[str(row["id"])].append(row)
+    return found
 
 
 async def forget_ended(connection: Connection, ids: Sequence[str]) -> int:
