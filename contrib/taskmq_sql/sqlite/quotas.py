@@ -47,7 +47,9 @@ _PLACES: Final = """
     )
     SELECT queue, priority FROM place WHERE queue IS NOT NULL
 """
-_COUNT: Final = "SELECT count(*) FROM ready WHERE queue = ? AND priority = ? AND tenant = ?"
+_COUNT: Final = """
+    SELECT count(*) FROM (SELECT 1 FROM ready WHERE queue = ? AND priority = ? AND tenant = ? LIMIT ?)
+"""
 
 
 def quotas(transaction: Transaction) -> Quotas:
@@ -89,7 +91,7 @@ class Room:
         self._book = QuotaBook(
             said,
             usage=usage_of(transaction, sorted(names)),
-            queued=self._queued(limited_tenants(said, [tenant for tenant, _ in owners])),
+            queued=self._queued(said, limited_tenants(said, [tenant for tenant, _ in owners])),
             now=transaction.now,
         )
 
@@ -103,14 +105,21 @@ class Room:
         rows = [(name, *msgspec.structs.astuple(usage)) for name, usage in self._book.changed.items()]
         run_each(self._transaction.connection, _WRITE, rows)
 
-    def _queued(self, tenants: Sequence[str]) -> dict[str, int]:
+    def _queued(self, said: Quotas, tenants: Sequence[str]) -> dict[str, int]:
         connection, names = self._transaction.connection, self._transaction.names
         places = connection.execute(_PLACES).fetchall() if tenants else []
-        return {
-            tenant: sum(connection.execute(_COUNT, (*place, number)).fetchone()[0] for place in places)
-            for tenant in tenants
-            if (number := names.find(connection, tenant)) is not None
-        }
+        found: dict[str, int] = {}
+        for tenant in tenants:
+            if (number := names.find(connection, tenant)) is None:
+                continue
+            # More than the limit is not worth counting.
+            left = most = max(each.queued or 0 for each in said.of(tenant))
+            for place in places:
+                if left == 0:
+                    break
+                left -= connection.execute(_COUNT, (*place, number, left)).fetchone()[0]
+            found[tenant] = most - left
+        return found
 
 
 def _owner(job: NewJob) -> str:
