@@ -9,6 +9,8 @@ them. Both are noticed by a process that has written something into the store an
 """
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Final
 
 from taskmq.contracts.stores import Lease, LeaseStore
@@ -28,16 +30,19 @@ class Watermark:
     Args:
         address: names the store in errors.
         me: names the process; no other one is ever called so.
+        wall: seconds that go on while the machine is suspended.
     """
 
-    def __init__(self, leases: LeaseStore, *, address: str, me: str) -> None:
+    def __init__(self, leases: LeaseStore, *, address: str, me: str, wall: Callable[[], float] = time.time) -> None:
         self._leases = leases
         self._address = address
         self._key = f"mark:{me}"
         self._me = me
+        self._wall = wall
         self._token: int | None = None
         self._confirmed = 0
-        self._until = 0.0
+        # By the loop's clock, which nobody sets and which may stand still, and by the other one.
+        self._until = self._wall_until = 0.0
 
     async def keep(self) -> None:
         """Compare the mark with what was confirmed last, and write the next one.
@@ -46,15 +51,17 @@ class Watermark:
             StoreWentBack: the store does not know what it has confirmed, or its clock was set back.
             StateUnavailable: nothing is known; ask again.
         """
-        now = asyncio.get_running_loop().time()
-        if self._token is None or self._until <= now:
-            await self._begin(now)
+        now, wall = self._now()
+        found = None if self._token is None else await self._leases.find(self._key)
+        # Looked at after the answer: the machine may have been suspended while that was on its way.
+        if self._token is None or self._is_over():
+            await self._begin()
             return
-        self._compare(await self._leases.find(self._key), now)
+        self._compare(found, now)
         # One that was on its way when the connection was lost may have been written.
         count = self._confirmed + 1
         if await self._leases.renew(self._key, token=self._token, seconds=_SECONDS, note=str(count)):
-            self._confirmed, self._until = count, now + _SECONDS
+            self._confirm(count, now, wall)
 
     async def end(self) -> None:
         """Leave nothing behind.
@@ -66,11 +73,22 @@ class Watermark:
             token, self._token = self._token, None
             await self._leases.release(self._key, token=token)
 
-    async def _begin(self, now: float) -> None:
+    async def _begin(self) -> None:
+        now, wall = self._now()
         found = await self._leases.acquire(self._key, owner=self._me, seconds=_SECONDS, note="0")
         # A lease that is there was granted to this process by an answer that was lost.
         self._token = found.token if isinstance(found, Lease) else found
-        self._confirmed, self._until = 0, now + _SECONDS
+        self._confirm(0, now, wall)
+
+    def _confirm(self, count: int, now: float, wall: float) -> None:
+        self._confirmed, self._until, self._wall_until = count, now + _SECONDS, wall + _SECONDS
+
+    def _now(self) -> tuple[float, float]:
+        return asyncio.get_running_loop().time(), self._wall()
+
+    def _is_over(self) -> bool:
+        now, wall = self._now()
+        return self._until <= now or self._wall_until <= wall
 
     def _compare(self, found: Lease | None, now: float) -> None:
         if found is None or found.token != self._token or int(found.note) < self._confirmed:

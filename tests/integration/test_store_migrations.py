@@ -6,9 +6,10 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from textwrap import dedent
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions
@@ -217,6 +218,28 @@ def test_several_that_upgrade_one_database_do_it_once(postgres_url: str) -> None
         await asyncio.gather(*(upgrade(postgres_url) for _ in range(4)))
         async with _opened(postgres_url) as store:
             await store.submit([_job()])
+
+    asyncio.run(main())
+
+
+def test_who_comes_behind_an_upgrade_that_waits_for_a_table_goes_on(job_store_url: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        folder = _next(tmp_path, understood=True)
+        other: Any = await asyncpg.connect(job_store_url)
+        async with _opened(job_store_url) as store:
+            async with other.transaction():
+                await other.execute("select from taskmq.job")
+                upgrading = asyncio.create_task(upgrade(job_store_url, later=[folder], patience=0.2))
+                waits = "select count(*) from pg_locks where relation = 'taskmq.job'::regclass and not granted"
+                while not upgrading.done() and not await other.fetchval(waits):
+                    await asyncio.sleep(0)
+
+                async with asyncio.timeout(20):
+                    assert await store.count_jobs() == 0
+
+            await upgrading
+        assert await current(job_store_url) == "9999"
+        await other.close()
 
     asyncio.run(main())
 

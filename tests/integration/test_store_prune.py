@@ -78,6 +78,22 @@ def test_a_database_forgets_whole_days(job_store_url: str) -> None:
     asyncio.run(_check(_shop(job_store_url), age))
 
 
+def test_a_database_forgets_what_was_submitted_under_quotas_long_ago(job_store_url: str) -> None:
+    async def main() -> None:
+        connection: Any = await asyncpg.connect(job_store_url)
+        day = await connection.fetchval("select taskmq.now_ms() / 86400000")
+        later = (day + 1) * DAY
+        rows = [("today", day, 0), ("kept", day - 2, 0), ("old", day - 4, 0), ("slow", day - 4, later)]
+        await connection.executemany("insert into taskmq.quota_usage values ($1, $2, 1, 1, $3)", rows)
+        async with _shop(job_store_url) as app:
+            await app.sessions.store().dispatching.maintain()
+        found = await connection.fetch("select name from taskmq.quota_usage order by name")
+        await connection.close()
+        assert [row["name"] for row in found] == ["kept", "slow", "today"]
+
+    asyncio.run(main())
+
+
 def test_a_file_forgets_by_the_instant(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 

@@ -9,6 +9,7 @@ columns with defaults. Then an upgrade needs no standstill: run it, and replace 
 code may use the tables is written down beside them, in `setting`.
 """
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, pool, text
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from taskmq_sql.jobs.partitions import make_partitions
@@ -33,28 +35,45 @@ _connect: Final = cast("Callable[..., Awaitable[Any]]", asyncpg.connect)
 
 # Of no meaning, but for being ours.
 _LOCK: Final = 7_466_003
+_LOCKED: Final = "55P03"
+_TRIES: Final = 12
+_PAUSE: Final = 1.0
 _HERE: Final = Path(__file__).parent
 _UNDERSTOOD_BY: Final = "understood_by"
 
 
-async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = ()) -> None:
+async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = (), patience: float = 5.0) -> None:
     """Make the tables, or bring them to `revision`; all of it in one transaction, or nothing.
+
+    Behind whoever waits for a table everybody waits who comes later. So it lets them by when somebody's transaction
+    does not end, and tries again, some times.
 
     Args:
         url: `postgresql://...`.
         revision: a revision's number; default: the newest one.
         later: folders with revisions that come after those of this code, for tests of them.
+        patience: seconds for which it waits for a table at a time.
     """
 
     def work(connection: Connection) -> None:
         _prepare(connection)
+        # Behind the lock of several that upgrade: for that one they wait as long as it takes.
+        connection.execute(text(f"set local lock_timeout = {round(patience * 1000)}"))
         config = _config(later)
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
         _say_who_understands(connection, ScriptDirectory.from_config(config))
         make_partitions(connection)
 
-    await _run(url, work)
+    for left in reversed(range(_TRIES)):
+        try:
+            await _run(url, work)
+        except DBAPIError as error:
+            if left == 0 or getattr(error.orig, "sqlstate", None) != _LOCKED:
+                raise
+            await asyncio.sleep(_PAUSE)
+        else:
+            return
 
 
 async def current(url: str) -> str | None:

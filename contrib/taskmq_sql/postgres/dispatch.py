@@ -26,6 +26,7 @@ from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import release, repair
 from taskmq_sql.postgres.leases import DROP_ENDED, PostgresLeases
+from taskmq_sql.postgres.quotas import DROP_USAGE
 from taskmq_sql.postgres.records import dispatched_jobs, job_records, large_bodies
 from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
 from taskmq_sql.postgres.schedules import PostgresSchedules
@@ -191,6 +192,7 @@ class PostgresDispatch:
             await make_days(connection)
             await connection.execute(_DROP_KEYS)
             await connection.execute(DROP_ENDED)
+            await connection.execute(DROP_USAGE)
             await repair(connection)
 
         await self._database.changes.run("statement", maintain)

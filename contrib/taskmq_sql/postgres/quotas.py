@@ -1,13 +1,14 @@
 """What operators have said about quotas, what was submitted under them, and whether there is room for more."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from taskmq.contracts.jobs import NewJob
 from taskmq.model.jobs.quotas import (
+    KEPT_DAYS,
     QuotaBook,
     QuotaExcess,
     Quotas,
@@ -16,10 +17,11 @@ from taskmq.model.jobs.quotas import (
     read_quotas,
     usage_name,
 )
+from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
 
-__all__ = ["KnownQuotas", "admit_jobs", "concern"]
+__all__ = ["DROP_USAGE", "KnownQuotas", "admit_jobs", "concern", "lock_usage"]
 
 _READ: Final = "select value from taskmq.setting where name = 'quotas'"
 _FIRST: Final = """
@@ -36,6 +38,11 @@ _WRITE: Final = """
 update taskmq.quota_usage u set day = i.day, jobs = i.jobs, bytes = i.bytes, used_until = i.used_until
 from unnest($1::text[], $2::int[], $3::bigint[], $4::bigint[], $5::float8[]) as i(name, day, jobs, bytes, used_until)
 where u.name = any($1) and u.name = i.name"""
+# Those that a submission has locked are in use. A rate may be used up for longer than a day.
+DROP_USAGE: Final = f"""
+delete from taskmq.quota_usage where name in (
+    select name from taskmq.quota_usage
+    where day < taskmq.now_ms() / {DAY} - {KEPT_DAYS} and used_until < taskmq.now_ms() for update skip locked)"""
 # One probe of the key's index for each queue and priority, however many jobs others have.
 _QUEUED: Final = """
 select i.name, (select count(*) from (
@@ -88,10 +95,8 @@ def concern(quotas: Quotas, jobs: Sequence[NewJob]) -> bool:
     return bool(quotas.quotas) and any(quotas.of(job.tenant, _owner(job)) for job in jobs)
 
 
-async def admit_jobs(
-    connection: Connection, quotas: Quotas, jobs: Sequence[NewJob], tenants: dict[str, int], known: set[int]
-) -> dict[int, QuotaExcess]:
-    """Count the jobs in, but those at the places `known`; what the others go beyond, by their places.
+async def lock_usage(connection: Connection, quotas: Quotas, jobs: Sequence[NewJob]) -> dict[str, QuotaUsage]:
+    """What was submitted of late under the quotas of the jobs.
 
     Who submits for the same tenant or owner waits here until the transaction that is open has ended.
     """
@@ -99,18 +104,36 @@ async def admit_jobs(
     names = {usage_name(each.tenant, each.user) for tenant, owner in owners for each in quotas.of(tenant, owner)}
     # In one order everywhere: two submissions whose owners cross wait for each other once, and not in a circle.
     rows = await connection.fetch(_LOCK, sorted(names))
+    return {row["name"]: QuotaUsage(*tuple(row)[1:]) for row in rows}
+
+
+async def admit_jobs(
+    connection: Connection,
+    quotas: Quotas,
+    jobs: Sequence[NewJob],
+    places: Iterable[int],
+    *,
+    tenants: dict[str, int],
+    usage: dict[str, QuotaUsage],
+) -> dict[int, QuotaExcess]:
+    """Count the jobs at these places in, one after the other; what those beyond their quotas exceed, by their places.
+
+    Args:
+        usage: that of `lock_usage`, in the same transaction.
+    """
     now = int(await connection.fetchval("select taskmq.now_ms()"))
     book = QuotaBook(
         quotas,
-        usage={row["name"]: QuotaUsage(*tuple(row)[1:]) for row in rows},
-        queued=await _queued(connection, quotas, [tenant for tenant, _ in owners], tenants),
+        usage=usage,
+        queued=await _queued(connection, quotas, sorted({job.tenant for job in jobs}), tenants),
         now=now,
     )
     found: dict[int, QuotaExcess] = {}
     seen: set[object] = set()
-    for place, job in enumerate(jobs):
+    for place in places:
+        job = jobs[place]
         names_of = {job.id} if job.key is None else {job.id, (job.tenant, job.key)}
-        if place in known or seen & names_of:
+        if seen & names_of:
             continue
         is_queued = not job.held and job.due <= now
         excess = book.admit(tenant=job.tenant, user=_owner(job), size=len(job.body), is_queued=is_queued)
@@ -118,14 +141,14 @@ async def admit_jobs(
             seen |= names_of
         else:
             found[place] = excess
-    usage = list(book.changed.values())
+    changed = list(book.changed.values())
     await connection.execute(
         _WRITE,
         list(book.changed),
-        [each.day for each in usage],
-        [each.jobs for each in usage],
-        [each.bytes for each in usage],
-        [each.used_until for each in usage],
+        [each.day for each in changed],
+        [each.jobs for each in changed],
+        [each.bytes for each in changed],
+        [each.used_until for each in changed],
     )
     return found
 

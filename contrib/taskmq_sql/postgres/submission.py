@@ -22,7 +22,7 @@ from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import Unmet, find_upstream, wait
 from taskmq_sql.postgres.names import Names
-from taskmq_sql.postgres.quotas import admit_jobs, concern
+from taskmq_sql.postgres.quotas import admit_jobs, concern, lock_usage
 from taskmq_sql.postgres.statements import SUBMIT, SUBMIT_KEYED
 
 __all__ = ["Numbers", "insert_jobs", "numbers_of", "submit"]
@@ -95,11 +95,27 @@ async def _insert_where_room(
     connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, quotas: Quotas
 ) -> list[Submitted]:
     """Submit those of the jobs that are within their quotas."""
+    usage = await lock_usage(connection, quotas, jobs)
+    # Looked up behind the lock: who submits the same at the same time has done it, or waits.
     known = await _known(connection, jobs, numbers)
-    over = await admit_jobs(connection, quotas, jobs, numbers.tenants, known)
+    places = [place for place in _in_turns(jobs) if place not in known]
+    over = await admit_jobs(connection, quotas, jobs, places, tenants=numbers.tenants, usage=usage)
     rest = [job for place, job in enumerate(jobs) if place not in over]
     made = iter(await insert_jobs(connection, rest, numbers) if rest else [])
     return [over_quota(job, over[place]) if place in over else next(made) for place, job in enumerate(jobs)]
+
+
+def _in_turns(jobs: Sequence[NewJob]) -> list[int]:
+    """The places of the jobs, each behind those that it waits for, but of those that wait for themselves."""
+    groups, _ = generations(_upstream(jobs))
+    turns = {job_id: turn for turn, group in enumerate(groups) for job_id in group}
+    return sorted(
+        (place for place, job in enumerate(jobs) if job.id in turns), key=lambda place: (turns[jobs[place].id], place)
+    )
+
+
+def _upstream(jobs: Sequence[NewJob]) -> dict[str, list[str]]:
+    return {job.id: [each.id for each in _depends_on(job)] for job in reversed(jobs)}
 
 
 async def insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
@@ -114,7 +130,7 @@ async def _insert_in_turns(connection: Connection, jobs: Sequence[NewJob], numbe
     places: dict[str, list[int]] = {}
     for place, job in enumerate(jobs):
         places.setdefault(job.id, []).append(place)
-    upstream = {job.id: [each.id for each in _depends_on(job)] for job in reversed(jobs)}
+    upstream = _upstream(jobs)
     groups, circular = generations(upstream)
     answers: dict[int, Submitted] = {}
     for job_id in circular:

@@ -7,6 +7,7 @@ import msgspec
 
 from taskmq.contracts.jobs import NewJob
 from taskmq.model.jobs.quotas import (
+    KEPT_DAYS,
     QuotaBook,
     QuotaExcess,
     Quotas,
@@ -18,7 +19,7 @@ from taskmq.model.jobs.quotas import (
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 
-__all__ = ["Room", "limit", "quotas", "usage_of"]
+__all__ = ["Room", "drop_usage", "limit", "quotas", "usage_of"]
 
 _READ: Final = "SELECT content FROM quotas"
 _FIRST: Final = "INSERT INTO quotas (id, version, content) VALUES (1, ?, ?) ON CONFLICT DO NOTHING"
@@ -29,6 +30,9 @@ _WRITE: Final = """
     ON CONFLICT (name) DO UPDATE SET day = excluded.day, jobs = excluded.jobs, bytes = excluded.bytes,
         used_until = excluded.used_until
 """
+# A rate may be used up for longer than a day.
+_DROP: Final = "DELETE FROM quota_usage WHERE day < ? AND used_until < ?"
+_DAY: Final = 86_400_000
 # One probe of the key a lane, as the list of lanes goes.
 _PLACES: Final = """
     WITH RECURSIVE place (queue, priority) AS (
@@ -43,7 +47,9 @@ _PLACES: Final = """
     )
     SELECT queue, priority FROM place WHERE queue IS NOT NULL
 """
-_COUNT: Final = "SELECT count(*) FROM ready WHERE queue = ? AND priority = ? AND tenant = ?"
+_COUNT: Final = """
+    SELECT count(*) FROM (SELECT 1 FROM ready WHERE queue = ? AND priority = ? AND tenant = ? LIMIT ?)
+"""
 
 
 def quotas(transaction: Transaction) -> Quotas:
@@ -66,6 +72,11 @@ def usage_of(transaction: Transaction, names: Sequence[str]) -> dict[str, QuotaU
     return {name: QuotaUsage(*rest) for name, *rest in rows}
 
 
+def drop_usage(transaction: Transaction) -> None:
+    """Forget what was submitted on days that are long over."""
+    transaction.connection.execute(_DROP, (transaction.now // _DAY - KEPT_DAYS, transaction.now))
+
+
 class Room:
     """Whether there is room for jobs that are submitted in one transaction; made where there are quotas at all.
 
@@ -80,7 +91,7 @@ class Room:
         self._book = QuotaBook(
             said,
             usage=usage_of(transaction, sorted(names)),
-            queued=self._queued(limited_tenants(said, [tenant for tenant, _ in owners])),
+            queued=self._queued(said, limited_tenants(said, [tenant for tenant, _ in owners])),
             now=transaction.now,
         )
 
@@ -94,14 +105,21 @@ class Room:
         rows = [(name, *msgspec.structs.astuple(usage)) for name, usage in self._book.changed.items()]
         run_each(self._transaction.connection, _WRITE, rows)
 
-    def _queued(self, tenants: Sequence[str]) -> dict[str, int]:
+    def _queued(self, said: Quotas, tenants: Sequence[str]) -> dict[str, int]:
         connection, names = self._transaction.connection, self._transaction.names
         places = connection.execute(_PLACES).fetchall() if tenants else []
-        return {
-            tenant: sum(connection.execute(_COUNT, (*place, number)).fetchone()[0] for place in places)
-            for tenant in tenants
-            if (number := names.find(connection, tenant)) is not None
-        }
+        found: dict[str, int] = {}
+        for tenant in tenants:
+            if (number := names.find(connection, tenant)) is None:
+                continue
+            # More than the limit is not worth counting.
+            left = most = max(each.queued or 0 for each in said.of(tenant))
+            for place in places:
+                if left == 0:
+                    break
+                left -= connection.execute(_COUNT, (*place, number, left)).fetchone()[0]
+            found[tenant] = most - left
+        return found
 
 
 def _owner(job: NewJob) -> str:

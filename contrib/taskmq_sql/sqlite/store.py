@@ -53,7 +53,7 @@ from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
 from taskmq_sql.sqlite.placements import SqlitePlacements
-from taskmq_sql.sqlite.quotas import limit, usage_of
+from taskmq_sql.sqlite.quotas import drop_usage, limit, usage_of
 from taskmq_sql.sqlite.quotas import quotas as read_quotas
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
@@ -313,6 +313,7 @@ class SqliteDispatch:
             pass
         await self._writer.call(drop_keys, care=Care.LOOSE)
         await self._writer.call(drop_ended_leases, care=Care.LOOSE)
+        await self._writer.call(drop_usage, care=Care.LOOSE)
         now = await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
         await self._schedules.drop_occurrences(before=now - keep_days * _DAY)
         while await self._writer.call(maintenance.give_back_pages, care=Care.LOOSE):

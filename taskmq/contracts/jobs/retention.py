@@ -53,14 +53,16 @@ class Retaining(Protocol):
     async def forget_ended(self, ids: Sequence[str]) -> int:
         """Forget those of the jobs that have ended for good, with all that is kept about them; how many there were.
 
-        Their events, attempts and logs go too, and the ids of their submitters, which may be used again. Those that
-        live, and those that nobody knows, stay what they are.
+        Their events, attempts, logs and failures and what they had of nodes go too, and the ids of their submitters,
+        which may be used again. Those that live, and those that nobody knows, stay what they are.
         """
         ...
 
     async def forget_tenant(self, tenant: str) -> None:
-        """Forget what else is kept of a tenant: definitions with all their versions, logs, figures, failures.
+        """Forget what else is kept of a tenant.
 
-        Jobs, accounts and the audit stay.
+        That is definitions with all their versions, logs, figures, failures, alerts with their rules and silences,
+        allocations that have ended, and what was submitted under quotas. Jobs, schedules, quotas,
+        accounts and the audit stay.
         """
         ...

@@ -18,6 +18,7 @@ from taskmq.errors import InvalidOption
 
 __all__ = [
     "EVERYBODY",
+    "KEPT_DAYS",
     "Quota",
     "QuotaBook",
     "QuotaExcess",
@@ -26,6 +27,7 @@ __all__ = [
     "limited_tenants",
     "read_quotas",
     "usage_name",
+    "usage_prefix",
 ]
 
 EVERYBODY: Final = "*"
@@ -33,6 +35,8 @@ EVERYBODY: Final = "*"
 
 _Limit = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Rate = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+KEPT_DAYS: Final = 2
+"""So many days the usage of a day is kept behind it."""
 _DAY: Final = 86_400_000
 _LONGEST: Final = 200
 
@@ -163,6 +167,11 @@ def read_quotas(content: str | bytes | None) -> Quotas:
 def usage_name(tenant: str, user: str | None = None) -> str:
     """What the usage of a tenant, or of a user of it, is kept under; no two have one name."""
     return json.dumps([tenant] if user is None else [tenant, user])
+
+
+def usage_prefix(tenant: str) -> str:
+    """What the names of the usage of the tenant, and of all users of it, begin with, and no others."""
+    return usage_name(tenant).removesuffix("]")
 
 
 class QuotaBook:

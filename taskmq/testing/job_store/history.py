@@ -1,6 +1,6 @@
 """What is remembered of runs, over lists and dictionaries: the reference that adapters are compared with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -32,6 +32,19 @@ class HistoryModel:
     def next_number(self) -> int:
         self.numbers += 1
         return self.numbers
+
+    def forget_jobs(self, jobs: Collection[str]) -> None:
+        self.lines = [line for line in self.lines if line.job not in jobs]
+        self.known = {key for key in self.known if key[0] not in jobs}
+        self.failures = [one for one in self.failures if one.job not in jobs]
+
+    def forget_tenant(self, tenant: str) -> None:
+        self.lines = [line for line in self.lines if line.tenant != tenant]
+        self.failures = [one for one in self.failures if one.tenant != tenant]
+        self.rollups = {key: one for key, one in self.rollups.items() if key.tenant != tenant}
+        self.rules = {key: one for key, one in self.rules.items() if key[0] != tenant}
+        self.alerts = {key: one for key, one in self.alerts.items() if key[0] != tenant}
+        self.silences = {key: one for key, one in self.silences.items() if one.tenant != tenant}
 
 
 class HistoryAtWork(NamedTuple):

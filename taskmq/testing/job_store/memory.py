@@ -143,7 +143,7 @@ class MemoryJobStore:
         return self.at_work().forget_ended(ids)
 
     async def forget_tenant(self, tenant: str) -> None:
-        self.at_work().catalogue.forget_tenant(tenant)
+        self.at_work().forget_tenant(tenant)
 
     async def quotas(self) -> Quotas:
         return self.at_work().quotas
@@ -247,7 +247,7 @@ class _MemoryDispatch:
         return self._store.at_work().in_flight(slot, dispatched_before=dispatched_before)
 
     async def maintain(self) -> None:
-        self._store.at_work()
+        self._store.at_work().drop_usage()
 
 
 class _MemorySchedules:

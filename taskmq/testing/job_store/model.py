@@ -39,7 +39,7 @@ from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
-from taskmq.model.jobs.quotas import QuotaBook, QuotaExcess, Quotas, QuotaUsage
+from taskmq.model.jobs.quotas import KEPT_DAYS, QuotaBook, QuotaExcess, Quotas, QuotaUsage, usage_prefix
 from taskmq.model.jobs.reports import Report, after_report, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, next_token
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
@@ -258,7 +258,23 @@ class JobModel:
                 del self._keys[job.tenant, job.key]
             self._events.pop(job_id, None)
             self._attempts.pop(job_id, None)
+        self.history.forget_jobs(gone)
+        self.nodes.forget(lambda one: one.job in gone)
         return len(gone)
+
+    def forget_tenant(self, tenant: str) -> None:
+        self.catalogue.forget_tenant(tenant)
+        self.history.forget_tenant(tenant)
+        self.nodes.forget(lambda one: one.tenant == tenant and one.ended is not None)
+        prefix = usage_prefix(tenant)
+        self.quota_usage = {name: usage for name, usage in self.quota_usage.items() if not name.startswith(prefix)}
+
+    def drop_usage(self) -> None:
+        self.quota_usage = {
+            name: usage
+            for name, usage in self.quota_usage.items()
+            if usage.day >= self.now // _DAY - KEPT_DAYS or usage.used_until >= self.now
+        }
 
     # What schedulers do -----------------------------------------------------------------------------------
 

@@ -115,6 +115,14 @@ class NodeModel:
         found = sorted((entry.allocation for entry in self._entries.values()), key=_by_id, reverse=True)
         return [one for one in found if _fits(which, one) and (after is None or one.id < after)][:limit]
 
+    def forget(self, which: Callable[[Allocation], bool]) -> None:
+        """Drop these, but of those by hand the open ones."""
+        self._entries = {
+            name: entry
+            for name, entry in self._entries.items()
+            if not which(entry.allocation) or (entry.token is None and entry.allocation.ended is None)
+        }
+
     def reserve(self, placements: Sequence[Placement], under_way: IsUnderWay, *, now: int) -> list[Placement]:
         """Of these the ones that can be."""
         return reservable(placements, self.nodes(under_way, now=now))

@@ -1,6 +1,7 @@
 """What happens as time passes, for stores whose clock a test can move."""
 
 from taskmq.contracts.jobs import Catalogued, slot_key
+from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.jobs.registrations import TaskRegistration
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
@@ -55,6 +56,23 @@ class MovedClocks(JobStoreCase):
         assert await driver.try_dispatch(epoch=first) is None
         assert await driver.schedulers.take_over(slot, first) == []
         assert await other.try_dispatch(epoch=second) is not None
+
+    @case
+    async def test_what_was_submitted_under_a_quota_is_forgotten_after_two_days(self) -> None:
+        driver = self.driver()
+        slow = Quota(tenant="slow", rate=1e-6)
+        quotas = {usage_name(each.tenant): each for each in (Quota(tenant="acme", a_day=5), slow)}
+        assert await driver.store.limit(Quotas(version=1, quotas=quotas))
+        for tenant in ("acme", "slow"):
+            await driver.submit(tenant=tenant)
+
+        await driver.schedulers.maintain()
+        assert set(await driver.store.quota_usage(list(quotas))) == set(quotas)
+        await self.advance(4 * 86_400)
+        await driver.schedulers.maintain()
+
+        # Its rate is used up for longer than that.
+        assert set(await driver.store.quota_usage(list(quotas))) == {usage_name("slow")}
 
     @case
     async def test_a_task_that_is_not_told_for_thirty_days_is_forgotten(self) -> None:

@@ -2,10 +2,12 @@
 
 import asyncio
 
+from msgspec.structs import replace
+
 from taskmq.contracts.jobs import JobDetail, JobStore, NewJob, Submitted
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, JobDriver
+from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after
 from taskmq.testing.runner import case
 
 __all__ = ["QuotaCases"]
@@ -72,6 +74,43 @@ class QuotaCases(JobStoreCase):
 
         assert [answer.is_new for answer in first] == [True, False]
         assert (again.id, again.exceeded) == (job.id, None)
+
+    @case
+    async def test_a_job_takes_room_behind_those_of_its_call_that_it_waits_for(self) -> None:
+        driver = await self._limited(Quota(tenant="acme", a_day=1))
+        parent = await driver.new(tenant="acme")
+        child = await driver.new(tenant="acme", detail=after(parent))
+
+        answers = await driver.store.submit([child, parent])
+
+        assert [answer.is_new for answer in answers] == [False, True]
+        assert answers[0].exceeded is not None
+        assert await _jobs_used(driver.store, "acme") == 1
+
+    @case
+    async def test_jobs_that_wait_for_themselves_take_no_room(self) -> None:
+        driver = await self._limited(Quota(tenant="acme", a_day=1))
+        first, other = await driver.new(tenant="acme"), await driver.new(tenant="acme")
+        circle = [replace(first, detail=after(other)), replace(other, detail=after(first))]
+
+        answers = await driver.store.submit([*circle, await driver.new(tenant="acme")])
+
+        assert [answer.refusal is None for answer in answers] == [False, False, True]
+        assert [answer.exceeded for answer in answers] == [None, None, None]
+        assert answers[2].is_new
+        assert await _jobs_used(driver.store, "acme") == 1
+
+    @case
+    async def test_one_job_that_is_submitted_many_times_at_once_takes_room_once(self) -> None:
+        driver = await self._limited(Quota(tenant="acme", a_day=1))
+        stores = [driver.store, *(self.store() for _ in range(3))]
+        job = await driver.new(tenant="acme", key="order-17")
+
+        answers = await asyncio.gather(*(_submitted(store, job) for store in stores for _ in range(4)))
+
+        assert [answer.exceeded for answer in answers] == [None] * len(answers)
+        assert sum(answer.is_new for answer in answers) == 1
+        assert await _jobs_used(driver.store, "acme") == 1
 
     @case
     async def test_jobs_that_wait_for_their_turn_are_counted_and_others_are_not(self) -> None:
@@ -161,3 +200,8 @@ def _quotas(*quotas: Quota, version: int = 1) -> Quotas:
 async def _submitted(store: JobStore, job: NewJob) -> Submitted:
     (answer,) = await store.submit([job])
     return answer
+
+
+async def _jobs_used(store: JobStore, tenant: str) -> int:
+    name = usage_name(tenant)
+    return (await store.quota_usage([name]))[name].jobs

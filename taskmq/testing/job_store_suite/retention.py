@@ -1,10 +1,17 @@
 """Ended jobs day by day, and forgotten for good."""
 
-from taskmq.contracts.jobs import Catalogued, JobDetail, Retaining
+from taskmq.contracts.history import FailureFilter
+from taskmq.contracts.jobs import Catalogued, DispatchedJob, JobDetail, Retaining
+from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence
+from taskmq.model.history.logs import LogFilter, RunLine, RunLog
+from taskmq.model.history.rollups import RunFailure
 from taskmq.model.jobs.definitions import DefinitionContent
+from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
+from taskmq.model.nodes import AllocationFilter, NewAllocation, NodeTold, Placement
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import JobDriver, after
+from taskmq.testing.job_store_suite.driver import QUEUE, JobDriver, after, new_id
+from taskmq.testing.job_store_suite.history.kit import history_of
 from taskmq.testing.runner import case
 
 __all__ = ["Retention"]
@@ -64,6 +71,67 @@ class Retention(JobStoreCase):
         assert (await driver.submitted(detail=after(done))).refusal is not None
 
     @case
+    async def test_what_runs_told_and_had_of_nodes_goes_with_a_forgotten_job(self) -> None:
+        driver = self.driver()
+        store, nodes = _retaining(driver), driver.store.nodes
+        history = history_of(driver)
+        await nodes.tell([NodeTold(name="a", capacity={"slots": 8.0, "cpu": 8.0}, runs_jobs=True)])
+        done, live = [await _placed(driver) for _ in range(2)]
+        for job in (done, live):
+            await history.logs.add([RunLog(id=job.id, token=job.token, lines=[RunLine(1, 20, "shop", "at work")])])
+            await history.rollups.add([], [RunFailure(at=1, job=job.id, event="retry", task="t", queue=QUEUE)])
+        over, in_use = [
+            await nodes.allocate(NewAllocation(id=new_id(1), node=None, job=done.id, amounts={"cpu": 1.0}))
+            for _ in range(2)
+        ]
+        assert over is not None
+        assert in_use is not None
+        await nodes.release(over.id)
+        await driver.accepted(done, "succeeded")
+
+        assert await store.forget_ended([done.id, live.id]) == 1
+
+        assert [line.job for line in (await history.logs.page(LogFilter())).lines] == [live.id]
+        assert [one.job for one in (await history.rollups.failures(FailureFilter())).failures] == [live.id]
+        assert [one.id for one in await nodes.allocations(AllocationFilter(job=done.id))] == [in_use.id]
+        assert len(await nodes.allocations(AllocationFilter(job=live.id))) == 1
+
+    @case
+    async def test_what_else_is_kept_of_a_tenant_is_forgotten_with_it(self) -> None:
+        driver = self.driver()
+        store, nodes, alerts = _retaining(driver), driver.store.nodes, history_of(driver).alerts
+        tenants = ("acme", 'acme"', "other")
+        await driver.store.limit(
+            Quotas(
+                version=1,
+                quotas={usage_name("*", user): Quota(tenant="*", user=user, a_day=9) for user in (None, "*")},
+            )
+        )
+        await nodes.tell([NodeTold(name="a", capacity={"cpu": 8.0})])
+        for tenant in tenants:
+            await driver.submit(tenant=tenant, detail=JobDetail(owner="ann"))
+            rule = AlertRule(name="rule", metric="failure_rate", threshold=0.1, tenant=tenant, channels=())
+            assert await alerts.put_rule(rule) == 1
+            alert = Alert(
+                tenant=tenant, rule="rule", subject="", state=AlertState.FIRING, since=1, value=1.0, changed=1
+            )
+            assert await alerts.commit([alert], [])
+            await alerts.add_silence(Silence(id=f"of {tenant}", tenant=tenant, begins=1, ends=2))
+            allocated = NewAllocation(id=new_id(1), node=None, job="theirs", tenant=tenant, amounts={"cpu": 1.0})
+            assert await nodes.allocate(allocated) is not None
+            await nodes.release(allocated.id)
+
+        await store.forget_tenant("acme")
+
+        left = ['acme"', "other"]
+        assert sorted(each.rule.tenant for each in await alerts.rules()) == left
+        assert sorted(each.tenant for each in await alerts.alerts()) == left
+        assert sorted(each.tenant for each in await alerts.silences(ended=True)) == left
+        assert sorted(each.tenant for each in await nodes.allocations(AllocationFilter())) == left
+        names = [usage_name(tenant, user) for tenant in tenants for user in (None, "ann")]
+        assert set(await driver.store.quota_usage(names)) == set(names[2:])
+
+    @case
     async def test_a_tenants_definitions_are_forgotten_with_all_their_versions(self) -> None:
         driver = self.driver()
         store = _retaining(driver)
@@ -80,6 +148,16 @@ class Retention(JobStoreCase):
         assert await definitions.versions("acme", "report") == []
         assert len(await definitions.versions("other", "report")) == 2
         assert await driver.state(job) is JobState.QUEUED
+
+
+async def _placed(driver: JobDriver) -> DispatchedJob:
+    job = await driver.submit()
+    slot = driver.schedulers.slot_of(QUEUE)
+    wanted = Placement(job=job.id, tenant="", task=job.task, node="a", epoch=1, amounts={"cpu": 1.0})
+    batch = await driver.store.nodes.place(slot, await driver.epoch(slot), [wanted])
+    assert batch is not None
+    (placed,) = batch.jobs
+    return placed
 
 
 def _retaining(driver: JobDriver) -> Retaining:

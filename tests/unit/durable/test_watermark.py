@@ -154,6 +154,25 @@ def test_after_an_hour_without_an_answer_nothing_can_be_said(leases: Copied) -> 
     run(main())
 
 
+def test_after_an_hour_in_which_the_machine_was_suspended_nothing_can_be_said() -> None:
+    async def main() -> None:
+        # The loop's clock stands still meanwhile, and that of the store does not.
+        suspended = 0.0
+        loop = asyncio.get_running_loop()
+        leases = OwnLeases(lambda: loop.time() + suspended)
+        mark = Watermark(leases, address="db", me="me", wall=lambda: loop.time() + suspended)
+        await kept(mark)
+        suspended = 3601
+
+        await kept(mark)
+
+        found = await leases.find("mark:me")
+        assert found is not None
+        assert found.note == "2"
+
+    run(main())
+
+
 def test_whoever_ends_leaves_no_mark(leases: Copied) -> None:
     async def main() -> None:
         mark = marked(leases)

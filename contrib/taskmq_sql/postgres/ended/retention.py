@@ -1,9 +1,11 @@
 """Ended jobs day by day, and what is forgotten of them for good."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from taskmq.contracts.jobs import KeptJob
+from taskmq.model.jobs.quotas import usage_prefix
 from taskmq_sql.jobs.partitions import DAY, day_of
 from taskmq_sql.jobs.tables import SCHEMA
 from taskmq_sql.jobs.values import is_job_id
@@ -40,6 +42,8 @@ _BESIDE: Final = (
 _TOLD: Final = (
     "delete from taskmq.job_log where job = any($1::text[])",
     "delete from taskmq.run_failure where job = any($1::text[])",
+    # One by hand that is open is somebody's who uses the node.
+    "delete from taskmq.allocation where label = any($1::text[]) and (token is not null or ended is not null)",
 )
 _DEFINITIONS: Final = (
     "delete from taskmq.definition_version where tenant = $1",
@@ -49,7 +53,15 @@ _OF_TENANT: Final = (
     "delete from taskmq.job_log where tenant = $1",
     "delete from taskmq.run_failure where tenant = $1",
     "delete from taskmq.rollup where tenant = $1",
+    "delete from taskmq.allocation where tenant = $1 and ended is not null",
+    "delete from taskmq.alert_rule where tenant = $1",
+    "delete from taskmq.alert where tenant = $1",
+    "delete from taskmq.alert_silence where tenant = $1",
 )
+# In the order in which submissions lock them.
+_USAGE: Final = """
+delete from taskmq.quota_usage where name in (
+    select name from taskmq.quota_usage where starts_with(name, $1) order by name collate "C" for update)"""
 
 
 async def ended_days(connection: Connection) -> list[int]:
@@ -70,14 +82,22 @@ async def ended_on(reads: Connections, names: Names, day: int, *, after: str | N
         return rows, await connection.fetch(_EVENTS, ids), await connection.fetch(_ATTEMPTS, ids)
 
     rows, events, attempts = await reads.run("read", read)
+    events_of, attempts_of = _by_job(events), _by_job(attempts)
     return [
         KeptJob(
             job=job,
-            events=history_entries([event for event in events if str(event["id"]) == job.id]),
-            attempts=await attempt_records([one for one in attempts if str(one["id"]) == job.id], names),
+            events=history_entries(events_of[job.id]),
+            attempts=await attempt_records(attempts_of[job.id], names),
         )
         for job in await job_records(rows, names)
     ]
+
+
+def _by_job(rows: Iterable[Any]) -> defaultdict[str, list[Any]]:
+    found: defaultdict[str, list[Any]] = defaultdict(list)
+    for row in rows:
+        found[str(row["id"])].append(row)
+    return found
 
 
 async def forget_ended(connection: Connection, ids: Sequence[str]) -> int:
@@ -100,3 +120,4 @@ async def forget_tenant(connection: Connection, tenant: str, names: Names) -> No
             await connection.execute(statement, number)
     for statement in _OF_TENANT:
         await connection.execute(statement, tenant)
+    await connection.execute(_USAGE, usage_prefix(tenant))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq.contracts.jobs import KeptJob
+from taskmq.model.jobs.quotas import usage_prefix
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import in_each, select_each
 from taskmq_sql.sqlite.jobs.codes import first_id, id_bytes, id_text
@@ -31,6 +32,8 @@ _KNOWN: Final = "SELECT id FROM job_history WHERE id IN (@values)"
 _TOLD: Final = (
     "DELETE FROM job_log WHERE job IN (@values)",
     "DELETE FROM run_failure WHERE job IN (@values)",
+    # One by hand that is open is somebody's who uses the node.
+    "DELETE FROM allocation WHERE label IN (@values) AND (token IS NOT NULL OR ended IS NOT NULL)",
 )
 _DEFINITIONS: Final = (
     "DELETE FROM definition_version WHERE tenant = ?",
@@ -40,7 +43,12 @@ _OF_TENANT: Final = (
     "DELETE FROM job_log WHERE tenant = ?",
     "DELETE FROM run_failure WHERE tenant = ?",
     "DELETE FROM rollup WHERE tenant = ?",
+    "DELETE FROM allocation WHERE tenant = ? AND ended IS NOT NULL",
+    "DELETE FROM alert_rule WHERE tenant = ?",
+    "DELETE FROM alert WHERE tenant = ?",
+    "DELETE FROM alert_silence WHERE tenant = ?",
 )
+_USAGE: Final = "DELETE FROM quota_usage WHERE substr(name, 1, length(?1)) = ?1"
 
 
 def drop_old(transaction: Transaction, keep_days: int) -> bool:
@@ -87,6 +95,7 @@ def forget_tenant(transaction: Transaction, tenant: str) -> None:
             transaction.connection.execute(statement, (number,))
     for statement in _OF_TENANT:
         transaction.connection.execute(statement, (tenant,))
+    transaction.connection.execute(_USAGE, (usage_prefix(tenant),))
 
 
 def _drop(transaction: Transaction, ids: Sequence[bytes]) -> None:
