@@ -29,6 +29,7 @@ __all__ = [
     "LANES",
     "LEAVE_UPSTREAM",
     "PLACE",
+    "PLACEABLE",
     "SETTLE",
     "STARTED",
     "STILL_WAITING",
@@ -159,6 +160,11 @@ PLACE: Final = _dispatch(
     over="$5",
 )
 """The same of jobs that are named one by one."""
+
+PLACEABLE: Final = """
+select id, coalesce(expires <= taskmq.now_ms(), false) as is_over from taskmq.job
+where id = any($1::uuid[]) and state = 1"""
+"""Those of these jobs that are ready, and whether their time is over."""
 
 WAITING: Final = """
 select w.place, d.due, d.id, j.tenant, j.task, j.token, (select detail from taskmq.job_detail t where t.id = d.id)

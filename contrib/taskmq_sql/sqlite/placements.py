@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from taskmq.contracts.jobs import DispatchBatch, Pick, UnplacedJob
+from taskmq.model.nodes import startable
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.values import decode_detail
 from taskmq_sql.nodes import take
@@ -21,7 +22,7 @@ _WAITING: Final = """
     SELECT r.id, r.due, j.task, j.token, j.detail FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
     WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
 """
-_READY: Final = "SELECT 1 FROM job WHERE id = ? AND state = ?"
+_READY: Final = "SELECT coalesce(expires <= ?, 0) FROM job WHERE id = ? AND state = ?"
 _QUEUED: Final = CODES[JobState.QUEUED]
 
 
@@ -71,10 +72,15 @@ def _place(transaction: Transaction, slot: int, epoch: int, reserve: Reserve) ->
     accepted = {
         job: each for each in drive(transaction, reserve(transaction.now)) if (job := id_bytes(each.job)) is not None
     }
-    there = {job for job in accepted if transaction.connection.execute(_READY, (job, _QUEUED)).fetchone() is not None}
-    broken = {each.gang for job, each in accepted.items() if each.gang and job not in there}
-    chosen = {job: each for job, each in accepted.items() if job in there and each.gang not in broken}
-    batch = hand_out(transaction, slot, epoch, {job: each.node for job, each in chosen.items()})
+    is_over = {
+        job: bool(row[0])
+        for job in accepted
+        if (row := transaction.connection.execute(_READY, (transaction.now, job, _QUEUED)).fetchone()) is not None
+    }
+    over = [job for job in is_over if is_over[job]]
+    chosen = startable(accepted, is_over.keys() - over)
+    nodes = {job: each.node for job, each in chosen.items()}
+    batch = hand_out(transaction, slot, epoch, {**nodes, **dict.fromkeys(over, "")})
     if batch is not None:
         tokens = [(id_bytes(job.id), job.token) for job in batch.jobs]
         drive(

@@ -1,7 +1,7 @@
 """What a job asks of its node, and which nodes fit. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypedDict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, TypedDict, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ __all__ = [
     "job_needs",
     "left_over",
     "reservable",
+    "startable",
     "why_unplaced",
 ]
 
@@ -35,6 +36,8 @@ _PATIENCE: Final = 3.0
 _LONGEST_PATIENCE: Final = 86_400.0
 _MOST_RESOURCES: Final = 32
 _SHOWN: Final = 3
+
+_Job = TypeVar("_Job")
 
 
 class PlaceOptions(TypedDict, total=False):
@@ -150,6 +153,12 @@ def reservable(placements: Sequence[Placement], nodes: Iterable[HostNode]) -> li
             free = left
             found += gang
     return found
+
+
+def startable(placements: Mapping[_Job, Placement], ready: Collection[_Job]) -> dict[_Job, Placement]:
+    """Of these the ones whose jobs are ready, without the gangs of which one is not."""
+    broken = {each.gang for job, each in placements.items() if each.gang and job not in ready}
+    return {job: each for job, each in placements.items() if job in ready and each.gang not in broken}
 
 
 def could_ever_fit(needs: JobNeeds, node: HostNode) -> bool:

@@ -168,6 +168,36 @@ class PlacementCases(JobStoreCase):
         assert sorted(ids(batch.jobs)) == sorted([first.id, second.id])
 
     @case
+    async def test_a_gang_with_an_expired_member_is_left_out_and_that_member_ends(self) -> None:
+        driver = self.driver()
+        await driver.store.nodes.tell([_NODE])
+        member, other = await driver.submit_many(2)
+        expired = await driver.submit(expires=-1)
+        gang = [_placed(each.id, cpu=1.0, gang="g") for each in (member, expired)]
+
+        batch = await _place(driver, [*gang, _placed(other.id, cpu=1.0)])
+
+        assert batch is not None
+        assert ids(batch.jobs) == [other.id]
+        assert await driver.state(member) is JobState.QUEUED
+        assert await driver.state(expired) is JobState.EXPIRED
+        assert (await node_of(driver.store, "a")).used == {"cpu": 1.0}
+
+    @case
+    async def test_a_gang_of_which_a_member_is_gone_holds_up_nobody_else(self) -> None:
+        driver = self.driver()
+        await driver.store.nodes.tell([_NODE])
+        member, other = await driver.submit_many(2)
+        held = await driver.submit(held=True)
+        gang = [_placed(each.id, cpu=1.0, gang="g") for each in (member, held)]
+
+        batch = await _place(driver, [*gang, _placed(other.id, cpu=1.0)])
+
+        assert batch is not None
+        assert ids(batch.jobs) == [other.id]
+        assert await driver.state(member) is JobState.QUEUED
+
+    @case
     async def test_what_was_allocated_on_a_lost_node_is_free(self) -> None:
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
