@@ -19,7 +19,7 @@ from taskmq_sql.sqlite.jobs.dispatches import hand_out, holds
 __all__ = ["SqlitePlacements"]
 
 _WAITING: Final = """
-    SELECT r.id, r.due, j.task, j.token, j.detail FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
+    SELECT r.id, r.due, j.task, j.token, j.expires, j.detail FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
     WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
 """
 _READY: Final = "SELECT coalesce(expires <= ?, 0) FROM job WHERE id = ? AND state = ?"
@@ -38,8 +38,8 @@ class SqlitePlacements:
     async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
         return await self._reader.call(partial(_waiting, picks=picks), care=Care.READ)
 
-    async def place(self, slot: int, epoch: int, reserve: Reserve) -> DispatchBatch | None:
-        work = partial(_place, slot=slot, epoch=epoch, reserve=reserve)
+    async def place(self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]) -> DispatchBatch | None:
+        work = partial(_place, slot=slot, epoch=epoch, reserve=reserve, over=over)
         return await self._writer.call(work, care=Care.DURABLE)
 
 
@@ -54,7 +54,7 @@ def _waiting(transaction: Transaction, picks: Sequence[Pick]) -> list[UnplacedJo
 
 
 def _waiting_job(transaction: Transaction, tenant: str, row: Sequence[Any]) -> UnplacedJob:
-    job, due, task, token, text = row
+    job, due, task, token, expires, text = row
     detail = decode_detail(text)
     return UnplacedJob(
         id=id_text(job),
@@ -62,11 +62,14 @@ def _waiting_job(transaction: Transaction, tenant: str, row: Sequence[Any]) -> U
         task=transaction.names.name(transaction.connection, task),
         due=due,
         is_first=not token,
+        expires=expires,
         needs=None if detail is None else detail.needs,
     )
 
 
-def _place(transaction: Transaction, slot: int, epoch: int, reserve: Reserve) -> DispatchBatch | None:
+def _place(
+    transaction: Transaction, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]
+) -> DispatchBatch | None:
     if not holds(transaction, slot, epoch):
         return None
     accepted = {
@@ -74,13 +77,13 @@ def _place(transaction: Transaction, slot: int, epoch: int, reserve: Reserve) ->
     }
     is_over = {
         job: bool(row[0])
-        for job in accepted
+        for job in {*accepted, *filter(None, map(id_bytes, over))}
         if (row := transaction.connection.execute(_READY, (transaction.now, job, _QUEUED)).fetchone()) is not None
     }
-    over = [job for job in is_over if is_over[job]]
-    chosen = startable(accepted, is_over.keys() - over)
+    expired = [job for job in is_over if is_over[job]]
+    chosen = startable(accepted, is_over.keys() - expired)
     nodes = {job: each.node for job, each in chosen.items()}
-    batch = hand_out(transaction, slot, epoch, {**nodes, **dict.fromkeys(over, "")})
+    batch = hand_out(transaction, slot, epoch, {**nodes, **dict.fromkeys(expired, "")})
     if batch is not None:
         tokens = [(id_bytes(job.id), job.token) for job in batch.jobs]
         drive(

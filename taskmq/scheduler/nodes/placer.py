@@ -46,22 +46,24 @@ class Placer:
         self._held = ""
 
     async def place(self, picks: Sequence[Pick]) -> DispatchBatch | None:
-        """Dispatch of these lanes what fits somewhere; None where nothing does.
+        """Dispatch of these lanes what fits somewhere, and end what has expired; None where nothing fits.
 
         Raises:
             StoreUnavailable: it could not be reached.
         """
         nodes = await self._store.nodes.nodes()
-        waiting = await self._store.nodes.waiting(picks) if nodes else []
+        waiting = await self._store.nodes.waiting(picks)
         if not waiting:
             return None
         now, now_ms = asyncio.get_running_loop().time(), await self._store.now_ms()
-        candidates = [self._candidate(one, now_ms) for one in waiting]
+        over = [one.id for one in waiting if one.expires is not None and one.expires <= now_ms]
+        gone = set(over)
+        candidates = [self._candidate(one, now_ms) for one in waiting if one.id not in gone]
         plan = plan_placements(candidates, nodes, list(self._flights()), now=now, held=self._held)
         self._held = plan.held
-        if not plan.placements:
+        if not plan.placements and not over:
             return None
-        batch = await self._store.nodes.place(self._lease.slot, self._lease.epoch, plan.placements)
+        batch = await self._store.nodes.place(self._lease.slot, self._lease.epoch, plan.placements, over)
         if batch is not None:
             by_job = {each.job: each for each in plan.placements}
             for job in batch.jobs:

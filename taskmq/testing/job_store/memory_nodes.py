@@ -69,22 +69,25 @@ class MemoryNodes:
                 task=job.task,
                 due=job.due,
                 is_first=not job.token,
+                expires=job.expires,
                 needs=None if job.detail is None else job.detail.needs,
             )
             for pick in picks
             for job in model.ready(pick.lane)[: pick.count]
         ]
 
-    async def place(self, slot: int, epoch: int, placements: Sequence[Placement]) -> DispatchBatch | None:
+    async def place(
+        self, slot: int, epoch: int, placements: Sequence[Placement], over: Sequence[str] = ()
+    ) -> DispatchBatch | None:
         model = self._look()
         if not model.leases.has(slot_key(slot), epoch):
             return None
         accepted = {each.job: each for each in model.nodes.reserve(placements, _under_way(model), now=model.now)}
-        there = [model.jobs[job] for job in accepted if job in model.jobs]
+        there = [model.jobs[job] for job in {**accepted, **dict.fromkeys(over)} if job in model.jobs]
         there = [job for job in there if job.state is JobState.QUEUED]
-        over = [job for job in there if job.expires is not None and job.expires <= model.now]
-        chosen = startable(accepted, {job.id for job in there} - {job.id for job in over})
-        batch = model.hand_out(slot, epoch, [*(model.jobs[job] for job in chosen), *over])
+        expired = [job for job in there if job.expires is not None and job.expires <= model.now]
+        chosen = startable(accepted, {job.id for job in there} - {job.id for job in expired})
+        batch = model.hand_out(slot, epoch, [*(model.jobs[job] for job in chosen), *expired])
         if batch is None:
             return None
         for job in batch.jobs:

@@ -101,6 +101,23 @@ def test_jobs_of_other_queues_go_on_beside_one_that_fits_nowhere() -> None:
     play(test, queues=_QUEUES)
 
 
+def test_a_job_that_fits_nowhere_ends_when_its_time_is_over() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        (homeless,) = await stage.submit(queue="train", detail=_needs(), expires=await stage.store.now_ms() + 5_000)
+        await stage.pass_by(3)
+        assert stage.job(homeless).state is JobState.QUEUED
+        await until(lambda: stage.job(homeless).state is JobState.EXPIRED)
+
+        await _worker(stage)
+        (huge,) = await stage.submit(queue="train", detail=_needs(64.0), expires=await stage.store.now_ms() + 5_000)
+        await stage.pass_by(3)
+        assert stage.job(huge).state is JobState.QUEUED
+        await until(lambda: stage.job(huge).state is JobState.EXPIRED)
+
+    play(test, queues=_QUEUES)
+
+
 def test_the_jobs_of_a_lost_node_run_on_another_one() -> None:
     async def test(stage: Stage) -> None:
         stage.start()

@@ -56,21 +56,23 @@ class PostgresPlacements:
                 task=tasks[row["task"]],
                 due=row["due"],
                 is_first=not row["token"],
+                expires=row["expires"],
                 needs=None if (detail := decode_detail(row["detail"])) is None else detail.needs,
             )
             for row in rows
         ]
 
-    async def place(self, slot: int, epoch: int, reserve: Reserve) -> DispatchBatch | None:
+    async def place(self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]) -> DispatchBatch | None:
         async def place(connection: Connection) -> tuple[Sequence[Row], dict[str, Placement]]:
             now = int(await connection.fetchval("select taskmq.now_ms()"))
             accepted = {each.job: each for each in await drive(connection, reserve(now)) if is_job_id(each.job)}
-            if not accepted:
+            asked = {*accepted, *filter(is_job_id, over)}
+            if not asked:
                 return _NOTHING
-            is_over = {str(row["id"]): row["is_over"] for row in await connection.fetch(PLACEABLE, list(accepted))}
-            over = [job for job in is_over if is_over[job]]
-            chosen = startable(accepted, is_over.keys() - over)
-            rows = await connection.fetch(PLACE, [*chosen, *over], slot_key(slot), epoch, slot, _OVER)
+            is_over = {str(row["id"]): row["is_over"] for row in await connection.fetch(PLACEABLE, list(asked))}
+            expired = [job for job in is_over if is_over[job]]
+            chosen = startable(accepted, is_over.keys() - expired)
+            rows = await connection.fetch(PLACE, [*chosen, *expired], slot_key(slot), epoch, slot, _OVER)
             found = {str(row["id"]) for row in rows}
             if found - chosen.keys() or any(each.gang and job not in found for job, each in chosen.items()):
                 # Somebody was faster; the next one sees what they did.
