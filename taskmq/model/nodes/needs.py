@@ -35,6 +35,8 @@ _TINY: Final = 1e-9
 _PATIENCE: Final = 3.0
 _LONGEST_PATIENCE: Final = 86_400.0
 _MOST_RESOURCES: Final = 32
+# So many jobs a scheduler looks at together.
+_LARGEST_GANG: Final = 500
 _SHOWN: Final = 3
 
 _Job = TypeVar("_Job")
@@ -89,8 +91,8 @@ def job_needs(resources: Mapping[str, object] | None = None, place: PlaceOptions
     if patience is not None and not 0 <= patience <= _LONGEST_PATIENCE:
         raise InvalidOption(f"patience={patience!r}: 0 to {_LONGEST_PATIENCE:g} seconds")
     name, size = gang or ("", 0)
-    if gang is not None and (not name or not name.isprintable() or len(name) > 255 or not 2 <= size <= 1000):
-        raise InvalidOption(f"gang={gang!r}: a name, and how many jobs begin together: 2 to 1000")
+    if gang is not None and (not name or not name.isprintable() or len(name) > 255 or not 2 <= size <= _LARGEST_GANG):
+        raise InvalidOption(f"gang={gang!r}: a name, and how many jobs begin together: 2 to {_LARGEST_GANG}")
     needs = JobNeeds(
         resources=amounts,
         labels=check_labels(wanted.get("labels", {}), what="place: labels"),
