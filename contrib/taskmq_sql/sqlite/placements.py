@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from taskmq.contracts.jobs import DispatchBatch, Pick, UnplacedJob
+from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, UnplacedJob
 from taskmq.model.nodes import startable
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.values import decode_detail
@@ -49,16 +49,17 @@ def _waiting(transaction: Transaction, picks: Sequence[Pick]) -> list[UnplacedJo
     for pick in picks:
         queue, tenant = names.find(connection, pick.lane.queue), names.find(connection, pick.lane.tenant)
         rows = connection.execute(_WAITING, (queue, pick.lane.priority, tenant, pick.count)).fetchall()
-        found += [_waiting_job(transaction, pick.lane.tenant, row) for row in rows]
+        found += [_waiting_job(transaction, pick.lane, row) for row in rows]
     return found
 
 
-def _waiting_job(transaction: Transaction, tenant: str, row: Sequence[Any]) -> UnplacedJob:
+def _waiting_job(transaction: Transaction, lane: Lane, row: Sequence[Any]) -> UnplacedJob:
     job, due, task, token, expires, text = row
     detail = decode_detail(text)
     return UnplacedJob(
         id=id_text(job),
-        tenant=tenant,
+        tenant=lane.tenant,
+        queue=lane.queue,
         task=transaction.names.name(transaction.connection, task),
         due=due,
         is_first=not token,

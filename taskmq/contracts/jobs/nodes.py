@@ -30,6 +30,7 @@ class UnplacedJob(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     tenant: str
+    queue: str
     task: str
     due: int
     is_first: bool

@@ -123,6 +123,7 @@ class Placer:
         return Candidate(
             job=one.id,
             tenant=one.tenant,
+            queue=one.queue,
             task=one.task,
             needs=one.needs or _NOTHING,
             waited=max(now_ms - one.due, 0) / 1000,

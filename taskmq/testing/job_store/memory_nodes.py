@@ -66,6 +66,7 @@ class MemoryNodes:
             UnplacedJob(
                 id=job.id,
                 tenant=job.tenant,
+                queue=job.queue,
                 task=job.task,
                 due=job.due,
                 is_first=not job.token,

@@ -53,6 +53,7 @@ class PostgresPlacements:
             UnplacedJob(
                 id=str(row["id"]),
                 tenant=names[row["tenant"]],
+                queue=known[row["place"] - 1].lane.queue,
                 task=tasks[row["task"]],
                 due=row["due"],
                 is_first=not row["token"],

@@ -55,10 +55,18 @@ class PlacementCases(JobStoreCase):
         )
 
         assert found == [
-            UnplacedJob(id=other.id, tenant="acme", task="send_mail", due=other.due, is_first=True),
-            UnplacedJob(id=first.id, tenant="", task="send_mail", due=first.due, is_first=True, needs=_NEEDS),
+            UnplacedJob(id=other.id, tenant="acme", queue=QUEUE, task="send_mail", due=other.due, is_first=True),
             UnplacedJob(
-                id=second.id, tenant="", task="send_mail", due=second.due, is_first=True, expires=second.expires
+                id=first.id, tenant="", queue=QUEUE, task="send_mail", due=first.due, is_first=True, needs=_NEEDS
+            ),
+            UnplacedJob(
+                id=second.id,
+                tenant="",
+                queue=QUEUE,
+                task="send_mail",
+                due=second.due,
+                is_first=True,
+                expires=second.expires,
             ),
         ]
 
