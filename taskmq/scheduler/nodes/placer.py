@@ -7,7 +7,7 @@ What runs where is remembered until it leaves, and read from the store after a t
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -36,11 +36,16 @@ class _Placed(NamedTuple):
 
 
 class Placer:
-    """Chooses nodes for the jobs of one slot."""
+    """Chooses nodes for the jobs of one slot.
 
-    def __init__(self, store: JobStore, lease: HeldLease) -> None:
+    Args:
+        is_paused: whether a queue takes nothing for now; nothing is placed on the node whose queue that is.
+    """
+
+    def __init__(self, store: JobStore, lease: HeldLease, *, is_paused: Callable[[str], bool]) -> None:
         self._store = store
         self._lease = lease
+        self._is_paused = is_paused
         self._placed: dict[str, _Placed] = {}
         self._times = RunTimes()
         self._held = ""
@@ -51,7 +56,7 @@ class Placer:
         Raises:
             StoreUnavailable: it could not be reached.
         """
-        nodes = await self._store.nodes.nodes()
+        nodes = [node for node in await self._store.nodes.nodes() if not self._is_paused(node_queue(node.name))]
         waiting = await self._store.nodes.waiting(picks)
         if not waiting:
             return None

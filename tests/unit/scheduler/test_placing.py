@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from taskmq import WorkQueue
 from taskmq.contracts.jobs import JobDetail
-from taskmq.errors import BrokerUnavailable
+from taskmq.errors import BrokerUnavailable, PublishRejected
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.nodes import HostNode, JobNeeds, NodeTold
 from taskmq.model.states import JobState
@@ -179,6 +179,26 @@ def test_a_batch_that_was_not_confirmed_goes_to_the_same_node_again() -> None:
         await player.finish()
         await stage.all_ended()
         assert stage.job(job).state is JobState.SUCCEEDED
+
+    play(test, queues=_QUEUES)
+
+
+def test_a_node_whose_queue_takes_nothing_holds_up_no_other_node() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        first = await _worker(stage, "a")
+        second = await _worker(stage, "b")
+        process.broker.fail_publishes(1, PublishRejected("the node's queue is full"))
+        (refused,) = await stage.submit(queue="train", detail=_needs(4.0))
+        await until(lambda: bool(process.scheduler.status().paused))
+        assert set(process.scheduler.status().paused) == {node_queue("a")}
+
+        began = stage.clock.monotonic()
+        await second.has(1)
+
+        assert stage.clock.since(began) < 0.9
+        assert second.envelopes[0].id == refused
+        assert first.envelopes == []
 
     play(test, queues=_QUEUES)
 
