@@ -76,8 +76,8 @@ def test_gangs_of_one_name_in_two_queues_are_two() -> None:
     pair = {"gang": "g", "gang_size": 2}
     nodes = [_node("a")]
 
-    assert _where([_job("1", queue="x", **pair), _job("2", queue="y", **pair)], nodes) == {}
-    both = [_job(f"{queue}{number}", queue=queue, **pair) for number in range(2) for queue in "xy"]
+    assert _where([_job("1", 1.0, queue="x", **pair), _job("2", 1.0, queue="y", **pair)], nodes) == {}
+    both = [_job(f"{queue}{number}", 1.0, queue=queue, **pair) for number in range(2) for queue in "xy"]
     plan = plan_placements(both, nodes, now=0.0)
     assert [(each.job, each.gang) for each in plan.placements] == [
         ("x0", "x:acme:g"),
