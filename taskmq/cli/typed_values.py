@@ -1,6 +1,7 @@
 """What people type at a command: texts that stand for values."""
 
 import getpass
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, get_args
 
@@ -9,7 +10,16 @@ import msgspec
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.dependencies import DependencyCondition
 
-__all__ = ["array_of", "instant_of", "json_value", "label_of", "object_of", "upstream_from", "user_name"]
+__all__ = [
+    "array_of",
+    "instant_of",
+    "json_value",
+    "label_of",
+    "node_labels_of",
+    "object_of",
+    "upstream_from",
+    "user_name",
+]
 
 _CONDITIONS: Final[tuple[DependencyCondition, ...]] = get_args(DependencyCondition)
 
@@ -59,16 +69,25 @@ def instant_of(option: str, text: str) -> datetime:
         raise InvalidOption(f"{option} {text!r} is no instant: it looks like 2027-01-31T09:00+01:00") from None
 
 
-def label_of(text: str) -> tuple[str, str]:
+def label_of(text: str, *, option: str = "--label") -> tuple[str, str]:
     """Name and value of a label.
 
     Raises:
-        InvalidOption: it is none.
+        InvalidOption: it is none; names the option.
     """
     name, parted, value = text.partition("=")
     if not parted or not name:
-        raise InvalidOption(f"--label {text!r}: NAME=VALUE")
+        raise InvalidOption(f"{option} {text!r}: NAME=VALUE")
     return name, value
+
+
+def node_labels_of(texts: Sequence[str]) -> dict[str, str]:
+    """Labels that a node must have.
+
+    Raises:
+        InvalidOption: one is none.
+    """
+    return dict(label_of(text, option="--node-label") for text in texts)
 
 
 def upstream_from(text: str) -> tuple[str, DependencyCondition]:

@@ -85,7 +85,7 @@ class HeldSlot:
             counts=counts,
             room=self._has_room,
         )
-        placer = self._placer = Placer(store, lease)
+        placer = self._placer = Placer(store, lease, is_paused=self.publisher.is_paused)
         self.dispatcher = JobDispatcher(
             store.dispatching,
             lease,

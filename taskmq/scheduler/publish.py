@@ -103,7 +103,7 @@ class InvitationPublisher:
         return {name: pause.reason for name, pause in self._pauses.items() if pause.until > now}
 
     def is_paused(self, queue: str) -> bool:
-        """Whether the queue takes nothing for now."""
+        """Whether the queue takes nothing for now; jobs that are placed go by those of their nodes."""
         found = self._pauses.get(queue)
         return found is not None and found.until > asyncio.get_running_loop().time()
 
@@ -162,9 +162,9 @@ class InvitationPublisher:
             elif isinstance(error, _NEVER):
                 await self._told(self._store.fail, [job], str(error))
             else:
-                refused.setdefault(job.queue, []).append(job)
-                reasons[job.queue] = error
-        taken = {job.queue for job, error in zip(jobs, errors, strict=True) if error is None}
+                refused.setdefault(_way(job), []).append(job)
+                reasons[_way(job)] = error
+        taken = {_way(job) for job, error in zip(jobs, errors, strict=True) if error is None}
         self._counts.published += errors.count(None)
         for queue in taken - refused.keys():
             self._pauses.pop(queue, None)

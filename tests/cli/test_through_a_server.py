@@ -21,12 +21,14 @@ from taskmq.api.sign_in import TokenView
 from taskmq.api.workers import TaskView
 from taskmq.contracts.identity import Actor
 from taskmq.model.identity import read_scopes
+from taskmq.model.nodes import JobNeeds
 from tests.cli.kit import Here, Result, Started, bury, declare, fill, run_process
 
 _APP = """\
-from taskmq import TaskMQ
+from taskmq import TaskMQ, WorkQueue
 
-app = TaskMQ("local://{folder}/broker", store="sqlite:///{folder}/jobs.db")
+placed = WorkQueue("train", placed=True)
+app = TaskMQ("local://{folder}/broker", store="sqlite:///{folder}/jobs.db", queues=[placed])
 
 
 @app.task(name="report", queue="reports")
@@ -35,12 +37,17 @@ def report(month: str, *, queue: str = "") -> str:
     return month
 
 
+@app.task(name="train", queue="train")
+def train() -> None: ...
+
+
 @app.cron("0 2 * * *", name="nightly")
 @app.task(name="tick", queue="ticks")
 def tick() -> None: ...
 """
 _LATER = "2099-01-31T09:00+01:00"
 _JANUARY = ("--args", '["2027-01"]')
+_NEEDS = ("--resources", '{"cpu": 2}', "--node-label", "region=eu")
 
 # In this order; what they make is there for those that follow.
 _MATRIX: list[tuple[str, ...]] = [
@@ -195,6 +202,19 @@ def test_commands_print_and_end_the_same_at_an_app_and_through_a_server(places: 
     assert not different, "\n".join(different)
 
 
+def test_what_a_job_needs_of_its_node_is_kept_here_and_there(places: Places, home: Path) -> None:
+    async def needs(folder: Path) -> JobNeeds | None:
+        async with TaskMQ("memory://needs", store=f"sqlite:///{folder}/jobs.db") as app:
+            detail = (await app.jobs.aget("big")).detail
+            return None if detail is None else detail.needs
+
+    for submit, folder in ((places.here, home), (places.there, home / "there")):
+        assert submit("job", "submit", "train", "--job-id", "big", *_NEEDS).code == 0
+        found = asyncio.run(needs(folder))
+        assert found is not None
+        assert (found.resources, found.labels) == ({"cpu": 2.0}, {"region": "eu"})
+
+
 _PRINTED: list[tuple[tuple[str, ...], type[msgspec.Struct]]] = [
     (("job", "submit", "report", *_JANUARY, "--job-id", "jan", "--at", _LATER), SubmittedJob),
     (("job", "show", "jan", "--values"), JobDetails),
@@ -238,7 +258,7 @@ def test_a_command_through_a_server_needs_no_app_and_says_what_it_lacks(
 
     listed = run_process(empty, "-o", "json", "task", "list", env=variables)
 
-    assert [task["name"] for task in listed.data] == ["report", "tick"]
+    assert [task["name"] for task in listed.data] == ["report", "tick", "train"]
     # What is said counts before the environment.
     monkeypatch.setenv("TASKMQ_SERVER", "http://127.0.0.1:1")
     assert places.here("job", "list").code == 0

@@ -14,9 +14,10 @@ from taskmq_sql.nodes.allocations import CLOSE, UnderWay, close_all, used
 __all__ = ["drain", "expire", "nodes", "remove", "say_busy", "tell"]
 
 _COLUMNS: Final = "name, id, told, heartbeat, registered, epoch, is_busy, is_draining, is_lost"
+# The first epoch is the time: one that was removed and comes back has another one than before.
 _TELL: Final = """
 insert into taskmq.node (name, id, told, lost_after, heartbeat, registered, epoch, is_busy, is_draining, is_lost)
-values ($1, $2, $3, $4, $5, $5, 1, 0, 0, 0)
+values ($1, $2, $3, $4, $5, $5, $5, 0, 0, 0)
 on conflict (name) do update
 set told = excluded.told, lost_after = excluded.lost_after, heartbeat = excluded.heartbeat, is_lost = 0"""
 _ALL: Final = f"select {_COLUMNS} from taskmq.node order by name"

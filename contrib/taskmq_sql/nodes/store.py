@@ -24,7 +24,7 @@ class JobsAtHand(Protocol):
         """See `NodeStore.waiting`."""
         ...
 
-    async def place(self, slot: int, epoch: int, reserve: Reserve) -> DispatchBatch | None:
+    async def place(self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]) -> DispatchBatch | None:
         """See `NodeStore.place`; `reserve` says which jobs, as the first part of the transaction."""
         ...
 
@@ -71,13 +71,16 @@ class SqlNodes:
     async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
         return await self._jobs.waiting(picks)
 
-    async def place(self, slot: int, epoch: int, placements: Sequence[Placement]) -> DispatchBatch | None:
-        if not placements:
+    async def place(
+        self, slot: int, epoch: int, placements: Sequence[Placement], over: Sequence[str] = ()
+    ) -> DispatchBatch | None:
+        if not placements and not over:
             return None
         return await self._jobs.place(
             slot,
             epoch,
             partial(allocations.reserve, placements=placements, find=self._find),
+            over,
         )
 
     async def placed(self, jobs: Sequence[str]) -> list[PlacedJob]:

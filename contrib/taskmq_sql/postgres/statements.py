@@ -29,6 +29,7 @@ __all__ = [
     "LANES",
     "LEAVE_UPSTREAM",
     "PLACE",
+    "PLACEABLE",
     "SETTLE",
     "STARTED",
     "STILL_WAITING",
@@ -160,13 +161,19 @@ PLACE: Final = _dispatch(
 )
 """The same of jobs that are named one by one."""
 
+PLACEABLE: Final = """
+select id, coalesce(expires <= taskmq.now_ms(), false) as is_over from taskmq.job
+where id = any($1::uuid[]) and state = 1"""
+"""Those of these jobs that are ready, and whether their time is over."""
+
 WAITING: Final = """
-select w.place, d.due, d.id, j.tenant, j.task, j.token, (select detail from taskmq.job_detail t where t.id = d.id)
+select w.place, d.due, d.id, j.tenant, j.task, j.token, j.expires,
+       (select detail from taskmq.job_detail t where t.id = d.id)
 from unnest($1::int[], $2::smallint[], $3::int[], $4::int[]) with ordinality as w(queue, priority, tenant, n, place)
 cross join lateral
   (select due, id from taskmq.ready r where r.queue = w.queue and r.priority = w.priority and r.tenant = w.tenant
    order by r.queue, r.priority, r.tenant, r.due, r.id limit w.n) d
-cross join lateral (select tenant, task, token from taskmq.job where id = d.id offset 0) j
+cross join lateral (select tenant, task, token, expires from taskmq.job where id = d.id offset 0) j
 order by w.place, d.due, d.id"""
 """The first jobs of lanes, with what they need."""
 

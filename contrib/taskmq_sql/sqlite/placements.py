@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from taskmq.contracts.jobs import DispatchBatch, Pick, UnplacedJob
+from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, UnplacedJob
+from taskmq.model.nodes import startable
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.values import decode_detail
 from taskmq_sql.nodes import take
@@ -18,10 +19,10 @@ from taskmq_sql.sqlite.jobs.dispatches import hand_out, holds
 __all__ = ["SqlitePlacements"]
 
 _WAITING: Final = """
-    SELECT r.id, r.due, j.task, j.token, j.detail FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
+    SELECT r.id, r.due, j.task, j.token, j.expires, j.detail FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
     WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
 """
-_READY: Final = "SELECT 1 FROM job WHERE id = ? AND state = ?"
+_READY: Final = "SELECT coalesce(expires <= ?, 0) FROM job WHERE id = ? AND state = ?"
 _QUEUED: Final = CODES[JobState.QUEUED]
 
 
@@ -37,8 +38,8 @@ class SqlitePlacements:
     async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
         return await self._reader.call(partial(_waiting, picks=picks), care=Care.READ)
 
-    async def place(self, slot: int, epoch: int, reserve: Reserve) -> DispatchBatch | None:
-        work = partial(_place, slot=slot, epoch=epoch, reserve=reserve)
+    async def place(self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]) -> DispatchBatch | None:
+        work = partial(_place, slot=slot, epoch=epoch, reserve=reserve, over=over)
         return await self._writer.call(work, care=Care.DURABLE)
 
 
@@ -48,33 +49,42 @@ def _waiting(transaction: Transaction, picks: Sequence[Pick]) -> list[UnplacedJo
     for pick in picks:
         queue, tenant = names.find(connection, pick.lane.queue), names.find(connection, pick.lane.tenant)
         rows = connection.execute(_WAITING, (queue, pick.lane.priority, tenant, pick.count)).fetchall()
-        found += [_waiting_job(transaction, pick.lane.tenant, row) for row in rows]
+        found += [_waiting_job(transaction, pick.lane, row) for row in rows]
     return found
 
 
-def _waiting_job(transaction: Transaction, tenant: str, row: Sequence[Any]) -> UnplacedJob:
-    job, due, task, token, text = row
+def _waiting_job(transaction: Transaction, lane: Lane, row: Sequence[Any]) -> UnplacedJob:
+    job, due, task, token, expires, text = row
     detail = decode_detail(text)
     return UnplacedJob(
         id=id_text(job),
-        tenant=tenant,
+        tenant=lane.tenant,
+        queue=lane.queue,
         task=transaction.names.name(transaction.connection, task),
         due=due,
         is_first=not token,
+        expires=expires,
         needs=None if detail is None else detail.needs,
     )
 
 
-def _place(transaction: Transaction, slot: int, epoch: int, reserve: Reserve) -> DispatchBatch | None:
+def _place(
+    transaction: Transaction, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]
+) -> DispatchBatch | None:
     if not holds(transaction, slot, epoch):
         return None
     accepted = {
         job: each for each in drive(transaction, reserve(transaction.now)) if (job := id_bytes(each.job)) is not None
     }
-    there = {job for job in accepted if transaction.connection.execute(_READY, (job, _QUEUED)).fetchone() is not None}
-    broken = {each.gang for job, each in accepted.items() if each.gang and job not in there}
-    chosen = {job: each for job, each in accepted.items() if job in there and each.gang not in broken}
-    batch = hand_out(transaction, slot, epoch, {job: each.node for job, each in chosen.items()})
+    is_over = {
+        job: bool(row[0])
+        for job in {*accepted, *filter(None, map(id_bytes, over))}
+        if (row := transaction.connection.execute(_READY, (transaction.now, job, _QUEUED)).fetchone()) is not None
+    }
+    expired = [job for job in is_over if is_over[job]]
+    chosen = startable(accepted, is_over.keys() - expired)
+    nodes = {job: each.node for job, each in chosen.items()}
+    batch = hand_out(transaction, slot, epoch, {**nodes, **dict.fromkeys(expired, "")})
     if batch is not None:
         tokens = [(id_bytes(job.id), job.token) for job in batch.jobs]
         drive(

@@ -10,7 +10,15 @@ from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
-from taskmq.cli.typed_values import array_of, instant_of, label_of, object_of, upstream_from, user_name
+from taskmq.cli.typed_values import (
+    array_of,
+    instant_of,
+    label_of,
+    node_labels_of,
+    object_of,
+    upstream_from,
+    user_name,
+)
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
@@ -65,6 +73,8 @@ def submit(
     description: str = "",
     owner: str = "",
     label: Annotated[tuple[str, ...], Parameter(help="NAME=VALUE; may be repeated.", negative="")] = (),
+    resources: Annotated[str, Parameter(help='What it takes of its node, as JSON: {"cpu": 2}.')] = "{}",
+    node_label: Annotated[tuple[str, ...], Parameter(help="NAME=VALUE that its node has.", negative="")] = (),
     held: Annotated[bool, Parameter(negative="")] = False,
     depends_on: Annotated[tuple[str, ...], Parameter(negative="")] = (),
 ) -> int:
@@ -107,8 +117,11 @@ def submit(
     options = {name: value for name, value in given.items() if value is not None}
     positional, named = array_of("--args", args), object_of("--kwargs", kwargs)
     labels = dict(map(label_of, label))
+    amounts, node_labels = object_of("--resources", resources), node_labels_of(node_label)
 
     async def run(target: "TaskMQ") -> dict[str, Any]:
+        from taskmq.model.nodes import job_needs
+
         job, _ = await target.jobs.keep_named(
             task,
             positional,
@@ -117,6 +130,7 @@ def submit(
             description=description,
             owner=owner,
             labels=labels,
+            needs=job_needs(amounts, {"labels": node_labels}),
             held=held,
             depends_on=list(map(upstream_from, depends_on)),
         )

@@ -13,7 +13,7 @@ from taskmq.cli.jobs.job import CANCELLED
 from taskmq.cli.jobs.stored_jobs import ACTED_COLUMNS, ATTEMPT_COLUMNS, HISTORY_COLUMNS, LIST_COLUMNS
 from taskmq.cli.output import confirm, note, print_rows
 from taskmq.cli.server_link import only_here, show_record, show_rows, text_of_instant
-from taskmq.cli.typed_values import array_of, instant_of, label_of, object_of, upstream_from
+from taskmq.cli.typed_values import array_of, instant_of, label_of, node_labels_of, object_of, upstream_from
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.http import Client
 from taskmq.model.states import Cancellation, JobState
@@ -52,6 +52,8 @@ def submit(
     description: str,
     owner: str,
     label: tuple[str, ...],
+    resources: str,
+    node_label: tuple[str, ...],
     held: bool,
     depends_on: tuple[str, ...],
 ) -> int:
@@ -68,6 +70,8 @@ def submit(
         expires_in=expires,
         description=description,
         labels=dict(map(label_of, label)),
+        resources=object_of("--resources", resources),
+        node_labels=node_labels_of(node_label),
         held=held,
         depends_on=[
             UpstreamJob(job_id=upstream, condition=condition)

@@ -23,15 +23,18 @@ class UnplacedJob(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         due: since when it is ready, ms since the epoch.
+        expires: when its time is over, ms since the epoch.
         is_first: it was never dispatched.
         needs: None where it says nothing.
     """
 
     id: str
     tenant: str
+    queue: str
     task: str
     due: int
     is_first: bool
+    expires: int | None = None
     needs: JobNeeds | None = None
 
 
@@ -101,12 +104,15 @@ class NodeStore(Protocol):
         """The first jobs of these lanes, as many of each as the pick says, in the order of the picks."""
         ...
 
-    async def place(self, slot: int, epoch: int, placements: Sequence[Placement]) -> DispatchBatch | None:
+    async def place(
+        self, slot: int, epoch: int, placements: Sequence[Placement], over: Sequence[str] = ()
+    ) -> DispatchBatch | None:
         """Allocate and dispatch these jobs, all in one transaction; None where none was to be had.
 
         Each gets its amounts on its node, if that is open, has the epoch that was seen and so much is free; what was
         changed or taken meanwhile is left out, and of a gang all where one is. `DispatchedJob.node` says where each
-        goes. `slot` and `epoch` are the scheduler's, as in `DispatchStore.dispatch`; expired jobs end.
+        goes. `slot` and `epoch` are the scheduler's, as in `DispatchStore.dispatch`; of the placements, and
+        of the jobs named by `over`, those that have expired end.
         """
         ...
 

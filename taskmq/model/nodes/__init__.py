@@ -31,6 +31,7 @@ from taskmq.model.nodes.needs import (
     job_needs,
     left_over,
     reservable,
+    startable,
     why_unplaced,
 )
 
@@ -58,6 +59,7 @@ __all__ = [
     "job_needs",
     "left_over",
     "reservable",
+    "startable",
     "usage_of",
     "why_unplaced",
 ]

@@ -79,7 +79,7 @@ class HostNode(msgspec.Struct, frozen=True, kw_only=True):
         id: its own, which it keeps as long as it is known.
         told: what it said last.
         used: of its capacity, what is allocated.
-        epoch: grows each time that the node is lost.
+        epoch: the time in ms when it was registered; grows each time that the node is lost.
         registered, heartbeat: when it was told of first and last.
         is_busy: its owner says that it takes nothing for now.
         is_draining: an operator wants it to get nothing more.

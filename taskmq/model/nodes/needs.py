@@ -1,7 +1,7 @@
 """What a job asks of its node, and which nodes fit. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypedDict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, TypedDict, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ __all__ = [
     "job_needs",
     "left_over",
     "reservable",
+    "startable",
     "why_unplaced",
 ]
 
@@ -34,7 +35,11 @@ _TINY: Final = 1e-9
 _PATIENCE: Final = 3.0
 _LONGEST_PATIENCE: Final = 86_400.0
 _MOST_RESOURCES: Final = 32
+# So many jobs a scheduler looks at together.
+_LARGEST_GANG: Final = 500
 _SHOWN: Final = 3
+
+_Job = TypeVar("_Job")
 
 
 class PlaceOptions(TypedDict, total=False):
@@ -86,8 +91,8 @@ def job_needs(resources: Mapping[str, object] | None = None, place: PlaceOptions
     if patience is not None and not 0 <= patience <= _LONGEST_PATIENCE:
         raise InvalidOption(f"patience={patience!r}: 0 to {_LONGEST_PATIENCE:g} seconds")
     name, size = gang or ("", 0)
-    if gang is not None and (not name or not name.isprintable() or len(name) > 255 or not 2 <= size <= 1000):
-        raise InvalidOption(f"gang={gang!r}: a name, and how many jobs begin together: 2 to 1000")
+    if gang is not None and (not name or not name.isprintable() or len(name) > 255 or not 2 <= size <= _LARGEST_GANG):
+        raise InvalidOption(f"gang={gang!r}: a name, and how many jobs begin together: 2 to {_LARGEST_GANG}")
     needs = JobNeeds(
         resources=amounts,
         labels=check_labels(wanted.get("labels", {}), what="place: labels"),
@@ -150,6 +155,12 @@ def reservable(placements: Sequence[Placement], nodes: Iterable[HostNode]) -> li
             free = left
             found += gang
     return found
+
+
+def startable(placements: Mapping[_Job, Placement], ready: Collection[_Job]) -> dict[_Job, Placement]:
+    """Of these the ones whose jobs are ready, without the gangs of which one is not."""
+    broken = {each.gang for job, each in placements.items() if each.gang and job not in ready}
+    return {job: each for job, each in placements.items() if job in ready and each.gang not in broken}
 
 
 def could_ever_fit(needs: JobNeeds, node: HostNode) -> bool:

@@ -15,7 +15,7 @@ from taskmq.contracts.history import AlertNotice, AlertStore
 from taskmq.durable.service import pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import InvalidOption, StoreUnavailable
-from taskmq.model.history.channels import parse_channel
+from taskmq.model.history.channels import parse_channel, shown_channel
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
 from taskmq.scheduler.alerts.mail import send_mail
 from taskmq.scheduler.alerts.messages import alertmanager_body, mail_of, signature, webhook_body
@@ -89,10 +89,11 @@ class NoticeSender:
             async with asyncio.timeout(_LONGEST):
                 await self._send(notice)
         except Exception as error:  # noqa: BLE001 - one notice must not hold up the others
+            channel = shown_channel(notice.channel)
             if _is_final(error) or now - notice.at > _GIVEN_UP_MS:
-                _log.error("rule %s: nobody was told over %s: %s", notice.rule.name, _shown(notice), _why(error))
+                _log.error("rule %s: nobody was told over %s: %s", notice.rule.name, channel, _why(error))
             else:
-                _log.warning("rule %s: not told over %s yet: %s", notice.rule.name, _shown(notice), _why(error))
+                _log.warning("rule %s: not told over %s yet: %s", notice.rule.name, channel, _why(error))
                 retry_at = now + min(_FIRST_PAUSE_MS << min(notice.tries - 1, 10), _LONGEST_PAUSE_MS)
         try:
             await self._alerts.settle_notice(notice, retry_at=retry_at)
@@ -127,9 +128,3 @@ def _why(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"it was not taken within {_LONGEST:g} s"
     return str(error) if isinstance(error, DeliveryFailed) else type(error).__name__
-
-
-def _shown(notice: AlertNotice) -> str:
-    """The channel without what may be a secret: the paths of webhooks often are."""
-    scheme, separator, rest = notice.channel.partition("://")
-    return f"{scheme}{separator}{rest.partition('/')[0]}" if separator else notice.channel

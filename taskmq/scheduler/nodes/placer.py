@@ -7,7 +7,7 @@ What runs where is remembered until it leaves, and read from the store after a t
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -36,32 +36,39 @@ class _Placed(NamedTuple):
 
 
 class Placer:
-    """Chooses nodes for the jobs of one slot."""
+    """Chooses nodes for the jobs of one slot.
 
-    def __init__(self, store: JobStore, lease: HeldLease) -> None:
+    Args:
+        is_paused: whether a queue takes nothing for now; nothing is placed on the node whose queue that is.
+    """
+
+    def __init__(self, store: JobStore, lease: HeldLease, *, is_paused: Callable[[str], bool]) -> None:
         self._store = store
         self._lease = lease
+        self._is_paused = is_paused
         self._placed: dict[str, _Placed] = {}
         self._times = RunTimes()
         self._held = ""
 
     async def place(self, picks: Sequence[Pick]) -> DispatchBatch | None:
-        """Dispatch of these lanes what fits somewhere; None where nothing does.
+        """Dispatch of these lanes what fits somewhere, and end what has expired; None where nothing fits.
 
         Raises:
             StoreUnavailable: it could not be reached.
         """
-        nodes = await self._store.nodes.nodes()
-        waiting = await self._store.nodes.waiting(picks) if nodes else []
+        nodes = [node for node in await self._store.nodes.nodes() if not self._is_paused(node_queue(node.name))]
+        waiting = await self._store.nodes.waiting(picks)
         if not waiting:
             return None
         now, now_ms = asyncio.get_running_loop().time(), await self._store.now_ms()
-        candidates = [self._candidate(one, now_ms) for one in waiting]
+        over = [one.id for one in waiting if one.expires is not None and one.expires <= now_ms]
+        gone = set(over)
+        candidates = [self._candidate(one, now_ms) for one in waiting if one.id not in gone]
         plan = plan_placements(candidates, nodes, list(self._flights()), now=now, held=self._held)
         self._held = plan.held
-        if not plan.placements:
+        if not plan.placements and not over:
             return None
-        batch = await self._store.nodes.place(self._lease.slot, self._lease.epoch, plan.placements)
+        batch = await self._store.nodes.place(self._lease.slot, self._lease.epoch, plan.placements, over)
         if batch is not None:
             by_job = {each.job: each for each in plan.placements}
             for job in batch.jobs:
@@ -121,6 +128,7 @@ class Placer:
         return Candidate(
             job=one.id,
             tenant=one.tenant,
+            queue=one.queue,
             task=one.task,
             needs=one.needs or _NOTHING,
             waited=max(now_ms - one.due, 0) / 1000,

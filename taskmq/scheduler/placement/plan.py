@@ -26,11 +26,12 @@ class Candidate:
     waited: float = 0.0
     seconds: float = 1.0
     is_first: bool = True
+    queue: str = ""
 
     @property
-    def gang(self) -> tuple[str, str]:
-        """Of which tenant's gang it is."""
-        return (self.tenant, self.needs.gang) if self.is_first else ("", "")
+    def gang(self) -> tuple[str, str, str]:
+        """Of which queue's and tenant's gang it is."""
+        return (self.queue, self.tenant, self.needs.gang) if self.is_first else ("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +81,13 @@ def plan_placements(
 
 def _units(candidates: Sequence[Candidate], held: str) -> list[list[Candidate]]:
     """Single jobs, and gangs of which all members wait."""
-    gangs: dict[tuple[str, str], list[Candidate]] = {}
+    gangs: dict[tuple[str, str, str], list[Candidate]] = {}
     for one in candidates:
-        if one.gang[1]:
+        if one.gang[2]:
             gangs.setdefault(one.gang, []).append(one)
     units: list[list[Candidate]] = []
     for one in candidates:
-        if not one.gang[1]:
+        if not one.gang[2]:
             units.append([one])
         elif (members := gangs.pop(one.gang, None)) is not None and len(members) >= one.needs.gang_size:
             units.append(members)
@@ -115,7 +116,7 @@ def _placed(unit: Sequence[Candidate], room: Room) -> list[Placement] | None:
             return None
         amounts = one.needs.amounts
         room.take(node.name, amounts, seconds=one.seconds)
-        gang = "" if len(unit) == 1 else f"{one.tenant}:{one.needs.gang}"
+        gang = "" if len(unit) == 1 else ":".join(one.gang)
         found.append(
             Placement(
                 job=one.job,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from taskmq.contracts.jobs import DispatchBatch, Pick, PlacedJob, UnplacedJob, slot_key
-from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NewAllocation, NodeTold, Placement
+from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NewAllocation, NodeTold, Placement, startable
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.testing.job_store.model import JobModel
 
@@ -66,24 +66,29 @@ class MemoryNodes:
             UnplacedJob(
                 id=job.id,
                 tenant=job.tenant,
+                queue=job.queue,
                 task=job.task,
                 due=job.due,
                 is_first=not job.token,
+                expires=job.expires,
                 needs=None if job.detail is None else job.detail.needs,
             )
             for pick in picks
             for job in model.ready(pick.lane)[: pick.count]
         ]
 
-    async def place(self, slot: int, epoch: int, placements: Sequence[Placement]) -> DispatchBatch | None:
+    async def place(
+        self, slot: int, epoch: int, placements: Sequence[Placement], over: Sequence[str] = ()
+    ) -> DispatchBatch | None:
         model = self._look()
         if not model.leases.has(slot_key(slot), epoch):
             return None
         accepted = {each.job: each for each in model.nodes.reserve(placements, _under_way(model), now=model.now)}
-        there = {job for job in accepted if job in model.jobs and model.jobs[job].state is JobState.QUEUED}
-        broken = {each.gang for job, each in accepted.items() if each.gang and job not in there}
-        chosen = [model.jobs[job] for job, each in accepted.items() if job in there and each.gang not in broken]
-        batch = model.hand_out(slot, epoch, chosen)
+        there = [model.jobs[job] for job in {**accepted, **dict.fromkeys(over)} if job in model.jobs]
+        there = [job for job in there if job.state is JobState.QUEUED]
+        expired = [job for job in there if job.expires is not None and job.expires <= model.now]
+        chosen = startable(accepted, {job.id for job in there} - {job.id for job in expired})
+        batch = model.hand_out(slot, epoch, [*(model.jobs[job] for job in chosen), *expired])
         if batch is None:
             return None
         for job in batch.jobs:

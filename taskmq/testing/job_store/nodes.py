@@ -42,7 +42,7 @@ class NodeModel:
 
     def tell(self, told: Sequence[NodeTold], *, now: int) -> None:
         for one in told:
-            known = self._nodes.get(one.name) or HostNode(id=self._id(now), told=one, registered=now)
+            known = self._nodes.get(one.name) or HostNode(id=self._id(now), told=one, registered=now, epoch=now)
             self._nodes[one.name] = replace(known, told=one, heartbeat=now, is_lost=False)
 
     def nodes(self, under_way: IsUnderWay, *, now: int) -> list[HostNode]:

@@ -3,6 +3,7 @@
 from taskmq.contracts.jobs import Catalogued, slot_key
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.jobs.registrations import TaskRegistration
+from taskmq.model.nodes import NodeTold
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE
@@ -39,6 +40,19 @@ class MovedClocks(JobStoreCase):
 
         assert await driver.try_dispatch() is None
         assert await driver.state(job) is JobState.EXPIRED
+
+    @case
+    async def test_a_node_that_was_removed_comes_back_with_another_epoch(self) -> None:
+        nodes = self.driver().store.nodes
+        await nodes.tell([NodeTold(name="a")])
+        (before,) = await nodes.nodes()
+        await nodes.remove("a")
+
+        await self.advance(1)
+        await nodes.tell([NodeTold(name="a")])
+
+        (after,) = await nodes.nodes()
+        assert after.epoch > before.epoch
 
     @case
     async def test_a_slot_whose_holder_is_silent_is_free_for_the_next(self) -> None:

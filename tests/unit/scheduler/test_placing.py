@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from taskmq import WorkQueue
 from taskmq.contracts.jobs import DispatchBatch, JobDetail, Pick
-from taskmq.errors import BrokerUnavailable, StoreUnavailable
+from taskmq.errors import BrokerUnavailable, PublishRejected, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.nodes import HostNode, JobNeeds, NodeTold
 from taskmq.model.states import JobState
@@ -135,6 +135,23 @@ def test_jobs_of_other_queues_go_on_beside_one_that_fits_nowhere() -> None:
     play(test, queues=_QUEUES)
 
 
+def test_a_job_that_fits_nowhere_ends_when_its_time_is_over() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        (homeless,) = await stage.submit(queue="train", detail=_needs(), expires=await stage.store.now_ms() + 5_000)
+        await stage.pass_by(3)
+        assert stage.job(homeless).state is JobState.QUEUED
+        await until(lambda: stage.job(homeless).state is JobState.EXPIRED)
+
+        await _worker(stage)
+        (huge,) = await stage.submit(queue="train", detail=_needs(64.0), expires=await stage.store.now_ms() + 5_000)
+        await stage.pass_by(3)
+        assert stage.job(huge).state is JobState.QUEUED
+        await until(lambda: stage.job(huge).state is JobState.EXPIRED)
+
+    play(test, queues=_QUEUES)
+
+
 def test_the_jobs_of_a_lost_node_run_on_another_one() -> None:
     async def test(stage: Stage) -> None:
         stage.start()
@@ -256,6 +273,26 @@ def test_a_batch_that_was_not_confirmed_goes_to_the_same_node_again() -> None:
         await player.finish()
         await stage.all_ended()
         assert stage.job(job).state is JobState.SUCCEEDED
+
+    play(test, queues=_QUEUES)
+
+
+def test_a_node_whose_queue_takes_nothing_holds_up_no_other_node() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        first = await _worker(stage, "a")
+        second = await _worker(stage, "b")
+        process.broker.fail_publishes(1, PublishRejected("the node's queue is full"))
+        (refused,) = await stage.submit(queue="train", detail=_needs(4.0))
+        await until(lambda: bool(process.scheduler.status().paused))
+        assert set(process.scheduler.status().paused) == {node_queue("a")}
+
+        began = stage.clock.monotonic()
+        await second.has(1)
+
+        assert stage.clock.since(began) < 0.9
+        assert second.envelopes[0].id == refused
+        assert first.envelopes == []
 
     play(test, queues=_QUEUES)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq.contracts.jobs import DispatchBatch, Pick, UnplacedJob, slot_key
-from taskmq.model.nodes import Placement
+from taskmq.model.nodes import Placement, startable
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.jobs.values import decode_detail, is_job_id
@@ -13,7 +13,7 @@ from taskmq_sql.nodes.store import Reserve
 from taskmq_sql.postgres.connections import Connection, Row, undone
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.records import dispatched_jobs, large_bodies
-from taskmq_sql.postgres.statements import PLACE, WAITING
+from taskmq_sql.postgres.statements import PLACE, PLACEABLE, WAITING
 from taskmq_sql.postgres.transactions import drive
 
 __all__ = ["PostgresPlacements"]
@@ -53,23 +53,30 @@ class PostgresPlacements:
             UnplacedJob(
                 id=str(row["id"]),
                 tenant=names[row["tenant"]],
+                queue=known[int(row["place"]) - 1].lane.queue,
                 task=tasks[row["task"]],
                 due=row["due"],
                 is_first=not row["token"],
+                expires=row["expires"],
                 needs=None if (detail := decode_detail(row["detail"])) is None else detail.needs,
             )
             for row in rows
         ]
 
-    async def place(self, slot: int, epoch: int, reserve: Reserve) -> DispatchBatch | None:
+    async def place(self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]) -> DispatchBatch | None:
         async def place(connection: Connection) -> tuple[Sequence[Row], dict[str, Placement]]:
             now = int(await connection.fetchval("select taskmq.now_ms()"))
             accepted = {each.job: each for each in await drive(connection, reserve(now)) if is_job_id(each.job)}
-            if not accepted:
+            asked = {*accepted, *filter(is_job_id, over)}
+            if not asked:
                 return _NOTHING
-            rows = await connection.fetch(PLACE, list(accepted), slot_key(slot), epoch, slot, _OVER)
+            is_over = {str(row["id"]): row["is_over"] for row in await connection.fetch(PLACEABLE, list(asked))}
+            expired = [job for job in is_over if is_over[job]]
+            chosen = startable(accepted, is_over.keys() - expired)
+            rows = await connection.fetch(PLACE, [*chosen, *expired], slot_key(slot), epoch, slot, _OVER)
             found = {str(row["id"]) for row in rows}
-            if any(each.gang and job not in found for job, each in accepted.items()):
+            if found - chosen.keys() or any(each.gang and job not in found for job, each in chosen.items()):
+                # Somebody was faster; the next one sees what they did.
                 raise undone(_NOTHING)
             await drive(connection, take(now, [(accepted[str(row["id"])], row["id"], row["token"]) for row in rows]))
             return rows, accepted

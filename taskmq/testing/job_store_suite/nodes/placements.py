@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from taskmq.contracts.jobs import DispatchBatch, JobDetail, Lane, Pick, PlacedJob, UnplacedJob
 from taskmq.model.nodes import AllocationFilter, JobNeeds, NodeTold, Placement
 from taskmq.model.states import JobState
@@ -17,13 +19,20 @@ _NODE = NodeTold(name="a", capacity={"slots": 8.0, "cpu": 4.0}, lost_after=0, ru
 _NEEDS = JobNeeds(resources={"cpu": 3.0}, labels={"region": "eu"})
 
 
-def _placed(job: str, *, cpu: float = 3.0, node: str = "a", epoch: int = 1, gang: str = "") -> Placement:
+def _placed(job: str, *, cpu: float = 3.0, node: str = "a", epoch: int = 0, gang: str = "") -> Placement:
+    """Where the epoch is 0, `_place` says the present one."""
     return Placement(job=job, tenant="", task="send_mail", node=node, epoch=epoch, amounts={"cpu": cpu}, gang=gang)
 
 
 async def _place(driver: JobDriver, placements: Sequence[Placement]) -> DispatchBatch | None:
     slot = driver.schedulers.slot_of(QUEUE)
-    return await driver.store.nodes.place(slot, await driver.epoch(slot), placements)
+    return await driver.store.nodes.place(slot, await driver.epoch(slot), await _seen(driver, placements))
+
+
+async def _seen(driver: JobDriver, placements: Sequence[Placement]) -> list[Placement]:
+    """With the present epochs of their nodes."""
+    epochs = {node.name: node.epoch for node in await driver.store.nodes.nodes()}
+    return [replace(each, epoch=each.epoch or epochs.get(each.node, 1)) for each in placements]
 
 
 class PlacementCases(JobStoreCase):
@@ -33,7 +42,7 @@ class PlacementCases(JobStoreCase):
     async def test_the_first_jobs_of_lanes_are_told_with_what_they_need(self) -> None:
         driver = self.driver()
         first = await driver.submit(detail=JobDetail(needs=_NEEDS))
-        second = await driver.submit()
+        second = await driver.submit(expires=HOUR)
         await driver.submit(due=HOUR)
         other = await driver.submit(tenant="acme", priority=7)
 
@@ -46,9 +55,19 @@ class PlacementCases(JobStoreCase):
         )
 
         assert found == [
-            UnplacedJob(id=other.id, tenant="acme", task="send_mail", due=other.due, is_first=True),
-            UnplacedJob(id=first.id, tenant="", task="send_mail", due=first.due, is_first=True, needs=_NEEDS),
-            UnplacedJob(id=second.id, tenant="", task="send_mail", due=second.due, is_first=True),
+            UnplacedJob(id=other.id, tenant="acme", queue=QUEUE, task="send_mail", due=other.due, is_first=True),
+            UnplacedJob(
+                id=first.id, tenant="", queue=QUEUE, task="send_mail", due=first.due, is_first=True, needs=_NEEDS
+            ),
+            UnplacedJob(
+                id=second.id,
+                tenant="",
+                queue=QUEUE,
+                task="send_mail",
+                due=second.due,
+                is_first=True,
+                expires=second.expires,
+            ),
         ]
 
     @case
@@ -66,7 +85,7 @@ class PlacementCases(JobStoreCase):
         assert (record.state, record.token) == (JobState.DISPATCHED, job.token)
         assert await driver.state(first) is JobState.QUEUED
         assert await driver.store.nodes.placed([first.id, second.id, "x"]) == [
-            PlacedJob(job=second.id, token=job.token, node="a", epoch=1)
+            PlacedJob(job=second.id, token=job.token, node="a", epoch=(await node_of(driver.store, "a")).epoch)
         ]
         (allocation,) = await driver.store.nodes.allocations(AllocationFilter(job=second.id))
         assert (allocation.node, allocation.amounts, allocation.task) == ("a", {"cpu": 3.0}, "send_mail")
@@ -125,6 +144,7 @@ class PlacementCases(JobStoreCase):
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         job = await driver.submit()
+        before = (await node_of(driver.store, "a")).epoch
 
         assert await _place(driver, [_placed(job.id, node="nobody")]) is None
         await driver.store.nodes.drain("a", drains=True)
@@ -133,9 +153,9 @@ class PlacementCases(JobStoreCase):
         await driver.store.nodes.expire()
         assert await _place(driver, [_placed(job.id)]) is None
         await driver.store.nodes.tell([_NODE])
-        assert await _place(driver, [_placed(job.id, epoch=1)]) is None
+        assert await _place(driver, [_placed(job.id, epoch=before)]) is None
 
-        assert await _place(driver, [_placed(job.id, epoch=2)]) is not None
+        assert await _place(driver, [_placed(job.id, epoch=before + 1)]) is not None
 
     @case
     async def test_a_scheduler_that_was_replaced_places_nothing(self) -> None:
@@ -146,7 +166,7 @@ class PlacementCases(JobStoreCase):
         old = await driver.next_epoch(slot)
         await driver.next_epoch(slot)
 
-        assert await driver.store.nodes.place(slot, old, [_placed(job.id)]) is None
+        assert await driver.store.nodes.place(slot, old, await _seen(driver, [_placed(job.id)])) is None
 
         assert await driver.state(job) is JobState.QUEUED
         assert (await node_of(driver.store, "a")).used == {}
@@ -166,6 +186,36 @@ class PlacementCases(JobStoreCase):
 
         assert batch is not None
         assert sorted(ids(batch.jobs)) == sorted([first.id, second.id])
+
+    @case
+    async def test_a_gang_with_an_expired_member_is_left_out_and_that_member_ends(self) -> None:
+        driver = self.driver()
+        await driver.store.nodes.tell([_NODE])
+        member, other = await driver.submit_many(2)
+        expired = await driver.submit(expires=-1)
+        gang = [_placed(each.id, cpu=1.0, gang="g") for each in (member, expired)]
+
+        batch = await _place(driver, [*gang, _placed(other.id, cpu=1.0)])
+
+        assert batch is not None
+        assert ids(batch.jobs) == [other.id]
+        assert await driver.state(member) is JobState.QUEUED
+        assert await driver.state(expired) is JobState.EXPIRED
+        assert (await node_of(driver.store, "a")).used == {"cpu": 1.0}
+
+    @case
+    async def test_a_gang_of_which_a_member_is_gone_holds_up_nobody_else(self) -> None:
+        driver = self.driver()
+        await driver.store.nodes.tell([_NODE])
+        member, other = await driver.submit_many(2)
+        held = await driver.submit(held=True)
+        gang = [_placed(each.id, cpu=1.0, gang="g") for each in (member, held)]
+
+        batch = await _place(driver, [*gang, _placed(other.id, cpu=1.0)])
+
+        assert batch is not None
+        assert ids(batch.jobs) == [other.id]
+        assert await driver.state(member) is JobState.QUEUED
 
     @case
     async def test_what_was_allocated_on_a_lost_node_is_free(self) -> None:
@@ -196,17 +246,34 @@ class PlacementCases(JobStoreCase):
         assert (await node_of(driver.store, "a")).used == {}
 
     @case
+    async def test_jobs_whose_time_is_over_end_also_where_nothing_is_placed(self) -> None:
+        driver = self.driver()
+        expired, other = await driver.submit(expires=-1), await driver.submit(expires=HOUR)
+        slot = driver.schedulers.slot_of(QUEUE)
+        over = [expired.id, other.id, "x"]
+
+        old = await driver.next_epoch(slot)
+        epoch = await driver.next_epoch(slot)
+        assert await driver.store.nodes.place(slot, old, [], over) is None
+        assert await driver.state(expired) is JobState.QUEUED
+
+        assert await driver.store.nodes.place(slot, epoch, [], over) is None
+        assert await driver.state(expired) is JobState.EXPIRED
+        assert await driver.state(other) is JobState.QUEUED
+
+    @case
     async def test_who_places_at_a_time_never_takes_more_than_there_is(self) -> None:
         driver, other = self.driver(), self.driver()
         await driver.store.nodes.tell([_NODE])
         jobs = await driver.submit_many(8)
         slot = driver.schedulers.slot_of(QUEUE)
         epoch = await driver.epoch(slot)
+        placements = await _seen(driver, [_placed(job.id, cpu=1.0) for job in jobs])
 
         batches = await asyncio.gather(
             *(
-                each.store.nodes.place(slot, epoch, [_placed(job.id, cpu=1.0)])
-                for job in jobs
+                each.store.nodes.place(slot, epoch, [placement])
+                for placement in placements
                 for each in (driver, other)
             )
         )

@@ -35,8 +35,8 @@ class NodeCases(JobStoreCase):
 
         first, second = await other.nodes.nodes()
         assert (first.name, second.name) == ("b", "gpu-1")
-        assert (second.told, second.state, second.used, second.epoch) == (_TOLD, "available", {}, 1)
-        assert second.registered == second.heartbeat > 0
+        assert (second.told, second.state, second.used) == (_TOLD, "available", {})
+        assert second.epoch == second.registered == second.heartbeat > 0
         assert first.id != second.id
 
     @case
@@ -57,15 +57,17 @@ class NodeCases(JobStoreCase):
         store = self.store()
         await store.nodes.tell([NodeTold(name="a", lost_after=0), NodeTold(name="b"), _TOLD])
 
+        first = (await node_of(store, "a")).epoch
+
         assert await store.nodes.expire() == ["a"]
         assert await store.nodes.expire() == []
         lost = await node_of(store, "a")
-        assert (lost.state, lost.epoch) == ("lost", 2)
+        assert (lost.state, lost.epoch) == ("lost", first + 1)
 
         await store.nodes.tell([NodeTold(name="a", lost_after=3_600_000)])
         back = await node_of(store, "a")
-        assert (back.state, back.epoch) == ("available", 2)
-        assert (await node_of(store, "b")).epoch == 1
+        assert (back.state, back.epoch) == ("available", first + 1)
+        assert (await node_of(store, "b")).epoch == first
 
     @case
     async def test_an_operator_drains_a_node_and_resumes_it(self) -> None:

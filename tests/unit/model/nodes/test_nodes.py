@@ -90,6 +90,7 @@ def test_what_a_job_needs_is_checked() -> None:
         {"resources": {f"r{number}": 1 for number in range(33)}},
         {"place": {"patience": -1}},
         {"place": {"gang": ("g", 1)}},
+        {"place": {"gang": ("g", 501)}},
         {"place": {"gang": ("", 2)}},
         {"place": {"label": {"region": "eu"}}},
     ):

@@ -67,8 +67,24 @@ def test_a_gang_begins_together_or_not_at_all() -> None:
     assert _where([*three, _job("9")], nodes) == {"9": "a"}
     # One that comes back goes by itself.
     assert _where([_job("1", 2.0, is_first=False, **pair)], nodes) == {"1": "a"}
-    plan = plan_placements([_job("1", 2.0, **pair), _job("2", 2.0, **pair)], nodes, now=0.0)
-    assert {each.gang for each in plan.placements} == {"acme:g"}
+    both = [_job("1", 2.0, queue="train", **pair), _job("2", 2.0, queue="train", **pair)]
+    plan = plan_placements(both, nodes, now=0.0)
+    assert {each.gang for each in plan.placements} == {"train:acme:g"}
+
+
+def test_gangs_of_one_name_in_two_queues_are_two() -> None:
+    pair = {"gang": "g", "gang_size": 2}
+    nodes = [_node("a")]
+
+    assert _where([_job("1", 1.0, queue="x", **pair), _job("2", 1.0, queue="y", **pair)], nodes) == {}
+    both = [_job(f"{queue}{number}", 1.0, queue=queue, **pair) for number in range(2) for queue in "xy"]
+    plan = plan_placements(both, nodes, now=0.0)
+    assert [(each.job, each.gang) for each in plan.placements] == [
+        ("x0", "x:acme:g"),
+        ("x1", "x:acme:g"),
+        ("y0", "y:acme:g"),
+        ("y1", "y:acme:g"),
+    ]
 
 
 def test_a_node_is_held_for_the_large_job_that_has_waited_longest() -> None:
