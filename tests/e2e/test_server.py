@@ -70,10 +70,10 @@ def test_a_job_that_is_submitted_by_http_runs_and_its_result_is_read_back(
         Started(tmp_path, "worker", "shop:app", env=environment) as worker,
         Started(tmp_path, "scheduler", "shop:app", env=environment) as scheduler,
         _server(tmp_path, environment, _token(job_store_url)) as (server, client),
+        Client(str(client.base_url).partition("/api")[0], token=client.headers["authorization"][7:]) as ours,
     ):
         worker.says("waiting for jobs")
         scheduler.says("taskmq scheduler")
-        ours = Client(str(client.base_url).partition("/api")[0], token=client.headers["authorization"][7:])
         told = _Follower(ours)
         # Workers tell what happens once they have heard that somebody listens.
         eventually(lambda: "worker" in told.kinds, "an event of the worker", within=_PATIENCE)
