@@ -157,6 +157,7 @@ def _commands() -> Iterator[list[str]]:
         yield shlex.split(line)
 
 
+@pytest.mark.timeout(300)
 def test_every_command_of_the_files_is_one_that_there_is(tmp_path: Path) -> None:
     """Each is run with an app that there is not: what it complains about is that, and not its options."""
     seen = {tuple(command) for command in _commands()}

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar, cast
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
+from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 
 __all__ = ["HOT", "LISTS", "LOOKUPS", "Connection", "Connections", "Purpose", "Row", "undone"]
@@ -97,6 +98,7 @@ class Connections:
         self._places = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
         self._used: set[Connection] = set()
+        self._connecting = TaskSet("store connection", failure="a connection to the store was not made")
         self._is_closed = False
 
     async def run(self, purpose: Purpose, work: Callable[[Connection], Awaitable[T]]) -> T:
@@ -146,6 +148,7 @@ class Connections:
     async def aclose(self) -> None:
         """Close them all; what is under way is cut."""
         self._is_closed = True
+        await self._connecting.aclose(grace=2.0)
         for connection in list(self._used):
             self._drop(connection)
         while self._idle:
@@ -212,6 +215,29 @@ class Connections:
         return connection
 
     async def _connected(self) -> Connection:
+        made: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+        # By itself: where asyncpg is cancelled as it asks for TLS, it leaves an error that nobody retrieves.
+        self._connecting.start(self._connect_for(made))
+        try:
+            return await made
+        except asyncio.CancelledError:
+            if not made.cancelled() and made.exception() is None:
+                made.result().terminate()
+            raise
+
+    async def _connect_for(self, made: "asyncio.Future[Connection]") -> None:
+        try:
+            connection = await self._opened()
+        except Exception as error:  # noqa: BLE001 - for who waits for the connection
+            if not made.done():
+                made.set_exception(error)
+            return
+        if made.done():
+            connection.terminate()
+        else:
+            made.set_result(connection)
+
+    async def _opened(self) -> Connection:
         connection: Connection | None = None
         try:
             connection = await _connect(

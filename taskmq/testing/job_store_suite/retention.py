@@ -153,7 +153,8 @@ class Retention(JobStoreCase):
 async def _placed(driver: JobDriver) -> DispatchedJob:
     job = await driver.submit()
     slot = driver.schedulers.slot_of(QUEUE)
-    wanted = Placement(job=job.id, tenant="", task=job.task, node="a", epoch=1, amounts={"cpu": 1.0})
+    (node,) = await driver.store.nodes.nodes()
+    wanted = Placement(job=job.id, tenant="", task=job.task, node="a", epoch=node.epoch, amounts={"cpu": 1.0})
     batch = await driver.store.nodes.place(slot, await driver.epoch(slot), [wanted])
     assert batch is not None
     (placed,) = batch.jobs
