@@ -45,13 +45,11 @@ def after_upstream(condition: DependencyCondition, state: JobState) -> JobState 
         None: the dependency is met. `upstream_failed`: it was to succeed, and has not. `skipped`: it was to fail, and
         has not, so that the job is not needed.
     """
-    match condition:
-        case "ended":
-            return None
-        case "succeeded":
-            return None if state is JobState.SUCCEEDED else JobState.UPSTREAM_FAILED
-        case "failed":
-            return None if state in _FAILURES else JobState.SKIPPED
+    if condition == "ended":
+        return None
+    if condition == "succeeded":
+        return None if state is JobState.SUCCEEDED else JobState.UPSTREAM_FAILED
+    return None if state in _FAILURES else JobState.SKIPPED
 
 
 def end_reason(dependency: JobDependency, state: JobState) -> str:

@@ -319,3 +319,8 @@ def test_what_is_no_key_is_refused(key: object) -> None:
 
 def test_a_key_comes_back_unchanged() -> None:
     assert check_order_key("ä" * 127) == "ä" * 127
+
+
+def test_a_queue_whose_jobs_are_placed_on_nodes_has_no_order() -> None:
+    with pytest.raises(InvalidOption, match="ordered and placed exclude each other"):
+        WorkQueue("q", ordered=2, placed=True)
