@@ -109,7 +109,7 @@ class ReleaseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class AllocationView(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a node that somebody has.
+    """A part of a node that is taken.
 
     Attributes:
         amounts: by name; memory and storage in bytes.

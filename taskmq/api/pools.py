@@ -92,7 +92,7 @@ class QuotaList(msgspec.Struct, frozen=True):
 
 
 class QuotaBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What somebody may submit; what is left out has no limit.
+    """What a tenant or user may submit; what is left out has no limit.
 
     Attributes:
         queued: jobs that may wait for their turn at a time; of tenants only.

@@ -36,10 +36,11 @@ class RuleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         below: for figures below the threshold, not above.
         clear: where an alert ends; null: at the threshold.
         at_least: jobs that must have ended in the window for rates and times to say anything.
-        pending_for: for so long the figure is beyond before somebody is told; `clear_for`: back before it ends.
-        repeat: after so long somebody is told again; 0: never.
+        pending_for: for so long the figure has to be beyond the threshold before the alert fires.
+        clear_for: for so long it has to be back before the alert ends.
+        repeat: after so long another notice is sent; 0: never.
         channels: `mailto:`, `https:`, `http:` and `alertmanager+https:` URLs.
-        unless: names of other rules: while one of them fires, nobody is told of this one.
+        unless: names of other rules: while one of them fires, no notice of this one is sent.
     """
 
     metric: AlertMetric
@@ -87,8 +88,8 @@ class AlertView(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         subject: `task:NAME`, `queue:NAME`, or "" for all together.
         since: since when the figure is beyond the threshold; of a resolved one, since when it is not.
-        told_at: when somebody was last told that it fires; null: nobody was.
-        is_silenced: nobody is told of it now.
+        told_at: when a notice that it fires was last sent; null: never.
+        is_silenced: no notices of it are sent now.
     """
 
     tenant: str
@@ -112,7 +113,7 @@ class AlertList(msgspec.Struct, frozen=True):
 
 
 class SilenceBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of which alerts nobody is told, and for how many seconds; patterns, "" every one."""
+    """Which alerts send no notices, and for how many seconds; patterns, "" every one."""
 
     seconds: Annotated[float, msgspec.Meta(gt=0, le=365 * 86_400)]
     rule: ShortText = ""
@@ -140,7 +141,7 @@ class SilenceList(msgspec.Struct, frozen=True):
 
 
 class NoticeView(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody was told, or is to be.
+    """A notice that was sent, or is to be.
 
     Attributes:
         changes: what has happened to which subject: firing, again, resolved, test.

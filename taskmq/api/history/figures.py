@@ -71,7 +71,7 @@ class FailureView(msgspec.Struct, frozen=True, kw_only=True):
     """A job of the broker lane that ended badly; its error's words and traceback are in its dead letter.
 
     Attributes:
-        event: `dead`, or `parked`: nobody knew what to do with its message.
+        event: `dead`, or `parked`: no worker knew what to do with its message.
     """
 
     job_id: str

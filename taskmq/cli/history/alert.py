@@ -163,7 +163,7 @@ def tell_test(name: str, /, *, tenant: _Tenant = "") -> int:
 
 @app.command
 def silence(seconds: str, /, *, rule: str = "", subject: str = "", tenant: _Tenant = "", why: str = "") -> int:
-    """Have nobody told of some alerts for a while.
+    """Send no notices of some alerts for a while.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def unsilence(silence_id: str, /) -> int:
 
 @app.command
 def notices(*, limit: int = 50) -> int:
-    """List what somebody was told last, and what is still to be sent."""
+    """List the last notices, and those that are still to be sent."""
 
     async def run(target: "TaskMQ") -> int:
         found = await _book(target, None).notices(limit=limit)

@@ -73,7 +73,7 @@ def server(
     default_store
         The store of an app that has none.
     development
-        Nobody signs in: everybody on this machine is an admin.
+        No sign-in: every user of this machine is an admin.
     lifeline
         Stop when standard input ends: whoever holds its other end is gone, however that went.
     """

@@ -43,7 +43,7 @@ class AsyncPoolCalls:
 
 
 class AsyncQuotaCalls:
-    """What tenants, and users of them, may submit; `*` is everybody."""
+    """What tenants, and users of them, may submit; `*` is each of them."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection

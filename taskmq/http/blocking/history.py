@@ -175,7 +175,7 @@ class AlertCalls:
         return (self._connection.ask("listSilences", SilenceList)).items
 
     def silence(self, seconds: float, *, rule: str = "", subject: str = "", note: str = "") -> SilenceView:
-        """Have nobody told of the alerts that fit, for so many seconds."""
+        """Send no notices of the alerts that fit, for so many seconds."""
         body = SilenceBody(seconds=seconds, rule=rule, subject=subject, note=note)
         return self._connection.ask("addSilence", SilenceView, body=body)
 
@@ -184,5 +184,5 @@ class AlertCalls:
         self._connection.ask("deleteSilence", _Answer, path={"silence_id": silence_id})
 
     def notices(self, *, limit: int = 50) -> Sequence[NoticeView]:
-        """What somebody was told, the last one first."""
+        """Notices, the last one first."""
         return (self._connection.ask("listAlertNotices", NoticeList, query={"limit": limit})).items

@@ -57,7 +57,7 @@ class NodeCalls:
 
 
 class ResourceCalls:
-    """Parts of nodes that somebody has, beside the jobs that the scheduler places."""
+    """Parts of nodes that were reserved by hand, beside the jobs that the scheduler places."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection

@@ -43,7 +43,7 @@ class PoolCalls:
 
 
 class QuotaCalls:
-    """What tenants, and users of them, may submit; `*` is everybody."""
+    """What tenants, and users of them, may submit; `*` is each of them."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection

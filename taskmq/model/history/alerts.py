@@ -1,6 +1,6 @@
 """When there is an alert, and when there is none any more. Pure.
 
-    rule + samples + what is known of its alerts -> what is known now, and of which changes somebody is told
+    rule + samples + what is known of its alerts -> what is known now, and which changes are told
 
 One rule looks at one figure, for each subject by itself (a task, a queue, or all of them). An alert is *pending* once
 the figure is beyond the threshold, *firing* when it has been so for long enough, and *resolved* once it is back
@@ -81,11 +81,11 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         clear: the figure at which it ends; None: the threshold itself.
         at_least: jobs that must have ended in the window for rates and times to say anything.
         window: figures are those of so long until now.
-        pending_for: for so long the figure is beyond the threshold before somebody is told.
+        pending_for: for so long the figure has to be beyond the threshold before the alert fires.
         clear_for: for so long it is back before the alert ends.
-        repeat: after so long somebody is told again while it goes on; 0: never.
+        repeat: after so long another notice is sent while it goes on; 0: never.
         channels: whom to tell: `mailto:`, `https:` or `alertmanager+https:` URLs.
-        unless: names of other rules of the tenant: while one of them fires, nobody is told of this one.
+        unless: names of other rules of the tenant: while one of them fires, no notice of this one is sent.
         note: what to do about it; goes along.
         is_enabled: it is looked at.
     """
@@ -127,7 +127,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
         subject: what it is about: `task:NAME`, `queue:NAME`, or "" for all together.
         since: since when the figure is beyond the threshold; of a resolved one, since when it is not.
         back: since when a firing one's figure is back; None: it is not.
-        told: when somebody was last told that it fires; None: nobody was.
+        told: when a notice that it fires was last sent; None: never.
         number: grows with each change of the state.
         version: grows with each change; 0 before the store has it.
     """
@@ -147,7 +147,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """Of alerts that fit nobody is told until it ends, ms since the epoch.
+    """Alerts that fit send no notices until it ends, ms since the epoch.
 
     Attributes:
         rule, subject: patterns; "" every one.
@@ -164,7 +164,7 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody is told: `kind` is what has happened, and `alert` how it is now."""
+    """What a notice tells: `kind` is what has happened, and `alert` how it is now."""
 
     kind: Literal["firing", "again", "resolved", "test"]
     alert: Alert
@@ -175,7 +175,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
     Attributes:
         alerts: those that are to be written; they have the versions that were read.
-        changes: of which somebody is to be told.
+        changes: those that are told.
     """
 
     alerts: list[Alert]
@@ -200,7 +200,7 @@ def check_rule(rule: AlertRule) -> None:
 
 
 def is_silenced(alert: Alert, silences: Sequence[Silence], now: int) -> bool:
-    """Whether nobody is to be told of an alert."""
+    """Whether an alert sends no notices now."""
     return any(
         each.tenant in ("", alert.tenant)
         and each.begins <= now < each.ends
@@ -305,7 +305,7 @@ def _kept(before: Alert, value: float) -> float:
 def _told(
     rule: AlertRule, before: Alert | None, after: Alert, now: int
 ) -> Literal["firing", "again", "resolved"] | None:
-    """Of what somebody is to be told, where nothing stands against it."""
+    """What is to be told, where nothing stands against it."""
     if after.state is AlertState.FIRING:
         if after.told is None:
             return "firing"

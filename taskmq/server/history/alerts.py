@@ -121,7 +121,7 @@ async def put_rule(
     tags=["alerts"],
 )
 async def delete_rule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> dict[str, str]:
-    """Remove a rule and its alerts; nobody is told of their end."""
+    """Remove a rule and its alerts, without a notice of their end."""
     if not await _book(app, caller).remove(name):
         raise _no_rule(name)
     return {"status": "deleted", "name": name}
@@ -159,11 +159,11 @@ async def list_silences(app: ServedApp, caller: CallerGiven) -> SilenceList:
     f"{API}/alerts/silences",
     permission=Permission.ALERTS_CHANGE,
     operation_id="addSilence",
-    summary="Have nobody told of some alerts for a while",
+    summary="Send no notices of some alerts for a while",
     tags=["alerts"],
 )
 async def add_silence(app: ServedApp, caller: CallerGiven, data: JSONBody[SilenceBody]) -> SilenceView:
-    """Alerts that fit are shown as before; nobody is told of them until the silence ends."""
+    """Alerts that fit are shown as before, and send no notices until the silence ends."""
     made = await _book(app, caller).silence(
         rule=data.rule, subject=data.subject, seconds=data.seconds, note=data.note
     )
@@ -189,7 +189,7 @@ async def delete_silence(app: ServedApp, caller: CallerGiven, silence_id: FromPa
     f"{API}/alerts/notices",
     permission=Permission.ALERTS_READ,
     operation_id="listAlertNotices",
-    summary="What somebody was told",
+    summary="List notices",
     tags=["alerts"],
 )
 async def list_notices(app: ServedApp, caller: CallerGiven, limit: Limit = 50) -> NoticeList:

@@ -66,7 +66,7 @@ async def release(data: JSONBody[ReleaseBody], app: ServedApp, caller: CallerGiv
     found = await operations.release(app, data.allocation_id)
     if found is None:
         raise Problem(
-            404, "allocation_not_found", f"nobody has made an allocation {data.allocation_id[:64]!r} by hand"
+            404, "allocation_not_found", f"there is no allocation {data.allocation_id[:64]!r} that was made by hand"
         )
     return await _view_of(app, found)
 

@@ -139,7 +139,7 @@ async def list_quotas(app: ServedApp) -> QuotaList:
 async def put_quota(
     app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[QuotaBody], user: OfUser = None
 ) -> QuotaView:
-    """Say what the tenant, or the user of it, may submit, in place of what was said before; `*` is everybody."""
+    """Say what the tenant, or the user of it, may submit, in place of what was said before; `*` is each of them."""
     limits = msgspec.structs.asdict(data)
     await caller.note_action(app, "quota.change", subject=_subject(name, user), after=limits)
     quota = await app.pools.aset_quota(name, user, **limits)

@@ -69,7 +69,9 @@ class OidcSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not self.client_id:
             raise InvalidSetting("OIDC: which client is this server at the provider? Say its client id")
         if not self.roles:
-            raise InvalidSetting("OIDC: which group has which role? Nobody could sign in: say GROUP=TENANT:ROLE")
+            raise InvalidSetting(
+                "OIDC: which group has which role? Without one no user can sign in: say GROUP=TENANT:ROLE"
+            )
 
     def __repr__(self) -> str:
         return f"OidcSettings(issuer={self.issuer!r}, client_id={self.client_id!r})"

@@ -119,7 +119,7 @@ function Frame() {
       <span class="who">${caller?.user}</span>
       ${caller?.via === "session" && html`<button type="button" onClick=${() => signOut().catch((error) => notify(error.message, true))}>Sign out</button>`}
     </header>
-    ${server?.is_development && html`<aside class="banner" aria-label="Mode">Development: nobody signs in here, and only this machine is served.</aside>`}
+    ${server?.is_development && html`<aside class="banner" aria-label="Mode">Development: no sign-in, and only this machine is served.</aside>`}
     <div class="body">
       <nav id="nav" class=${menu ? "is-open" : ""} aria-label="Pages"><ul>
         ${PAGES.filter((one) => !one.needs || may(one.needs)).map((one) => html`<li key=${one.name}><a href=${to(one.name)} aria-current=${one.name === name ? "page" : undefined}>${one.title}</a></li>`)}

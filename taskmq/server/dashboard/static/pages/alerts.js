@@ -13,8 +13,8 @@ const Word = ({ state }) => html`<span class=${`state ${KINDS[state]?.[0] ?? ""}
 
 function Silence({ of, close, reload }) {
   const [minutes, setMinutes] = useState("60");
-  const act = async (/** @type {string} */ note) => { await send("alerts/silences", { seconds: Number(minutes) * 60, rule: of.rule, subject: of.subject ?? "", note }); notify("Nobody is told of it for now."); reload(); };
-  return html`<${Confirm} title=${`Silence ${of.rule}`} verb="Silence" note close=${close} act=${act}><p>It is shown as before; nobody is told of it.</p>
+  const act = async (/** @type {string} */ note) => { await send("alerts/silences", { seconds: Number(minutes) * 60, rule: of.rule, subject: of.subject ?? "", note }); notify("No notices of it are sent for now."); reload(); };
+  return html`<${Confirm} title=${`Silence ${of.rule}`} verb="Silence" note close=${close} act=${act}><p>It is shown as before, and sends no notices.</p>
     <${Field} label="For so many minutes"><input type="number" min="1" required value=${minutes} onInput=${(/** @type {any} */ e) => setMinutes(e.target.value)} /><//><//>`;
 }
 

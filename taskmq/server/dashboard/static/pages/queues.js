@@ -25,7 +25,7 @@ function Queue({ name }) {
       <a href=${to("jobs", { filter: `queue:${quoted(name)}` })}>Its jobs</a>
       <${PauseAction} name=${name} isPaused=${queue.paused !== null} reload=${loaded.reload} />
       ${may("queues.purge") && html`<button type="button" class="danger" onClick=${() => show(true)}>Purge</button>`}<//>
-    ${queue.consumers === 0 && html`<div class="reason"><strong>Nobody takes from it.</strong> Start a worker: <code>taskmq worker MODULE:APP -Q ${name}</code></div>`}
+    ${queue.consumers === 0 && html`<div class="reason"><strong>No worker consumes it.</strong> Start a worker: <code>taskmq worker MODULE:APP -Q ${name}</code></div>`}
     <${Section} title="Figures"><${Facts} of=${[["Kind", queue.kind], ["Wait for a worker", count(queue.ready)], ["In workers' hands", count(queue.in_hand)], ["Wait for their time", count(queue.delayed)],
       ["Dead letters", may("dead_letters.read") ? html`<a href=${to(["dead-letters", name])}>${count(queue.dead)}</a>` : count(queue.dead)], ["Consumers", count(queue.consumers)], ["Workers", queue.workers.join(", ")],
       ["Tasks", queue.tasks.map((/** @type {string} */ task, /** @type {number} */ at) => html`${at ? ", " : ""}<a key=${task} href=${to(["tasks", task])}>${task}</a>`)]]} /><//>
