@@ -95,7 +95,7 @@ def test_a_holder_that_wakes_up_late_is_refused_by_its_epoch(database: Database)
             other = database.open()
             present = await other.dispatching.leases.acquire(key, owner="present", seconds=5)
             assert isinstance(present, int)
-            assert present == late + 1
+            assert present > late
             (taken,) = await other.dispatching.take_over(slot, present)
 
             assert not await dispatching.leases.renew(key, token=late, seconds=5)
