@@ -23,7 +23,7 @@ from taskmq.model.telemetry.metrics import (
     Snapshot,
 )
 from taskmq_prometheus import open_exporter
-from tests.cli.kit import run_process
+from tests.cli.kit import Here
 from tests.docs.blocks import ROOT
 
 DEPLOY: Final = ROOT / "contrib" / "deploy"
@@ -157,14 +157,17 @@ def _commands() -> Iterator[list[str]]:
         yield shlex.split(line)
 
 
-@pytest.mark.timeout(300)
-def test_every_command_of_the_files_is_one_that_there_is(tmp_path: Path) -> None:
+def test_every_command_of_the_files_is_one_that_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Each is run with an app that there is not: what it complains about is that, and not its options."""
+    monkeypatch.chdir(tmp_path)
+    taskmq = Here(capfd)
     seen = {tuple(command) for command in _commands()}
 
     assert {command[0] for command in seen} == {"worker", "scheduler", "server", "beat", "store"}
     for command in sorted(seen):
-        done = run_process(tmp_path, *command, "--app", "nowhere:app")
+        done = taskmq(*command, "--app", "nowhere:app")
         assert "nowhere" in done.err, (command, done.err)
 
 
