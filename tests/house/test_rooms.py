@@ -42,6 +42,7 @@ _SHORT = {
     "taskmq/contracts/stores/crash_counts.py",
     "taskmq/contracts/system_clock.py",
     "taskmq/model/clock.py",
+    "taskmq/durable/lease_terms.py",
     # Pure, and tested on their own.
     "brokers/taskmq_local/rules/topics.py",
     "brokers/taskmq_rabbitmq/connect/backoff.py",

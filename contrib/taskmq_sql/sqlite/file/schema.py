@@ -248,6 +248,9 @@ CREATE TABLE quota_usage (
 )
 """
 
+# Archives read a day at a time.
+_ENDS: Final = "CREATE INDEX job_history_finished ON job_history (finished, id)"
+
 # One for each version, in their order. A step that was released never changes.
 _STEPS: Final = (
     _FIRST,
@@ -260,6 +263,7 @@ _STEPS: Final = (
     _HISTORY,
     _NODES,
     _QUOTAS,
+    _ENDS,
 )
 
 SCHEMA_VERSION: Final = len(_STEPS)
