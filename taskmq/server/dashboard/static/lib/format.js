@@ -61,3 +61,26 @@ export const pretty = (value) => JSON.stringify(value, null, 2) ?? "";
 /** An error on one line: its type without the module, and how its words begin.
  * @param {{type: string, message: string} | null | undefined} error */
 export const failure = (error) => (error ? `${error.type.split(".").at(-1)}: ${error.message}`.slice(0, 160) : "");
+
+const SIZES = new Set(["memory", "storage"]);
+
+/** How much of a resource; of memory and storage as sizes that can be typed again.
+ * @param {string} name @param {number} value */
+export function amount(name, value) {
+  if (!SIZES.has(name) || !value) return String(Math.round(value * 1000) / 1000);
+  const unit = [..."TGMK"].findIndex((_, at) => value >= 1024 ** (4 - at));
+  return unit < 0 ? String(value) : `${Math.round((value / 1024 ** (4 - unit)) * 100) / 100}${"TGMK"[unit]}`;
+}
+
+/** @param {Record<string, number>} of */
+export const amounts = (of) => Object.entries(of).map(([name, value]) => `${name}=${amount(name, value)}`).join(" ");
+
+/** Amounts that somebody wrote, such as `slots=4 memory=2G`; throws with words for people.
+ * @param {string} text @returns {Record<string, number>} */
+export function readAmounts(text) {
+  return Object.fromEntries(text.split(/[\s,]+/).filter(Boolean).map((one) => {
+    const found = /^([^=]+)=(\d+(?:\.\d+)?)([KMGT]?)$/.exec(one);
+    if (!found) throw new Error(`${one} is no amount: write such as slots=4 or memory=2G.`);
+    return [found[1], Number(found[2]) * 1024 ** (found[3] ? "KMGT".indexOf(found[3]) + 1 : 0)];
+  }));
+}
