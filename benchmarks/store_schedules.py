@@ -1,10 +1,11 @@
 """`python -m benchmarks.store_schedules`: schedules of the job store by the million, of which few are due at a time.
 
-    COUNT schedules, loaded by COPY, that are due RATE a second, evenly
+    COUNT schedules, made by SQL, that are due RATE a second, evenly
     one `taskmq scheduler` on PostgreSQL fires them: how many, how late, and what it holds
 
 The broker is in the scheduler's process and nobody runs the jobs, so that all that is measured is what firing takes.
-An occurrence is late from its instant to the commit of its job.
+An occurrence is late from its instant to the commit of its job. A server of others ($TASKMQ_TEST_POSTGRES_URL) keeps
+the schedules for the next run: with `--load-only` first, the measuring is short.
 """
 
 import argparse
@@ -21,11 +22,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
+from benchmarks.job_store.stage import DURABLE
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import schedule_shard
 from taskmq.schedule import every
 from taskmq.schedules.definition import rule_of
 from taskmq.schedules.record import ScheduleRecord, encode_record
@@ -48,7 +50,28 @@ async def tick() -> None: ...
 _ROOT: Final = Path(__file__).parents[1]
 _LEAD_MS: Final = 5_000
 _SETTLE: Final = 10.0
-_PAGE: Final = 20_000
+_PAGE: Final = 100_000
+_FILLERS: Final = 2
+_LOADED_A_MS: Final = 60
+_PHASE: Final = 123_456_789
+# The shard as `schedule_shard` has it, the rule as `rule_of` has it.
+_ROWS: Final = f"""
+with i as materialized (
+  select 1000 + n as id, 's' || n as name, p.phase,
+         ((($5::bigint - 1 - p.phase) / $4::bigint) + 1) * $4::bigint + p.phase as due
+  from generate_series($1::bigint, $2::bigint) n, lateral (select n * $4::bigint / $3::bigint as phase) p),
+w as (insert into taskmq.schedule (id, next_at, shard, is_code, app, name, definition, record)
+  overriding system value
+  select id, due, get_byte(sha256(convert_to('bench/' || name, 'UTF8')), 0), false, 'bench', name,
+         convert_to(replace($6::text, '{_PHASE}', phase::text), 'UTF8'),
+         $7::bytea || convert_to(left(encode(sha256(convert_to(
+           'Every Every(period=' || $4::bigint || ', phase=' || phase || ')', 'UTF8')), 'hex'), 12), 'UTF8')
+           || $8::bytea
+  from i returning id, shard, next_at)
+insert into taskmq.schedule_due (shard, next_at, id) select shard, next_at, id from w"""
+_INDEXES: Final = """
+alter table taskmq.schedule add constraint schedule_name_key unique (app, name);
+alter table taskmq.schedule_due add constraint schedule_due_pkey primary key (shard, next_at, id)"""
 _LATE: Final = """
 select count(*) as fired, percentile_disc(array[0.5, 0.99, 1.0]) within group (order by at - instant) as late
 from taskmq.occurrence where instant >= $1 and instant < $2"""
@@ -58,18 +81,29 @@ select pg_total_relation_size('taskmq.schedule') as schedule, pg_total_relation_
 
 def main() -> int:
     arguments = _arguments()
-    with PostgreSQL() as server:
-        url = server.create_database()
-        asyncio.run(_measure(url, arguments))
+    # As in production: with a disk that is waited for.
+    os.environ.setdefault("TASKMQ_TEST_ROOM", tempfile.gettempdir())
+    with PostgreSQL(DURABLE) as server:
+        name = f"bench_schedules_{arguments.count}"
+        is_there = server.sql(f"select count(*) from pg_database where datname = '{name}'") == "1"
+        if not is_there:
+            server.sql(f'create database "{name}"')
+        url = urlsplit(server.url)._replace(path=f"/{name}").geturl()
+        asyncio.run(_measure(url, arguments, is_there=is_there))
     return 0
 
 
-async def _measure(url: str, arguments: argparse.Namespace) -> None:
+async def _measure(url: str, arguments: argparse.Namespace, *, is_there: bool) -> None:
     count, rate = arguments.count, arguments.rate
     await upgrade(url)
     connection: Any = await asyncpg.connect(url)
     try:
-        await _load(connection, url, count, max(count * 1000 // rate, 1_000))
+        if not is_there:
+            await _load(connection, url, count, max(count * 1000 // rate, 1_000))
+        if arguments.load_only:
+            return
+        start = await connection.fetchval("select at from public.bench_start")
+        await asyncio.sleep(max(start / 1000 - time.time(), 0))
         with tempfile.TemporaryDirectory(prefix="taskmq-store-schedules-") as folder:
             (Path(folder) / "bench_app.py").write_text(_APP, encoding="utf-8")
             with _scheduler(folder, url) as process:
@@ -94,6 +128,7 @@ async def _measure(url: str, arguments: argparse.Namespace) -> None:
 
 
 async def _load(connection: Any, url: str, count: int, period: int) -> None:
+    """So many schedules, each due once a period, the first ones when all are there; by the server itself."""
     app = TaskMQ("memory://bench", store=url, name="bench")
 
     @app.task(name="tick", queue="ticks")
@@ -106,27 +141,19 @@ async def _load(connection: Any, url: str, count: int, period: int) -> None:
         template = json.loads(row.definition)
         await app.schedules.aremove("template")
     began = time.perf_counter()
-    # So that loading takes no instant away: it is about as fast as 30,000 a second.
-    start = round(time.time() * 1000) + count // 30 + _LEAD_MS
-    for first in range(0, count, _PAGE):
-        wide: list[tuple[object, ...]] = []
-        narrow: list[tuple[object, ...]] = []
-        for number in range(first, min(first + _PAGE, count)):
-            number_id, name = number + 1_000, f"s{number}"
-            phase = number * period // count
-            trigger = Every(period, phase)
-            template["trigger"]["phase"] = phase
-            record = ScheduleRecord(mark=start - 1, rule=rule_of(trigger))
-            due, shard = trigger.next_after(start - 1), schedule_shard("bench", name)
-            definition = json.dumps(template).encode()
-            wide.append((number_id, due, shard, False, "bench", name, definition, encode_record(record)))
-            narrow.append((shard, due, number_id))
-        columns = ["id", "next_at", "shard", "is_code", "app", "name", "definition", "record"]
-        await connection.copy_records_to_table("schedule", schema_name="taskmq", records=wide, columns=columns)
-        await connection.copy_records_to_table(
-            "schedule_due", schema_name="taskmq", records=narrow, columns=["shard", "next_at", "id"]
-        )
-    await connection.execute("vacuum analyze taskmq.schedule, taskmq.schedule_due", timeout=3_600)
+    # So that loading takes no instant away.
+    start = round(time.time() * 1000) + count // _LOADED_A_MS + _LEAD_MS
+    template["trigger"]["phase"] = _PHASE
+    rule = rule_of(Every(period, _PHASE))
+    before, after = encode_record(ScheduleRecord(mark=start - 1, rule=rule)).split(rule.encode())
+    await connection.execute("alter table taskmq.schedule drop constraint schedule_name_key")
+    await connection.execute("alter table taskmq.schedule_due drop constraint schedule_due_pkey")
+    await asyncio.gather(
+        *(_fill(url, first, count, (period, start, json.dumps(template), before, after)) for first in range(_FILLERS))
+    )
+    await connection.execute(_INDEXES, timeout=3_600)
+    await connection.execute("vacuum analyze taskmq.schedule", timeout=3_600)
+    await connection.execute("vacuum analyze taskmq.schedule_due", timeout=3_600)
     sizes = await connection.fetchrow(_SIZES)
     took = time.perf_counter() - began
     print(
@@ -134,7 +161,18 @@ async def _load(connection: Any, url: str, count: int, period: int) -> None:
         f"{sizes['due'] / count:.0f} of schedule_due",
         flush=True,
     )
-    await asyncio.sleep(max(start / 1000 - time.time(), 0))
+    await connection.execute(f"create table public.bench_start as select {start}::bigint as at")
+
+
+async def _fill(url: str, first: int, count: int, values: tuple[object, ...]) -> None:
+    """One part of several, a page at a time."""
+    connection: Any = await asyncpg.connect(url, command_timeout=3_600)
+    try:
+        await connection.execute("set synchronous_commit = off")
+        for low in range(first * _PAGE, count, _FILLERS * _PAGE):
+            await connection.execute(_ROWS, low, min(low + _PAGE, count) - 1, count, *values)
+    finally:
+        await connection.close()
 
 
 @contextlib.contextmanager
@@ -167,6 +205,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store_schedules", description=__doc__)
     parser.add_argument("--count", type=int, default=1_000_000, help="schedules, such as 10000000")
     parser.add_argument("--rate", type=int, default=500, help="how many are due in each second")
+    parser.add_argument("--load-only", action="store_true", help="make the schedules, and measure nothing")
     parser.add_argument("--seconds", type=float, default=30.0, help="for which they are watched")
     return parser.parse_args()
 
