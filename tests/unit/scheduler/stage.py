@@ -10,7 +10,7 @@ from uuid import uuid4
 from taskmq import TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Broker, BrokerOptions, Delivery, Listening, Outgoing, Subscription
-from taskmq.contracts.jobs import JobRecord, NewJob, slot_key
+from taskmq.contracts.jobs import SLOTS, JobRecord, NewJob, slot_key
 from taskmq.durable.service import Service
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.jobs.reports import Report, ReportKind, encode_reports
@@ -317,6 +317,7 @@ def play(
     define: Callable[[TaskMQ], None] | None = None,
     *,
     queues: Sequence[WorkQueue] = (),
+    slots: int = SLOTS,
 ) -> None:
     """Run a test; afterwards no task may be left."""
 
@@ -324,7 +325,7 @@ def play(
         name = f"scheduler-{uuid4()}"
         clock = LoopClock()
         options = BrokerOptions(clock=clock)
-        stage = Stage(name, JobModel(now=START), clock, open_memory_broker(f"memory://{name}", options))
+        stage = Stage(name, JobModel(now=START, slots=slots), clock, open_memory_broker(f"memory://{name}", options))
         stage.queues = queues
         if define is not None:
             stage.define = define
