@@ -10,7 +10,7 @@ from taskmq_sql.identity import note
 from taskmq_sql.jobs.codes import CODES, EVENT_CODES
 from taskmq_sql.jobs.tables import LONGEST_BODY
 from taskmq_sql.jobs.values import escaped, escaped_error, is_job_id, shard_of
-from taskmq_sql.postgres.connections import Connection
+from taskmq_sql.postgres.connections import Connection, Purpose
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.records import error_columns
 from taskmq_sql.postgres.statements import CHANGE, JOB_COLUMNS, LEAVE_UPSTREAM
@@ -37,7 +37,7 @@ async def change(database: Database, update: JobUpdate) -> int | None:
     if update.queue is not UNSET:
         queue = (await database.names.ids("queue", [update.queue]))[update.queue]
     is_more = update.audit is not None or update.after in TERMINAL
-    purpose = "transaction" if is_more else "statement"
+    purpose: Purpose = "transaction" if is_more else "statement"
     return await database.changes.run(purpose, lambda connection: change_in(connection, update, queue))
 
 
