@@ -10,6 +10,7 @@ from typing import Final
 
 from taskmq.contracts.jobs import JobStore
 from taskmq.contracts.stores import Lease
+from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.service import pause
 from taskmq.errors import StateUnavailable, StoreUnavailable
 from taskmq.scheduler.history import forget_old
@@ -48,7 +49,7 @@ class Duties:
         """Seconds until the next look."""
         leases = self._store.dispatching.leases
         try:
-            token = await leases.acquire(_DUTIES, owner=self._me, seconds=_HOUR)
+            token = await acquire_in_term(leases, _DUTIES, owner=self._me, seconds=_HOUR)
             if isinstance(token, Lease):
                 return min(max(token.left, 1.0), _LOOK)
             try:
@@ -89,7 +90,8 @@ class AuditSeal:
         """Seconds until the next look."""
         try:
             if not self._turns_left:
-                token = await self._store.dispatching.leases.acquire(_AUDIT, owner=self._me, seconds=_TURN)
+                leases = self._store.dispatching.leases
+                token = await acquire_in_term(leases, _AUDIT, owner=self._me, seconds=_TURN)
                 if isinstance(token, Lease):
                     return max(token.left, _SECOND)
                 self._turns_left = round(_TURN / _SECOND)

@@ -110,6 +110,8 @@ _MATRIX: list[tuple[str, ...]] = [
     ("schedule", "next", "nightly", "--count", "2", "--after", _LATER),
     ("schedule", "backfill", "nightly", "--from", "2026-01-01T00:00Z", "--to", "2026-01-02T12:00Z", "--dry-run"),
     ("schedule", "backfill", "nightly", "--from", "then", "--to", "now"),
+    ("workflow", "list", "--state", "running,failed"),
+    ("workflow", "list", "--state", "done"),
     ("workflow", "show", "none"),
     ("workflow", "redrive", "none"),
     ("workers", "--within", "10ms"),
