@@ -35,7 +35,15 @@ from taskmq.worker.services.commands import CommandService
 from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq.worker.services.queue_pauses import QueuePauses
 from taskmq.worker.services.task_announcer import TaskAnnouncer
-from taskmq.worker.setup import check_tasks, executors_for, longest_run, node_of, queues_of, resources_for
+from taskmq.worker.setup import (
+    check_tasks,
+    executors_for,
+    longest_run,
+    node_of,
+    queues_of,
+    resources_for,
+    with_former_lanes,
+)
 
 __all__ = ["Worker"]
 
@@ -219,6 +227,8 @@ class Worker:
         app = self._app
         self._executors = executors_for(app, self._target, self._config)
         try:
+            if any(queue.lanes is not None for queue in self._queues):
+                await unless_set(self._is_draining, self._look_for_lanes())
             self._dispatcher = dispatcher = self._new_dispatcher()
             if self._is_draining.is_set():
                 dispatcher.stop_taking()
@@ -353,6 +363,16 @@ class Worker:
                 ]
                 return await session.broker.consume(subscriptions, dispatcher.deliver)
             except (BrokerUnavailable, QueueMissing) as error:
+                _log.warning("not consuming yet: %s", error)
+                await asyncio.sleep(_RECONNECT_PAUSE)
+
+    async def _look_for_lanes(self) -> None:
+        broker = self._app.sessions.current().broker
+        while True:
+            try:
+                self._queues = await with_former_lanes(broker, self._queues)
+                return
+            except BrokerUnavailable as error:
                 _log.warning("not consuming yet: %s", error)
                 await asyncio.sleep(_RECONNECT_PAUSE)
 
