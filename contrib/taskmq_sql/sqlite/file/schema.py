@@ -248,6 +248,12 @@ CREATE TABLE quota_usage (
 )
 """
 
+_NOTICES_OF_TENANTS: Final = """
+ALTER TABLE alert_notice ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
+UPDATE alert_notice SET tenant = coalesce(json_extract(content, '$.rule.tenant'), '');
+CREATE INDEX alert_notice_tenant ON alert_notice (tenant, at)
+"""
+
 # One for each version, in their order. A step that was released never changes.
 _STEPS: Final = (
     _FIRST,
@@ -260,6 +266,7 @@ _STEPS: Final = (
     _HISTORY,
     _NODES,
     _QUOTAS,
+    _NOTICES_OF_TENANTS,
 )
 
 SCHEMA_VERSION: Final = len(_STEPS)
