@@ -5,8 +5,8 @@ what its index tells apart, and checks the rest of the filter row by row; where 
 `BOUND` rows, and the page says so. So no filter makes the database read a whole table.
 
 Ended jobs are divided by the day of their end. What was submitted of late has ended of late: the newest days are
-asked first, and the others only where they do not fill the page. So a page costs what is in these days, however many
-are kept. Of a tenant's jobs of one task, or of one state, there are often too few: all days are asked at once.
+asked first, and all of them only where these do not fill the page. So a page costs what is in these days, however
+many are kept. Of a tenant's jobs of one task, or of one state, there are often too few: all days are asked at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -72,7 +72,8 @@ class Scan(msgspec.Struct, frozen=True):
     until_submitted: int | None = None
 
     def windows(self, newest: int, *, floor: str | None) -> "list[Scan]":
-        """The walk in parts: first what was submitted in the day up to `newest` (ms), in few days of the table.
+        """Walks of which the first one that fills a page is enough: what was submitted in the day up to `newest`
+        (ms), in few days of the table; then everything.
 
         Args:
             floor: where the walk ends.
@@ -85,7 +86,7 @@ class Scan(msgspec.Struct, frozen=True):
         first = msgspec.structs.replace(self, within=[*self.within, *recent])
         if floor is not None and floor >= first_id(since):
             return [first]
-        return [first, msgspec.structs.replace(self, within=[*self.within, columns.id < first_id(since)])]
+        return [first, self]
 
     def rows(self, limit: int, *, after: object | None, until: object | None) -> Select[Any]:
         """The newest ones that fit.

@@ -305,14 +305,14 @@ class PostgresJobStore:
             ids=None if ids is None else sorted(ids),
         )
 
-    async def _walk(self, scan: Scan, limit: int, *, after: str | None, floor: str | None) -> list[Row]:
-        """The newest rows of a scan: from the latest days, and where these have too few from those before them."""
+    async def _walk(self, scan: Scan, limit: int, *, after: str | None, floor: str | None) -> Sequence[Row]:
+        """The newest rows of a scan: from the latest days, or where these have too few from all."""
         newest = round(time.time() * 1000) if after is None else submitted_at(after)
-        rows: list[Row] = []
-        for part in scan.windows(newest, floor=floor):
-            if len(rows) < limit:
-                statement = part.rows(limit - len(rows), after=_uuid(after), until=_uuid(floor))
-                rows += await self._fetch(statement)
+        rows: Sequence[Row] = []
+        for walk in scan.windows(newest, floor=floor):
+            rows = await self._fetch(walk.rows(limit, after=_uuid(after), until=_uuid(floor)))
+            if len(rows) == limit:
+                break
         return rows
 
     async def _floor(self, scan: Scan, after: str | None) -> str | None:
