@@ -56,6 +56,7 @@ _OF_TENANT: Final = (
     "DELETE FROM alert_rule WHERE tenant = ?",
     "DELETE FROM alert WHERE tenant = ?",
     "DELETE FROM alert_silence WHERE tenant = ?",
+    "DELETE FROM alert_notice WHERE tenant = ?",
 )
 _USAGE: Final = "DELETE FROM quota_usage WHERE substr(name, 1, length(?1)) = ?1"
 
