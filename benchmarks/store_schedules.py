@@ -49,7 +49,6 @@ async def tick() -> None: ...
 """
 _ROOT: Final = Path(__file__).parents[1]
 _LEAD_MS: Final = 5_000
-_SETTLE: Final = 10.0
 _PAGE: Final = 100_000
 _FILLERS: Final = 2
 _LOADED_A_MS: Final = 60
@@ -107,7 +106,7 @@ async def _measure(url: str, arguments: argparse.Namespace, *, is_there: bool) -
         with tempfile.TemporaryDirectory(prefix="taskmq-store-schedules-") as folder:
             (Path(folder) / "bench_app.py").write_text(_APP, encoding="utf-8")
             with _scheduler(folder, url) as process:
-                await asyncio.sleep(_SETTLE)
+                await asyncio.sleep(arguments.settle)
                 cpu, began = _cpu(process.pid), time.time()
                 await asyncio.sleep(arguments.seconds)
                 cpu, ended = _cpu(process.pid) - cpu, time.time()
@@ -206,6 +205,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=1_000_000, help="schedules, such as 10000000")
     parser.add_argument("--rate", type=int, default=500, help="how many are due in each second")
     parser.add_argument("--load-only", action="store_true", help="make the schedules, and measure nothing")
+    parser.add_argument(
+        "--settle", type=float, default=10.0, help="seconds before that: for what was missed meanwhile"
+    )
     parser.add_argument("--seconds", type=float, default=30.0, help="for which they are watched")
     return parser.parse_args()
 
