@@ -93,6 +93,8 @@ class JobDispatcher:
         self._reading = 0.0
         self._backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         self._fruitless = Backoff(_PACE, _POLL)
+        self._next_placing = 0.0
+        self._full = Backoff(_PACE, _POLL)
 
     def wake(self) -> None:
         """There may be jobs that are ready."""
@@ -123,6 +125,8 @@ class JobDispatcher:
         self._shares.ended(job_id, seconds)
         if self._placer.left(job_id, seconds):
             # There is room on its node, perhaps for one that had none before.
+            self._next_placing = 0.0
+            self._full.reset()
             self.wake()
 
     def window(self, queue: str) -> int:
@@ -173,12 +177,16 @@ class JobDispatcher:
             # Jobs that wait in the store can be changed, and those that wait here cannot.
             return False
         await self._refresh()
-        picks = self._shares.picks(self._room, limit=_BATCH, now=self._now())
+        now = self._now()
+        others = self._shares.picks(self._room, limit=_BATCH, now=now)
+        # Beside the others, not out of their number: what fits nowhere takes nobody's turn.
+        placed = self._shares.picks(self._room_of_nodes, limit=_BATCH, now=now) if now >= self._next_placing else []
+        picks = others + placed
         if not picks:
             return False
         batches: list[DispatchBatch] = []
         try:
-            await self._take(picks, batches)
+            await self._take(others, placed, batches)
         finally:
             # What became of the picks, also where nobody knows of the rest: another dispatch counts what is in flight
             # anew, and nobody else publishes what the store has.
@@ -187,27 +195,36 @@ class JobDispatcher:
                 self._counts.dispatched += len(batch.jobs)
                 self.publish(batch)
             self._shares.taken([job for batch in batches for job in _found(batch)])
+        if placed:
+            self._see_nodes(batches)
         if not batches:
             # They had expired, somebody has changed them, no node has room, or the slot is another scheduler's.
             for pick in picks:
                 self._shares.exhausted(pick.lane)
-            self._is_stale = True
-            self._earliest_read = max(self._earliest_read, self._now() + self._fruitless.next())
+            if others:
+                self._is_stale = True
+                self._earliest_read = max(self._earliest_read, self._now() + self._fruitless.next())
             return False
         self._fruitless.reset()
         self._see_ends(picks, batches)
         return True
 
-    async def _take(self, picks: list[Pick], batches: list[DispatchBatch]) -> None:
+    async def _take(self, others: list[Pick], placed: list[Pick], batches: list[DispatchBatch]) -> None:
         """Dispatch what was picked, and add the batches."""
-        placed = [pick for pick in picks if self._is_placed(pick.lane.queue)]
         if placed and (batch := await self._placer.place(placed)) is not None:
             batches.append(batch)
-        others = [pick for pick in picks if not self._is_placed(pick.lane.queue)] if placed else picks
         if others:
             batch = await self._store.dispatch(self._lease.slot, self._lease.epoch, others)
             if batch is not None:
                 batches.append(batch)
+
+    def _see_nodes(self, batches: list[DispatchBatch]) -> None:
+        """Where no node has had room, look again later, or once a job has left one; other queues go on meanwhile."""
+        if any(self._is_placed(job.queue) for batch in batches for job in batch.jobs):
+            self._full.reset()
+            return
+        self._next_placing = self._now() + self._full.next()
+        self._next_poll = min(self._next_poll, self._next_placing)
 
     async def _refresh(self) -> None:
         """Read the lanes, if there may be new ones and it was not done just now."""
@@ -259,12 +276,14 @@ class JobDispatcher:
                 self._is_stale |= pick.count >= _FEW and not self._is_placed(pick.lane.queue)
 
     def _room(self, queue: str) -> int:
-        if self._publisher.is_paused(queue):
+        """Of a queue whose jobs go to any worker."""
+        if self._is_placed(queue) or self._publisher.is_paused(queue):
             return 0
-        if self._is_placed(queue):
-            # The nodes say what fits, so any number may be looked at.
-            return _BATCH
         return self.window(queue) - self._ledger.count(queue)
+
+    def _room_of_nodes(self, queue: str) -> int:
+        """Of a queue whose jobs are placed: the nodes say what fits, so any number may be looked at."""
+        return _BATCH if self._is_placed(queue) and not self._publisher.is_paused(queue) else 0
 
     def _window(self, queue: str) -> Window:
         found = self._windows.get(queue)

@@ -340,3 +340,45 @@ def test_a_node_that_cannot_be_is_not_written_down() -> None:
         assert [node.name for node in await stage.store.nodes.nodes()] == ["a"]
 
     play(test, queues=_QUEUES)
+
+
+def test_full_nodes_do_not_hold_up_other_queues_of_their_slot() -> None:
+    async def test(stage: Stage) -> None:
+        stage.model.placed = {"train": 0, "work": 0}
+        stage.start()
+        player = await _worker(stage)
+        await stage.submit(queue="train", detail=_needs(4.0))
+        await player.has(1)
+        # More than one look takes, all of which fit nowhere now.
+        await stage.submit(600, queue="train", detail=_needs(4.0))
+        other = await stage.player_of_declared("work")
+        stage.worker_says("beat", name="w-other", slots=100)
+        await stage.pass_by(5)
+
+        for count in range(1, 21):
+            await stage.submit(queue="work", announced=True)
+            await other.has(count, within=0.05)
+            # The nodes stay full, and are looked at more and more rarely.
+            await stage.pass_by(0.13)
+
+        assert stage.states()[JobState.QUEUED] == 600
+
+    play(test, queues=_QUEUES)
+
+
+def test_a_node_that_was_full_for_long_gets_the_next_job_at_once() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        player = await _worker(stage)
+        await stage.submit(3, queue="train", detail=_needs(4.0))
+        await player.has(1)
+
+        for _ in range(2):
+            await stage.pass_by(7.77)
+            await player.finish()
+            await player.has(1, within=0.05)
+
+        await player.finish()
+        await stage.all_ended()
+
+    play(test, queues=_QUEUES)
