@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -12,6 +13,19 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers import PostgreSQL, RabbitMQ, Redis, StartRabbitMQ
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    # Ten thousand tests are made here and none is let go of: the collector would look through them again and again.
+    gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
