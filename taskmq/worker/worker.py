@@ -44,6 +44,7 @@ from taskmq.worker.setup import (
     node_of,
     queues_of,
     resources_for,
+    with_former_lanes,
 )
 
 __all__ = ["Worker"]
@@ -228,6 +229,8 @@ class Worker:
         app = self._app
         self._executors = executors_for(app, self._target, self._config)
         try:
+            if any(queue.lanes is not None for queue in self._queues):
+                await unless_set(self._is_draining, self._look_for_lanes())
             self._dispatcher = dispatcher = self._new_dispatcher()
             if self._is_draining.is_set():
                 dispatcher.stop_taking()
@@ -365,6 +368,16 @@ class Worker:
                 ]
                 return await session.broker.consume(subscriptions, dispatcher.deliver)
             except (BrokerUnavailable, QueueMissing) as error:
+                _log.warning("not consuming yet: %s", error)
+                await asyncio.sleep(_RECONNECT_PAUSE)
+
+    async def _look_for_lanes(self) -> None:
+        broker = self._app.sessions.current().broker
+        while True:
+            try:
+                self._queues = await with_former_lanes(broker, self._queues)
+                return
+            except BrokerUnavailable as error:
                 _log.warning("not consuming yet: %s", error)
                 await asyncio.sleep(_RECONNECT_PAUSE)
 

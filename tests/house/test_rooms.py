@@ -47,6 +47,8 @@ _SHORT = {
     "brokers/taskmq_local/rules/topics.py",
     "brokers/taskmq_rabbitmq/connect/backoff.py",
     "taskmq/worker/long_runs/delivery_ages.py",
+    # A rule that all who acquire a lease by its key follow.
+    "taskmq/durable/lease_terms.py",
     # Names and constants that several modules share.
     "brokers/taskmq_rabbitmq/connect/client_properties.py",
     "contrib/taskmq_otel/attributes.py",

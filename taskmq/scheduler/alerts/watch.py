@@ -15,6 +15,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.history import AlertNotice, AlertStore
 from taskmq.contracts.jobs import JobStore
 from taskmq.contracts.stores import Lease
+from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable
 from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Evaluation, Silence, evaluate, let_go
@@ -88,7 +89,8 @@ class AlertWatch:
         """Seconds until the next look."""
         try:
             if not self._looks_left:
-                token = await self._store.dispatching.leases.acquire(_KEY, owner=self._me, seconds=_TURN)
+                leases = self._store.dispatching.leases
+                token = await acquire_in_term(leases, _KEY, owner=self._me, seconds=_TURN)
                 if isinstance(token, Lease):
                     return min(max(token.left, 1.0), _PERIOD)
                 self._looks_left = _LOOKS
