@@ -88,9 +88,12 @@ class EventHub:
         self._subscriptions: set[EventInbox] = set()
         self._users: Counter[str] = Counter()
         self._last: deque[HubEvent] = deque(maxlen=_REMEMBERED)
-        self._number = 0
+        # The first one that is told is 1.
+        self._number = -1
         self._tasks = TaskSet("server events", failure="the server follows no events any more")
         self._listening: asyncio.Task[None] | None = None
+        # Set once the broker is heard, or was found to be away.
+        self._settled = asyncio.Event()
         self._is_closed = False
 
     @property
@@ -108,13 +111,13 @@ class EventHub:
     ) -> AsyncGenerator[tuple[EventInbox, bool]]:
         """A subscription while the block runs, and whether events may be missing between `last_id` and its first."""
         subscription = EventInbox(fits)
-        has_gap = not self._replay(subscription, last_id)
-        self._subscriptions.add(subscription)
-        self._users[user] += 1
         if self._is_closed:
             subscription.end()
         elif self._listening is None or self._listening.done():
-            self._listening = self._tasks.start(self._listen())
+            self._begin()
+        has_gap = not self._replay(subscription, last_id)
+        self._subscriptions.add(subscription)
+        self._users[user] += 1
         try:
             yield subscription, has_gap
         finally:
@@ -126,12 +129,16 @@ class EventHub:
                 # It takes a while to go: who comes meanwhile needs another. `_tasks` sees it end.
                 self._listening.cancel()
                 self._listening = None
-                # What happens while nobody listens is not here afterwards.
-                self._last.clear()
+
+    async def settled(self) -> None:
+        """Return once the broker is heard, or the subscriptions were told that it is away, or all is over."""
+        if not self._is_closed:
+            await self._settled.wait()
 
     def close(self) -> None:
         """End all streams, and those that come; the server stops."""
         self._is_closed = True
+        self._settled.set()
         for subscription in self._subscriptions:
             subscription.end()
 
@@ -144,9 +151,6 @@ class EventHub:
         """Give what came after that event; whether nothing is missing."""
         if last_id is None:
             return True
-        if not self._subscriptions:
-            # Nobody has listened meanwhile.
-            return False
         name, _, number = last_id.partition("-")
         if name != self.name or not number.isdecimal() or len(number) > 18:
             return False
@@ -157,11 +161,28 @@ class EventHub:
         oldest = self._last[0].number if self._last else self._number + 1
         return wanted >= oldest
 
+    def _begin(self) -> None:
+        """Listen from now on."""
+        # What happened while nobody listened has no number. One is left out for it: who comes back with an earlier
+        # one has missed something, also when others listen already.
+        self._number += 1
+        self._last.clear()
+        self._settled.clear()
+        self._listening = self._tasks.start(self._listen())
+
     async def _listen(self) -> None:
+        try:
+            await self._follow()
+        finally:
+            if self._listening is asyncio.current_task():
+                self._settled.set()
+
+    async def _follow(self) -> None:
         is_connected = True
         while True:
             try:
                 async with self._app.events() as events:
+                    self._settled.set()
                     if not is_connected:
                         is_connected = True
                         self._tell(None, is_connected=True)
@@ -171,6 +192,7 @@ class EventHub:
                 if self._listening is not asyncio.current_task():
                     # It was cancelled, and could not leave the broker in order.
                     return
+                self._settled.set()
                 if is_connected:
                     is_connected = False
                     self._tell(None, is_connected=False)

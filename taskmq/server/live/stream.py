@@ -90,6 +90,8 @@ async def event_lines(
     async with hub.subscribed(user, fits, last_id=last_id) as (subscription, has_gap):
         yield b"retry: 3000\n\n"
         if has_gap:
+            # Who reads everything again for it has to miss nothing of what happens from then on.
+            await hub.settled()
             yield _line("gap", {"after": last_id})
         asked = loop.time()
         while (found := await subscription.take(heartbeat)) or not subscription.is_over:

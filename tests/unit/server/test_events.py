@@ -111,6 +111,39 @@ def test_what_happens_while_nobody_listens_is_a_gap() -> None:
     _run(test)
 
 
+def test_what_happened_while_nobody_listened_is_a_gap_also_where_somebody_does_again() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        async with hub.subscribed("ann", lambda _: True):
+            hub._tell(_event(1))
+        last_id = f"{hub.name}-{hub._last[-1].number if hub._last else hub._number}"
+
+        async with (
+            hub.subscribed("bob", lambda _: True),
+            hub.subscribed("ann", lambda _: True, last_id=last_id) as (_, has_gap),
+        ):
+            assert has_gap
+
+    _run(test)
+
+
+def test_a_gap_is_told_once_the_broker_is_heard() -> None:
+    """Who reads everything again for it misses nothing of what happens then."""
+
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        lines = event_lines(
+            hub, "ann", lambda _: True, tenant=None, last_id="another-1", is_welcome=_always, heartbeat=60
+        )
+        while b"event: gap" not in await anext(lines):
+            pass
+
+        await _tell(app, _event(1))
+
+        assert b'"job_id":"j1"' in await anext(lines)
+        await lines.aclose()
+
+    _run(test)
+
+
 def test_a_stream_that_opens_as_the_last_one_ends_hears_the_broker() -> None:
     async def test(app: TaskMQ, hub: EventHub) -> None:
         async with hub.subscribed("ann", lambda _: True) as (first, _):
