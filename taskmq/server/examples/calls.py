@@ -410,7 +410,24 @@ CALLS: Final[Mapping[str, Example]] = {
                 "state": "running",
                 "cancelled": None,
                 "steps": [
-                    {"step": "resize", "task": "shop.resize", "state": "succeeded", "attempts": 1, "error": None}
+                    {
+                        "step": "resize",
+                        "task": "shop.resize",
+                        "state": "succeeded",
+                        "attempts": 1,
+                        "error": None,
+                        "after": [],
+                        "part_of": None,
+                    },
+                    {
+                        "step": "total",
+                        "task": "shop.total",
+                        "state": "ready",
+                        "attempts": None,
+                        "error": None,
+                        "after": ["resize"],
+                        "part_of": None,
+                    },
                 ],
             }
         },

@@ -58,6 +58,7 @@ class NodeCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         over: of a map, whose value has the items.
         is_spread: of a map, each item is a list of arguments.
         max_width: of a map, how many items it bears.
+        after: the keys of the nodes before it of whose values it gets none.
     """
 
     task: str = ""
@@ -69,6 +70,7 @@ class NodeCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     over: Source | None = None
     is_spread: bool = False
     max_width: int = 0
+    after: tuple[str, ...] = ()
     max_attempts: int | None = None
     delay: int | None = None
     eta: int | None = None
