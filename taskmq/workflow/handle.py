@@ -13,8 +13,16 @@ from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled,
 from taskmq.model.backoff import Backoff
 from taskmq.model.keys import flow_end_id, flow_job_id, split_tenant_key
 from taskmq.model.units import Duration, parse_duration
-from taskmq.workflow.model.calls import FlowHead, NodeCall, Shape, Source, decode_call, decode_failure, decode_head
-from taskmq.workflow.model.edges import nodes_before
+from taskmq.workflow.model.calls import (
+    FlowHead,
+    NodeCall,
+    Shape,
+    Source,
+    decode_call,
+    decode_failure,
+    decode_head,
+    nodes_before,
+)
 from taskmq.workflow.model.graph_builder import GraphBuilder
 from taskmq.workflow.service import WorkflowService
 from taskmq.workflow.step_call import CompleteStep

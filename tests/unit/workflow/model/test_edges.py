@@ -4,8 +4,7 @@ from typing import Any
 
 from taskmq import TaskMQ, chain, chord, dag, group
 from taskmq.model.envelope import JSON
-from taskmq.workflow.model.calls import Graph, decode_call
-from taskmq.workflow.model.edges import nodes_before
+from taskmq.workflow.model.calls import Graph, decode_call, nodes_before
 from taskmq.workflow.parts import Workflow
 from tests.unit.app_kit import new_url
 
