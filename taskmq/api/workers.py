@@ -93,6 +93,8 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         task: "" for one that only waits for others.
+        after: the names of the steps before it.
+        part_of: of a call of `each(...)` or a batch, the name of that step.
         error: type and message, of one that has failed.
     """
 
@@ -101,6 +103,8 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     attempts: int | None
     error: str | None
+    after: list[str] = []
+    part_of: str | None = None
 
 
 WorkflowState = Literal["running", "succeeded", "failed", "cancelled"]

@@ -13,7 +13,16 @@ from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled,
 from taskmq.model.backoff import Backoff
 from taskmq.model.keys import flow_end_id, flow_job_id, split_tenant_key
 from taskmq.model.units import Duration, parse_duration
-from taskmq.workflow.model.calls import FlowHead, Shape, Source, decode_call, decode_failure, decode_head
+from taskmq.workflow.model.calls import (
+    FlowHead,
+    NodeCall,
+    Shape,
+    Source,
+    decode_call,
+    decode_failure,
+    decode_head,
+    nodes_before,
+)
 from taskmq.workflow.model.graph_builder import GraphBuilder
 from taskmq.workflow.service import WorkflowService
 from taskmq.workflow.step_call import CompleteStep
@@ -85,6 +94,8 @@ class FlowStep(msgspec.Struct, frozen=True, kw_only=True):
         key: in the workflow; the ids of its jobs end with it.
         name: what people call it.
         task: its task's name; "" for one that only waits for others.
+        after: the names of the steps before it.
+        part_of: of a call of `each(...)` or a batch, the name of that step.
         attempts: how many attempts its last run took; None where it has not ended by a run, or its result is not
             kept.
         error: of a step that has failed.
@@ -96,6 +107,8 @@ class FlowStep(msgspec.Struct, frozen=True, kw_only=True):
     state: NodeState
     attempts: int | None = None
     error: ErrorRecord | None = None
+    after: tuple[str, ...] = ()
+    part_of: str | None = None
 
 
 class GraphNode(Generic[R_co]):
@@ -314,15 +327,33 @@ class Flow(Generic[R_co]):
         """`steps` for coroutines."""
         record = await self._look()
         head = decode_head(record.head)
-        states = {key: state for key, state in (await self._store.states(self.id)).items() if _is_shown(key, head)}
+        everything = await self._store.states(self.id)
+        states = {key: state for key, state in everything.items() if _is_shown(key, head)}
+        before = await self._before([key for key in everything if "." not in key], head)
         places = {key: place for place, key in enumerate(head.names)}
         keys = sorted(states, key=lambda key: (places[key.partition(".")[0]], int(key.partition(".")[2] or -1)))
         found: list[FlowStep] = []
         for first in range(0, len(keys), _MANY):
-            found += await self._steps(keys[first : first + _MANY], states, head, record.run)
+            found += await self._steps(keys[first : first + _MANY], states, head, before, record.run)
         return found
 
-    async def _steps(self, keys: list[str], states: dict[str, NodeState], head: FlowHead, run: int) -> list[FlowStep]:
+    async def _before(self, keys: list[str], head: FlowHead) -> dict[str, tuple[str, ...]]:
+        keys = sorted(keys, key=int)
+        calls: dict[str, NodeCall] = {}
+        for first in range(0, len(keys), _MANY):
+            some = keys[first : first + _MANY]
+            found = await self._store.calls(self.id, some)
+            calls |= {key: decode_call(call) for key, call in zip(some, found, strict=True) if call}
+        return nodes_before(calls, head.names)
+
+    async def _steps(
+        self,
+        keys: list[str],
+        states: dict[str, NodeState],
+        head: FlowHead,
+        before: dict[str, tuple[str, ...]],
+        run: int,
+    ) -> list[FlowStep]:
         calls = await self._store.calls(self.id, keys)
         ends = await self._store.outcomes(self.id, keys)
         attempts = await asyncio.gather(*(self._attempts_of(key, states[key], run) for key in keys))
@@ -334,6 +365,8 @@ class Flow(Generic[R_co]):
                 state=states[key],
                 attempts=count,
                 error=decode_failure(end.value) if end is not None and end.state is NodeState.FAILED else None,
+                after=tuple(_name(each, head) for each in before.get(key, ())),
+                part_of=_name(key.partition(".")[0], head) if "." in key else None,
             )
             for key, call, end, count in zip(keys, calls, ends, attempts, strict=True)
         ]

@@ -4,7 +4,7 @@ import asyncio
 import re
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -35,12 +35,17 @@ _AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-prac
 class Served:
     """A served app."""
 
-    def __init__(self, url: str, app: TaskMQ) -> None:
+    def __init__(self, url: str, app: TaskMQ, loop: asyncio.AbstractEventLoop) -> None:
         self.url = url
         self.app = app
+        self._loop = loop
         self.api = httpx.Client(base_url=f"{url}/api/v1", timeout=30)
         # The names of document 000 stand beside the API.
         self.outside = httpx.Client(base_url=url, timeout=30)
+
+    def run(self, doing: Coroutine[Any, Any, object]) -> None:
+        """Run this where the app is served: a browser's tests have a loop of their own."""
+        asyncio.run_coroutine_threadsafe(doing, self._loop).result(30)
 
     def submit(self, *bodies: dict[str, Any], tenant: str | None = None) -> list[dict[str, Any]]:
         """Submit jobs; what was answered of each."""
@@ -77,7 +82,7 @@ def serving(folder: Path, **settings: Any) -> Iterator[Served]:
     thread = threading.Thread(target=run, name="dashboard", daemon=True)
     thread.start()
     assert ready.wait(40), "the server does not start"
-    served = Served(said[0], app)
+    served = Served(said[0], app, loops[0])
     try:
         yield served
     finally:

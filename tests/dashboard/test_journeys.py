@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from taskmq import dag
 from taskmq.server.dashboard.files import dashboard_files
 from tests.dashboard.kit import PASSWORD, Eyes, Served, serving, violations, watching
 
@@ -318,6 +319,33 @@ def test_a_quota_is_given_and_shows_what_is_used_up(eyes: Eyes, site: Served) ->
     eyes.click("Remove it")
     eyes.see("There are no quotas")
     assert site.api.get("/quotas").json()["items"] == []
+
+
+def test_a_workflow_is_found_in_the_list_drawn_and_cancelled(eyes: Eyes, site: Served) -> None:
+    charge = site.app.tasks["billing.charge"]
+    graph = dag()
+    first = graph.add(charge.s("ann", 1), name="first")
+    aside = [graph.add(charge.si("bob", number), after=[first], name=f"aside {number}") for number in range(3)]
+    graph.add(charge.si("eve", 2), after=[first, *aside], name="last")
+    site.run(graph.asend(flow_id="spring", name="spring cleaning"))
+    page = eyes.open("workflows").page
+
+    page.keyboard.press("/")
+    page.keyboard.type("spring*")
+    page.keyboard.press("Enter")
+    eyes.click("spring cleaning")
+    # A line from each to what is behind it; that from the first to the last goes through a layer.
+    eyes.see_count(page.locator(".graph g"), 5)
+    eyes.see_count(page.locator(".graph path"), 3 + 3 + 2)
+    expect(page.get_by_role("row", name="last")).to_contain_text("first, aside 0, aside 1, aside 2")
+    assert violations(page) == []
+    page.keyboard.press("c")
+    page.get_by_label("Note").fill("it rains")
+    eyes.click("Cancel it")
+
+    eyes.see("Cancelled: it rains")
+    eyes.open("workflows?states=cancelled")
+    expect(page.get_by_role("row", name="spring cleaning")).to_contain_text("it rains")
 
 
 def test_the_keys_lead_everywhere_and_can_be_switched_off(eyes: Eyes) -> None:

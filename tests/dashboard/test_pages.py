@@ -52,6 +52,7 @@ _VIEWS: Final = (
     "schedules",
     "schedules/NAME",
     "workflows",
+    "workflows?name=shop.*&states=failed&cursor=abc",
     "workflows/NAME",
     "dead-letters",
     "dead-letters/NAME",

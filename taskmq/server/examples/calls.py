@@ -56,6 +56,14 @@ _QUOTA: Final[dict[str, Any]] = {
     "jobs_today": 412,
     "bytes_today": 65920,
 }
+_STEP: Final = {
+    "step": "total",
+    "task": "shop.total",
+    "state": "ready",
+    "attempts": None,
+    "error": None,
+    "part_of": None,
+}
 _QUEUE: Final[dict[str, Any]] = {
     "queue": "images",
     "kind": "quorum",
@@ -410,7 +418,8 @@ CALLS: Final[Mapping[str, Example]] = {
                 "state": "running",
                 "cancelled": None,
                 "steps": [
-                    {"step": "resize", "task": "shop.resize", "state": "succeeded", "attempts": 1, "error": None}
+                    {**_STEP, "step": "resize", "task": "shop.resize", "state": "succeeded", "after": []},
+                    {**_STEP, "after": ["resize"]},
                 ],
             }
         },

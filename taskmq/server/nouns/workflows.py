@@ -165,4 +165,6 @@ def _step(step: FlowStep) -> StepView:
         state=step.state,
         attempts=step.attempts,
         error=None if error is None else f"{error.type_name}: {error.message}",
+        after=list(step.after),
+        part_of=step.part_of,
     )

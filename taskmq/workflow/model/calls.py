@@ -1,6 +1,6 @@
 """What a node carries: the message to be made of it, and where its arguments come from. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Literal, TypeVar
 
 import msgspec
@@ -28,6 +28,7 @@ __all__ = [
     "encode_head",
     "insert_values",
     "join_values",
+    "nodes_before",
 ]
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ class NodeCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         over: of a map, whose value has the items.
         is_spread: of a map, each item is a list of arguments.
         max_width: of a map, how many items it bears.
+        after: the keys of the nodes before it of whose values it gets none.
     """
 
     task: str = ""
@@ -69,6 +71,7 @@ class NodeCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     over: Source | None = None
     is_spread: bool = False
     max_width: int = 0
+    after: tuple[str, ...] = ()
     max_attempts: int | None = None
     delay: int | None = None
     eta: int | None = None
@@ -147,6 +150,27 @@ def decode_call(data: bytes) -> NodeCall:
         return _call_decoder.decode(data)
     except msgspec.MsgspecError as error:
         raise MalformedMessage(f"a node of a workflow cannot be read: {error}") from error
+
+
+def nodes_before(calls: Mapping[str, NodeCall], shown: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Of each shown node the keys of the shown ones that it is behind, in the order of the graph.
+
+    Nodes that only wait for others are seen through: who is behind one is behind those that it waits for.
+
+    Args:
+        calls: of all nodes but the children of maps and batches, by key, each after those before it.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for key, call in calls.items():
+        sources = [*call.members, *(each.source for each in call.inputs), *([call.over] if call.over else [])]
+        # A node is its own where it is shown, and what is before it where it is not.
+        seen = dict.fromkeys(
+            shown_key
+            for each in (*(source.key for source in sources), *call.after)
+            for shown_key in ((each,) if each in shown else found.get(each, ()))
+        )
+        found[key] = tuple(seen)
+    return {key: before for key, before in found.items() if key in shown}
 
 
 def encode_head(head: FlowHead) -> bytes:

@@ -90,6 +90,8 @@ class GraphBuilder:
         inputs = [Input(number, source) for number, source in enumerate(before)] if call.is_fed else []
         inputs += [Input(name, source) for name, source in named.items()]
         node = self._call(call, inputs)
+        if not call.is_fed:
+            node = replace(node, after=tuple(dict.fromkeys(source.key for source in before)))
         after = dict.fromkeys([source.key for source in (*before, *named.values())])
         key = self._add("call", rule, [*after], node)
         self._name(key, call.task.name)

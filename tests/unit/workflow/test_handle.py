@@ -251,6 +251,26 @@ def test_the_steps_of_a_workflow_are_told_with_their_tasks_attempts_and_errors()
         assert steps[1].error is not None
         assert (steps[1].error.type_name, steps[1].error.message) == ("ValueError", "b is broken")
         assert steps[0].error is None
+        assert [step.after for step in steps] == [(), ("named",), ("named-2",)]
+
+    asyncio.run(run())
+
+
+def test_the_calls_of_a_step_for_each_item_are_told_as_parts_of_it() -> None:
+    shop = Shop()
+
+    async def run() -> None:
+        async with shop.open():
+            flow = await chain(shop.numbers.s(2), shop.add.s().each()).asend()
+            await flow.aresult(10)
+            steps = await flow.asteps()
+
+        assert [(step.name, step.after, step.part_of) for step in steps] == [
+            ("numbers", (), None),
+            ("add", ("numbers",), None),
+            ("add[0]", (), "add"),
+            ("add[1]", (), "add"),
+        ]
 
     asyncio.run(run())
 

@@ -9,12 +9,16 @@ const MARKS = /** @type {any} */ ({
   // A state that is none of ours finds nothing, not even what all objects have.
   __proto__: null,
   waiting: "◌", held: "‖", scheduled: "◷", queued: "○", dispatched: "◔", running: "▶", retrying: "↻", succeeded: "✓",
-  failed: "✗", cancelled: "⊘", expired: "⌛", skipped: "»", upstream_failed: "⤫",
+  failed: "✗", ready: "◔", cancelled: "⊘", expired: "⌛", skipped: "»", upstream_failed: "⤫",
 });
+
+/** The sign of a state.
+ * @param {string} state */
+export const markOf = (state) => MARKS[state] ?? "•";
 
 /** A state: a word and a sign, and a colour that says the same once more. */
 export const State = ({ state = "" }) =>
-  html`<span class=${`state s-${state}`}><span aria-hidden="true">${MARKS[state] ?? "•"}</span> ${state.replace("_", " ")}</span>`;
+  html`<span class=${`state s-${state}`}><span aria-hidden="true">${markOf(state)}</span> ${state.replace("_", " ")}</span>`;
 
 /** An instant: how long ago, and exactly where one points at it. */
 export function When({ at, exact = false }) {

@@ -11,7 +11,7 @@ const LIMITS = /** @type {const} */ (["queued", "a_day", "bytes", "rate", "burst
 const LABELS = { queued: "Jobs that wait at a time", a_day: "Jobs a day", bytes: "Bytes a day", rate: "Jobs a second", burst: "Of which so many at once" };
 
 const Used = ({ of, used, limit, show }) => (limit === null ? html`<span class="dim">no limit</span>`
-  : html`<progress max=${limit || 1} value=${Math.min(used, limit || 1)} aria-label=${`${of}: ${show(used)} of ${show(limit)}`}></progress> ${show(used)} of ${show(limit)}${used >= limit ? html` <span class="state s-failed"><span aria-hidden="true">✗</span> used up</span>` : null}`);
+  : html`<span class="used"><progress max=${limit || 1} value=${Math.min(used, limit || 1)} aria-label=${`${of}: ${show(used)} of ${show(limit)}`}></progress> ${show(used)} of ${show(limit)}</span>${used >= limit ? html` <span class="state s-failed"><span aria-hidden="true">✗</span> used up</span>` : null}`);
 
 /** @param {{quota: any, close: () => void, reload: () => void}} props */
 function Put({ quota, close, reload }) {

@@ -1,10 +1,32 @@
 // @ts-check
-/** A workflow, step by step. */
-import { may, part, send } from "../lib/api.js";
+/** Workflows that were sent; and one of them, as a graph and step by step. */
+import { may, part, send, session } from "../lib/api.js";
 import { useData } from "../lib/data.js";
-import { html, useState } from "../lib/html.js";
-import { Action, Confirm, Empty, Field, Head, notify, Shown, State, Table } from "../lib/parts.js";
-import { go, to } from "../lib/route.js";
+import { count } from "../lib/format.js";
+import { Graph } from "../lib/graph.js";
+import { html, useEffect, useState } from "../lib/html.js";
+import { Action, Code, Confirm, Empty, Field, Head, markOf, notify, Shown, State, Table, When } from "../lib/parts.js";
+import { change, go, to } from "../lib/route.js";
+
+// More is no picture any more.
+const MOST_BOXES = 300;
+const STATES = ["all", "running", "succeeded", "failed", "cancelled"];
+
+/** The calls of a step for each item in a few words.
+ * @param {any[]} parts */
+const words = (parts) => [...new Set(parts.map((one) => one.state))].map((state) => `${parts.filter((one) => one.state === state).length} ${state.replace("_", " ")}`).join(", ");
+
+/** @param {{steps: any[]}} props */
+function Steps({ steps }) {
+  /** @type {Map<string, any[]>} */
+  const parts = new Map();
+  for (const step of steps) if (step.part_of !== null) parts.set(step.part_of, [...(parts.get(step.part_of) ?? []), step]);
+  const whole = steps.filter((step) => step.part_of === null);
+  const boxes = whole.map((step) => ({ id: step.step, after: step.after, label: `${step.step}${parts.has(step.step) ? ` ×${parts.get(step.step)?.length}` : ""}`, mark: markOf(step.state), kind: step.state }));
+  return html`${boxes.length > MOST_BOXES ? html`<p class="dim">${count(boxes.length)} steps are too many for a picture.</p>` : boxes.length > 1 && html`<${Graph} boxes=${boxes} label="Graph" />`}
+    <${Table} label="Steps" columns=${["Step", "State", "After", "Task", "Attempts", "Error"]}>${steps.map((step) => html`<tr key=${step.step}><td class=${step.part_of === null ? "" : "part"}>${step.step}${parts.has(step.step) && html`<br /><span class="dim">${words(parts.get(step.step) ?? [])}</span>`}</td>
+      <td><${State} state=${step.state} /></td><td>${step.part_of === null ? step.after.join(", ") || "–" : ""}</td><td>${step.task && html`<a href=${to(["tasks", step.task])}>${step.task}</a>`}</td><td class="number">${step.attempts ?? "–"}</td><td>${step.error}</td></tr>`)}<//>`;
+}
 
 function Workflow({ id }) {
   const loaded = useData(`workflows/${part(id)}`);
@@ -18,7 +40,7 @@ function Workflow({ id }) {
         ${may("workflows.operate") && flow.state === "running" && html`<button type="button" class="danger" data-key="c" onClick=${() => show(true)}>Cancel</button>`}<//>
       <progress max=${flow.steps.length || 1} value=${done} aria-label="Steps that have succeeded"></progress>
       ${flow.cancelled && html`<p class="reason">Cancelled: ${flow.cancelled}</p>`}
-      <${Table} label="Steps" columns=${["Step", "State", "Task", "Attempts", "Error"]}>${flow.steps.map((/** @type {any} */ step) => html`<tr key=${step.step}><td>${step.step}</td><td><${State} state=${step.state} /></td><td>${step.task}</td><td class="number">${step.attempts ?? "–"}</td><td>${step.error}</td></tr>`)}<//>
+      <${Steps} steps=${flow.steps} />
       ${open && html`<${Confirm} title="Cancel the workflow" verb="Cancel it" note close=${() => show(false)} act=${cancel}><p>What has not started never will; what runs is stopped.</p><//>`}`;
   }}<//>`;
 }
@@ -26,12 +48,38 @@ function Workflow({ id }) {
 function Find() {
   const [id, set] = useState("");
   const submit = (/** @type {Event} */ event) => { event.preventDefault(); if (id.trim()) go(["workflows", id.trim()]); };
-  return html`<${Head} title="Workflows" /><form class="card" role="search" onSubmit=${submit}>
-      <${Field} label="Id of a workflow" hint="What start() returned, or taskmq workflow list shows."><input data-filter value=${id} onInput=${(/** @type {any} */ e) => set(e.target.value)} /><//>
-      <button type="submit" class="primary">Show</button></form>
-    <${Empty} title="Workflows are found by their id"><p>A list of them is not in the API yet. <a href=${to("jobs")}>The jobs of their steps</a></p><//>`;
+  return html`<details><summary>By its id</summary><form class="bar" role="search" aria-label="By its id" onSubmit=${submit}>
+    <${Field} label="Id of a workflow"><input value=${id} onInput=${(/** @type {any} */ e) => set(e.target.value)} /><//><button type="submit">Show</button></form></details>`;
 }
 
-export default function Workflows({ rest }) {
-  return rest.length ? html`<${Workflow} id=${rest[0]} />` : html`<${Find} />`;
+function Name({ name }) {
+  const [text, set] = useState(name);
+  useEffect(() => set(name), [name]);
+  const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ name: text.trim(), cursor: "" }); };
+  return html`<div class="bar"><form role="search" aria-label="By their name" onSubmit=${submit}><label class="sr" for="name">Name</label>
+    <input id="name" data-filter value=${text} placeholder="shop.*" spellcheck=${false} autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} /><button type="submit">Filter</button></form></div>`;
+}
+
+function List({ query }) {
+  const { name = "", states = "", cursor = "" } = query;
+  const loaded = useData("workflows", { name, states, limit: 50, ...(cursor ? { cursor } : {}) }, ["job"], 5000);
+  const hasTenant = session.caller?.memberships.some((one) => one.tenant === "*") || (session.caller?.memberships.length ?? 0) > 1;
+  const here = { name, states };
+  return html`<${Head} title="Workflows" /><${Name} name=${name} />
+    <div class="chips" role="group" aria-label="States">${STATES.map((word) => { const meant = word === "all" ? "" : word; return html`<a key=${word} href=${to("workflows", { name, states: meant })} aria-current=${states === meant ? "true" : undefined}>${word}</a>`; })}</div>
+    <${Shown} loaded=${loaded}>${(/** @type {any} */ page) => html`
+      ${page.items.length
+        ? html`<${Table} label="Workflows" columns=${["Workflow", "State", "Nodes that have ended", ...(hasTenant ? ["Tenant"] : []), "Sent", "Why"]}>${page.items.map((/** @type {any} */ flow) => html`<tr key=${flow.workflow_id} data-row>
+            <td><a href=${to(["workflows", flow.workflow_id])}>${flow.name || flow.workflow_id}</a><br /><span class="dim">${flow.workflow_id}</span></td><td><${State} state=${flow.state} /></td>
+            <td><progress max=${flow.nodes || 1} value=${flow.nodes - flow.unfinished} aria-label=${`Nodes of ${flow.workflow_id} that have ended`}></progress> ${count(flow.nodes - flow.unfinished)} of ${count(flow.nodes)}</td>
+            ${hasTenant && html`<td>${flow.tenant || "–"}</td>`}<td><${When} at=${flow.started} /></td><td>${flow.cancelled}</td></tr>`)}<//>`
+        : name || states || cursor ? html`<${Empty} title="No workflow fits"><p><a href=${to("workflows")}>All workflows</a></p><//>`
+        : html`<${Empty} title="There are no workflows"><p>Steps that are sent together, each after those before it:</p><${Code} label="Example" text="chain(photos.s('summer'), resize.s().each(), total.s()).send()" /><//>`}
+      ${page.is_bounded && html`<p class="dim">The search stopped before the page was full; the next page goes on from there.</p>`}
+      <div class="bar">${cursor && html`<a href=${to("workflows", here)}>First page</a>`}${page.next && html`<a href=${to("workflows", { ...here, cursor: page.next })}>Next page</a>`}</div>`}<//>
+    <${Find} />`;
+}
+
+export default function Workflows({ rest, query }) {
+  return rest.length ? html`<${Workflow} id=${rest[0]} />` : html`<${List} query=${query} />`;
 }

@@ -1,0 +1,79 @@
+// @ts-check
+/** Steps as boxes in layers, each to the right of those before it, with few crossings; and the picture of them. */
+import { html } from "./html.js";
+
+/** @typedef {{id: string, after: string[], label: string, mark: string, kind: string}} Box */
+/** @typedef {{id: string, layer: number, at: number, box: Box | null, before: Cell[], behind: Cell[]}} Cell */
+
+const WIDTH = 190, HEIGHT = 34, GAP_X = 64, GAP_Y = 16, SWEEPS = 6;
+
+/** The boxes in columns. An edge over several layers has a cell without a box in each between, so that it goes around.
+ * @param {Box[]} boxes @returns {Cell[][]} */
+export function columns(boxes) {
+  const layerOf = new Map();
+  // Each comes after those before it: what is behind one that is still to come is drawn without that edge.
+  for (const { id, after } of boxes) layerOf.set(id, Math.max(-1, ...after.map((each) => layerOf.get(each) ?? -1)) + 1);
+  /** @type {Cell[][]} */
+  const found = [];
+  /** @param {string} id @param {number} layer @param {Box | null} box @returns {Cell} */
+  const add = (id, layer, box) => {
+    while (found.length <= layer) found.push([]);
+    const cell = { id, layer, at: found[layer].length, box, before: [], behind: [] };
+    found[layer].push(cell);
+    return cell;
+  };
+  const cells = new Map(boxes.map((box) => [box.id, add(box.id, layerOf.get(box.id) ?? 0, box)]));
+  for (const box of boxes) {
+    const end = /** @type {Cell} */ (cells.get(box.id));
+    for (const id of new Set(box.after)) {
+      let from = cells.get(id);
+      if (!from || from.layer >= end.layer) continue;
+      for (let layer = from.layer + 1; layer <= end.layer; layer += 1) {
+        const next = layer === end.layer ? end : add(`${id} ${box.id} ${layer}`, layer, null);
+        from.behind.push(next);
+        next.before.push(from);
+        from = next;
+      }
+    }
+  }
+  for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
+    const isForth = sweep % 2 === 0;
+    for (const column of isForth ? found : [...found].reverse()) arrange(column, isForth ? "before" : "behind");
+  }
+  return found;
+}
+
+/** Put each cell of a column where the mean of its neighbours is, in order.
+ * @param {Cell[]} column @param {"before" | "behind"} side */
+function arrange(column, side) {
+  const wanted = new Map(column.map((cell) => {
+    const others = cell[side];
+    return [cell, others.length ? others.reduce((sum, each) => sum + each.at, 0) / others.length : cell.at];
+  }));
+  column.sort((a, b) => /** @type {number} */ (wanted.get(a)) - /** @type {number} */ (wanted.get(b)) || a.at - b.at);
+  // As near to it as those above leave room, and the whole column then by its mean.
+  let last = -1;
+  const free = column.map((cell) => { last = Math.max(last + 1, /** @type {number} */ (wanted.get(cell))); return last; });
+  const shift = column.reduce((sum, cell, at) => sum + /** @type {number} */ (wanted.get(cell)) - free[at], 0) / (column.length || 1);
+  column.forEach((cell, at) => { cell.at = free[at] + shift; });
+}
+
+const short = (/** @type {string} */ text) => ([...text].length > 23 ? `${[...text].slice(0, 22).join("")}…` : text);
+
+/** @param {{boxes: Box[], label: string}} props */
+export function Graph({ boxes, label }) {
+  const found = columns(boxes);
+  const cells = found.flat();
+  const top = Math.min(...cells.map((cell) => cell.at));
+  const x = (/** @type {Cell} */ cell) => cell.layer * (WIDTH + GAP_X) + 4;
+  const y = (/** @type {Cell} */ cell) => (cell.at - top) * (HEIGHT + GAP_Y) + 4;
+  const width = found.length * (WIDTH + GAP_X) - GAP_X + 8;
+  const height = Math.max(...cells.map(y)) + HEIGHT + 4;
+  const edge = (/** @type {Cell} */ from, /** @type {Cell} */ to) => {
+    const startX = x(from) + WIDTH, startY = y(from) + HEIGHT / 2, endX = x(to), endY = y(to) + HEIGHT / 2, half = (endX - startX) / 2;
+    return `M${startX} ${startY}C${startX + half} ${startY} ${endX - half} ${endY} ${endX} ${endY}${to.box ? "" : `H${endX + WIDTH}`}`;
+  };
+  return html`<div class="scroll graph" tabIndex="0" role="group" aria-label=${label}><svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${`${label}: ${boxes.length} steps, which the table names with those before them`}>
+    ${cells.flatMap((cell) => cell.behind.map((to) => html`<path key=${`${cell.id} ${to.id}`} d=${edge(cell, to)} />`))}
+    ${cells.map((cell) => cell.box && html`<g key=${cell.id} class=${`s-${cell.box.kind}`} transform=${`translate(${x(cell)} ${y(cell)})`}><title>${cell.box.label}: ${cell.box.kind}</title><rect width=${WIDTH} height=${HEIGHT} rx="6" /><text x="10" y="22">${cell.box.mark} ${short(cell.box.label)}</text></g>`)}</svg></div>`;
+}
