@@ -9,6 +9,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Broker
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.executors import CoroutineExecutor, ProcessExecutor, ThreadExecutor
+from taskmq.model.history.logs import read_level
 from taskmq.model.nodes import LOST_AFTER_MS, SLOTS, NodeTold
 from taskmq.model.resources import GPU, PROCESS, amounts_text
 from taskmq.model.topology import MOST_LANES, WorkQueue, lane_queue, node_queue
@@ -16,6 +17,7 @@ from taskmq.model.units import did_you_mean
 from taskmq.options.limits import check_shared
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.execution import Executor
+from taskmq.run.log_capture import CaptureSettings
 from taskmq.version import VERSION
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.host.resources import capacity, devices
@@ -162,6 +164,13 @@ def longest_run(app: TaskMQ, queue: WorkQueue) -> float | None:
     return longest if queue.ordered is None else longest + LONGEST_HOLD
 
 
+def capture_settings(config: WorkerConfig) -> CaptureSettings | None:
+    """What is taken of what runs log; None: nothing."""
+    if config.capture_logs == "off":
+        return None
+    return CaptureSettings(read_level(config.capture_logs), output=config.capture_output, most=config.log_lines)
+
+
 def executors_for(app: TaskMQ, target: str, config: WorkerConfig) -> dict[ExecutorKind, Executor]:
     """One of each kind that the app's tasks use.
 
@@ -188,6 +197,7 @@ def executors_for(app: TaskMQ, target: str, config: WorkerConfig) -> dict[Execut
             store=app.sessions.store_url,
             max_tasks=config.max_tasks_per_child,
             max_memory=config.max_memory_per_child,
+            capture=capture_settings(config),
         )
         processes.warm()
     return executors

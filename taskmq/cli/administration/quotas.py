@@ -1,36 +1,39 @@
 """`taskmq quota`."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
 from taskmq.cli.exits import OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.server_link import over_http
 
 if TYPE_CHECKING:
     from taskmq.model.jobs.quotas import Quota
 
-__all__ = ["app"]
+__all__ = ["QUOTA_COLUMNS", "app"]
 
 app = App(
     name="quota", help="How much tenants and users may submit: list, set, remove.", result_action="return_value"
 )
 
-_COLUMNS = ("tenant", "user", "queued", "a_day", "bytes", "rate", "burst", "jobs_today", "bytes_today")
+QUOTA_COLUMNS: Final = ("tenant", "user", "queued", "a_day", "bytes", "rate", "burst", "jobs_today", "bytes_today")
 
 
 @app.command(name="list")
+@over_http("pools:list_quotas")
 def list_quotas() -> None:
     """List the quotas, with what of them is used up since midnight UTC."""
     states = run_with_app(lambda target: target.pools.aquotas())
     print_rows(
-        _COLUMNS,
+        QUOTA_COLUMNS,
         [{**_row(each.quota), "jobs_today": each.jobs, "bytes_today": each.bytes} for each in states],
     )
 
 
 @app.command(name="set")
+@over_http("pools:set_quota")
 def set_quota(
     tenant: str,
     /,
@@ -71,6 +74,7 @@ def set_quota(
 
 
 @app.command
+@over_http("pools:remove_quota")
 def remove(tenant: str, /, *, user: str | None = None) -> int:
     """Take a quota away.
 
