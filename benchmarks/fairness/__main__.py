@@ -6,20 +6,26 @@ Virtual time: but for what decisions cost, the figures are the same on every mac
 import argparse
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.fairness import scenarios
-from benchmarks.fairness.nodes import simulate_nodes
-from benchmarks.fairness.orders import Fifo, InstantFair, Ours
+from benchmarks.fairness.nodes import simulate_locality, simulate_nodes
 from benchmarks.fairness.pictures import bars, lines
 from benchmarks.fairness.simulation import Outcome
+from benchmarks.fairness.traces import ORDERS, simulate_trace
 
 _IMAGES = Path(__file__).parents[2] / "docs" / "images"
+# Shares beyond it are drawn as that.
+_TOP = 3.0
 
 
 class _Report:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, nodes: int) -> None:
         self.folder = folder
+        self.nodes = nodes
         self.failed: list[str] = []
 
     def row(self, what: str, figures: str) -> None:
@@ -37,7 +43,7 @@ class _Report:
 
 def main() -> int:
     arguments = _arguments()
-    report = _Report(arguments.images)
+    report = _Report(arguments.images, arguments.nodes)
     parts = {
         "weights": _weights,
         "quiet": _quiet,
@@ -47,8 +53,9 @@ def main() -> int:
         "killed": _killed,
         "resources": _resources,
         "policies": _policies,
-        "cluster": _cluster,
         "nodes": _nodes,
+        "locality": _locality,
+        "trace": _trace,
     }
     for name, part in parts.items():
         if not arguments.only or name in arguments.only:
@@ -59,9 +66,9 @@ def main() -> int:
 
 
 def _nodes(report: _Report) -> None:
-    few = simulate_nodes(4, 4_000, kills=10)
+    few = simulate_nodes(4, 10_000, kills=20)
     report.row(
-        "4 nodes, 4,000 mixed jobs, 10 kills", f"{few.utilisation:.1%} of the processors, {few.lost} run again"
+        "4 nodes, 10,000 mixed jobs, 20 kills", f"{few.utilisation:.1%} of the processors, {few.lost} run again"
     )
     many = simulate_nodes(10_000, 5_000)
     report.row("10,000 nodes, 5,000 jobs", f"{many.decisions:,.0f} placements a second of processor time")
@@ -187,16 +194,51 @@ def _policies(report: _Report) -> None:
         )
 
 
-def _cluster(report: _Report) -> None:
-    for name, turns in {"taskmq fair": Ours, "YARN fair": InstantFair, "FIFO": Fifo}.items():
-        trace = scenarios.cluster(turns)
-        slow = trace.slowdowns.values()
-        report.row(
-            name,
-            f"{trace.outcome.decided / trace.seconds:,.0f} decisions/s of simulation, used "
-            f"{trace.outcome.utilisation:.1%}, {trace.outcome.decided:,} started; slowdown of tenants: median "
-            f"{scenarios.percentile(slow, 0.5):.1f}, p95 {scenarios.percentile(slow, 0.95):.1f}",
-        )
+def _trace(report: _Report) -> None:
+    size = {"nodes": report.nodes, "jobs": 100 * report.nodes, "tenants": report.nodes}
+    report.row("size", ", ".join(f"{count:,} {name}" for name, count in size.items()))
+    curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    # Each in a process of its own, whose memory is its own.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
+        for name, found in zip(ORDERS, processes.map(partial(simulate_trace, **size), ORDERS), strict=True):
+            report.row(
+                name,
+                f"{found.decided:,} started, {found.decisions:,.0f} decisions/s ({found.simulated:,.0f} with the "
+                f"simulation), used {found.utilisation:.1%}, {found.megabytes:,.0f} MB",
+            )
+            report.row(
+                "",
+                f"{found.backlogged:,} tenants always wait: Jain {found.jain:.3f}, share error {found.error:.1%}; "
+                f"none runs for {found.starved:,.0f} s at most; slowdown of tenants: median "
+                f"{found.slowdowns[0]:.2f}, p95 {found.slowdowns[1]:.1f}",
+            )
+            ordered = sorted(found.shares)
+            curves[name] = {
+                "tenants, from the least share to the largest": [
+                    (100 * place / max(len(ordered) - 1, 1), min(share, _TOP)) for place, share in enumerate(ordered)
+                ]
+            }
+            if name == "taskmq fair":
+                report.claim("tenants that wait all the time get dominant shares alike", holds=found.jain >= 0.95)
+                report.claim("the cluster is used to 95 % while jobs wait", holds=found.utilisation >= 0.95)
+    report.draw(
+        "fairness-trace",
+        lines(
+            "A cluster like those of the traces: shares of the tenants that always wait",
+            curves,
+            unit="dominant share : mean one",
+            top=_TOP,
+            along="%",
+        ),
+    )
+
+
+def _locality(report: _Report) -> None:
+    anywhere, preferring = simulate_locality(patience=None), simulate_locality(patience=3.0)
+    for name, found in {"no preference": anywhere, "a region, for 3 s": preferring}.items():
+        report.row(name, f"{found.preferred:.1%} in it, mean wait {found.wait:.2f} s")
+    report.claim("90 % of jobs run in their region at 80 % load", holds=preferring.preferred >= 0.9)
+    report.claim("they wait at most 0.75 s longer for it", holds=preferring.wait - anywhere.wait <= 0.75)
 
 
 def _percent(shares: Mapping[str, float]) -> str:
@@ -217,6 +259,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fairness", description=__doc__)
     parser.add_argument("--only", nargs="*", help="some parts, such as: weights quiet decisions")
     parser.add_argument("--images", type=Path, default=_IMAGES, help="where the plots go (default: docs/images)")
+    parser.add_argument("--nodes", type=int, default=10_000, help="of trace, each with a tenant and 100 jobs")
     return parser.parse_args()
 
 

@@ -7,6 +7,7 @@ books are checked: nothing is ever placed beyond what a node has.
 import heapq
 import random
 import time
+from collections import deque
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from taskmq.model.nodes import HostNode, JobNeeds, NodeTold, added, fits
 from taskmq.scheduler.placement import Candidate, NodeRun, plan_placements
 
-__all__ = ["NodeFigures", "simulate_nodes"]
+__all__ = ["Locality", "NodeFigures", "simulate_locality", "simulate_nodes"]
 
 _LOOKED_AT = 500
 _SHAPES: tuple[tuple[int, dict[str, float]], ...] = (
@@ -23,6 +24,8 @@ _SHAPES: tuple[tuple[int, dict[str, float]], ...] = (
     (10, {"cpu": 2.0, "memory": 4.0, "gpu": 1.0}),
     (5, {"cpu": 12.0, "memory": 24.0}),
 )
+_TURN = 0.25
+_MEAN = 5.0
 _CAPACITY = {"slots": 64.0, "cpu": 16.0, "memory": 64.0, "gpu": 2.0}
 
 
@@ -113,3 +116,64 @@ def simulate_nodes(count: int, jobs: int, *, kills: int = 0, seed: int = 1) -> N
         lost=lost,
         decisions=placed / spent if spent else 0.0,
     )
+
+
+@dataclass(frozen=True)
+class Locality:
+    """What came of jobs that prefer a region.
+
+    Attributes:
+        preferred: which part ran there.
+        wait: from submission to placement, in seconds, on average.
+    """
+
+    preferred: float
+    wait: float
+
+
+def simulate_locality(
+    *, patience: float | None, regions: int = 4, slots: int = 16, jobs: int = 20_000, load: float = 0.8, seed: int = 1
+) -> Locality:
+    """Jobs of 5 s on average that come by chance to nodes, one a region, of which each prefers one.
+
+    Args:
+        patience: how long a job waits for its region; None: it prefers none.
+        load: which part of all slots they need.
+    """
+    dice = random.Random(seed)
+    names = [f"region-{number}" for number in range(regions)]
+    capacity = {"slots": float(slots)}
+    told = [NodeTold(name=name, capacity=capacity, labels={"region": name}, runs_jobs=True) for name in names]
+    nodes = {each.name: HostNode(id=each.name, told=each) for each in told}
+    coming = deque[tuple[float, str, float]]()
+    at = 0.0
+    for _ in range(jobs):
+        at += dice.expovariate(load * regions * slots / _MEAN)
+        coming.append((at, dice.choice(names), dice.expovariate(1 / _MEAN)))
+    waiting: dict[str, tuple[float, str, float]] = {}
+    runs: list[tuple[float, str]] = []
+    waits: list[float] = []
+    now, there = 0.0, 0
+    while coming or waiting:
+        now += _TURN
+        while coming and coming[0][0] <= now:
+            waiting[f"j{len(coming)}"] = coming.popleft()
+        while runs and runs[0][0] <= now:
+            node = nodes[heapq.heappop(runs)[1]]
+            nodes[node.name] = replace(node, used=added(node.used, {"slots": 1.0}, sign=-1.0))
+        candidates = [
+            Candidate(job, "t", "t", _preferring(region, patience), waited=now - since, seconds=seconds)
+            for job, (since, region, seconds) in waiting.items()
+        ]
+        for each in plan_placements(candidates, nodes.values(), now=now).placements:
+            node = nodes[each.node]
+            nodes[each.node] = replace(node, used=added(node.used, each.amounts))
+            since, region, seconds = waiting.pop(each.job)
+            heapq.heappush(runs, (now + seconds, each.node))
+            waits.append(now - since)
+            there += each.node == region
+    return Locality(there / jobs, sum(waits) / jobs)
+
+
+def _preferring(region: str, patience: float | None) -> JobNeeds:
+    return JobNeeds() if patience is None else JobNeeds(prefers={"region": region}, patience=patience)

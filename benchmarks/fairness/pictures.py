@@ -11,11 +11,12 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 300, 170, 44, 44, 36
 Line = Sequence[tuple[float, float]]
 
 
-def lines(title: str, panels: Mapping[str, Mapping[str, Line]], *, unit: str, top: float) -> str:
+def lines(title: str, panels: Mapping[str, Mapping[str, Line]], *, unit: str, top: float, along: str = "s") -> str:
     """A panel for each way of deciding, beside each other; in each a line for each name.
 
     Args:
         top: the largest value of the vertical axis.
+        along: the unit of the horizontal one.
     """
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     parts = _begin(title, len(panels) * (_WIDTH + _GAP) + _LEFT, _TOP + _HEIGHT + 62)
@@ -28,7 +29,7 @@ def lines(title: str, panels: Mapping[str, Mapping[str, Line]], *, unit: str, to
             parts.append(f'<path d="M{left} {y:.1f}h{_WIDTH}" stroke="#ddd"/>')
             if number == 0:
                 parts.append(_text(left - 6, y + 4, f"{top * part:g}", anchor="end"))
-        parts.append(_text(left + _WIDTH, _TOP + _HEIGHT + 15, f"{last:g} s", anchor="end"))
+        parts.append(_text(left + _WIDTH, _TOP + _HEIGHT + 15, f"{last:g} {along}", anchor="end"))
         for name, line in found.items():
             points = " ".join(
                 f"{left + at / last * _WIDTH:.1f},{_TOP + _HEIGHT * (1 - min(value / top, 1.0)):.1f}"

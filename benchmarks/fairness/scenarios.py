@@ -6,10 +6,9 @@ Every function takes its size, so that tests run the same at a fraction of it.
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import count
-from math import exp
 
 from benchmarks.fairness.orders import Counted, Drf, Fifo, InstantFair, Ours
 from benchmarks.fairness.simulation import Outcome, Simulation, Turns, VirtualJob
@@ -20,8 +19,6 @@ from taskmq.scheduler.fairness import Shares
 
 __all__ = [
     "WEIGHTS",
-    "Trace",
-    "cluster",
     "decisions",
     "flood",
     "jain",
@@ -263,54 +260,6 @@ def paper(*, seconds: float = 2000.0) -> dict[str, dict[str, float]]:
             for tenant in runs
         }
     return found
-
-
-# A large cluster -------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Trace:
-    """What came of a large cluster.
-
-    Attributes:
-        slowdowns: by tenant, the median of response time over run time.
-    """
-
-    outcome: Outcome
-    seconds: float
-    slowdowns: dict[str, float] = field(default_factory=dict)
-
-
-def cluster(turns: Callable[[], Turns], *, nodes: int = 1_000, jobs: int = 100_000, tenants: int = 1_000) -> Trace:
-    """A cluster of nodes with 8 slots each, and jobs as the large public traces describe them.
-
-    Run times are log-normal (a median of 60 s, and a tail of hours); tenants submit by a power law, so the largest
-    one has a tenth of all jobs. More is submitted in the first hour than the cluster can run.
-    """
-    dice = random.Random(7)
-    weights = [1 / (number + 1) ** 0.9 for number in range(tenants)]
-    names = dice.choices([f"t{number:05}" for number in range(tenants)], weights, k=jobs)
-    arrivals = sorted(dice.uniform(0.0, 3600.0) for _ in range(jobs))
-    submitted = [
-        VirtualJob(number, names[number], min(60.0 * exp(dice.gauss(0.0, 1.4)), 20_000.0), arrivals[number])
-        for number in range(jobs)
-    ]
-    slots = nodes * 8
-    # As much work as the slots can do in three quarters of the time in which it comes.
-    scale = 3600.0 * slots * 1.3 / sum(job.seconds for job in submitted)
-    for job in submitted:
-        job.seconds *= scale
-    began = time.process_time()
-    outcome = Simulation(turns(), slots=slots, every=60.0).run(submitted, until=5400.0)
-    trace = Trace(outcome, time.process_time() - began)
-    slow: dict[str, list[float]] = {}
-    for job in submitted:
-        if job.started >= 0:
-            slow.setdefault(job.tenant, []).append((job.started - job.submitted + job.seconds) / job.seconds)
-        else:
-            slow.setdefault(job.tenant, []).append((5400.0 - job.submitted + job.seconds) / job.seconds)
-    trace.slowdowns = {tenant: statistics.median(found) for tenant, found in slow.items()}
-    return trace
 
 
 # Policies --------------------------------------------------------------------------------------------------

@@ -100,15 +100,25 @@ class Simulation:
         every: seconds between two readings.
         capacities: of resources beside slots; a job that does not fit waits again, and it is decided anew when
             something has ended.
+        together: so many are decided together at most where there are capacities, and those that do not fit hold up
+            the others; 0: see `capacities`.
     """
 
     def __init__(
-        self, turns: Turns, *, slots: int, ahead: int = 0, every: float = 1.0, capacities: Amounts | None = None
+        self,
+        turns: Turns,
+        *,
+        slots: int,
+        ahead: int = 0,
+        every: float = 1.0,
+        capacities: Amounts | None = None,
+        together: int = 0,
     ) -> None:
         self.turns = turns
         self._slots = slots
         self._ahead = ahead
         self._every = every
+        self._together = together
         self._free = dict(capacities or {})
         self._running: list[tuple[float, int, VirtualJob]] = []
         self._at_broker: deque[VirtualJob] = deque()
@@ -169,9 +179,10 @@ class Simulation:
             room = self._slots + self._ahead - len(self._running) - len(self._at_broker)
             if self._free:
                 if self._at_broker:
-                    self.turns.returned(self._at_broker.popleft())
+                    if not self._together:
+                        self.turns.returned(self._at_broker.popleft())
                     return
-                room = min(room, 1)
+                room = min(room, self._together or 1)
             if room <= 0 or not (decided := self.turns.next(room, now)):
                 return
             found.decided += len(decided)

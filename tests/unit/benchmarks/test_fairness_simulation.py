@@ -5,9 +5,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from benchmarks.fairness import scenarios
+from benchmarks.fairness.nodes import simulate_locality, simulate_nodes
 from benchmarks.fairness.orders import Counted, Drf, Fifo, InstantFair, Ours
 from benchmarks.fairness.pictures import bars, lines
 from benchmarks.fairness.simulation import Simulation, VirtualJob
+from benchmarks.fairness.traces import simulate_trace
 
 
 def test_worker_seconds_follow_the_weights_although_runs_differ_a_hundredfold() -> None:
@@ -80,12 +82,32 @@ def test_policies_differ_in_what_they_are_for() -> None:
     assert waits["deadline"]["web"] < waits["weighted"]["web"] < waits["fair"]["web"] < waits["round_robin"]["web"]
 
 
-def test_a_small_cluster_runs_a_trace_to_its_end() -> None:
-    trace = scenarios.cluster(Ours, nodes=2, jobs=400, tenants=20)
+def test_tenants_of_a_small_cluster_like_those_of_the_traces_get_shares_alike() -> None:
+    found = {order: simulate_trace(order, nodes=40, jobs=2_000, tenants=40) for order in ("taskmq fair", "FIFO")}
 
-    assert trace.outcome.decided == 400
-    assert len(trace.slowdowns) <= 20
-    assert 0.5 < trace.outcome.utilisation <= 1.0
+    ours, fifo = found["taskmq fair"], found["FIFO"]
+    assert ours.jain > 0.9 > fifo.jain
+    assert ours.starved < fifo.starved / 2
+    assert ours.slowdowns[1] < fifo.slowdowns[1]
+    assert ours.utilisation == pytest.approx(fifo.utilisation, abs=0.05)
+    assert len(ours.shares) == ours.backlogged < 40
+
+
+def test_jobs_run_in_the_region_that_they_prefer_if_they_wait_for_it() -> None:
+    anywhere = simulate_locality(patience=None, slots=8, jobs=600)
+    preferring = simulate_locality(patience=3.0, slots=8, jobs=600)
+
+    assert anywhere.preferred < 0.5
+    assert preferring.preferred >= 0.9
+    assert 0 < preferring.wait - anywhere.wait <= 0.75
+
+
+def test_no_node_is_given_more_than_it_has_while_nodes_are_killed() -> None:
+    found = simulate_nodes(4, 300, kills=3)
+
+    assert found.over == 0
+    assert found.placed == 300 + found.lost
+    assert found.lost > 0
 
 
 @pytest.mark.parametrize("turns", [Ours, Fifo, Counted, InstantFair, lambda: Drf({"cpu": 2.0})])

@@ -1,0 +1,248 @@
+"""A large cluster with jobs as the public traces of clusters are described, decided by taskmq and as papers do.
+
+No trace is read: run times and tenants are drawn from what is published of three of them.
+
+- Google 2019 (Tirmazi et al., "Borg: the Next Generation", EuroSys 2020): what a job takes is Pareto with an exponent
+  of 0.69 in its tail. Half of the tenants: bounded to 10 s and an hour, since what is larger is no longer one run.
+- Alibaba (Jiang et al., "Characteristics of Co-Allocated Online Services and Batch Jobs in Internet Data Centers",
+  IEEE Access 2019): 99 % of the runs of batch jobs are over in 1,003 s. The other half: log-normal with this
+  percentile and a sigma of 1.5. Their jobs follow Zipf's law (Jiang et al., "Characterizing Co-located Workloads in
+  Alibaba Cloud Datacenters", IEEE TCC 2020, of the trace of 2018): so many jobs of each tenant there are.
+- Google 2011 (Reiss et al., "Heterogeneity and Dynamicity of Clouds at Scale", SoCC 2012): processors and memory are
+  asked for in different proportions. Three shapes of jobs.
+
+All are submitted in half the time in which the cluster could run them. Slots, processors and memory of the nodes are
+one pool, as they are to the workers of a queue; jobs are decided fifty at a time, and one that does not fit holds up
+those behind it, whoever decides.
+"""
+
+import gc
+import random
+import resource
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from math import exp
+from typing import Final
+
+from benchmarks.fairness.orders import Drf, Fifo, InstantFair, Ours
+from benchmarks.fairness.scenarios import jain, percentile
+from benchmarks.fairness.simulation import Simulation, Turns, VirtualJob
+from taskmq.model.jobs.pools import Amounts
+
+__all__ = ["ORDERS", "TraceFigures", "simulate_trace"]
+
+_LOAD: Final = 2.0
+_PARETO: Final = 0.69
+_SHORTEST, _LONGEST = 10.0, 3_600.0
+_P99: Final = 1003.0
+_SIGMA: Final = 1.5
+_NORMAL_P99: Final = 2.326
+_AHEAD: Final = 50
+_NODE: Final[Amounts] = {"slots": 2.0, "cpu": 2.0, "memory": 8.0}
+_SHAPES: Final[tuple[tuple[int, Amounts], ...]] = (
+    (6, {"slots": 1.0, "cpu": 1.0, "memory": 2.0}),
+    (2, {"slots": 1.0, "cpu": 1.0, "memory": 8.0}),
+    (2, {"slots": 1.0, "cpu": 2.0, "memory": 2.0}),
+)
+
+
+@dataclass(frozen=True)
+class TraceFigures:
+    """What came of it.
+
+    Attributes:
+        decisions: a second of processor time in the deciding code, with arrivals, starts and ends of the jobs.
+        simulated: decisions a second of the whole simulation.
+        utilisation: of the resource that is used most, while jobs are submitted.
+        backlogged: how many tenants had jobs waiting all that time.
+        jain: of the dominant shares that these got; 1: all the same.
+        error: how far their dominant shares are from the mean one, on average.
+        starved: the longest time in which a tenant had jobs waiting and none that ran, in seconds.
+        slowdowns: the median and the 95th percentile of tenants, of their mean response time over run time.
+        megabytes: peak memory of the process, with the simulated jobs.
+        shares: of the backlogged tenants by size, their dominant share beside the mean.
+    """
+
+    decided: int
+    decisions: float
+    simulated: float
+    utilisation: float
+    backlogged: int
+    jain: float
+    error: float
+    starved: float
+    slowdowns: tuple[float, float]
+    megabytes: float
+    shares: list[float]
+
+
+def _orders(capacities: Amounts, needs: Mapping[str, Amounts]) -> dict[str, Callable[[], Turns]]:
+    return {
+        "taskmq fair": lambda: Ours(capacities=capacities, needs=needs),
+        "DRF": lambda: Drf(capacities),
+        "YARN fair": InstantFair,
+        "FIFO": Fifo,
+    }
+
+
+ORDERS: Final = tuple(_orders({}, {}))
+
+
+def simulate_trace(order: str, *, nodes: int = 10_000, jobs: int = 1_000_000, tenants: int = 10_000) -> TraceFigures:
+    """Submit so many jobs within an hour, and see who runs while more waits than can run."""
+    dice = random.Random(7)
+    capacities = {name: amount * nodes for name, amount in _NODE.items()}
+    shapes = dice.choices([shape for _, shape in _SHAPES], [weight for weight, _ in _SHAPES], k=tenants)
+    names = [f"t{number:05}" for number in range(tenants)]
+    needs = dict(zip(names, shapes, strict=True))
+    submitted = _submitted(dice, names, needs, jobs, capacities)
+    window = _Window(submitted[-1].submitted)
+    timed = _Timed(_orders(capacities, needs)[order]())
+    simulation = Simulation(
+        timed, slots=int(capacities["slots"]), every=window.until, capacities=capacities, together=_AHEAD
+    )
+    # A scheduler has no million jobs in its memory for the collector to look at.
+    gc.collect()
+    gc.freeze()
+    began = time.process_time()
+    simulation.run(submitted, until=window.until)
+    spent = time.process_time() - began
+    gc.unfreeze()
+    by_tenant: dict[str, list[VirtualJob]] = defaultdict(list)
+    for job in submitted:
+        by_tenant[job.tenant].append(job)
+    used = {name: sum(map(window.ran, its)) for name, its in by_tenant.items()}
+    taken = [
+        sum(seconds * needs[name][resource] for name, seconds in used.items()) / amount / window.seconds
+        for resource, amount in capacities.items()
+    ]
+    shares = [
+        used[name] * max(amount / capacities[resource] for resource, amount in needs[name].items())
+        for name, its in by_tenant.items()
+        if window.waits_always(its)
+    ]
+    mean = sum(shares) / max(len(shares), 1)
+    slow = [sum(map(window.response, its)) / sum(job.seconds for job in its) for its in by_tenant.values()]
+    begun = sum(job.started >= 0 for job in submitted)
+    return TraceFigures(
+        decided=begun,
+        decisions=begun / timed.spent if timed.spent else 0.0,
+        simulated=begun / spent if spent else 0.0,
+        utilisation=max(taken),
+        backlogged=len(shares),
+        jain=jain(shares) if mean else 0.0,
+        error=sum(abs(share / mean - 1) for share in shares) / len(shares) if mean else 0.0,
+        starved=max(map(window.starved, by_tenant.values())),
+        slowdowns=(percentile(slow, 0.5), percentile(slow, 0.95)),
+        megabytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        shares=[share / mean for share in shares] if mean else [],
+    )
+
+
+def _submitted(
+    dice: random.Random, names: list[str], needs: Mapping[str, Amounts], jobs: int, capacities: Amounts
+) -> list[VirtualJob]:
+    weights = list(accumulate(1 / (number + 1) for number in range(len(names))))
+    whose = dice.choices(range(len(names)), cum_weights=weights, k=jobs)
+    found = [
+        VirtualJob(number, names[tenant], _seconds(dice, tenant), needs=needs[names[tenant]])
+        for number, tenant in enumerate(whose)
+    ]
+    asked = max(sum(job.seconds * job.needs[name] for job in found) / amount for name, amount in capacities.items())
+    for job, at in zip(found, sorted(dice.uniform(0.0, asked / _LOAD) for _ in found), strict=True):
+        job.submitted = at
+    return found
+
+
+def _seconds(dice: random.Random, tenant: int) -> float:
+    if tenant % 2:
+        return _P99 * exp(_SIGMA * (dice.gauss(0.0, 1.0) - _NORMAL_P99))
+    whole = 1 - (_SHORTEST / _LONGEST) ** _PARETO
+    return _SHORTEST * (1 - dice.random() * whole) ** (-1 / _PARETO)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """From when the cluster is full to the end of submissions; the simulation goes on for half as long again."""
+
+    end: float
+
+    @property
+    def begin(self) -> float:
+        return self.end / 4
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.begin
+
+    @property
+    def until(self) -> float:
+        return self.end * 1.5
+
+    def ran(self, job: VirtualJob) -> float:
+        """How long it has run in the window."""
+        if job.started < 0:
+            return 0.0
+        return max(min(job.started + job.seconds, self.end) - max(job.started, self.begin), 0.0)
+
+    def waits_always(self, jobs: Iterable[VirtualJob]) -> bool:
+        """Whether one of a tenant's jobs, in their order, waits at each instant of the window."""
+        covered = self.begin
+        for job in jobs:
+            if job.submitted > covered or covered >= self.end:
+                break
+            covered = max(covered, self._started(job))
+        return covered >= self.end
+
+    def starved(self, jobs: Iterable[VirtualJob]) -> float:
+        """The longest time in which one of a tenant's jobs, in their order, waited while none ran."""
+        longest = busy = 0.0
+        for job in jobs:
+            started = self._started(job)
+            longest = max(longest, started - max(busy, job.submitted))
+            busy = max(busy, started + job.seconds)
+        return longest
+
+    def response(self, job: VirtualJob) -> float:
+        """From its submission to its end."""
+        return self._started(job) - job.submitted + job.seconds
+
+    def _started(self, job: VirtualJob) -> float:
+        return job.started if job.started >= 0 else self.until
+
+
+class _Timed:
+    """Who decides, and how much processor time that has taken."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self.spent = 0.0
+
+    def arrived(self, job: VirtualJob) -> None:
+        began = time.process_time()
+        self._turns.arrived(job)
+        self.spent += time.process_time() - began
+
+    def next(self, room: int, now: float) -> list[VirtualJob]:
+        began = time.process_time()
+        found = self._turns.next(room, now)
+        self.spent += time.process_time() - began
+        return found
+
+    def returned(self, job: VirtualJob) -> None:
+        began = time.process_time()
+        self._turns.returned(job)
+        self.spent += time.process_time() - began
+
+    def began(self, job: VirtualJob, now: float) -> None:
+        began = time.process_time()
+        self._turns.began(job, now)
+        self.spent += time.process_time() - began
+
+    def ended(self, job: VirtualJob) -> None:
+        began = time.process_time()
+        self._turns.ended(job)
+        self.spent += time.process_time() - began
