@@ -53,6 +53,7 @@ _COMMANDS = {
         "taskmq.cli.jobs.job:app",
         "Jobs: show, cancel, reschedule; of the store: submit, list, change, hold, release, retry, explain.",
     ),
+    "bulk": ("taskmq.cli.jobs.bulk:app", "The same done to many jobs of the store: begin, list, show, abort."),
     "definition": ("taskmq.cli.jobs.definition:app", "Templates of jobs: put, show, list, versions, delete."),
     "task": ("taskmq.cli.jobs.task:app", "Tasks that workers and schedulers have registered: list, show."),
     "node": (

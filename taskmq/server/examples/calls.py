@@ -545,19 +545,6 @@ CALLS: Final[Mapping[str, Example]] = {
             }
         },
     ),
-    "actOnJobs": Example(
-        body={"action": "retry", "filter": "status:failed created:>-24h", "limit": 200, "note": "the disk is free"},
-        answers={
-            200: {
-                "dry_run": False,
-                "matched": 200,
-                "done": 199,
-                "refused": 1,
-                "refusals": [{"job_id": "order-17", "code": "job_conflict", "detail": "job order-17 has ended"}],
-                "next": _ID,
-            }
-        },
-    ),
     "followEvents": Example(
         parameters={"event": "dead,retried"},
         answers={

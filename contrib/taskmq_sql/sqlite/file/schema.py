@@ -248,6 +248,15 @@ CREATE TABLE quota_usage (
 )
 """
 
+_BULKS: Final = """
+CREATE TABLE bulk (
+    id TEXT NOT NULL PRIMARY KEY, tenant TEXT, due INTEGER NOT NULL, ended INTEGER, version INTEGER NOT NULL,
+    content TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX bulk_open ON bulk (due, id) WHERE ended IS NULL;
+CREATE INDEX bulk_tenant ON bulk (tenant, id)
+"""
+
 # One for each version, in their order. A step that was released never changes.
 _STEPS: Final = (
     _FIRST,
@@ -260,6 +269,7 @@ _STEPS: Final = (
     _HISTORY,
     _NODES,
     _QUOTAS,
+    _BULKS,
 )
 
 SCHEMA_VERSION: Final = len(_STEPS)
