@@ -187,7 +187,7 @@ class PostgresDispatch:
         )
         return await job_records(rows, self._names)
 
-    async def maintain(self) -> None:
+    async def maintain(self, *, forgets: bool = True) -> None:
         async def maintain(connection: Connection) -> None:
             await make_days(connection)
             await connection.execute(_DROP_KEYS)
@@ -196,7 +196,8 @@ class PostgresDispatch:
             await repair(connection)
 
         await self._database.changes.run("statement", maintain)
-        await self.drop_days(KEPT_DAYS)
+        if forgets:
+            await self.drop_days(KEPT_DAYS)
 
     async def drop_days(self, keep: int) -> None:
         """Drop the days that were over before so many days, and the occurrences of schedules of that time."""

@@ -308,8 +308,12 @@ class SqliteDispatch:
         work = partial(dispatches.in_flight, slot=slot, dispatched_before=dispatched_before)
         return await self._reader.call(work, care=Care.READ)
 
-    async def maintain(self) -> None:
-        await self.drop_old(self._keep_days)
+    async def maintain(self, *, forgets: bool = True) -> None:
+        if forgets:
+            await self.drop_old(self._keep_days)
+        await self._writer.call(drop_keys, care=Care.LOOSE)
+        await self._writer.call(drop_ended_leases, care=Care.LOOSE)
+        await self._writer.call(drop_usage, care=Care.LOOSE)
 
     async def drop_old(self, keep_days: int) -> None:
         """Forget what ended longer ago than that, and give back the room."""
@@ -317,9 +321,6 @@ class SqliteDispatch:
         # In small transactions: others write meanwhile.
         while await self._writer.call(work, care=Care.LOOSE):
             pass
-        await self._writer.call(drop_keys, care=Care.LOOSE)
-        await self._writer.call(drop_ended_leases, care=Care.LOOSE)
-        await self._writer.call(drop_usage, care=Care.LOOSE)
         now = await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
         await self._schedules.drop_occurrences(before=now - keep_days * _DAY)
         while await self._writer.call(maintenance.give_back_pages, care=Care.LOOSE):

@@ -234,6 +234,10 @@ class DispatchStore(Protocol):
         """Jobs of the slot's queues under way that were dispatched before an instant (ms), without their bodies."""
         ...
 
-    async def maintain(self) -> None:
-        """Make room for the days to come, and drop what has been kept for long enough; any process may."""
+    async def maintain(self, *, forgets: bool = True) -> None:
+        """Make room for the days to come, and drop what has been kept for long enough; any process may.
+
+        Args:
+            forgets: False: jobs that have ended stay, however old they are.
+        """
         ...

@@ -256,7 +256,8 @@ class _MemoryDispatch:
     async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
         return self._store.at_work().in_flight(slot, dispatched_before=dispatched_before)
 
-    async def maintain(self) -> None:
+    async def maintain(self, *, forgets: bool = True) -> None:
+        del forgets  # It keeps them for ever.
         self._store.at_work().drop_usage()
 
 

@@ -248,6 +248,13 @@ CREATE TABLE quota_usage (
 )
 """
 
+_NOTICES_OF_TENANTS: Final = """
+ALTER TABLE alert_notice ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
+UPDATE alert_notice SET tenant = coalesce(json_extract(content, '$.rule.tenant'), '');
+CREATE INDEX alert_notice_tenant ON alert_notice (tenant, at)
+"""
+# Archives read a day at a time.
+_ENDS: Final = "CREATE INDEX job_history_finished ON job_history (finished, id)"
 _BULKS: Final = """
 CREATE TABLE bulk (
     id TEXT NOT NULL PRIMARY KEY, tenant TEXT, due INTEGER NOT NULL, ended INTEGER, version INTEGER NOT NULL,
@@ -269,6 +276,8 @@ _STEPS: Final = (
     _HISTORY,
     _NODES,
     _QUOTAS,
+    _NOTICES_OF_TENANTS,
+    _ENDS,
     _BULKS,
 )
 
