@@ -65,7 +65,7 @@ _COMMANDS = {
         "Pools of tenants, and policies of queues: list, show, set, remove, policy.",
     ),
     "quota": ("taskmq.cli.administration.quotas:app", "How much tenants and users may submit: list, set, remove."),
-    "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, purge."),
+    "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, move, purge."),
     "schedule": (
         "taskmq.cli.operators.schedule:app",
         "Schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",

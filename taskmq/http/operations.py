@@ -88,6 +88,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "getQueue": _reads("/queues/{name}"),
     "pauseQueue": _posts("/queues/{name}/pause", repeats=True),
     "resumeQueue": _posts("/queues/{name}/resume", repeats=True),
+    "moveMessages": _posts("/queues/{name}/move"),
     "purgeQueue": _posts("/queues/{name}/purge"),
     "listDeadLetterQueues": _reads("/dead-letters"),
     "listDeadLetters": _reads("/dead-letters/{queue}"),

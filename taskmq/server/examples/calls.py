@@ -265,6 +265,11 @@ CALLS: Final[Mapping[str, Example]] = {
         answers={200: {"since": "2027-01-30T17:12:01.250Z", "note": "the disk is full"}},
     ),
     "resumeQueue": Example(parameters={"name": "images"}, answers={200: {"was_paused": True}}),
+    "moveMessages": Example(
+        parameters={"name": "images"},
+        body={"name": "images", "to": "photos", "count": 500},
+        answers={200: {"moved": 12, "stayed": 0}},
+    ),
     "purgeQueue": Example(parameters={"name": "images"}, body={"name": "images"}, answers={200: {"purged": 12}}),
     "listPools": Example(
         answers={

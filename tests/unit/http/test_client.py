@@ -145,7 +145,8 @@ def _use_the_installation(client: Client) -> None:
     assert client.queues.get("work", within=0.01).dead == 2
     assert client.queues.pause("work", note="inventory").note == "inventory"
     assert client.queues.resume("work")
-    assert client.queues.purge("work") == 2
+    assert client.queues.move("work", "billing", count=1, task="data_*").moved == 1
+    assert client.queues.purge("work") == 1
     assert client.dead_letters.queues() == ["work"]
     assert [letter.job_id for letter in client.dead_letters.list("work")] == ["d1", "d2"]
     assert [group.count for group in client.dead_letters.groups("work")] == [2]
