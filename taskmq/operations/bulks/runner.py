@@ -29,6 +29,7 @@ _log = logging.getLogger("taskmq.bulks")
 _PIECE: Final = 20
 _LEASE_MS: Final = 30_000
 _LOOK: Final = 1.0
+_IDLE_LOOK: Final = 5.0
 _TRIES: Final = 5
 _REPEATS: Final = uuid.UUID("3b0c9d8e-5a52-5f4b-8f0e-2d1d7a6c9f31")
 
@@ -56,7 +57,10 @@ class BulkRunner:
         self._awake.set()
 
     async def run(self) -> None:
-        """Look each second what there is to do, until `stop`; a piece that was begun is ended."""
+        """Look each second, or five where there is nothing, what there is to do, until `stop`.
+
+        A piece that was begun is ended.
+        """
         while not self._is_stopping:
             self._awake.clear()
             await pause(self._awake, await self._look())
@@ -66,7 +70,8 @@ class BulkRunner:
         store = self._app.sessions.store()
         has_acted = False
         try:
-            for bulk in await store.bulks.open():
+            found = await store.bulks.open()
+            for bulk in found:
                 if self._is_stopping:
                     break
                 now = await store.now_ms()
@@ -75,7 +80,9 @@ class BulkRunner:
         except StoreUnavailable as error:
             _log.warning("bulks wait: %s", error)
             return _LOOK
-        return 0.0 if has_acted else _LOOK
+        if has_acted:
+            return 0.0
+        return _LOOK if found else _IDLE_LOOK
 
     async def _carry_on(self, bulk: Bulk, now: int) -> bool:
         """Do a piece of it; whether it was ours to do."""

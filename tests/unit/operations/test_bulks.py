@@ -250,7 +250,7 @@ def test_a_store_that_is_away_is_asked_again() -> None:
         async with stage.running(BulkRunner(_app(stage, store), me="a")):
             await stage.pass_by(3)
             store.is_reachable = True
-            await stage.pass_by(2)
+            await stage.pass_by(6)
 
         assert (await _ended(stage, bulk)).done == 5
 
