@@ -6,9 +6,9 @@ import msgspec
 
 from taskmq.api.values import MOST_ITEMS, Instant, Note, PriorityLevel, ShortText
 from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition
-from taskmq.operations.bulk import BulkAction
+from taskmq.operations.bulks import BulkAction
 
-__all__ = ["ActionBody", "BulkBody", "ChangeBody", "CloneBody", "SubmitBody", "UpstreamJob"]
+__all__ = ["ActionBody", "BeginBulkBody", "BulkBody", "ChangeBody", "CloneBody", "SubmitBody", "UpstreamJob"]
 
 
 class UpstreamJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,6 +100,27 @@ class CloneBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     job_id: ShortText | None = None
     schedule_time: Instant | None = None
+
+
+class BeginBulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be done to which jobs, in the background.
+
+    Attributes:
+        action: cancel, hold, release, retry or change.
+        filter: as in the list of jobs; what it says of times counts from now. `everything` where it is to be all.
+        schedule_time, delay, priority: what `change` makes different.
+        rate: to so many jobs a second; default: as fast as it goes.
+        note: why; for the jobs' histories and the audit.
+    """
+
+    action: BulkAction
+    filter: Annotated[str, msgspec.Meta(max_length=4_000)] = ""
+    everything: bool = False
+    schedule_time: Instant | None = None
+    delay: ShortText | float | None = None
+    priority: PriorityLevel | None = None
+    rate: Annotated[float, msgspec.Meta(ge=0.01, le=1e6)] | None = None
+    note: Note = ""
 
 
 class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

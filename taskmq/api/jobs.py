@@ -6,12 +6,15 @@ import msgspec
 
 from taskmq.api.problems import ProblemDetails
 from taskmq.api.values import ListPage
+from taskmq.model.jobs.bulks import BulkAction, BulkState
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.states import JobState
 
 __all__ = [
     "AttemptList",
     "AttemptView",
+    "BulkOperationList",
+    "BulkOperationView",
     "BulkView",
     "ChangedJob",
     "ErrorView",
@@ -226,4 +229,42 @@ class BulkView(msgspec.Struct, frozen=True, kw_only=True):
     done: int
     refused: int
     refusals: list[RefusalView]
+    next: str | None
+
+
+class BulkOperationView(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is done to many jobs.
+
+    Attributes:
+        tenant: whose jobs are meant; null: everybody's.
+        schedule_time, priority: of a change.
+        rate: to so many jobs a second; null: as fast as it goes.
+        by: who has begun it.
+        state: running, done, or aborted.
+        matched: how many jobs there were when it began, up to 100,000.
+        done, refused: so many jobs so far; `refusals` are the first hundred that stayed as they were.
+    """
+
+    bulk_id: str
+    tenant: str | None
+    action: BulkAction
+    filter: str
+    schedule_time: str | None
+    priority: int | None
+    rate: float | None
+    note: str
+    by: str
+    state: BulkState
+    matched: int
+    done: int
+    refused: int
+    refusals: list[RefusalView]
+    began: str | None
+    ended: str | None
+
+
+class BulkOperationList(msgspec.Struct, frozen=True):
+    """Bulk operations, the last one first; `next` is what to say as `cursor` for the next page."""
+
+    items: list[BulkOperationView]
     next: str | None

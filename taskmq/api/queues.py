@@ -1,10 +1,14 @@
 """Queues, and what empties, pauses and resumes them."""
 
+from typing import Annotated
+
 import msgspec
 
 from taskmq.api.values import Note, ShortText
 
 __all__ = [
+    "MoveBody",
+    "MovedView",
     "PauseBody",
     "PurgeBody",
     "PurgedView",
@@ -83,6 +87,29 @@ class PurgedView(msgspec.Struct, frozen=True, kw_only=True):
     """How many messages were deleted."""
 
     purged: int
+
+
+class MoveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which messages go where.
+
+    Attributes:
+        name: of the queue that they leave, once more.
+        to: the queue that they go to.
+        count: at most so many; default: all that wait now.
+        task: only those of tasks of this name, with `*` and `?`.
+    """
+
+    name: ShortText
+    to: ShortText
+    count: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
+    task: ShortText | None = None
+
+
+class MovedView(msgspec.Struct, frozen=True, kw_only=True):
+    """How many messages were moved, and how many of those that were meant the other queue cannot take."""
+
+    moved: int
+    stayed: int
 
 
 class ResumedView(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,6 +53,7 @@ _COMMANDS = {
         "taskmq.cli.jobs.job:app",
         "Jobs: show, cancel, reschedule; of the store: submit, list, change, hold, release, retry, explain.",
     ),
+    "bulk": ("taskmq.cli.jobs.bulk:app", "The same done to many jobs of the store: begin, list, show, abort."),
     "definition": ("taskmq.cli.jobs.definition:app", "Templates of jobs: put, show, list, versions, delete."),
     "task": ("taskmq.cli.jobs.task:app", "Tasks that workers and schedulers have registered: list, show."),
     "node": (
@@ -64,7 +65,7 @@ _COMMANDS = {
         "Pools of tenants, and policies of queues: list, show, set, remove, policy.",
     ),
     "quota": ("taskmq.cli.administration.quotas:app", "How much tenants and users may submit: list, set, remove."),
-    "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, purge."),
+    "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, move, purge."),
     "schedule": (
         "taskmq.cli.operators.schedule:app",
         "Schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",

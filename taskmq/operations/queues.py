@@ -10,18 +10,28 @@ from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.client.queues import QueuePause, pause_queue, paused_queues, resume_queue
-from taskmq.contracts.broker import Broadcasting, Counting, QueueStats
+from taskmq.contracts.broker import Broadcasting, Broker, Counting, QueueStats
 from taskmq.contracts.stores import ScheduleStore, require_store
 from taskmq.errors import InvalidOption, QueueMissing, StateUnavailable, UnsupportedFeature
 from taskmq.model.commands import QUEUES, Command, command_topic, encode_command
 from taskmq.model.telemetry.worker_status import WorkerStatus
-from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue, is_jobs_queue
+from taskmq.model.topology import (
+    MOST_LANES,
+    PARKING,
+    UNROUTABLE,
+    WorkQueue,
+    dead_letter_queue,
+    is_jobs_queue,
+    lane_queue,
+    slow_lane,
+)
 from taskmq.model.units import Duration, did_you_mean
 from taskmq.operations.workers import list_workers
 
 __all__ = [
     "QueueList",
     "QueueReport",
+    "find_parts",
     "find_pauses",
     "list_queues",
     "pause_queues",
@@ -91,9 +101,13 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
     queues = [app.producer.queue(name) for name in names] or app.tasks.queues
     if not queues:
         raise InvalidOption("which queues? Name them with -Q a,b or their app with --app MODULE:ATTRIBUTE")
-    physical = [name for queue in queues for name in (*queue.physical, dead_letter_queue(queue.name))]
     broker = app.sessions.current().broker
-    found = await broker.stats([*physical, PARKING, UNROUTABLE])
+    found: list[QueueStats] = []
+    for queue in queues:
+        # What a queue without lanes had of them is looked for where somebody asks for that queue.
+        found += await broker.stats(queue.physical) if queue.lanes is None else await find_parts(broker, queue)
+        found += await broker.stats([dead_letter_queue(queue.name)])
+    found += await broker.stats([PARKING, UNROUTABLE])
     if any(each.unsettled is None for each in found):
         in_hand = await broker.unsettled() if isinstance(broker, Counting) else None
         if in_hand is None:
@@ -130,7 +144,7 @@ async def report_queue(app: TaskMQ, name: str, *, within: Duration = 1.0) -> Que
         BrokerUnavailable: the broker could not be reached.
     """
     session, queue = app.sessions.current(), app.producer.queue(name)
-    parts = await session.broker.stats(queue.physical)
+    parts = await find_parts(session.broker, queue)
     letters = await session.broker.stats([dead_letter_queue(name)])
     tasks = sorted(task.name for task in app.tasks.values() if task.queue == name)
     if not parts and not tasks:
@@ -177,9 +191,27 @@ async def purge_queue(app: TaskMQ, name: str) -> int:
     """
     broker = app.sessions.current().broker
     queue = app.producer.queue(name)
-    there = [entry.queue for entry in await broker.stats(queue.physical) if not is_jobs_queue(entry.queue)]
+    there = [entry.queue for entry in await find_parts(broker, queue) if not is_jobs_queue(entry.queue)]
     # Without the others the queue is complete; without these it is missing.
     return sum([await broker.purge(physical) for physical in dict.fromkeys((*queue.always, *there))])
+
+
+async def find_parts(broker: Broker, queue: WorkQueue) -> list[QueueStats]:
+    """The parts of a queue that are at the broker, also the lanes that it had when it was described with more.
+
+    Raises:
+        BrokerUnavailable: the broker could not be reached.
+    """
+    parts = await broker.stats(queue.physical)
+    # Lanes are made all at once: behind the first that is missing there is none.
+    for number in range(queue.lanes or 0, MOST_LANES):
+        lane = await broker.stats([lane_queue(queue.name, number)])
+        if not lane:
+            return parts
+        if not number:
+            parts += await broker.stats([slow_lane(queue.name)])
+        parts += lane
+    return parts
 
 
 async def find_pauses(app: TaskMQ) -> dict[str, QueuePause] | None:

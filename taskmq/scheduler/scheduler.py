@@ -18,6 +18,7 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable, StoreWentBack
 from taskmq.model.backoff import Backoff
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
+from taskmq.operations.bulks import BulkRunner
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch, NoticeSender
 from taskmq.scheduler.catalogue import TaskRegistrar
 from taskmq.scheduler.dependents import DependentReleases
@@ -135,6 +136,7 @@ class Scheduler:
                 await group.start(Duties(store, me=self._me, archive=self._archive), "does the store's upkeep")
                 await group.start(releases, "lets jobs go that waited for others")
                 await group.start(AuditSeal(store, me=self._me), "seals the audit")
+                await group.start(BulkRunner(self._app, me=self._me), "carries out what is done to many jobs")
                 await group.start(nodes, "writes down which nodes there are")
                 if tasks is not None:
                     await group.start(tasks, "writes down which tasks there are")

@@ -1,6 +1,7 @@
 """The server as an ASGI application: which handlers there are, and what they all have in common."""
 
 import typing
+import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -12,8 +13,10 @@ from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 
 from taskmq.app import TaskMQ
+from taskmq.durable.service import ServiceGroup
 from taskmq.errors import TaskMQError
 from taskmq.model.telemetry.metrics import ServerSnapshot
+from taskmq.operations.bulks import BulkRunner
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Identify, RequestLimits, authorise, caller_of, permission_of
 from taskmq.server.accounts import ACCOUNT_HANDLERS
@@ -164,7 +167,11 @@ def _jobs_of(state: State, caller: CallerGiven) -> TenantJobs:
 
 @asynccontextmanager
 async def _connections(litestar: Litestar) -> AsyncGenerator[None]:
-    async with _app_of(litestar.state):
+    async with _app_of(litestar.state) as app, ServiceGroup() as group:
+        settings: ServerSettings = litestar.state["settings"]
+        if app.sessions.current().store is not None and not settings.read_only:
+            runner = litestar.state["bulks"] = BulkRunner(app, me=f"server {uuid.uuid4()}")
+            await group.start(runner, "carries out what is done to many jobs")
         try:
             yield
         finally:

@@ -14,7 +14,16 @@ from taskmq.access import IdentityAdministration, PasswordHasher
 from taskmq.api.accounts import AuditEntryView, TenantView, UserView
 from taskmq.api.dead_letters import LetterView
 from taskmq.api.definitions import DefinitionView
-from taskmq.api.jobs import ChangedJob, HistoryView, JobCount, JobDetails, JobView, RefusalView, SubmittedJob
+from taskmq.api.jobs import (
+    BulkOperationView,
+    ChangedJob,
+    HistoryView,
+    JobCount,
+    JobDetails,
+    JobView,
+    RefusalView,
+    SubmittedJob,
+)
 from taskmq.api.queues import QueueLine, QueueView
 from taskmq.api.schedules import ScheduleLine, ScheduleView
 from taskmq.api.sign_in import TokenView
@@ -96,6 +105,10 @@ _MATRIX: list[tuple[str, ...]] = [
     ("queue", "pause", "reports", "--note", "inventory"),
     ("queue", "resume", "reports", "ticks"),
     ("queue", "pause"),
+    ("queue", "move", "reports", "ticks"),
+    ("queue", "move", "reports", "nowhere", "--yes"),
+    ("queue", "move", "reports", "reports", "--yes"),
+    ("queue", "move", "reports", "ticks", "--count", "5", "--task", "other.*", "--yes"),
     ("queue", "purge", "reports"),
     ("queue", "purge", "reports", "--yes"),
     ("dlq", "list", "reports"),
@@ -115,6 +128,12 @@ _MATRIX: list[tuple[str, ...]] = [
     ("workflow", "show", "none"),
     ("workflow", "redrive", "none"),
     ("workers", "--within", "10ms"),
+    ("bulk", "begin", "hold", "task:none", "--dry-run"),
+    ("bulk", "begin", "hold", "task:none", "--rate", "5", "--because", "inventory", "--yes"),
+    ("bulk", "begin", "hold"),
+    ("bulk", "begin", "change", "task:none", "--yes"),
+    ("bulk", "show", "none"),
+    ("bulk", "abort", "none"),
     ("node", "list"),
     ("node", "show", "nowhere"),
     ("node", "drain", "nowhere"),
@@ -249,6 +268,8 @@ _PRINTED: list[tuple[tuple[str, ...], type[msgspec.Struct]]] = [
     (("job", "hold", "none"), RefusalView),
     (("job", "change", "jan", "--priority", "1"), ChangedJob),
     (("job", "history", "jan"), HistoryView),
+    (("bulk", "begin", "hold", "task:none", "--yes"), BulkOperationView),
+    (("bulk", "list"), BulkOperationView),
     (("definition", "put", "monthly", "report"), DefinitionView),
     (("task", "list"), TaskView),
     (("task", "show", "report"), TaskView),

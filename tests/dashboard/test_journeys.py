@@ -142,7 +142,7 @@ def test_the_same_is_done_to_many_jobs_once_their_number_was_typed(eyes: Eyes, s
     expect(page.locator("[data-done]")).to_have_text("3 done, 0 stayed as they were.")
     states = {job["state"] for job in site.api.get("/jobs", params={"filter": "label.batch:many"}).json()}
     assert states == {"cancelled"}
-    (entry,) = site.api.get("/audit", params={"action": "jobs.cancel"}).json()["items"]
+    (entry,) = site.api.get("/audit", params={"action": "bulk.begin"}).json()["items"]
     assert entry["after"]["filter"] == "label.batch:many"
 
 

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.servers import eventually
 from tests.unit.server.kit import Site, open_site
 from tests.unit.server.test_hostile import FIELDS, TEXTS, VALUES
 
@@ -40,12 +41,16 @@ def test_every_value_in_every_change_is_made_or_refused(site: Site) -> None:
 def test_every_text_in_paths_and_queries_is_found_or_refused(site: Site) -> None:
     for text in TEXTS[1:]:
         part = quote(text.encode(errors="surrogatepass"), safe="")
-        for path in ("/jobs/{}", "/jobs/{}/history", "/tasks/{}", "/definitions/{}", "/users/{}", "/workflows/{}"):
+        for path in (
+            "/jobs/{}", "/jobs/{}/history", "/tasks/{}", "/definitions/{}", "/users/{}", "/workflows/{}",
+            "/bulk/operations/{}",
+        ):  # fmt: skip
             assert site("GET", path.format(part), by="all-admin").status_code < 500, (path, text)
         for query in (
             "/jobs?filter={}", "/jobs?filter=key:{}", "/jobs?job_type={}", "/jobs?cursor={}", "/jobs?tenant={}",
             "/definitions?prefix={}", "/definitions?cursor={}", "/users?after={}", "/audit?action={}",
-            "/tasks?cursor={}",
+            "/tasks?cursor={}", "/bulk/operations?cursor={}", "/workflows?name={}", "/workflows?cursor={}",
+            "/workflows?states={}",
         ):  # fmt: skip
             answer = site("GET", query.format(part), by="all-admin")
             assert answer.status_code < 500, (query, text, answer.text)
@@ -62,7 +67,22 @@ def test_every_text_in_the_names_of_accounts_is_taken_or_refused(site: Site) -> 
             ("/auth/authorize", {"token": text, "action": "jobs.read", "resource": text}),
             ("/jobs/create", {"name": text, "description": text}),
             ("/bulk", {"action": "hold", "filter": text, "cursor": text, "note": text}),
+            ("/bulk/operations", {"action": "hold", "filter": text, "note": text}),
+            ("/bulk/operations", {"action": "hold", "filter": "status:queued", "note": text}),
         ):
             content = json.dumps(body).encode()
             answer = site("POST", path, content=content, by="all-admin", headers={"Content-Type": "application/json"})
             assert answer.status_code < 500, (path, body, answer.text)
+
+
+def test_a_bulk_operation_is_carried_out_and_each_job_is_done_to_once(site: Site) -> None:
+    for number in range(45):
+        site.submit(job_id=f"j{number}")
+
+    begun = site("POST", "/bulk/operations", {"action": "hold", "everything": True, "note": "inventory"}).json()
+    eventually(lambda: site("GET", f"/bulk/operations/{begun['bulk_id']}").json()["state"] == "done", "it is done")
+
+    found = site("GET", f"/bulk/operations/{begun['bulk_id']}").json()
+    assert (found["matched"], found["done"], found["refused"]) == (45, 45, 0)
+    notes = [entry["note"] for entry in site("GET", "/jobs/j44/history").json()["items"]]
+    assert notes == [f"inventory (bulk {begun['bulk_id']})"]

@@ -18,6 +18,7 @@
     schedule       definitions of schedules, and records of what has become of their occurrences
     schedule_due   one narrow row per schedule that somebody has to look at
     occurrence     what has come of which nominal instant
+    bulk           what is done to many jobs, and how far it is
     lease          who holds a slot or a duty; its `epoch` only grows
     definition     templates of jobs by tenant and name: which version is the last, and whether it was deleted
     definition_version  all their versions
@@ -66,6 +67,7 @@ __all__ = [
     "VERSION_TABLE",
     "allocation",
     "attempt",
+    "bulk",
     "definition",
     "definition_version",
     "dependency",
@@ -94,7 +96,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0010"
+HEAD: Final = "0011"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -461,6 +463,21 @@ node: Final = Table(
     Column("is_lost", SmallInteger, nullable=False),
     PrimaryKeyConstraint("name", name="node_pkey"),
     postgresql_with=_vacuumed(fillfactor=50, threshold=500),
+)
+
+bulk: Final = Table(
+    "bulk",
+    metadata,
+    Column("id", _NAME, nullable=False),
+    # Null: everybody's.
+    Column("tenant", Text),
+    Column("due", BigInteger, nullable=False),
+    Column("ended", BigInteger),
+    Column("version", BigInteger, nullable=False),
+    Column("content", Text, nullable=False),
+    PrimaryKeyConstraint("id", name="bulk_pkey"),
+    Index("bulk_open", "due", "id", postgresql_where=text("ended is null")),
+    Index("bulk_tenant", "tenant", "id"),
 )
 
 allocation: Final = Table(

@@ -25,6 +25,7 @@ from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing, read_sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
+from taskmq_sql.bulks import SqlBulks
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
@@ -93,6 +94,7 @@ class PostgresJobStore:
         self._database = Database(url, name=name)
         runner = PostgresRunner(self._database.reads, self._database.accounts)
         self._identity = SqlIdentities(runner)
+        self._bulks = SqlBulks(runner)
         self._nodes = SqlNodes(runner, PostgresPlacements(self._database))
         self._quotas = KnownQuotas(self._database)
         self._history = SqlHistory(PostgresRunner(self._database.reads, self._database.histories), LIVE_JOBS)
@@ -112,6 +114,10 @@ class PostgresJobStore:
     @property
     def identity(self) -> SqlIdentities:
         return self._identity
+
+    @property
+    def bulks(self) -> SqlBulks:
+        return self._bulks
 
     @property
     def history(self) -> SqlHistory:

@@ -34,6 +34,7 @@ from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq.model.jobs.reports import Report
+from taskmq_sql.bulks import SqlBulks
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.nodes import SqlNodes
@@ -98,6 +99,7 @@ class SqliteJobStore:
         self._reader = FileThread(connect, name="taskmq jobs reader")
         runner = SqliteRunner(self._writer, self._reader)
         self._identity = SqlIdentities(runner)
+        self._bulks = SqlBulks(runner)
         self._nodes = SqlNodes(runner, SqlitePlacements(self._writer, self._reader))
         self._history = SqlHistory(runner, LIVE_JOBS)
         self._schedules = SqliteSchedules(self._writer, self._reader)
@@ -116,6 +118,10 @@ class SqliteJobStore:
     @property
     def identity(self) -> SqlIdentities:
         return self._identity
+
+    @property
+    def bulks(self) -> SqlBulks:
+        return self._bulks
 
     @property
     def history(self) -> SqlHistory:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QUEUE_COLUMNS", "app"]
 
-app = App(name="queue", help="Queues: list, show, pause, resume, purge.", result_action="return_value")
+app = App(name="queue", help="Queues: list, show, pause, resume, move, purge.", result_action="return_value")
 
 T = TypeVar("T")
 
@@ -118,6 +118,43 @@ def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False
     if not confirm(f"Delete all waiting messages of {queue!r}?", yes=yes):
         return FAILED
     note(f"{run_with_app(lambda target: operations.purge_queue(target, queue))} messages deleted")
+    return OK
+
+
+@app.command
+@over_http("queues:move")
+def move(
+    queue: str,
+    to: str,
+    /,
+    *,
+    count: int | None = None,
+    task: str | None = None,
+    yes: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Move the waiting messages of a queue to another one, without losing one.
+
+    Jobs of the store stay, as does what waits for its time. The workers of the other queue need the tasks.
+
+    Parameters
+    ----------
+    queue
+        The queue, as people name it.
+    to
+        The other one.
+    count
+        At most so many, the oldest first.
+    task
+        Only messages of tasks of this name, with * and ?.
+    yes
+        Do not ask.
+    """
+    from taskmq.operations.queue_moves import move_messages
+
+    if not confirm(f"Move waiting messages of {queue!r} to {to!r}?", yes=yes):
+        return FAILED
+    moved, stayed = run_with_app(lambda target: move_messages(target, queue, to, count=count, task=task))
+    note(f"{moved} messages moved, {stayed} stayed: {to} cannot take them" if stayed else f"{moved} messages moved")
     return OK
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "cancel_workflow",
     "list_queues",
     "list_workflows",
+    "move",
     "pause",
     "purge",
     "redrive_workflow",
@@ -84,6 +85,15 @@ def purge(client: Client, *, queue: str, yes: bool) -> int:
     if not confirm(f"Delete all waiting messages of {queue!r}?", yes=yes):
         return FAILED
     note(f"{client.queues.purge(queue)} messages deleted")
+    return OK
+
+
+def move(client: Client, *, queue: str, to: str, count: int | None, task: str | None, yes: bool) -> int:
+    if not confirm(f"Move waiting messages of {queue!r} to {to!r}?", yes=yes):
+        return FAILED
+    done = client.queues.move(queue, to, count=count, task=task)
+    said = f"{done.moved} messages moved"
+    note(f"{said}, {done.stayed} stayed: {to} cannot take them" if done.stayed else said)
     return OK
 
 

@@ -5,6 +5,7 @@ in the same transaction: so any number of processes may use a store at once, and
 a scheduler that was replaced changes nothing.
 """
 
+from taskmq.contracts.jobs.bulks import BulkStore
 from taskmq.contracts.jobs.catalogue import (
     Catalogued,
     DefinitionPage,
@@ -59,6 +60,7 @@ __all__ = [
     "SLOTS",
     "AppliedReport",
     "AttemptRecord",
+    "BulkStore",
     "Catalogued",
     "DefinitionPage",
     "DefinitionStore",

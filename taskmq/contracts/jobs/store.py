@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.identity import IdentityStore
+from taskmq.contracts.jobs.bulks import BulkStore
 from taskmq.contracts.jobs.dispatch import DispatchStore
 from taskmq.contracts.jobs.nodes import NodeStore
 from taskmq.contracts.jobs.records import (
@@ -45,6 +46,11 @@ class JobStore(Protocol):
     @property
     def identity(self) -> IdentityStore:
         """Who may do what with them, and the audit."""
+        ...
+
+    @property
+    def bulks(self) -> BulkStore:
+        """What is done to many of them."""
         ...
 
     @property

@@ -16,6 +16,7 @@ from taskmq.http.aio.accounts import (
     AsyncTokenCalls,
     AsyncUserCalls,
 )
+from taskmq.http.aio.bulks import AsyncBulkCalls
 from taskmq.http.aio.connection import AsyncHttpConnection
 from taskmq.http.aio.history import AsyncAlertCalls, AsyncFigureCalls, AsyncLogCalls
 from taskmq.http.aio.jobs import AsyncJobCalls
@@ -130,6 +131,11 @@ class AsyncClient:
     def quotas(self) -> AsyncQuotaCalls:
         """How much may be submitted."""
         return AsyncQuotaCalls(self._connection)
+
+    @property
+    def bulks(self) -> AsyncBulkCalls:
+        """The same done to many jobs."""
+        return AsyncBulkCalls(self._connection)
 
     @property
     def definitions(self) -> AsyncDefinitionCalls:

@@ -15,7 +15,17 @@ from taskmq.api.dead_letters import (
     ReplayedView,
 )
 from taskmq.api.definitions import DefinitionBody, DefinitionList, DefinitionVersions, DefinitionView
-from taskmq.api.queues import PauseBody, PurgeBody, PurgedView, QueueLines, QueuePauseView, QueueView, ResumedView
+from taskmq.api.queues import (
+    MoveBody,
+    MovedView,
+    PauseBody,
+    PurgeBody,
+    PurgedView,
+    QueueLines,
+    QueuePauseView,
+    QueueView,
+    ResumedView,
+)
 from taskmq.api.schedules import (
     BackfillBody,
     BackfillView,
@@ -273,6 +283,16 @@ class AsyncQueueCalls:
         """Delete its waiting messages, in all priority classes; how many they were."""
         body = PurgeBody(name=name)
         return (await self._connection.ask("purgeQueue", PurgedView, path={"name": name}, body=body)).purged
+
+    async def move(self, name: str, to: str, *, count: int | None = None, task: str | None = None) -> MovedView:
+        """Move its waiting messages to another queue; how many, and how many that one cannot take.
+
+        Args:
+            count: at most so many.
+            task: only those of tasks of this name, with `*` and `?`.
+        """
+        body = MoveBody(name=name, to=to, count=count, task=task)
+        return await self._connection.ask("moveMessages", MovedView, path={"name": name}, body=body)
 
     async def list(self, *, within: float = 1.0) -> QueueLines:
         """The app's queues in all their priority classes, and their dead-letter queues."""

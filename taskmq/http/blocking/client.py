@@ -16,6 +16,7 @@ from taskmq.http.blocking.accounts import (
     TokenCalls,
     UserCalls,
 )
+from taskmq.http.blocking.bulks import BulkCalls
 from taskmq.http.blocking.connection import HttpConnection
 from taskmq.http.blocking.history import AlertCalls, FigureCalls, LogCalls
 from taskmq.http.blocking.jobs import JobCalls
@@ -130,6 +131,11 @@ class Client:
     def quotas(self) -> QuotaCalls:
         """How much may be submitted."""
         return QuotaCalls(self._connection)
+
+    @property
+    def bulks(self) -> BulkCalls:
+        """The same done to many jobs."""
+        return BulkCalls(self._connection)
 
     @property
     def definitions(self) -> DefinitionCalls:

@@ -26,7 +26,7 @@ from taskmq.http.blocking.connection import HttpConnection
 from taskmq.http.bodies import change_body, items_of, named_bodies, new_key, query_of_jobs, result_of, submit_body
 from taskmq.http.retries import JobWaits, seconds_of_duration
 from taskmq.model.units import Duration
-from taskmq.operations.bulk import BulkAction
+from taskmq.operations.bulks import BulkAction
 from taskmq.submission.explain import Explanation
 
 __all__ = ["JobCalls"]

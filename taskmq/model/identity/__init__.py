@@ -31,6 +31,7 @@ from taskmq.model.identity.identity import (
     may_give,
     roles_in,
     scope_for,
+    task_patterns,
 )
 from taskmq.model.identity.names import check_name, check_pattern, check_text
 from taskmq.model.identity.passwords import check_password
@@ -95,6 +96,7 @@ __all__ = [
     "scope_for",
     "sealed",
     "session_key",
+    "task_patterns",
     "throttle_keys",
     "token_key",
     "touches",

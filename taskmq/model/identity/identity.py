@@ -20,6 +20,7 @@ __all__ = [
     "may_give",
     "roles_in",
     "scope_for",
+    "task_patterns",
 ]
 
 
@@ -172,13 +173,18 @@ def home(identity: Identity) -> str | None:
 
 def allows_task(identity: Identity, tenant: str, task: str) -> bool:
     """Whether the identity may call the task for the tenant: by the patterns of its roles there, and of its token."""
-    if not _fits(task, identity.tasks):
-        return False
-    return any(
-        _fits(task, membership.tasks)
+    return all(_fits(task, patterns) for patterns in task_patterns(identity, tenant))
+
+
+def task_patterns(identity: Identity, tenant: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Patterns, one of each of which a task has to fit for the identity to call it for the tenant."""
+    by_role = tuple(
+        pattern
         for membership in identity.memberships
         if membership.role.includes(Role.SUBMITTER) and _counts(identity, membership, Place.TENANT, tenant)
+        for pattern in membership.tasks
     )
+    return identity.tasks, by_role
 
 
 def may_give(identity: Identity, tenant: str, tasks: Iterable[str]) -> bool:

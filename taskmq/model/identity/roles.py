@@ -137,7 +137,7 @@ RULES: Final[Mapping[Permission, Rule]] = {
     Permission.AUDIT_READ: Rule(_TENANT, _ADMIN, "read a tenant's audit entries"),
     Permission.QUEUES_READ: Rule(_INSTANCE, _VIEWER, "list queues and their figures"),
     Permission.QUEUES_OPERATE: Rule(_INSTANCE, _OPERATOR, "pause and resume queues, move their messages"),
-    Permission.QUEUES_PURGE: Rule(_INSTANCE, _ADMIN, "purge queues"),
+    Permission.QUEUES_PURGE: Rule(_INSTANCE, _ADMIN, "purge queues, move what waits in them"),
     Permission.DEAD_LETTERS_READ: Rule(_INSTANCE, _OPERATOR, "browse dead letters, which are of all tenants"),
     Permission.DEAD_LETTERS_REPLAY: Rule(_INSTANCE, _OPERATOR, "replay dead letters"),
     Permission.DEAD_LETTERS_PURGE: Rule(_INSTANCE, _ADMIN, "purge dead letters"),

@@ -19,9 +19,10 @@ async def forget_old(store: JobStore, *, kept_days: int = _KEPT) -> None:
     Raises:
         StoreUnavailable: the store could not be reached; some may be forgotten.
     """
+    now = await store.now_ms()
+    await store.bulks.forget(before=now - kept_days * _DAY)
     if not isinstance(store, Remembering):
         return
-    now = await store.now_ms()
     history = store.history
     for level, days in KEPT_DAYS.items():
         while await history.logs.forget(level=level, before=now - days * _DAY, limit=_TOGETHER) == _TOGETHER:

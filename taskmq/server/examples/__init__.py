@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from taskmq.server.examples.bulks import BULKS
 from taskmq.server.examples.calls import CALLS
 from taskmq.server.examples.example import Example
 from taskmq.server.examples.history import HISTORY
@@ -10,4 +11,4 @@ from taskmq.server.examples.nodes import NODES
 
 __all__ = ["EXAMPLES", "Example"]
 
-EXAMPLES: Final[Mapping[str, Example]] = {**CALLS, **HISTORY, **NODES}
+EXAMPLES: Final[Mapping[str, Example]] = {**CALLS, **BULKS, **HISTORY, **NODES}

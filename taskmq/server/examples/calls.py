@@ -273,6 +273,11 @@ CALLS: Final[Mapping[str, Example]] = {
         answers={200: {"since": "2027-01-30T17:12:01.250Z", "note": "the disk is full"}},
     ),
     "resumeQueue": Example(parameters={"name": "images"}, answers={200: {"was_paused": True}}),
+    "moveMessages": Example(
+        parameters={"name": "images"},
+        body={"name": "images", "to": "photos", "count": 500},
+        answers={200: {"moved": 12, "stayed": 0}},
+    ),
     "purgeQueue": Example(parameters={"name": "images"}, body={"name": "images"}, answers={200: {"purged": 12}}),
     "listPools": Example(
         answers={
@@ -551,19 +556,6 @@ CALLS: Final[Mapping[str, Example]] = {
                     }
                 ],
                 "next": None,
-            }
-        },
-    ),
-    "actOnJobs": Example(
-        body={"action": "retry", "filter": "status:failed created:>-24h", "limit": 200, "note": "the disk is free"},
-        answers={
-            200: {
-                "dry_run": False,
-                "matched": 200,
-                "done": 199,
-                "refused": 1,
-                "refusals": [{"job_id": "order-17", "code": "job_conflict", "detail": "job order-17 has ended"}],
-                "next": _ID,
             }
         },
     ),

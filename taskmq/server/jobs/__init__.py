@@ -2,6 +2,7 @@
 
 from taskmq.server.jobs.actions import ACTIONS
 from taskmq.server.jobs.bulk import BULK
+from taskmq.server.jobs.bulk_operations import BULK_OPERATIONS
 from taskmq.server.jobs.changes import CHANGES
 from taskmq.server.jobs.document_calls import DOCUMENT_CALLS
 from taskmq.server.jobs.queries import QUERIES
@@ -9,4 +10,4 @@ from taskmq.server.jobs.submissions import SUBMISSIONS
 
 __all__ = ["JOB_HANDLERS"]
 
-JOB_HANDLERS = (*SUBMISSIONS, *QUERIES, *CHANGES, *ACTIONS, *BULK, *DOCUMENT_CALLS)
+JOB_HANDLERS = (*SUBMISSIONS, *QUERIES, *CHANGES, *ACTIONS, *BULK, *BULK_OPERATIONS, *DOCUMENT_CALLS)

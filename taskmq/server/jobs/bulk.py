@@ -8,13 +8,13 @@ from litestar.params import JSONBody
 from taskmq.api.job_requests import BulkBody
 from taskmq.api.jobs import BulkView, RefusalView
 from taskmq.model.identity import Permission
-from taskmq.operations.bulk import BulkChange, act_on_page
+from taskmq.operations.bulks import BulkChange, act_on_page
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.inputs import CallerGiven, OwnJobs, ServedApp, priority_number
 from taskmq.server.problems import Problem, problem_of
 from taskmq.server.settings import API
 
-__all__ = ["BULK"]
+__all__ = ["BULK", "check_filter"]
 
 _MOST_REFUSALS: Final = 100
 _CAP: Final = 100_000
@@ -34,10 +34,7 @@ async def act_on_jobs(data: JSONBody[BulkBody], app: ServedApp, caller: CallerGi
     Go on with `next` until it is null: so the caller sees the progress, sets the pace, and aborts by stopping. What a
     request was answered for is done, whatever becomes of this server.
     """
-    if not data.filter.strip() and not data.everything:
-        raise Problem.about("filter", "which jobs? Say a filter, or everything: true")
-    if "\0" in data.filter:
-        raise Problem.about("filter", "it has a NUL in it")
+    check_filter(data.filter, everything=data.everything)
     which = await jobs.filter(data.filter)
     if data.dry_run:
         count = await jobs.count(which, cap=_CAP)
@@ -62,6 +59,18 @@ async def act_on_jobs(data: JSONBody[BulkBody], app: ServedApp, caller: CallerGi
         refusals=[_refusal(jobs, *refusal) for refusal in page.refused[:_MOST_REFUSALS]],
         next=page.after,
     )
+
+
+def check_filter(text: str, *, everything: bool) -> None:
+    """See that a filter is said, or that everything is meant.
+
+    Raises:
+        Problem: neither, or the filter is none.
+    """
+    if not text.strip() and not everything:
+        raise Problem.about("filter", "which jobs? Say a filter, or everything: true")
+    if "\0" in text:
+        raise Problem.about("filter", "it has a NUL in it")
 
 
 BULK: Final[tuple[Any, ...]] = (act_on_jobs,)

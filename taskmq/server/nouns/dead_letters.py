@@ -137,7 +137,7 @@ async def purge_letters(
     app: ServedApp, caller: CallerGiven, queue: FromPath[str], data: JSONBody[PurgeLettersBody]
 ) -> PurgedView:
     """Delete the letters that are chosen; the body names the queue once more."""
-    check_typed_name(data, queue)
+    check_typed_name(data.name, queue)
     await caller.note_action(app, "dead_letters.purge", subject=queue, after=msgspec.to_builtins(data))
     selection = LetterSelection(task=data.task, error=data.error, fingerprint=data.fingerprint, job=data.job)
     choose = None if selection.is_everything else selection.at(_now(app))

@@ -1,4 +1,4 @@
-"""`/queues`: what is in them, pausing, resuming and emptying them."""
+"""`/queues`: what is in them, pausing, resuming, moving and emptying them."""
 
 from typing import Annotated, Any, Final
 
@@ -7,6 +7,8 @@ from litestar.datastructures import State
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from taskmq.api.queues import (
+    MoveBody,
+    MovedView,
     PauseBody,
     PurgeBody,
     PurgedView,
@@ -19,6 +21,7 @@ from taskmq.api.queues import (
 from taskmq.client.queues import QueuePause
 from taskmq.contracts.broker import QueueStats
 from taskmq.model.identity import Permission
+from taskmq.operations.queue_moves import move_messages
 from taskmq.operations.queues import (
     find_pauses,
     list_queues,
@@ -128,22 +131,42 @@ async def resume_queue(app: ServedApp, caller: CallerGiven, name: FromPath[str])
 )
 async def purge(app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[PurgeBody]) -> PurgedView:
     """Delete the messages that wait, in all priority classes; the body names the queue once more."""
-    check_typed_name(data, name)
+    check_typed_name(data.name, name)
     await caller.note_action(app, "queue.purge", subject=name)
     return PurgedView(purged=await purge_queue(app, name))
 
 
-QUEUE_HANDLERS: Final[tuple[Any, ...]] = (get_queues, get_queue, pause_queue, resume_queue, purge)
+@post(
+    f"{API}/queues/{{name:str}}/move",
+    status_code=200,
+    permission=Permission.QUEUES_PURGE,
+    operation_id="moveMessages",
+    summary="Move a queue's waiting messages",
+    tags=["queues"],
+)
+async def move(app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[MoveBody]) -> MovedView:
+    """Move messages that wait to another queue, without losing one; the body names the queue once more.
+
+    What workers have, what waits for its time, and jobs of the store stay. After an error some may be moved.
+    """
+    check_typed_name(data.name, name)
+    facts = {"to": data.to, "count": data.count, "task": data.task}
+    await caller.note_action(app, "queue.move", subject=name, after=facts)
+    moved, stayed = await move_messages(app, name, data.to, count=data.count, task=data.task)
+    return MovedView(moved=moved, stayed=stayed)
 
 
-def check_typed_name(body: PurgeBody, name: str) -> None:
-    """See that the body names what is purged.
+QUEUE_HANDLERS: Final[tuple[Any, ...]] = (get_queues, get_queue, pause_queue, resume_queue, purge, move)
+
+
+def check_typed_name(typed: str, name: str) -> None:
+    """See that the body names what the path names.
 
     Raises:
         Problem: it names something else.
     """
-    if body.name != name:
-        raise Problem.about("name", f"it names {body.name!r}, and the path {name!r}: nothing was purged")
+    if typed != name:
+        raise Problem.about("name", f"it names {typed!r}, and the path {name!r}: nothing was done")
 
 
 def _line(found: QueueStats, pauses: dict[str, QueuePause] | None) -> QueueLine:

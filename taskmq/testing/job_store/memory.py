@@ -39,6 +39,7 @@ from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import TERMINAL
 from taskmq.testing.fake_clock import FakeClock
+from taskmq.testing.job_store.bulks import BulksAtWork, MemoryBulks
 from taskmq.testing.job_store.catalogue import CatalogueModel, MemoryDefinitions, MemoryTasks
 from taskmq.testing.job_store.history import HistoryAtWork, MemoryHistory
 from taskmq.testing.job_store.identity import MemoryIdentities
@@ -72,6 +73,7 @@ class MemoryJobStore:
         self._is_closed = False
         self._dispatching = _MemoryDispatch(self)
         self._identity = MemoryIdentities(self.model.identity, look=lambda: self.at_work().now)
+        self._bulks = MemoryBulks(self._at_bulks)
         self._schedules = _MemorySchedules(self)
         self._nodes = MemoryNodes(self.at_work)
         self.definitions = MemoryDefinitions(self._catalogue)
@@ -89,6 +91,10 @@ class MemoryJobStore:
     @property
     def identity(self) -> MemoryIdentities:
         return self._identity
+
+    @property
+    def bulks(self) -> MemoryBulks:
+        return self._bulks
 
     @property
     def schedules(self) -> "_MemorySchedules":
@@ -171,6 +177,10 @@ class MemoryJobStore:
     def _catalogue(self) -> tuple[CatalogueModel, int]:
         model = self.at_work()
         return model.catalogue, model.now
+
+    def _at_bulks(self) -> BulksAtWork:
+        model = self.at_work()
+        return BulksAtWork(model.bulks, model.now, model.identity.note)
 
     def _remembering(self) -> HistoryAtWork:
         model = self.at_work()

@@ -35,6 +35,7 @@ from taskmq.contracts.jobs import (
     replacement,
     slot_key,
 )
+from taskmq.model.jobs.bulks import Bulk
 from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
@@ -78,6 +79,7 @@ class JobModel:
         jobs: those that live and those that have ended, by id.
         leases: of the slots.
         identity: who may do what.
+        bulks: what is done to many jobs, by its id.
         history: what is remembered of runs.
         schedules: whose occurrences become jobs.
         catalogue: definitions, and what is known of tasks.
@@ -94,6 +96,7 @@ class JobModel:
         self.jobs: dict[str, JobRecord] = {}
         self.leases = LeaseModel()
         self.identity = IdentityModel()
+        self.bulks: dict[str, Bulk] = {}
         self.history = HistoryModel()
         self.schedules = ScheduleModel()
         self.catalogue = CatalogueModel()
@@ -265,6 +268,7 @@ class JobModel:
     def forget_tenant(self, tenant: str) -> None:
         self.catalogue.forget_tenant(tenant)
         self.history.forget_tenant(tenant)
+        self.bulks = {key: one for key, one in self.bulks.items() if one.tenant != tenant or one.ended is None}
         self.nodes.forget(lambda one: one.tenant == tenant and one.ended is not None)
         prefix = usage_prefix(tenant)
         self.quota_usage = {name: usage for name, usage in self.quota_usage.items() if not name.startswith(prefix)}

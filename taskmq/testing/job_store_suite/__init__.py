@@ -14,6 +14,7 @@ store whose clock can be moved adds `MovedClocks`, one that submits in the calle
 telling failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_suite")` in conftest.py.
 """
 
+from taskmq.testing.job_store_suite.bulks import BulkCases
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTasks
 from taskmq.testing.job_store_suite.clocks import MovedClocks
@@ -60,6 +61,7 @@ class JobStoreSuite(
     AllocationCases,
     PlacementCases,
     QuotaCases,
+    BulkCases,
     Races,
     UniqueRaces,
     DependencyRaces,

@@ -121,6 +121,10 @@ def _use_jobs(client: Client) -> None:
     assert {job.job_id for job in client.jobs.list(page_size=2)} == {"one", "again", "copy"}
     assert client.jobs.act("cancel", "status:scheduled", dry_run=True).matched == 1
     assert client.jobs.act("cancel", "status:scheduled", note="all").done == 1
+    begun = client.bulks.begin("hold", "task:none", rate=5.0, note="inventory")
+    assert client.bulks.wait(begun.bulk_id, every=0.01).state == "done"
+    assert client.bulks.abort(begun.bulk_id).state == "done"
+    assert [(one.bulk_id, one.rate) for one in client.bulks.list(page_size=1)] == [(begun.bulk_id, 5.0)]
 
 
 def _use_definitions_and_tasks(client: Client) -> None:
@@ -141,7 +145,8 @@ def _use_the_installation(client: Client) -> None:
     assert client.queues.get("work", within=0.01).dead == 2
     assert client.queues.pause("work", note="inventory").note == "inventory"
     assert client.queues.resume("work")
-    assert client.queues.purge("work") == 2
+    assert client.queues.move("work", "billing", count=1, task="data_*").moved == 1
+    assert client.queues.purge("work") == 1
     assert client.dead_letters.queues() == ["work"]
     assert [letter.job_id for letter in client.dead_letters.list("work")] == ["d1", "d2"]
     assert [group.count for group in client.dead_letters.groups("work")] == [2]

@@ -36,6 +36,7 @@ _VALUES = {
     "role_tenant": "acme",
     "token_id": "t1",
     "silence_id": "s1",
+    "bulk_id": "b1",
 }
 
 

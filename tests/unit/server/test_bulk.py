@@ -1,5 +1,6 @@
 """The same done to many jobs, page by page."""
 
+from tests.servers import eventually
 from tests.unit.server.kit import Site
 
 
@@ -99,3 +100,53 @@ def test_jobs_of_tasks_that_the_caller_may_not_call_stay(site: Site) -> None:
             "detail": "task 'data_processing' is not among those that you may call",
         }
     ]
+
+
+def test_a_bulk_operation_is_carried_out_by_the_server_and_listed(site: Site) -> None:
+    for number in range(30):
+        site.submit(job_id=f"j{number}")
+    site("DELETE", "/jobs/j7")
+    site.submit(by="other-admin", job_id="theirs")
+
+    begun = site("POST", "/bulk/operations", {"action": "hold", "everything": True, "note": "inventory"})
+    path = f"/bulk/operations/{begun.json()['bulk_id']}"
+    eventually(lambda: site("GET", path).json()["state"] == "done", "it is done")
+
+    found = site("GET", path).json()
+    assert (begun.status_code, begun.json()["state"], found["matched"]) == (202, "running", 30)
+    assert (found["done"], found["refused"], found["by"], found["note"]) == (29, 1, "acme-admin", "inventory")
+    assert [(one["job_id"], one["code"]) for one in found["refusals"]] == [("j7", "job_conflict")]
+    assert site("GET", "/jobs/count?filter=status:held").json()["count"] == 29
+    assert site("GET", "/bulk/operations").json() == {"items": [found], "next": None}
+    entries = site("GET", "/audit?action=bulk.", by="all-admin").json()["items"]
+    assert [(entry["action"], entry["user"], entry["tenant"]) for entry in entries] == [
+        ("bulk.end", "acme-admin", "acme"),
+        ("bulk.begin", "acme-admin", "acme"),
+    ]
+
+
+def test_a_bulk_operation_is_aborted_and_foreign_to_other_tenants(site: Site) -> None:
+    for number in range(5):
+        site.submit(job_id=f"j{number}")
+    begun = site("POST", "/bulk/operations", {"action": "hold", "everything": True, "rate": 0.01}).json()
+    path = f"/bulk/operations/{begun['bulk_id']}"
+
+    foreign = site("DELETE", path, by="other-admin")
+    aborted = site("DELETE", path).json()
+    again = site("DELETE", path).json()
+
+    assert (foreign.status_code, foreign.json()["code"]) == (404, "bulk_not_found")
+    assert site("GET", path, by="other-admin").status_code == 404
+    assert site("GET", "/bulk/operations", by="other-admin").json()["items"] == []
+    assert (aborted["state"], again) == ("aborted", aborted)
+    assert site("GET", "/bulk/operations", by="all-viewer").json()["items"] == [aborted]
+
+
+def test_a_bulk_operation_says_which_jobs_are_meant_and_what_is_to_change(site: Site) -> None:
+    unsaid = site("POST", "/bulk/operations", {"action": "cancel"})
+    nothing = site("POST", "/bulk/operations", {"action": "change", "filter": "task:report"})
+    unreadable = site("POST", "/bulk/operations", {"action": "cancel", "filter": "stats:held"})
+
+    assert [answer.status_code for answer in (unsaid, nothing, unreadable)] == [400, 400, 400]
+    assert unreadable.json()["code"] == "invalid_filter"
+    assert site("GET", "/bulk/operations").json()["items"] == []

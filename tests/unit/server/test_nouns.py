@@ -76,6 +76,21 @@ def test_a_queue_is_purged_by_who_types_its_name(filled: Site) -> None:
     assert purged.json() == {"purged": 2}
 
 
+def test_messages_are_moved_to_another_queue_by_who_types_its_name(filled: Site) -> None:
+    mistyped = filled("POST", "/queues/work/move", {"name": "wrok", "to": "billing"}, by="all-admin")
+    missing = filled("POST", "/queues/work/move", {"name": "work", "to": "nowhere"}, by="all-admin")
+    moved = filled("POST", "/queues/work/move", {"name": "work", "to": "billing", "count": 1}, by="all-admin")
+    refused = filled("POST", "/queues/work/move", {"name": "work", "to": "billing"}, by="all-operator")
+
+    assert [answer.status_code for answer in (mistyped, missing, refused)] == [400, 404, 403]
+    assert moved.json() == {"moved": 1, "stayed": 0}
+    listed = filled("GET", "/queues?within=0.01", by="all-viewer").json()
+    ready = {one["queue"]: one["ready"] for one in listed["items"]}
+    assert (ready["work"], ready["billing"]) == (1, 1)
+    entry = filled("GET", "/audit?action=queue.move", by="all-admin").json()["items"][0]
+    assert (entry["subject"], entry["after"]) == ("work", {"to": "billing", "count": 1, "task": None})
+
+
 def test_dead_letters_are_listed_grouped_replayed_and_purged(filled: Site) -> None:
     assert filled("GET", "/dead-letters", by="all-operator").json() == {"items": ["work"]}
     letters = filled("GET", "/dead-letters/work?error=OSError", by="all-operator").json()["items"]

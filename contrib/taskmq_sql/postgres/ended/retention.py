@@ -54,6 +54,7 @@ _OF_TENANT: Final = (
     "delete from taskmq.run_failure where tenant = $1",
     "delete from taskmq.rollup where tenant = $1",
     "delete from taskmq.allocation where tenant = $1 and ended is not null",
+    "delete from taskmq.bulk where tenant = $1 and ended is not null",
     "delete from taskmq.alert_rule where tenant = $1",
     "delete from taskmq.alert where tenant = $1",
     "delete from taskmq.alert_silence where tenant = $1",

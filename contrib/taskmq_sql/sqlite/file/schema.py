@@ -255,6 +255,14 @@ CREATE INDEX alert_notice_tenant ON alert_notice (tenant, at)
 """
 # Archives read a day at a time.
 _ENDS: Final = "CREATE INDEX job_history_finished ON job_history (finished, id)"
+_BULKS: Final = """
+CREATE TABLE bulk (
+    id TEXT NOT NULL PRIMARY KEY, tenant TEXT, due INTEGER NOT NULL, ended INTEGER, version INTEGER NOT NULL,
+    content TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX bulk_open ON bulk (due, id) WHERE ended IS NULL;
+CREATE INDEX bulk_tenant ON bulk (tenant, id)
+"""
 
 # One for each version, in their order. A step that was released never changes.
 _STEPS: Final = (
@@ -270,6 +278,7 @@ _STEPS: Final = (
     _QUOTAS,
     _NOTICES_OF_TENANTS,
     _ENDS,
+    _BULKS,
 )
 
 SCHEMA_VERSION: Final = len(_STEPS)

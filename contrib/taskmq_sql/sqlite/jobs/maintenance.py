@@ -53,6 +53,7 @@ _OF_TENANT: Final = (
     "DELETE FROM run_failure WHERE tenant = ?",
     "DELETE FROM rollup WHERE tenant = ?",
     "DELETE FROM allocation WHERE tenant = ? AND ended IS NOT NULL",
+    "DELETE FROM bulk WHERE tenant = ? AND ended IS NOT NULL",
     "DELETE FROM alert_rule WHERE tenant = ?",
     "DELETE FROM alert WHERE tenant = ?",
     "DELETE FROM alert_silence WHERE tenant = ?",

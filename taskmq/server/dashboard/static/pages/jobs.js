@@ -1,6 +1,6 @@
 // @ts-check
 /** Jobs by a filter, page by page; and the same done to many of them. */
-import { may, send, session } from "../lib/api.js";
+import { call, may, part, read, send, session } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { between, count, failure, span } from "../lib/format.js";
 import { html, useEffect, useMemo, useState } from "../lib/html.js";
@@ -42,19 +42,22 @@ function Bulk({ filter, close, what, reload }) {
   const [typed, type] = useState("");
   const [progress, setProgress] = useState(/** @type {any} */ (null));
   const [error, setError] = useState(/** @type {Error | null} */ (null));
-  const control = useMemo(() => ({ isStopped: false }), []);
+  const control = useMemo(() => ({ isStopped: false, isGone: false }), []);
   const said = filter ? { filter } : { everything: true };
-  useEffect(() => { send("bulk", { action, ...said, dry_run: true }).then((found) => setMatched(found.matched), setError); return () => { control.isStopped = true; }; }, []);
+  useEffect(() => { send("bulk", { action, ...said, dry_run: true }).then((found) => setMatched(found.matched), setError); return () => { control.isGone = true; }; }, []);
   const run = async (/** @type {Event} */ event) => {
     event.preventDefault();
     setError(null);
-    let cursor = null, done = 0, refused = 0, refusals = /** @type {any[]} */ ([]);
     try {
-      do {
-        const page = /** @type {any} */ (await send("bulk", { action, ...said, note, limit: 200, ...(cursor ? { cursor } : {}) }));
-        done += page.done; refused += page.refused; refusals = [...refusals, ...page.refusals].slice(0, 20); cursor = page.next;
-        setProgress({ done, refused, refusals, isOver: !cursor || control.isStopped });
-      } while (cursor && !control.isStopped);
+      let now = /** @type {any} */ (await send("bulk/operations", { action, ...said, note }));
+      const path = `bulk/operations/${part(now.bulk_id)}`;
+      for (;;) {
+        setProgress({ ...now, refusals: now.refusals.slice(0, 20), isOver: now.state !== "running" });
+        if (now.state !== "running") break;
+        if (control.isGone) return;
+        await new Promise((go) => setTimeout(go, 300));
+        now = /** @type {any} */ (await (control.isStopped ? call("DELETE", path) : read(path)));
+      }
     } catch (failure) {
       setError(/** @type {Error} */ (failure));
       setProgress((/** @type {any} */ before) => before && { ...before, isOver: true });

@@ -8,17 +8,17 @@ what a bulk makes itself, such as the repetitions of a retry, is never found by 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import InvalidOption, TaskMQError
+from taskmq.model.jobs.bulks import BulkAction
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.units import Duration
 from taskmq.operations.tenant_jobs import TenantJobs
 
-__all__ = ["BulkAction", "BulkChange", "BulkPage", "BulkRefusal", "act_on_page"]
+__all__ = ["BulkChange", "BulkPage", "BulkRefusal", "act_on_page"]
 
-BulkAction = Literal["cancel", "hold", "release", "retry", "change"]
 # Of a store that is asked by others, too.
 _AT_A_TIME: Final = 20
 

@@ -1,0 +1,101 @@
+"""What is done to many jobs: a row for each, whose content is JSON."""
+
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.model.identity import AuditEntry
+from taskmq.model.jobs.bulks import Bulk
+from taskmq_sql.identity import note
+from taskmq_sql.identity.steps import Row, Runner, Steps, ask, first
+from taskmq_sql.jobs.values import can_be_kept
+
+__all__ = ["SqlBulks"]
+
+_BULK: Final = "select content, version from taskmq.bulk"
+_ADD: Final = """
+insert into taskmq.bulk (id, tenant, due, ended, version, content) values ($1, $2, $3, $4, $5, $6)
+on conflict (id) do nothing returning id"""
+_WRITE: Final = """
+update taskmq.bulk set due = $3, ended = $4, version = version + 1, content = $5
+where id = $1 and version = $2 returning id"""
+
+
+class SqlBulks:
+    """A `BulkStore`."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def add(self, bulk: Bulk, *, audit: AuditEntry | None = None) -> None:
+        await self._runner.write(partial(_add, bulk=bulk, audit=audit))
+
+    async def get(self, bulk_id: str) -> Bulk | None:
+        return await self._runner.read(partial(_get, bulk_id=bulk_id)) if can_be_kept(bulk_id) else None
+
+    async def page(self, tenant: str | None, *, after: str | None = None, limit: int = 50) -> list[Bulk]:
+        if not can_be_kept(tenant or "", after or ""):
+            return []
+        return await self._runner.read(partial(_page, tenant=tenant, after=after, limit=limit))
+
+    async def open(self, *, limit: int = 50) -> list[Bulk]:
+        return await self._runner.read(partial(_open, limit=limit))
+
+    async def write(self, bulk: Bulk, *, audit: AuditEntry | None = None) -> Bulk | None:
+        return await self._runner.write(partial(_write, bulk=bulk, audit=audit))
+
+    async def forget(self, *, before: int) -> None:
+        await self._runner.write(partial(_forget, before=before))
+
+
+def _add(now: int, *, bulk: Bulk, audit: AuditEntry | None) -> Steps[None]:
+    made = yield from first(_ADD, bulk.id, bulk.tenant, bulk.due, bulk.ended, 1, _text(bulk))
+    if made is not None and audit is not None:
+        yield from note(now, [audit])
+
+
+def _get(now: int, *, bulk_id: str) -> Steps[Bulk | None]:
+    del now
+    row = yield from first(f"{_BULK} where id = $1", bulk_id)
+    return None if row is None else _bulk(row)
+
+
+def _page(now: int, *, tenant: str | None, after: str | None, limit: int) -> Steps[list[Bulk]]:
+    del now
+    # Beyond every id there is.
+    last = "~" if after is None else after
+    if tenant is None:
+        rows = yield from ask(f"{_BULK} where id < $1 order by id desc limit $2", last, limit)
+    else:
+        rows = yield from ask(f"{_BULK} where tenant = $1 and id < $2 order by id desc limit $3", tenant, last, limit)
+    return [_bulk(row) for row in rows]
+
+
+def _open(now: int, *, limit: int) -> Steps[list[Bulk]]:
+    del now
+    return [_bulk(row) for row in (yield from ask(f"{_BULK} where ended is null order by due, id limit $1", limit))]
+
+
+def _write(now: int, *, bulk: Bulk, audit: AuditEntry | None) -> Steps[Bulk | None]:
+    found = yield from first(_WRITE, bulk.id, bulk.version, bulk.due, bulk.ended, _text(bulk))
+    if found is None:
+        return None
+    if audit is not None:
+        yield from note(now, [audit])
+    return replace(bulk, version=bulk.version + 1)
+
+
+def _forget(now: int, *, before: int) -> Steps[None]:
+    del now
+    yield from ask("delete from taskmq.bulk where ended < $1", before)
+
+
+def _bulk(row: Row) -> Bulk:
+    content, version = row
+    return replace(msgspec.json.decode(content, type=Bulk), version=version)
+
+
+def _text(bulk: Bulk) -> str:
+    return msgspec.json.encode(bulk).decode()

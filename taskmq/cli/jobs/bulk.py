@@ -1,0 +1,185 @@
+"""`taskmq bulk`."""
+
+import getpass
+from typing import TYPE_CHECKING, Any, Final
+
+from cyclopts import App
+
+from taskmq.cli.exits import FAILED, NOT_FOUND, OK
+from taskmq.cli.globals import current_globals, run_with_app
+from taskmq.cli.output import confirm, note, print_record, print_rows, when
+from taskmq.cli.server_link import over_http
+from taskmq.cli.typed_values import instant_of
+from taskmq.errors import InvalidOption
+from taskmq.model.jobs.bulks import BulkAction
+
+if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
+    from taskmq.model.jobs.bulks import Bulk
+    from taskmq.operations.bulks import TenantBulks
+
+__all__ = ["BULK_COLUMNS", "app", "check_filter", "no_bulk"]
+
+app = App(
+    name="bulk",
+    help="The same done to many jobs, by schedulers and servers: begin, list, show, abort.",
+    result_action="return_value",
+)
+
+BULK_COLUMNS: Final = ("bulk", "action", "filter", "state", "matched", "done", "refused", "began", "by")
+
+
+@app.command
+@over_http("bulks:begin")
+def begin(
+    action: BulkAction,
+    where: str = "",
+    /,
+    *,
+    everything: bool = False,
+    at: str | None = None,
+    delay: str | None = None,
+    priority: int | None = None,
+    rate: float | None = None,
+    because: str = "",
+    dry_run: bool = False,
+    yes: bool = False,
+) -> int:
+    """Have the same be done to all jobs that a filter finds, the newest first, whatever becomes of this process.
+
+    A scheduler or a server carries it out; each job is done to at most once.
+
+    Parameters
+    ----------
+    action
+        cancel, hold, release, retry or change.
+    where
+        A filter as of `job list`.
+    everything
+        All jobs are meant, where there is no filter.
+    at
+        Of a change: when they are to run, such as 2027-01-31T09:00+01:00.
+    delay
+        Of a change: when they are to run from now.
+    priority
+        Of a change.
+    rate
+        To so many jobs a second.
+    because
+        Why; for the jobs' histories and the audit.
+    dry_run
+        Only say how many there are.
+    yes
+        Do not ask.
+    """
+    from taskmq.operations.bulks import BulkOrder
+
+    check_filter(where, everything=everything)
+    count = run_with_app(lambda target: _count(target, where))
+    if dry_run:
+        print_record({"matched": count})
+        return OK
+    if not confirm(f"{action} {count} jobs?", yes=yes):
+        return FAILED
+    moment = None if at is None else instant_of("--at", at)
+    order = BulkOrder(action, where, at=moment, delay=delay, priority=priority, rate=rate, note=because)
+    _print(run_with_app(lambda target: _own(target).begin(order)))
+    return OK
+
+
+@app.command(name="list")
+@over_http("bulks:list_bulks")
+def list_bulks(*, limit: int = 50) -> int:
+    """List what was done to many jobs, the last one first.
+
+    Parameters
+    ----------
+    limit
+        How many at most.
+    """
+    print_rows(BULK_COLUMNS, [_row(bulk) for bulk in run_with_app(lambda target: _own(target).page(limit=limit))])
+    return OK
+
+
+@app.command
+@over_http("bulks:show")
+def show(bulk: str, /) -> int:
+    """Show how far it is, and which jobs stayed as they were.
+
+    Parameters
+    ----------
+    bulk
+        Its id.
+    """
+    return _told(bulk, run_with_app(lambda target: _own(target).get(bulk)))
+
+
+@app.command
+@over_http("bulks:abort")
+def abort(bulk: str, /) -> int:
+    """Have it be done to no more jobs; up to 20 may be under way.
+
+    Parameters
+    ----------
+    bulk
+        Its id.
+    """
+    return _told(bulk, run_with_app(lambda target: _own(target).abort(bulk)))
+
+
+def check_filter(where: str, *, everything: bool) -> None:
+    """See that a filter is said, or that everything is meant.
+
+    Raises:
+        InvalidOption: neither.
+    """
+    if not where.strip() and not everything:
+        raise InvalidOption("which jobs? Say a filter, or --everything")
+
+
+def no_bulk(bulk: str) -> int:
+    """Say that there is none of that id; the exit code."""
+    note(f"there is no bulk operation {bulk!r}: taskmq bulk list")
+    return NOT_FOUND
+
+
+async def _count(target: "TaskMQ", where: str) -> int:
+    from taskmq.operations.tenant_jobs import TenantJobs
+
+    jobs = TenantJobs(target, None, by=getpass.getuser())
+    return await jobs.count(await jobs.filter(where))
+
+
+def _own(target: "TaskMQ") -> "TenantBulks":
+    from taskmq.contracts.identity import Actor
+    from taskmq.operations.bulks import TenantBulks
+
+    return TenantBulks(target, None, by=Actor(user=getpass.getuser(), via="cli"))
+
+
+def _told(name: str, bulk: "Bulk | None") -> int:
+    if bulk is None:
+        return no_bulk(name)
+    _print(bulk)
+    return OK
+
+
+def _print(bulk: "Bulk") -> None:
+    print_record({**_row(bulk), "rate": bulk.rate, "note": bulk.note, "ended": when(bulk.ended)})
+    if current_globals().output == "table":
+        for one in bulk.refusals:
+            note(f"job {one.job_id}: {one.detail}")
+
+
+def _row(bulk: "Bulk") -> dict[str, Any]:
+    return {
+        "bulk": bulk.id,
+        "action": bulk.action,
+        "filter": bulk.filter,
+        "state": bulk.state,
+        "matched": bulk.matched,
+        "done": bulk.done,
+        "refused": bulk.refused,
+        "began": when(bulk.began),
+        "by": bulk.user,
+    }

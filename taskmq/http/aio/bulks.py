@@ -1,0 +1,85 @@
+"""The same done to many jobs, by the server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Final
+
+from taskmq.api.job_requests import BeginBulkBody
+from taskmq.api.jobs import BulkOperationList, BulkOperationView
+from taskmq.api.values import PriorityLevel
+from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.retries import seconds_of_duration
+from taskmq.model.units import Duration
+from taskmq.operations.bulks import BulkAction
+
+__all__ = ["AsyncBulkCalls"]
+
+_LOOK: Final = 0.5
+
+
+class AsyncBulkCalls:
+    """Bulk operations, by their ids: servers and schedulers carry them out, whatever becomes of the caller."""
+
+    def __init__(self, connection: AsyncHttpConnection) -> None:
+        self._connection = connection
+
+    async def begin(
+        self,
+        action: BulkAction,
+        filter: str = "",  # noqa: A002 - the parameter's name in the API
+        *,
+        everything: bool = False,
+        at: datetime | None = None,
+        delay: Duration | None = None,
+        priority: PriorityLevel | None = None,
+        rate: float | None = None,
+        note: str = "",
+    ) -> BulkOperationView:
+        """Have the same be done to all jobs that a filter finds; `jobs.act` with `dry_run` says how many there are.
+
+        Args:
+            everything: all of them are meant, where there is no filter.
+            at, delay, priority: what `change` makes different.
+            rate: to so many jobs a second.
+        """
+        body = BeginBulkBody(
+            action=action,
+            filter=filter,
+            everything=everything,
+            schedule_time=at,
+            delay=None if delay is None else seconds_of_duration(delay, "delay"),
+            priority=priority,
+            rate=rate,
+            note=note,
+        )
+        return await self._connection.ask("beginBulk", BulkOperationView, body=body)
+
+    async def get(self, bulk_id: str) -> BulkOperationView:
+        """How far it is."""
+        return await self._connection.ask("getBulk", BulkOperationView, path={"bulk_id": bulk_id})
+
+    async def wait(self, bulk_id: str, *, every: float = _LOOK) -> BulkOperationView:
+        """The operation once it is done, or aborted; it is asked for each `every` seconds."""
+        while (found := await self.get(bulk_id)).state == "running":
+            await asyncio.sleep(every)
+        return found
+
+    async def abort(self, bulk_id: str) -> BulkOperationView:
+        """Have it be done to no more jobs; up to 20 may be under way."""
+        return await self._connection.ask("abortBulk", BulkOperationView, path={"bulk_id": bulk_id})
+
+    async def page(self, *, limit: int = 50, cursor: str | None = None) -> BulkOperationList:
+        """A page of them, the last one first."""
+        return await self._connection.ask("listBulks", BulkOperationList, query={"limit": limit, "cursor": cursor})
+
+    async def list(self, *, page_size: int = 200) -> AsyncIterator[BulkOperationView]:
+        """All of them, the last one first."""
+        cursor: str | None = None
+        while True:
+            found = await self.page(limit=page_size, cursor=cursor)
+            for one in found.items:
+                yield one
+            cursor = found.next
+            if cursor is None:
+                return

@@ -1,0 +1,99 @@
+"""The same done to many jobs: what was asked for, and how far it is. Pure."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Final, Literal
+
+import msgspec
+
+__all__ = ["MOST_REFUSALS", "Bulk", "BulkAction", "BulkRefused", "BulkState", "add_outcomes"]
+
+BulkAction = Literal["cancel", "hold", "release", "retry", "change"]
+BulkState = Literal["running", "done", "aborted"]
+
+MOST_REFUSALS: Final = 100
+"""Of so many jobs that stayed as they were it is kept why."""
+
+
+class BulkRefused(msgspec.Struct, frozen=True):
+    """A job that stayed as it was, by the name that its tenant has for it, and why.
+
+    Attributes:
+        error: the name of the error's type.
+    """
+
+    job_id: str
+    error: str
+    detail: str
+
+
+class Bulk(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is done to many jobs.
+
+    Attributes:
+        id: a time-ordered UUID.
+        tenant: whose jobs are meant: `""` those that have no tenant, None everybody's.
+        filter: as people write it; what it says of times counts from `began`.
+        at: of a change: when the jobs are to run, in ms; None: as before.
+        priority: of a change; None: as before.
+        rate: to so many jobs a second; None: as fast as it goes.
+        matched: how many jobs there were when it began, counted up to a cap.
+        user_id, user, via: who has asked for it.
+        tasks: patterns; a job's task that is to be called again has to fit one of each.
+        began, ended: ms.
+        done, refused: so many jobs so far; `refusals` say why of the first of them.
+        pending: ids of the jobs that somebody is at, or was when they died.
+        after: the cursor behind those; None before the first page.
+        is_listed: there are none behind those.
+        due: not before this instant (ms) it goes on.
+        holder: who is at it, until `lease_until` (ms).
+        version: grows with every change.
+    """
+
+    id: str
+    tenant: str | None
+    action: BulkAction
+    filter: str
+    at: int | None = None
+    priority: int | None = None
+    note: str = ""
+    rate: float | None = None
+    matched: int = 0
+    user_id: str = ""
+    user: str = ""
+    via: Literal["session", "token", "host", "cli", "oidc"] = "cli"
+    tasks: tuple[tuple[str, ...], ...] = ()
+    began: int = 0
+    ended: int | None = None
+    state: BulkState = "running"
+    done: int = 0
+    refused: int = 0
+    refusals: tuple[BulkRefused, ...] = ()
+    pending: tuple[str, ...] = ()
+    after: str | None = None
+    is_listed: bool = False
+    due: int = 0
+    holder: str = ""
+    lease_until: int = 0
+    version: int = 0
+
+    @property
+    def mark(self) -> str:
+        """What stands in the history of every job that it was done to."""
+        return f"bulk {self.id}"
+
+    def allows(self, task: str) -> bool:
+        """Whether who has asked for it may have the task called again."""
+        return all(any(fnmatchcase(task, pattern) for pattern in patterns) for patterns in self.tasks)
+
+
+def add_outcomes(bulk: Bulk, *, done: int, refusals: Sequence[BulkRefused], due: int) -> Bulk:
+    """The bulk after its pending jobs: nobody is at any of them, and it goes on at `due` where it has not ended."""
+    return msgspec.structs.replace(
+        bulk,
+        done=bulk.done + done,
+        refused=bulk.refused + len(refusals),
+        refusals=(*bulk.refusals, *refusals)[:MOST_REFUSALS],
+        pending=(),
+        due=due,
+    )

@@ -1,0 +1,169 @@
+"""Carries out the bulks of a store, in small pieces: a `Service` of schedulers and servers.
+
+The ids of a piece are written down before anything is done to its jobs, under a lease. Whoever finds a piece of
+somebody who died looks into the history of each of its jobs, which names the bulk where it was done already. What is
+done compares the job's version, so that of two who are at the same piece, since one was taken for dead, one does it.
+"""
+
+import asyncio
+import logging
+import uuid
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.jobs import JobRecord
+from taskmq.durable.service import pause
+from taskmq.errors import JobConflict, StoreUnavailable, TaskMQError
+from taskmq.model.jobs.bulks import Bulk, BulkRefused, add_outcomes
+from taskmq.model.jobs.filter_text import parse_filter
+from taskmq.operations.bulks.tenant_bulks import bulk_entry
+from taskmq.operations.tenant_jobs import TenantJobs
+
+__all__ = ["BulkRunner"]
+
+_log = logging.getLogger("taskmq.bulks")
+
+_PIECE: Final = 20
+_LEASE_MS: Final = 30_000
+_LOOK: Final = 1.0
+_IDLE_LOOK: Final = 5.0
+_TRIES: Final = 5
+_REPEATS: Final = uuid.UUID("3b0c9d8e-5a52-5f4b-8f0e-2d1d7a6c9f31")
+
+
+class BulkRunner:
+    """Carries out what is open, in turns with others: a `Service`.
+
+    Args:
+        me: a name of one's own, among all who carry out bulks.
+    """
+
+    def __init__(self, app: TaskMQ, *, me: str) -> None:
+        self._app = app
+        self._me = me
+        self._is_stopping = False
+        self._awake = asyncio.Event()
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping = True
+        self._awake.set()
+
+    def wake(self) -> None:
+        """Look at once: there is something to do."""
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Look each second, or five where there is nothing, what there is to do, until `stop`.
+
+        A piece that was begun is ended.
+        """
+        while not self._is_stopping:
+            self._awake.clear()
+            await pause(self._awake, await self._look())
+
+    async def _look(self) -> float:
+        """Seconds until the next look."""
+        store = self._app.sessions.store()
+        has_acted = False
+        try:
+            found = await store.bulks.open()
+            for bulk in found:
+                if self._is_stopping:
+                    break
+                now = await store.now_ms()
+                if bulk.due <= now and (bulk.holder == self._me or bulk.lease_until <= now):
+                    has_acted |= await self._carry_on(bulk, now)
+        except StoreUnavailable as error:
+            _log.warning("bulks wait: %s", error)
+            return _LOOK
+        if has_acted:
+            return 0.0
+        return _LOOK if found else _IDLE_LOOK
+
+    async def _carry_on(self, bulk: Bulk, now: int) -> bool:
+        """Do a piece of it; whether it was ours to do."""
+        bulks = self._app.sessions.store().bulks
+        jobs = TenantJobs(self._app, bulk.tenant, by=bulk.user, allows=bulk.allows)
+        was_begun = bool(bulk.pending)
+        if not was_begun and not bulk.is_listed:
+            size = _PIECE if bulk.rate is None else max(1, min(_PIECE, int(bulk.rate)))
+            page = await jobs.list(parse_filter(bulk.filter, bulk.began), after=bulk.after, limit=size)
+            ids = tuple(record.id for record in page.jobs)
+            bulk = replace(bulk, pending=ids, after=page.after, is_listed=page.after is None)
+        claimed = await bulks.write(replace(bulk, holder=self._me, lease_until=now + _LEASE_MS))
+        if claimed is None:
+            return False
+        act = _Act(jobs, claimed)
+        outcomes = await asyncio.gather(*(act(job_id, may_be_done=was_begun) for job_id in claimed.pending))
+        refusals = [one for one in outcomes if one is not None]
+        wait = 0 if claimed.rate is None else round(len(outcomes) / claimed.rate * 1000)
+        after = add_outcomes(claimed, done=len(outcomes) - len(refusals), refusals=refusals, due=now + wait)
+        if after.is_listed:
+            ended = replace(after, state="done", ended=await self._app.sessions.store().now_ms())
+            await bulks.write(ended, audit=bulk_entry(ended))
+        else:
+            await bulks.write(after)
+        return True
+
+
+class _Act:
+    """Does to one job what a bulk is about."""
+
+    def __init__(self, jobs: TenantJobs, bulk: Bulk) -> None:
+        self._jobs = jobs
+        self._bulk = bulk
+        self._note = f"{bulk.note} ({bulk.mark})" if bulk.note else bulk.mark
+
+    async def __call__(self, job_id: str, *, may_be_done: bool) -> BulkRefused | None:
+        """Why it stays as it is; None where it was done to.
+
+        Args:
+            may_be_done: somebody else was at it.
+        """
+        name = job_id
+        try:
+            record = await self._jobs.get(job_id)
+            name = self._jobs.name_of(record)
+            for _ in range(_TRIES):
+                if may_be_done and await self._is_done(record):
+                    return None
+                try:
+                    await self._do(record)
+                except JobConflict:
+                    before, record = record, await self._jobs.get(job_id)
+                    may_be_done = True
+                    if record.version == before.version and not await self._is_done(record):
+                        raise
+                else:
+                    return None
+            return BulkRefused(name, "JobConflict", f"job {name} changes all the time")
+        except StoreUnavailable:
+            raise
+        except TaskMQError as error:
+            return BulkRefused(name, type(error).__name__, str(error))
+
+    async def _do(self, record: JobRecord) -> None:
+        bulk = self._bulk
+        given: dict[str, Any] = {"version": record.version, "note": self._note}
+        match bulk.action:
+            case "change":
+                at = None if bulk.at is None else datetime.fromtimestamp(bulk.at / 1000, UTC)
+                await self._jobs.change(record.id, at=at, priority=bulk.priority, **given)
+            case "retry":
+                # The same id whoever repeats it: so it is made once.
+                new_id = str(uuid.uuid5(_REPEATS, f"{bulk.id}/{record.id}")) if record.state.is_final else None
+                await self._jobs.retry(record.id, new_id=new_id, **given)
+            case "cancel":
+                await self._jobs.cancel(record.id, **given)
+            case "hold":
+                await self._jobs.hold(record.id, **given)
+            case "release":
+                await self._jobs.release(record.id, **given)
+
+    async def _is_done(self, record: JobRecord) -> bool:
+        mark = self._bulk.mark
+        return any(mark in event.note for event in await self._jobs.history(record.id))

@@ -1,0 +1,130 @@
+"""Bulks that the store keeps, as one caller may see them: those of a tenant, or everybody's."""
+
+import os
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.identity import Actor
+from taskmq.errors import InvalidOption
+from taskmq.model.envelope import new_job_id
+from taskmq.model.identity import AuditEntry
+from taskmq.model.jobs.bulks import Bulk, BulkAction
+from taskmq.model.units import Duration, parse_duration
+from taskmq.operations.tenant_jobs import TenantJobs
+
+__all__ = ["BulkOrder", "TenantBulks", "bulk_entry"]
+
+_CAP: Final = 100_000
+_LEAST_RATE: Final = 0.01
+
+
+class BulkOrder(NamedTuple):
+    """What is to be done to which jobs.
+
+    Attributes:
+        filter: as in the list of jobs.
+        at, delay, priority: what a change makes different; a delay counts from now.
+        rate: to so many jobs a second.
+        tasks: see `Bulk`.
+    """
+
+    action: BulkAction
+    filter: str
+    at: datetime | None = None
+    delay: Duration | None = None
+    priority: int | None = None
+    rate: float | None = None
+    note: str = ""
+    tasks: tuple[tuple[str, ...], ...] = ()
+
+
+class TenantBulks:
+    """The bulks that a caller may see; raises `StoreUnavailable`, and `UnsupportedFeature` without a store.
+
+    Args:
+        tenant: whose jobs are meant: "" those that have no tenant, None everybody's.
+        by: who acts, for the audit and the histories.
+    """
+
+    def __init__(self, app: TaskMQ, tenant: str | None, *, by: Actor) -> None:
+        self._app = app
+        self._tenant = tenant
+        self._by = by
+
+    async def begin(self, order: BulkOrder) -> Bulk:
+        """Keep it, so that schedulers and servers carry it out, whatever becomes of this process.
+
+        Raises:
+            InvalidFilter: the filter cannot be read.
+            InvalidOption: a change that changes nothing, or a rate that is none.
+        """
+        if order.action == "change" and order.at is None and order.delay is None and order.priority is None:
+            raise InvalidOption("nothing to change: give a time, a delay or a priority")
+        if order.at is not None and order.delay is not None:
+            raise InvalidOption("a time and a delay: give one of them")
+        if order.rate is not None and not order.rate >= _LEAST_RATE:
+            raise InvalidOption(f"rate={order.rate}: at least {_LEAST_RATE} jobs a second")
+        store = self._app.sessions.store()
+        jobs = TenantJobs(self._app, self._tenant, by=self._by)
+        which = await jobs.filter(order.filter)
+        matched = min(await jobs.count(which, cap=_CAP), _CAP)
+        now = await store.now_ms()
+        at = None if order.at is None else round(order.at.timestamp() * 1000)
+        if order.delay is not None:
+            at = now + round(parse_duration(order.delay, what="delay").total_seconds() * 1000)
+        bulk = Bulk(
+            id=new_job_id(now, os.urandom(10)),
+            tenant=self._tenant,
+            action=order.action,
+            filter=order.filter,
+            at=at,
+            priority=order.priority,
+            note=order.note,
+            rate=order.rate,
+            matched=matched,
+            user_id=self._by.user_id,
+            user=self._by.user,
+            via=self._by.via,
+            tasks=order.tasks,
+            began=now,
+            due=now,
+        )
+        facts: dict[str, object] = {"action": bulk.action, "filter": bulk.filter, "matched": matched}
+        await store.bulks.add(bulk, audit=self._entry("bulk.begin", bulk, facts))
+        return replace(bulk, version=1)
+
+    async def get(self, bulk_id: str) -> Bulk | None:
+        """The bulk; None where there is none, or it is another tenant's."""
+        found = await self._app.sessions.store().bulks.get(bulk_id)
+        return found if found is not None and self._tenant in (None, found.tenant) else None
+
+    async def page(self, *, after: str | None = None, limit: int = 50) -> list[Bulk]:
+        """Up to `limit` of them, the last one first, from behind the id `after`."""
+        return await self._app.sessions.store().bulks.page(self._tenant, after=after, limit=limit)
+
+    async def abort(self, bulk_id: str) -> Bulk | None:
+        """Have no more jobs be done to; the bulk then. One that has ended stays as it is.
+
+        To the up to 20 jobs that somebody is at it may be done still. None: there is none.
+        """
+        store = self._app.sessions.store()
+        while (bulk := await self.get(bulk_id)) is not None and bulk.ended is None:
+            ended = replace(bulk, state="aborted", ended=await store.now_ms(), pending=())
+            entry = self._entry("bulk.abort", bulk, {"done": bulk.done, "refused": bulk.refused})
+            if (written := await store.bulks.write(ended, audit=entry)) is not None:
+                return written
+        return bulk
+
+    def _entry(self, action: str, bulk: Bulk, facts: dict[str, object]) -> AuditEntry:
+        by = replace(self._by, note=bulk.note or self._by.note)
+        return by.entry(action, kind="bulk", subject=bulk.id, tenant=bulk.tenant or "", after=facts)
+
+
+def bulk_entry(bulk: Bulk) -> AuditEntry:
+    """What the audit says of the end of a bulk, in the name of who has begun it."""
+    by = Actor(user_id=bulk.user_id, user=bulk.user, via=bulk.via, note=bulk.note)
+    facts: dict[str, object] = {"done": bulk.done, "refused": bulk.refused}
+    return by.entry("bulk.end", kind="bulk", subject=bulk.id, tenant=bulk.tenant or "", after=facts)

@@ -1,0 +1,54 @@
+"""Examples for the calls that do the same to many jobs."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from taskmq.server.examples.example import Example
+
+__all__ = ["BULKS"]
+
+_ID: Final = "0193a1f2-7c1e-7abc-8def-0123456789ab"
+_OF_BULK: Final = {"bulk_id": _ID}
+_BULK: Final[dict[str, Any]] = {
+    "bulk_id": _ID,
+    "tenant": "acme",
+    "action": "retry",
+    "filter": "status:failed created:>-24h",
+    "schedule_time": None,
+    "priority": None,
+    "rate": 50.0,
+    "note": "the disk is free",
+    "by": "ann",
+    "state": "running",
+    "matched": 1250,
+    "done": 400,
+    "refused": 1,
+    "refusals": [{"job_id": "order-17", "code": "job_conflict", "detail": "job order-17 has ended"}],
+    "began": "2027-01-30T17:12:01.250Z",
+    "ended": None,
+}
+
+BULKS: Final[Mapping[str, Example]] = {
+    "actOnJobs": Example(
+        body={"action": "retry", "filter": "status:failed created:>-24h", "limit": 200, "note": "the disk is free"},
+        answers={
+            200: {
+                "dry_run": False,
+                "matched": 200,
+                "done": 199,
+                "refused": 1,
+                "refusals": [{"job_id": "order-17", "code": "job_conflict", "detail": "job order-17 has ended"}],
+                "next": _ID,
+            }
+        },
+    ),
+    "beginBulk": Example(
+        body={"action": "retry", "filter": "status:failed created:>-24h", "rate": 50.0, "note": "the disk is free"},
+        answers={202: _BULK},
+    ),
+    "listBulks": Example(answers={200: {"items": [_BULK], "next": None}}),
+    "getBulk": Example(parameters=_OF_BULK, answers={200: _BULK}),
+    "abortBulk": Example(
+        parameters=_OF_BULK, answers={200: {**_BULK, "state": "aborted", "ended": "2027-01-30T17:12:09.500Z"}}
+    ),
+}

@@ -1,0 +1,98 @@
+"""What is done to many jobs."""
+
+from msgspec.structs import replace
+
+from taskmq.contracts.identity import AuditFilter
+from taskmq.model.identity import EVERYTHING_OF_ALL, AuditEntry
+from taskmq.model.jobs.bulks import Bulk, BulkRefused
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.runner import case
+
+__all__ = ["BulkCases"]
+
+
+def _bulk(number: int, tenant: str | None = "acme", *, due: int = 0) -> Bulk:
+    return Bulk(
+        id=f"bulk-{number}", tenant=tenant, action="cancel", filter="größe ☂", due=due, tasks=(("*",), ("a",))
+    )
+
+
+class BulkCases(JobStoreCase):
+    """Every guarantee of `BulkStore`."""
+
+    @case
+    async def test_a_bulk_is_kept_and_read_by_every_process(self) -> None:
+        store, other = self.store(), self.store()
+
+        await store.bulks.add(_bulk(1))
+        await other.bulks.add(replace(_bulk(1), filter="another"))
+
+        assert await other.bulks.get("bulk-1") == replace(_bulk(1), version=1)
+        for unknown in ("bulk-2", "", "a\0b", "\ud800"):
+            assert await store.bulks.get(unknown) is None
+
+    @case
+    async def test_of_those_who_write_at_a_time_one_does(self) -> None:
+        store, other = self.store(), self.store()
+        await store.bulks.add(_bulk(1))
+        found = await other.bulks.get("bulk-1")
+        assert found is not None
+
+        first = await store.bulks.write(replace(found, holder="a", done=5, refusals=(BulkRefused("j", "E", "d"),)))
+        second = await other.bulks.write(replace(found, holder="b"))
+
+        assert first is not None
+        assert (first.holder, first.version, second) == ("a", 2, None)
+        assert await other.bulks.get("bulk-1") == first
+        assert await store.bulks.write(_bulk(2)) is None
+
+    @case
+    async def test_bulks_are_listed_by_tenant_the_last_one_first_and_page_by_page(self) -> None:
+        store = self.store()
+        for number, tenant in enumerate(("acme", "other", "acme", "", None, "acme")):
+            await store.bulks.add(_bulk(number, tenant))
+
+        async def ids(tenant: str | None, after: str | None = None, limit: int = 50) -> list[str]:
+            return [bulk.id for bulk in await store.bulks.page(tenant, after=after, limit=limit)]
+
+        assert await ids("acme") == ["bulk-5", "bulk-2", "bulk-0"]
+        assert await ids("acme", limit=1) == ["bulk-5"]
+        assert await ids("acme", after="bulk-5") == ["bulk-2", "bulk-0"]
+        assert await ids("") == ["bulk-3"]
+        assert await ids(None, after="bulk-2") == ["bulk-1", "bulk-0"]
+        assert await ids("acme", after="a\0b") == []
+
+    @case
+    async def test_those_that_run_are_found_in_the_order_in_which_they_are_due(self) -> None:
+        store = self.store()
+        for number, due in enumerate((30, 10, 20)):
+            await store.bulks.add(_bulk(number, due=due))
+        found = await store.bulks.get("bulk-1")
+        assert found is not None
+        await store.bulks.write(replace(found, state="done", ended=50))
+
+        assert [bulk.id for bulk in await store.bulks.open()] == ["bulk-2", "bulk-0"]
+        assert [bulk.id for bulk in await store.bulks.open(limit=1)] == ["bulk-2"]
+
+    @case
+    async def test_those_that_ended_before_an_instant_are_forgotten_and_those_that_run_are_not(self) -> None:
+        store = self.store()
+        await store.bulks.add(_bulk(1))
+        for number, ended in ((2, 50), (3, 100)):
+            await store.bulks.add(replace(_bulk(number), state="aborted", ended=ended))
+
+        await store.bulks.forget(before=100)
+
+        assert [bulk.id for bulk in await store.bulks.page(None)] == ["bulk-3", "bulk-1"]
+
+    @case
+    async def test_the_audit_is_written_with_the_change_and_only_with_it(self) -> None:
+        store = self.store()
+        entry = AuditEntry(action="bulk.begin", kind="bulk", subject="bulk-1", tenant="acme")
+
+        await store.bulks.add(_bulk(1), audit=entry)
+        await store.bulks.add(_bulk(1), audit=entry)
+        await store.bulks.write(_bulk(1), audit=replace(entry, action="bulk.end"))
+
+        page = await store.identity.audit.entries(EVERYTHING_OF_ALL, AuditFilter(action="bulk."), limit=10)
+        assert [record.action for record in page.entries] == ["bulk.begin"]

@@ -1,0 +1,53 @@
+"""`taskmq bulk`, on an app whose jobs no scheduler carries anything out on."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import Here, Result
+
+Shop = Callable[..., Result]
+
+_APP = """\
+from taskmq import TaskMQ
+
+app = TaskMQ("memory://bulk", store="sqlite:///jobs.db")
+
+
+@app.task(name="report", queue="reports")
+def report(month: str) -> str:
+    return month
+"""
+
+
+@pytest.fixture
+def shop(home: Path, taskmq: Here) -> Shop:
+    (home / "shop.py").write_text(_APP)
+    for name in ("jan", "feb"):
+        assert taskmq("--app", "shop:app", "job", "submit", "report", "--args", '["x"]', "--job-id", name).code == 0
+
+    def run(*tokens: str) -> Result:
+        return taskmq("--app", "shop:app", "bulk", *tokens)
+
+    return run
+
+
+def test_a_bulk_is_begun_listed_shown_and_aborted(shop: Shop) -> None:
+    counted = shop("begin", "hold", "task:report", "--dry-run", "-o", "json")
+    refused = shop("begin", "hold", "task:report")
+    begun = shop("begin", "hold", "task:report", "--rate", "5", "--because", "inventory", "--yes", "-o", "json").data
+    listed = shop("list", "-o", "json").data
+    aborted = shop("abort", begun["bulk"], "-o", "json").data
+
+    assert counted.data == {"matched": 2}
+    assert refused.code == 1
+    assert (begun["state"], begun["matched"], begun["rate"], begun["note"]) == ("running", 2, 5.0, "inventory")
+    assert [one["bulk"] for one in listed] == [begun["bulk"]]
+    assert (aborted["state"], aborted["done"]) == ("aborted", 0)
+    assert shop("show", begun["bulk"], "-o", "json").data == aborted
+
+
+def test_a_bulk_says_which_jobs_are_meant_and_one_that_is_not_there_is_not_found(shop: Shop) -> None:
+    assert (shop("begin", "hold").code, shop("begin", "change", "task:report", "--yes").code) == (2, 2)
+    assert [shop(verb, "none").code for verb in ("show", "abort")] == [3, 3]

@@ -1,0 +1,287 @@
+"""Bulks that the store keeps: carried out in pieces, by whoever is there, and each job at most once."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.client.session import Session
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.identity import Actor, AuditFilter
+from taskmq.contracts.jobs import JobUpdate, NewJob, Submitted
+from taskmq.errors import InvalidFilter, InvalidOption, StoreUnavailable
+from taskmq.model.identity import EVERYTHING_OF_ALL
+from taskmq.model.jobs.bulks import Bulk
+from taskmq.model.states import JobState
+from taskmq.operations.bulks import BulkOrder, BulkRunner, TenantBulks
+from taskmq.testing.job_store import MemoryJobStore
+from taskmq_local import open_memory_broker
+from tests.unit.app_kit import OneSession
+from tests.unit.scheduler.stage import Stage, play
+
+_ANN = Actor(user_id="u1", user="ann", via="session")
+_HOUR = 3_600_000
+
+
+def _app(stage: Stage, store: MemoryJobStore | None = None) -> TaskMQ:
+    """A process of its own, on the stage's store."""
+    app = TaskMQ(f"memory://{stage.name}", name="shop")
+    app.sessions.clock = stage.clock
+    broker = open_memory_broker(f"memory://{stage.name}", BrokerOptions(name="bulk", clock=stage.clock))
+    session = Session(broker, None, send_timeout=5.0, store=store or stage.store, clock=stage.clock)
+    OneSession(app, lambda: session)
+    return app
+
+
+def _bulks(stage: Stage, tenant: str | None = None) -> TenantBulks:
+    return TenantBulks(_app(stage), tenant, by=_ANN)
+
+
+async def _jobs(stage: Stage, count: int, **fields: Any) -> list[str]:
+    """Jobs that are due in an hour."""
+    return await stage.submit(count, due=stage.clock.now_ms() + _HOUR, **fields)
+
+
+async def _ended(stage: Stage, bulk: Bulk) -> Bulk:
+    found = await stage.store.bulks.get(bulk.id)
+    assert found is not None
+    assert found.state == "done"
+    return found
+
+
+def _marks(stage: Stage, ids: list[str], bulk: Bulk) -> Counter[str]:
+    """How often it was done to each job."""
+    return Counter(job_id for job_id in ids for event in stage.model.events(job_id) if bulk.mark in event.note)
+
+
+class Fragile(MemoryJobStore):
+    """A store whose process dies when it has changed or made so many jobs; it is told of none of the last."""
+
+    def __init__(self, stage: Stage, changes: int) -> None:
+        super().__init__(stage.model, clock=stage.clock)
+        self.left = changes
+
+    async def update(self, update: JobUpdate) -> int | None:
+        version = await super().update(update)
+        self._count()
+        return version
+
+    async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
+        answers = await super().submit(jobs, connection=connection)
+        self._count(len(jobs))
+        return answers
+
+    def _count(self, changes: int = 1) -> None:
+        self.left -= changes
+        if self.left <= 0:
+            self.is_reachable = False
+            raise StoreUnavailable("it is gone")
+
+
+def test_a_bulk_is_done_to_all_that_fit_and_the_audit_says_when_it_began_and_ended() -> None:
+    async def test(stage: Stage) -> None:
+        ids = await _jobs(stage, 50)
+        others = await _jobs(stage, 3, queue="other")
+        bulk = await _bulks(stage).begin(BulkOrder("hold", "queue:work", note="inventory"))
+
+        async with stage.running(BulkRunner(_app(stage), me="a")):
+            await stage.pass_by(1)
+
+        ended = await _ended(stage, bulk)
+        assert (ended.matched, ended.done, ended.refused, ended.pending) == (50, 50, 0, ())
+        assert {stage.job(job_id).state for job_id in ids} == {JobState.HELD}
+        assert {stage.job(job_id).state for job_id in others} == {JobState.SCHEDULED}
+        assert {(event.by, event.note) for event in stage.model.events(ids[0])} == {
+            ("ann", f"inventory (bulk {bulk.id})")
+        }
+        page = await stage.store.identity.audit.entries(EVERYTHING_OF_ALL, AuditFilter(action="bulk."), limit=10)
+        assert [(one.action, one.user_id, one.subject) for one in page.entries[::-1]] == [
+            ("bulk.begin", "u1", bulk.id),
+            ("bulk.end", "u1", bulk.id),
+        ]
+
+    play(test)
+
+
+@pytest.mark.parametrize("changes", [1, 2, 19, 20, 21, 30])
+@pytest.mark.parametrize("action", ["hold", "change", "retry"])
+def test_who_is_killed_leaves_it_to_the_next_and_each_job_is_done_to_once(action: str, changes: int) -> None:
+    async def test(stage: Stage) -> None:
+        ids = await _jobs(stage, 45)
+        if action == "retry":
+            async with stage.running(BulkRunner(_app(stage), me="before")):
+                await _bulks(stage).begin(BulkOrder("cancel", ""))
+                await stage.pass_by(1)
+        bulk = await _bulks(stage).begin(BulkOrder(action, "", priority=7 if action == "change" else None))  # type: ignore[arg-type]
+
+        async with stage.running(BulkRunner(_app(stage, Fragile(stage, changes)), me="a"), is_killed=True):
+            await stage.pass_by(1)
+        async with stage.running(BulkRunner(_app(stage), me="b")):
+            await stage.pass_by(28)
+            assert (await stage.store.bulks.open()) != []
+            await stage.pass_by(10)
+
+        ended = await _ended(stage, bulk)
+        assert (ended.done, ended.refused) == (45, 0)
+        if action == "retry":
+            assert Counter(job.detail.retry_of for job in stage.model.jobs.values() if job.detail) == Counter(ids)
+        else:
+            assert _marks(stage, ids, bulk) == Counter(ids)
+
+    play(test)
+
+
+def test_one_who_was_taken_for_dead_does_nothing_to_what_the_next_has_done_it_to() -> None:
+    class Stalled(MemoryJobStore):
+        """Its changes take until they are let go."""
+
+        go = asyncio.Event()
+
+        async def update(self, update: JobUpdate) -> int | None:
+            await self.go.wait()
+            return await super().update(update)
+
+    async def test(stage: Stage) -> None:
+        Stalled.go = asyncio.Event()
+        ids = await _jobs(stage, 10)
+        bulk = await _bulks(stage).begin(BulkOrder("change", "", priority=7))
+
+        async with stage.running(BulkRunner(_app(stage, Stalled(stage.model, clock=stage.clock)), me="a")):
+            await stage.pass_by(1)
+            async with stage.running(BulkRunner(_app(stage), me="b")):
+                await stage.pass_by(32)
+            Stalled.go.set()
+            await stage.pass_by(1)
+
+        ended = await _ended(stage, bulk)
+        assert (ended.holder, ended.done) == ("b", 10)
+        assert _marks(stage, ids, bulk) == Counter(ids)
+
+    play(test)
+
+
+def test_of_two_who_carry_it_out_each_job_is_done_to_once() -> None:
+    async def test(stage: Stage) -> None:
+        ids = await _jobs(stage, 60)
+        bulks = [await _bulks(stage).begin(BulkOrder("change", "", priority=number)) for number in (3, 4)]
+
+        async with (
+            stage.running(BulkRunner(_app(stage), me="a")),
+            stage.running(BulkRunner(_app(stage), me="b")),
+        ):
+            await stage.pass_by(40)
+
+        for bulk in bulks:
+            assert (await _ended(stage, bulk)).done == 60
+            assert _marks(stage, ids, bulk) == Counter(ids)
+
+    play(test)
+
+
+def test_it_goes_no_faster_than_its_rate_and_stops_when_it_is_aborted() -> None:
+    async def test(stage: Stage) -> None:
+        ids = await _jobs(stage, 40)
+        bulks = _bulks(stage)
+        bulk = await bulks.begin(BulkOrder("hold", "", rate=2.0))
+
+        async with stage.running(BulkRunner(_app(stage), me="a")):
+            await stage.pass_by(5.5)
+            found = await bulks.get(bulk.id)
+            assert found is not None
+            assert 8 <= found.done <= 12
+            aborted = await bulks.abort(bulk.id)
+            await stage.pass_by(60)
+
+        assert aborted is not None
+        assert (aborted.state, aborted.done) == ("aborted", found.done)
+        assert await bulks.get(bulk.id) == await bulks.abort(bulk.id) == aborted
+        assert _marks(stage, ids, bulk).total() == found.done
+
+    play(test)
+
+
+def test_a_bulk_is_done_to_its_tenants_jobs_and_seen_by_its_tenant_alone() -> None:
+    async def test(stage: Stage) -> None:
+        own, foreign = await _jobs(stage, 3, tenant="acme"), await _jobs(stage, 3, tenant="other")
+        acme = _bulks(stage, "acme")
+        bulk = await acme.begin(BulkOrder("cancel", ""))
+
+        async with stage.running(BulkRunner(_app(stage), me="a")):
+            await stage.pass_by(1)
+
+        assert {stage.job(job_id).state for job_id in own} == {JobState.CANCELLED}
+        assert {stage.job(job_id).state for job_id in foreign} == {JobState.SCHEDULED}
+        assert [one.id for one in await acme.page()] == [bulk.id]
+        for stranger in (_bulks(stage, "other"), _bulks(stage, "")):
+            assert await stranger.get(bulk.id) is None
+            assert await stranger.abort(bulk.id) is None
+            assert await stranger.page() == []
+        assert await _bulks(stage).get(bulk.id) == await acme.get(bulk.id)
+
+    play(test)
+
+
+def test_tasks_that_who_began_it_may_not_call_stay_as_they_are_and_it_says_why() -> None:
+    async def test(stage: Stage) -> None:
+        await _jobs(stage, 2, task="billing.charge", held=True)
+        (refused,) = await _jobs(stage, 1, task="report", held=True)
+        bulk = await _bulks(stage).begin(BulkOrder("release", "", tasks=(("*",), ("billing.*",))))
+
+        async with stage.running(BulkRunner(_app(stage), me="a")):
+            await stage.pass_by(1)
+
+        ended = await _ended(stage, bulk)
+        assert (ended.done, ended.refused) == (2, 1)
+        assert [(one.job_id, one.error) for one in ended.refusals] == [(refused, "NotPermitted")]
+
+    play(test)
+
+
+def test_a_store_that_is_away_is_asked_again() -> None:
+    async def test(stage: Stage) -> None:
+        await _jobs(stage, 5)
+        bulk = await _bulks(stage).begin(BulkOrder("hold", ""))
+        store = stage.store
+        store.is_reachable = False
+
+        async with stage.running(BulkRunner(_app(stage, store), me="a")):
+            await stage.pass_by(3)
+            store.is_reachable = True
+            await stage.pass_by(6)
+
+        assert (await _ended(stage, bulk)).done == 5
+
+    play(test)
+
+
+def test_a_scheduler_carries_bulks_out() -> None:
+    async def test(stage: Stage) -> None:
+        await _jobs(stage, 5)
+        bulk = await _bulks(stage).begin(BulkOrder("cancel", ""))
+        stage.start()
+
+        await stage.pass_by(3)
+
+        assert (await _ended(stage, bulk)).done == 5
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    ("order", "error"),
+    [
+        (BulkOrder("change", ""), InvalidOption),
+        (BulkOrder("hold", "", rate=0.0), InvalidOption),
+        (BulkOrder("hold", "stats:held"), InvalidFilter),
+    ],
+)
+def test_what_cannot_be_done_is_not_begun(order: BulkOrder, error: type[Exception]) -> None:
+    async def test(stage: Stage) -> None:
+        with pytest.raises(error):
+            await _bulks(stage).begin(order)
+        assert await stage.store.bulks.page(None) == []
+
+    play(test)
