@@ -45,6 +45,9 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     policy: Policy
     strict: bool
+    preempt_after: float = 5.0
+    preempt_grace: float = 30.0
+    preempt_most: int = 3
 
 
 class PoolList(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,10 +68,19 @@ class PoolBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class PolicyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """By which policy a queue is to go."""
+    """By which policy a queue is to go.
+
+    Attributes:
+        preempt_after: seconds for which a pool or class has less than it is guaranteed before runs give way to it.
+        preempt_grace: seconds that a run has which is asked to.
+        preempt_most: so often in a row a job gives way.
+    """
 
     policy: Policy
     strict: bool = False
+    preempt_after: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 5.0
+    preempt_grace: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 30.0
+    preempt_most: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 3
 
 
 class QuotaView(msgspec.Struct, frozen=True, kw_only=True):

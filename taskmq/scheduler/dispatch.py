@@ -19,7 +19,7 @@ from taskmq.durable.service import pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
-from taskmq.model.jobs.pools import QueuePolicy, Sharing
+from taskmq.model.jobs.pools import QueuePolicy, Sharing, TenantPool
 from taskmq.scheduler.fairness import Head, Shares, Window
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.nodes import Placer
@@ -124,6 +124,10 @@ class JobDispatcher:
         if self._placer.left(job_id, seconds):
             # There is room on its node, perhaps for one that had none before.
             self.wake()
+
+    def described(self, queue: str) -> tuple[QueuePolicy, Mapping[str, TenantPool]]:
+        """How a queue takes turns, and all pools, as they were last read."""
+        return self._shares.described(queue)
 
     def window(self, queue: str) -> int:
         """How many jobs of a queue may be in flight now."""

@@ -48,6 +48,7 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
             reasons.append(f"it waits for {what}, {_when(record.due)}, in {max(record.due - now, 0) / 1000:.0f} s")
         case JobState.QUEUED:
             reasons.append(f"it is ready since {_when(record.due)} and waits for its turn in queue {record.queue!r}")
+            reasons += await _gave_way(store, record)
             reasons += await _place(store, record)
             reasons += await _turn(store, record)
         case JobState.DISPATCHED:
@@ -59,6 +60,7 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
             )
         case JobState.RUNNING:
             reasons.append(f"it runs at {record.worker or 'a worker'} since {_when(record.started)}")
+            reasons += await _gives_way(store, record)
         case _:
             return Explanation(state=record.state, reasons=[])
     if record.state not in UNDERWAY:
@@ -70,6 +72,24 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
     if record.error is not None:
         reasons.append(f"its last attempt failed: {record.error.type_name}: {record.error.message}"[:500])
     return Explanation(state=record.state, reasons=reasons)
+
+
+async def _gave_way(store: JobStore, record: JobRecord) -> list[str]:
+    """For whom its last run was stopped, if it was."""
+    events = [event for event in await store.events(record.id) if event.kind == "preempted"]
+    if not events or events[-1].at < (record.dispatched or 0):
+        return []
+    last = events[-1]
+    return [f"it was {last.note}, {_when(last.at)}: it goes on in the same attempt when it is its turn"]
+
+
+async def _gives_way(store: JobStore, record: JobRecord) -> list[str]:
+    """For whom it is asked to stop, if it is."""
+    return [
+        f"it is asked to give way since {_when(event.at)}: {event.note}"
+        for event in await store.events(record.id)
+        if event.kind == "preempt_requested" and event.at >= (record.dispatched or 0)
+    ][:1]
 
 
 async def _place(store: JobStore, record: JobRecord) -> list[str]:

@@ -202,7 +202,8 @@ class DispatchStore(Protocol):
         restored from a backup) counts, too, with an event `unknown_attempt`; other reports of such a dispatch get the
         event alone (`taskmq.model.jobs.tokens`). Several reports of one job in one call count in their order.
         `started` counts for a job that runs already, too: its message was delivered again, to another worker perhaps.
-        An `interrupted` job is ready at once, and its `due` is what it was, or now.
+        An `interrupted` job is ready at once, and its `due` is what it was, or now. One that says why was preempted:
+        that is an event, and no error of the job.
         `detached` and `alive` are starts as well, and the store remembers a `detached` one as an event.
         """
         ...
