@@ -6,12 +6,14 @@ RUN := $(UV) run --frozen --no-sync
 # Where an image forbids bytecode, each of the hundreds of processes that the tests start would compile taskmq anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check test-browser test-properties test-matrix faults-worker bench bench-quick clean
+.PHONY: help demo test check docs release test-browser test-properties test-matrix faults-worker bench bench-quick clean
 
 help:
 	@echo "make demo         the main job on real files, on an embedded broker"
 	@echo "make test         the whole gate: format, lint, imports, types, all tests, coverage"
 	@echo "make check        the static half of it"
+	@echo "make docs         the documentation as a site with a search, into dist/docs/site; llms.txt beside it"
+	@echo "make release VERSION=0.2.0   the gate, then built, installed on each Python, committed, tagged"
 	@echo "make test-browser every page of the dashboard in a browser: hostile texts, widths, themes, axe-core"
 	@echo "make test-properties  2,000 new examples of every property"
 	@echo "make test-matrix  conformance and integration on RabbitMQ 3.10, 4.0 and 4.3"
@@ -41,6 +43,13 @@ test: .venv/dev
 
 check: .venv/dev
 	$(RUN) poe check
+
+docs: $(UV)
+	$(UV) sync --frozen --quiet --group docs --inexact --python $(PYTHON)
+	$(RUN) python -m tests.docs.site
+
+release: test
+	$(RUN) python -m tests.packaging.release $(VERSION)
 
 test-browser: .venv/dev
 	$(RUN) poe servers

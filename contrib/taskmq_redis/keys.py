@@ -3,6 +3,7 @@
 import msgspec
 
 from taskmq.contracts.stores import group_of, member_key, members_prefix
+from taskmq.model.keys import split_tenant_key
 
 __all__ = ["Keys"]
 
@@ -38,6 +39,20 @@ class Keys(msgspec.Struct, frozen=True):
     def flow(self, flow_id: str) -> str:
         """With it the names of all that belong to the flow begin."""
         return f"{self.prefix}:{{{flow_id}}}:flow"
+
+    @property
+    def flow_places(self) -> str:
+        """Of all flows, when they were made."""
+        return f"{self.prefix}:{{flows}}:places"
+
+    def flow_places_of(self, tenant: str) -> str:
+        """Of a tenant's flows, "" those of nobody, when they were made."""
+        return f"{self.prefix}:{{flows}}:of:{tenant}"
+
+    def flow_lists(self, flow_id: str) -> tuple[str, str, str]:
+        """Where a flow is listed: among all, among its tenant's, and by until when it is known at least."""
+        tenant, _ = split_tenant_key(flow_id)
+        return self.flow_places, self.flow_places_of(tenant), f"{self.prefix}:{{flows}}:ends"
 
     def claim(self, key: str) -> str:
         return f"{self.prefix}:{{{key}}}:claim"

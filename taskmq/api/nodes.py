@@ -30,6 +30,7 @@ class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
         status: available, busy, draining or lost.
         capacity, used: amounts by name; memory and storage in bytes.
         runs_jobs: workers there take jobs that the scheduler places.
+        epoch: of the last start of what tells of it; larger with each.
     """
 
     node_id: str
@@ -41,6 +42,7 @@ class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
     version: str
     runs_jobs: bool
+    epoch: int
     registered_at: str | None
     heartbeat_at: str | None
 

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from taskmq.api.values import ShortText
+from taskmq.model.jobs.quotas import OnLimit
 from taskmq.model.topology import Policy
 
 __all__ = [
@@ -93,6 +94,8 @@ class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int | None
     rate: float | None
     burst: int
+    running: int | None
+    on_limit: OnLimit
     jobs_today: int
     bytes_today: int
 
@@ -111,6 +114,8 @@ class QuotaBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         a_day: jobs, from midnight to midnight UTC.
         bytes: of their bodies, in the same time.
         rate: jobs a second, of which `burst` may come at once.
+        running: jobs that may be at the broker and with workers at a time; further ones wait.
+        on_limit: whether a job beyond the rate is refused, or waits until the rate lets it go.
     """
 
     queued: _Count | None = None
@@ -118,3 +123,5 @@ class QuotaBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     bytes: _Count | None = None
     rate: Annotated[float, msgspec.Meta(gt=0, le=1e6)] | None = None
     burst: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 1
+    running: _Count | None = None
+    on_limit: OnLimit = "refuse"

@@ -14,6 +14,9 @@ __all__ = [
     "TaskView",
     "WorkerList",
     "WorkerView",
+    "WorkflowLineView",
+    "WorkflowList",
+    "WorkflowState",
     "WorkflowView",
 ]
 
@@ -100,12 +103,48 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
 
 
+WorkflowState = Literal["running", "succeeded", "failed", "cancelled"]
+
+
+class WorkflowLineView(msgspec.Struct, frozen=True, kw_only=True):
+    """A workflow in a list.
+
+    Attributes:
+        name: that it was sent with, its schedule's, or the task of its first step; not unique.
+        cancelled: why it was cancelled.
+        nodes: of its graph, what only waits for others among them; the calls of maps and batches count.
+        unfinished: how many of them have not ended.
+    """
+
+    workflow_id: str
+    name: str
+    tenant: str
+    state: WorkflowState
+    cancelled: str | None
+    started: str | None
+    nodes: int
+    unfinished: int
+
+
+class WorkflowList(msgspec.Struct, frozen=True, kw_only=True):
+    """Workflows, the newest first.
+
+    Attributes:
+        next: what to say as `cursor` for the next page; None at the end.
+        is_bounded: the search stopped before the page was full; the next page goes on from there.
+    """
+
+    items: list[WorkflowLineView]
+    next: str | None
+    is_bounded: bool = False
+
+
 class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     """A workflow; `cancelled` is why it was cancelled."""
 
     workflow_id: str
     tenant: str
-    state: Literal["running", "succeeded", "failed", "cancelled"]
+    state: WorkflowState
     cancelled: str | None
     steps: list[StepView]
 

@@ -74,6 +74,7 @@ class Emitter:
         claim = emission.claim
         graph = graph_for(
             workflow,
+            name=emission.entry.name,
             meta={SCHEDULE_NAME: emission.entry.name, SCHEDULED_FOR: str(claim.instant)},
             priority=priority_of(claim, None),
         )

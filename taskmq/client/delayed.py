@@ -15,7 +15,7 @@ from taskmq.contracts.stores import DelayStore, ErrorRecord, ResultRecord, Waiti
 from taskmq.errors import InvalidOption
 from taskmq.model.envelope import LAST_INSTANT, amend, decode_envelope
 from taskmq.model.states import JobState
-from taskmq.model.topology import WorkQueue, check_queue_name, lanes_of, logical_queue, shard_queue
+from taskmq.model.topology import MOST_LANES, WorkQueue, check_queue_name, lanes_of, logical_queue, shard_queue
 from taskmq.model.units import Duration, parse_duration, to_ms
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
 
 _FIELDS: Final = tuple(name for name in Outgoing.__struct_fields__ if name not in ("due", "headers"))
 _SHARDS: Final = 100
-_LANES: Final = 64
 
 
 class WaitingJob(msgspec.Struct, frozen=True):
@@ -116,7 +115,7 @@ def to_outgoing(message: WaitingMessage) -> Outgoing:
 def _all_places(queue: str) -> set[str]:
     """Every physical queue that `queue` may stand for."""
     shards = (shard_queue(queue, number) for number in range(_SHARDS))
-    return {*WorkQueue(queue).physical, *shards, *lanes_of(queue, _LANES)}
+    return {*WorkQueue(queue).physical, *shards, *lanes_of(queue, MOST_LANES)}
 
 
 def _job(message: WaitingMessage) -> WaitingJob:

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import Final
 
 from taskmq.contracts.stores import Lease, LeaseStore
+from taskmq.durable.lease_terms import TOLERANCE
 from taskmq.errors import StoreWentBack
 
 __all__ = ["Watermark"]
 
-_SECONDS: Final = 3600.0
-# More than a call may take, and than a database's host stands still while it is moved to another machine.
-_TOLERANCE: Final = 60.0
+# So far ahead the store's clock may leap, and the mark is there still.
+_SECONDS: Final = 86_400.0
 _REMEDY: Final = "docs/disaster-recovery.md says what to do before the schedulers are started again"
 
 
@@ -99,7 +99,7 @@ class Watermark:
                 f"back. {_REMEDY}"
             )
         ahead = found.left - (self._until - now)
-        if ahead > _TOLERANCE:
+        if ahead > TOLERANCE:
             raise StoreWentBack(
                 f"{self._address}: its clock went back by about {ahead:.0f} s, and leases there last for so much "
                 f"longer. Set the clocks of the database's hosts (NTP). {_REMEDY}"

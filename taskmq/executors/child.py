@@ -24,6 +24,7 @@ import msgspec
 
 from taskmq.errors import ResultTooLarge, TaskMQError, UnknownTask
 from taskmq.executors.child_journal import ChildJournalWriter
+from taskmq.executors.child_lines import ChildLines
 from taskmq.executors.frames import (
     ExecutorReady,
     PipeReader,
@@ -41,6 +42,7 @@ from taskmq.middleware.chain import attached
 from taskmq.model.envelope import Envelope
 from taskmq.model.resources import Grant
 from taskmq.run.context import Context, current_context
+from taskmq.run.log_capture import LogCapture
 from taskmq.run.log_fields import install_job_fields
 
 __all__ = ["ConsoleFormatter", "log_to_stderr", "main"]
@@ -90,6 +92,10 @@ class _Child:
         self._lock = threading.Lock()
         self._context: Context | None = None
         self._writer = ChildJournalWriter(self._send)
+        self._lines: ChildLines | None = None
+        if setup.capture is not None:
+            self._lines = ChildLines(self._writer.tell, most=setup.capture.most)
+            LogCapture(self._lines, setup.capture).install()
         self._stopped: Stop | None = None
 
     def serve(self) -> None:
@@ -153,6 +159,8 @@ class _Child:
                 pickled = pickle.dumps(self._call(request))
             finally:
                 # The answer is the last that is heard of the run.
+                if self._lines is not None:
+                    self._lines.finish()
                 self._writer.finish()
                 with self._lock:
                     self._context = None
@@ -201,6 +209,8 @@ class _Child:
             fence=request.fence,
         )
         self._writer.open(context.open_journal())
+        if self._lines is not None and request.is_logged:
+            self._lines.open(context)
         with self._lock:
             self._context = context
             self._mark(context)

@@ -14,12 +14,15 @@ from typing import Any, Final
 
 from taskmq.contracts.stores import BegunRun
 from taskmq.errors import StateUnavailable
+from taskmq.executors.frames import DroppedLines, LoggedLine
 from taskmq.executors.journal_pipe import BeginRun, News, Reply, SaveValue
 from taskmq.run.journal import RunJournal
 
 __all__ = ["ChildJournalWriter"]
 
 _PERIOD: Final = 0.5
+
+_Written = BeginRun | SaveValue | LoggedLine | DroppedLines
 
 
 class ChildJournalWriter:
@@ -34,7 +37,7 @@ class ChildJournalWriter:
         self._asking = threading.Lock()
         self._numbers = itertools.count(1)
         self._replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
-        self._outbox: queue.SimpleQueue[BeginRun | SaveValue | threading.Event | None] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[_Written | threading.Event | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._journal: RunJournal | None = None
 
@@ -55,6 +58,10 @@ class ChildJournalWriter:
     def hear(self, reply: Reply | None) -> None:
         """What the worker has answered; None once it is gone. Called in another thread."""
         self._replies.put(reply)
+
+    def tell(self, content: LoggedLine | DroppedLines) -> None:
+        """Have a line of the run written, in its order."""
+        self._write(content)
 
     # The writer --------------------------------------------------------------------------------------------
 
@@ -95,7 +102,7 @@ class ChildJournalWriter:
 
     # The writing thread ------------------------------------------------------------------------------------
 
-    def _write(self, content: BeginRun | SaveValue | None) -> None:
+    def _write(self, content: _Written | None) -> None:
         self._outbox.put(content)
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="taskmq-journal", daemon=True)
@@ -113,14 +120,14 @@ class ChildJournalWriter:
                     due = None
                     self._tell()
                     content.set()
-                case BeginRun() | SaveValue():
+                case BeginRun() | SaveValue() | LoggedLine() | DroppedLines():
                     self._send(content)
             if due is not None and due <= time.monotonic():
                 due = None
                 self._tell()
                 earliest = time.monotonic() + _PERIOD
 
-    def _next(self, wait: float | None) -> BeginRun | SaveValue | threading.Event | None:
+    def _next(self, wait: float | None) -> _Written | threading.Event | None:
         """What is to be written; None for news, or when `wait` is over."""
         try:
             return self._outbox.get(timeout=None if wait is None else max(wait, 0.0))

@@ -6,7 +6,8 @@ side. The pipes:
     requests    worker -> process    Setup, once; then Request, one at a time
     control     worker -> process    Stop and Reply, while it runs
     answers     process -> worker    Ready, once it has imported the app; Answer, one for each request; what comes
-                                     before an answer is about the run: News, BeginRun, SaveValue
+                                     before an answer is about the run: News, BeginRun, SaveValue, and of what it
+                                     logs LoggedLine and DroppedLines
 
 A pipe of its own for control: the thread that runs the tasks reads its requests itself, and is not woken for each by
 one that reads for it.
@@ -20,12 +21,15 @@ from typing import Any, Final
 import msgspec
 
 from taskmq.executors.journal_pipe import BeginRun, News, Reply, SaveValue
+from taskmq.run.log_capture import CaptureSettings
 
 __all__ = [
     "Assembly",
     "Control",
+    "DroppedLines",
     "ExecutorReady",
     "FromProcess",
+    "LoggedLine",
     "PipeReader",
     "Request",
     "RunAnswer",
@@ -51,6 +55,7 @@ class Setup(msgspec.Struct, array_like=True, tag="setup"):
         url, state, store: where the tasks send to.
         log_level: of the root logger; None leaves logging alone.
         answer_limit: bytes of an answer.
+        capture: what runs log is told; None: it is not listened to.
     """
 
     url: str
@@ -58,6 +63,7 @@ class Setup(msgspec.Struct, array_like=True, tag="setup"):
     log_level: int | None = None
     answer_limit: int = 1 << 30
     store: str | None = None
+    capture: CaptureSettings | None = None
 
 
 class Request(msgspec.Struct, array_like=True, tag="request"):
@@ -67,6 +73,7 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
         carry: what middleware wants to have over there.
         fence: the run's idempotency key and token.
         amounts, devices: what it was given of the worker's resources.
+        is_logged: what it logs is told.
     """
 
     task: str
@@ -88,6 +95,7 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
     amounts: dict[str, float] | None = None
     devices: tuple[str, ...] = ()
     fence: tuple[str, int] | None = None
+    is_logged: bool = False
 
 
 class Stop(msgspec.Struct, array_like=True, tag="stop"):
@@ -109,13 +117,27 @@ class RunAnswer(msgspec.Struct, array_like=True, tag="answer"):
     pickled: bytes
 
 
+class LoggedLine(msgspec.Struct, array_like=True, tag="line"):
+    """A line of the run that goes on; `source` is its logger, or the stream that it was printed to."""
+
+    level: int
+    source: str
+    text: str
+
+
+class DroppedLines(msgspec.Struct, array_like=True, tag="dropped"):
+    """So many lines of the run were too many."""
+
+    count: int
+
+
 Control = Stop | Reply
-FromProcess = ExecutorReady | RunAnswer | News | BeginRun | SaveValue
+FromProcess = ExecutorReady | RunAnswer | News | BeginRun | SaveValue | LoggedLine | DroppedLines
 
 _request: Final[msgspec.msgpack.Decoder[Setup | Request]] = msgspec.msgpack.Decoder(Setup | Request)
 _control: Final[msgspec.msgpack.Decoder[Control]] = msgspec.msgpack.Decoder(Stop | Reply)
 _from_process: Final[msgspec.msgpack.Decoder[FromProcess]] = msgspec.msgpack.Decoder(
-    ExecutorReady | RunAnswer | News | BeginRun | SaveValue
+    ExecutorReady | RunAnswer | News | BeginRun | SaveValue | LoggedLine | DroppedLines
 )
 _encoder: Final = msgspec.msgpack.Encoder()
 

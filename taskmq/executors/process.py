@@ -3,20 +3,38 @@
 import asyncio
 import logging
 import pickle
-from collections.abc import Awaitable, Coroutine
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 from taskmq.errors import MemoryExceeded, TaskMQError, WorkerLost
 from taskmq.executors.coroutine import timed_out
-from taskmq.executors.frames import Request, RunAnswer, Setup, Stop
+from taskmq.executors.frames import DroppedLines, LoggedLine, Request, RunAnswer, Setup, Stop
 from taskmq.executors.journal_pipe import Reply, Told, take
 from taskmq.executors.memory import LOOKS, MemoryGroup
 from taskmq.executors.spawned import Spawned
 from taskmq.model.resources import MEMORY
 from taskmq.model.units import size_text
+from taskmq.run.context import Context
 from taskmq.run.execution import Execution
+from taskmq.run.log_capture import CaptureSettings
 
 __all__ = ["ProcessExecutor"]
+
+
+class ProcessLines(Protocol):
+    """Takes what runs in processes log."""
+
+    def is_wanted(self, context: Context) -> bool:
+        """Whether lines of the run are taken."""
+        ...
+
+    def add(self, context: Context, level: int, logger: str, message: str) -> None:
+        """Take a line."""
+        ...
+
+    def drop(self, context: Context, count: int) -> None:
+        """So many further lines were too many."""
+        ...
 
 
 class ProcessExecutor:
@@ -32,6 +50,10 @@ class ProcessExecutor:
         url, state, store: where tasks that send do so; may differ from what the module says.
         max_tasks: runs; None for no limit.
         max_memory: resident bytes; None for no limit.
+        capture: what runs log goes to `lines`; None: nothing of it is taken.
+
+    Attributes:
+        lines: where that goes; None: nowhere.
     """
 
     def __init__(
@@ -44,10 +66,12 @@ class ProcessExecutor:
         store: str | None = None,
         max_tasks: int | None = None,
         max_memory: int | None = None,
+        capture: CaptureSettings | None = None,
     ) -> None:
         root = logging.getLogger()
+        self.lines: ProcessLines | None = None
         self._target = target
-        self._setup = Setup(url, state, root.level if root.handlers else None, store=store)
+        self._setup = Setup(url, state, root.level if root.handlers else None, store=store, capture=capture)
         self._size = size
         self._slots = asyncio.Semaphore(size)
         self._max_tasks = max_tasks
@@ -122,14 +146,25 @@ class ProcessExecutor:
         if grant is not None and grant.devices:
             child.devices = grant.devices
 
-        def hear(told: Told) -> Awaitable[Reply | None]:
-            return take(told, execution.context.open_journal())
+        async def hear(told: Told | LoggedLine | DroppedLines) -> Reply | None:
+            match told:
+                case LoggedLine(level=level, source=source, text=text):
+                    if self.lines is not None:
+                        self.lines.add(execution.context, level, source, text)
+                case DroppedLines(count=count):
+                    if self.lines is not None:
+                        self.lines.drop(execution.context, count)
+                case _:
+                    return await take(told, execution.context.open_journal())
+            return None
 
+        is_logged = self.lines is not None and self.lines.is_wanted(execution.context)
+        request = _request(execution, is_logged=is_logged)
         if limit is None:
-            return await child.ask(_request(execution), hear)
+            return await child.ask(request, hear)
         bounds = _Bounds(child, int(limit))
         try:
-            return await child.ask(_request(execution), hear)
+            return await child.ask(request, hear)
         except WorkerLost as error:
             if bounds.were_passed:
                 raise MemoryExceeded(
@@ -249,7 +284,7 @@ class _Bounds:
             self._timer = asyncio.get_running_loop().call_later(LOOKS, self._look)
 
 
-def _request(execution: Execution) -> Request:
+def _request(execution: Execution, *, is_logged: bool) -> Request:
     envelope, context, grant = execution.envelope, execution.context, execution.grant
     return Request(
         envelope.task,
@@ -271,6 +306,7 @@ def _request(execution: Execution) -> Request:
         None if grant is None else dict(grant.amounts),
         () if grant is None else grant.devices,
         context.fence,
+        is_logged,
     )
 
 

@@ -14,8 +14,10 @@ from taskmq.errors import WorkerLost
 from taskmq.executors.frames import (
     Assembly,
     Control,
+    DroppedLines,
     ExecutorReady,
     FromProcess,
+    LoggedLine,
     Request,
     RunAnswer,
     Setup,
@@ -101,7 +103,9 @@ class Spawned:
         if not self._control.is_closing():
             self._control.writelines(frame(content))
 
-    async def ask(self, request: Request, hear: Callable[[Told], Awaitable[Reply | None]]) -> RunAnswer:
+    async def ask(
+        self, request: Request, hear: Callable[[Told | LoggedLine | DroppedLines], Awaitable[Reply | None]]
+    ) -> RunAnswer:
         """Its answer; what it says before goes to `hear`, which gives the reply that it waits for, if it does.
 
         Raises:

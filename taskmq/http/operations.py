@@ -102,6 +102,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "resumeSchedule": _posts("/schedules/{name}/resume", repeats=True),
     "runSchedule": _posts("/schedules/{name}/run"),
     "backfillSchedule": _posts("/schedules/{name}/backfill"),
+    "listWorkflows": _reads("/workflows"),
     "getWorkflow": _reads("/workflows/{workflow_id}"),
     "cancelWorkflow": _posts("/workflows/{workflow_id}/cancel"),
     "redriveWorkflow": _posts("/workflows/{workflow_id}/redrive"),

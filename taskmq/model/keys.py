@@ -22,6 +22,7 @@ __all__ = [
     "scheduled_job_id",
     "split_tenant_key",
     "tenant_key",
+    "tenant_prefix",
     "tenant_span",
     "unique_key",
     "worker_key",
@@ -53,6 +54,11 @@ def split_tenant_key(key: str) -> tuple[str, str]:
     if not key.startswith("@") or not parted:
         return "", key
     return tenant.replace("%3A", ":").replace("%25", "%"), rest
+
+
+def tenant_prefix(key: str) -> str:
+    """What all keys of the tenant whose key it is begin with; "" for none."""
+    return tenant_key(split_tenant_key(key)[0] or None, "")
 
 
 def once_key(scope: str, key: str, *, tenant: str | None) -> str:

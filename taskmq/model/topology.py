@@ -22,6 +22,7 @@ from taskmq.errors import InvalidOption
 __all__ = [
     "CLASSES",
     "DEFAULT_QUEUE",
+    "MOST_LANES",
     "PARKING",
     "POLICIES",
     "TOPIC_QUEUE",
@@ -90,7 +91,7 @@ _NAME_LIMIT: Final = 192
 _NAMES: Final = 4096
 _KEY_LIMIT: Final = 255
 _MOST_SHARDS: Final = 100
-_MOST_LANES: Final = 64
+MOST_LANES: Final = 64
 _MOST: Final = 2**31 - 1
 # Quorum queues of RabbitMQ 4.3 take a message without a priority for one of 4; so do we.
 _MIDDLE: Final = 4
@@ -115,8 +116,8 @@ class WorkQueue:
         ordered: into how many shards (1 to 100) the queue is split by the jobs' `order_key`. Jobs of one key run
             one at a time, in the order of sending. The number cannot be changed while jobs wait. No priorities.
         lanes: among how many queues (2 to 64) the jobs that are sent with a `tenant` are spread, so that the backlog
-            of one tenant does not hold up the others: see docs/scheduling.md. The number may grow at any time, and
-            become smaller once nothing waits. No priorities.
+            of one tenant does not hold up the others: see docs/scheduling.md. The number may grow and shrink at any
+            time: workers consume all lanes that are there. No priorities.
         max_length: with so many messages waiting in a physical queue, `send` fails with `PublishRejected`. RabbitMQ
             lets a few more in. Delayed jobs and retries always find a place.
         max_bytes: the same for the sum of their bodies.
@@ -154,7 +155,7 @@ class WorkQueue:
             self._refuse(f"priorities={self.priorities!r}: 'classes' or 'native'")
         for option, least, most in (
             ("ordered", 1, _MOST_SHARDS),
-            ("lanes", 2, _MOST_LANES),
+            ("lanes", 2, MOST_LANES),
             ("max_length", 1, _MOST),
             ("max_bytes", 1, 2**63 - 1),
             ("delivery_limit", 1, _MOST),

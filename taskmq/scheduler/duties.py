@@ -1,17 +1,21 @@
 """What one scheduler does for all.
 
-Once an hour the store makes room for the days to come, and drops what is old; each second new entries of the audit
-are sealed into its chain. The lease of either lasts for its turn and is not renewed: whoever takes it has the turn.
+Once an hour the store makes room for the days to come, and drops what is old, once it is in an archive where there is
+to be one; each second new entries of the audit are sealed into its chain. The lease of either lasts for its turn and
+is not renewed: whoever takes it has the turn.
 """
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Final
 
 from taskmq.contracts.jobs import JobStore
 from taskmq.contracts.stores import Lease
+from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.service import pause
-from taskmq.errors import StateUnavailable, StoreUnavailable
+from taskmq.errors import MalformedMessage, StateUnavailable, StoreUnavailable
+from taskmq.operations.retention import archive_days
 from taskmq.scheduler.history import forget_old
 
 __all__ = ["AuditSeal", "Duties"]
@@ -25,14 +29,21 @@ _AUDIT: Final = "audit"
 _TURN: Final = 30.0
 _SECOND: Final = 1.0
 _BATCH: Final = 500
+# A day gets no more jobs when the commits that were on their way at its end have come.
+_OVER_FOR: Final = 1
 
 
 class Duties:
-    """Does this hour's duties, if nobody else has: a `Service`."""
+    """Does this hour's duties, if nobody else has: a `Service`.
 
-    def __init__(self, store: JobStore, *, me: str) -> None:
+    Args:
+        archive: the folder into which each day goes once it is over, before it is forgotten; None: none.
+    """
+
+    def __init__(self, store: JobStore, *, me: str, archive: Path | None = None) -> None:
         self._store = store
         self._me = me
+        self._archive = archive
         self._is_stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -48,11 +59,11 @@ class Duties:
         """Seconds until the next look."""
         leases = self._store.dispatching.leases
         try:
-            token = await leases.acquire(_DUTIES, owner=self._me, seconds=_HOUR)
+            token = await acquire_in_term(leases, _DUTIES, owner=self._me, seconds=_HOUR)
             if isinstance(token, Lease):
                 return min(max(token.left, 1.0), _LOOK)
             try:
-                await self._store.dispatching.maintain()
+                await self._store.dispatching.maintain(forgets=await self._archived())
                 await self._store.identity.credentials.sweep()
                 await forget_old(self._store)
             except StoreUnavailable:
@@ -62,6 +73,23 @@ class Duties:
         except (StateUnavailable, StoreUnavailable) as error:
             _log.warning("the store's upkeep waits: %s", error)
         return _LOOK
+
+    async def _archived(self) -> bool:
+        """Whether ended jobs may be forgotten: they are in files, or are not to be."""
+        if self._archive is None:
+            return True
+        try:
+            days = await archive_days(self._store, self._archive, keep_days=_OVER_FOR, only_new=True)
+        except (OSError, MalformedMessage) as error:
+            _log.error(
+                "jobs that have ended are not archived, and stay in the store until they are; looked at again in an "
+                "hour: %s",
+                error,
+            )
+            return False
+        for day in days:
+            _log.info("%d jobs that ended on %s are in %s", day.jobs, day.day, day.file)
+        return True
 
 
 class AuditSeal:
@@ -89,7 +117,8 @@ class AuditSeal:
         """Seconds until the next look."""
         try:
             if not self._turns_left:
-                token = await self._store.dispatching.leases.acquire(_AUDIT, owner=self._me, seconds=_TURN)
+                leases = self._store.dispatching.leases
+                token = await acquire_in_term(leases, _AUDIT, owner=self._me, seconds=_TURN)
                 if isinstance(token, Lease):
                     return max(token.left, _SECOND)
                 self._turns_left = round(_TURN / _SECOND)

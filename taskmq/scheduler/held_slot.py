@@ -98,6 +98,7 @@ class HeldSlot:
             slots_of=workers.slots_of,
             policies=app.producer.policies(),
             sharing=store.sharing,
+            quotas=store.quotas,
             placer=placer,
             is_placed=lambda queue: app.producer.queue(queue).placed,
             counts=counts,

@@ -7,6 +7,7 @@ import socket
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 from taskmq.app import TaskMQ
@@ -50,6 +51,7 @@ class Scheduler:
         drains: `stop` waits until everything in flight was reported; a second `stop` does not.
         counts_runs: what workers tell of their runs is counted, and failures of plain jobs are kept.
         alerts: how people are told of alerts; None: rules are not looked at.
+        archive: the folder into which jobs that have ended go, day by day, before the store forgets them.
 
     Raises:
         UnsupportedFeature: the app has no store; raised by `run`.
@@ -58,8 +60,15 @@ class Scheduler:
     """
 
     def __init__(
-        self, app: TaskMQ, *, drains: bool = False, counts_runs: bool = False, alerts: AlertSettings | None = None
+        self,
+        app: TaskMQ,
+        *,
+        drains: bool = False,
+        counts_runs: bool = False,
+        alerts: AlertSettings | None = None,
+        archive: Path | None = None,
     ) -> None:
+        self._archive = archive
         self._counts_runs = counts_runs
         self._alerts = alerts
         self._app = app
@@ -123,7 +132,7 @@ class Scheduler:
             self._has_begun = True
             async with ServiceGroup() as group:
                 await group.start(signals, "listens for jobs and workers")
-                await group.start(Duties(store, me=self._me), "does the store's upkeep")
+                await group.start(Duties(store, me=self._me, archive=self._archive), "does the store's upkeep")
                 await group.start(releases, "lets jobs go that waited for others")
                 await group.start(AuditSeal(store, me=self._me), "seals the audit")
                 await group.start(nodes, "writes down which nodes there are")

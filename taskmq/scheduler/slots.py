@@ -19,6 +19,7 @@ from typing import Final
 from taskmq.contracts.jobs import DispatchStore, slot_key
 from taskmq.contracts.stores import Lease
 from taskmq.durable.lease_keeper import LeaseKeeper
+from taskmq.durable.lease_terms import acquire_in_term, is_beyond_term
 from taskmq.durable.service import pause
 from taskmq.durable.watermark import Watermark
 from taskmq.errors import StateUnavailable, StoreUnavailable, StoreWentBack
@@ -155,8 +156,11 @@ class SlotLeases:
         leases: dict[int, Lease | None] = {}
         for slot in range(self._store.slots):
             if slot not in self._held:
-                leases[slot] = await self._store.leases.find(slot_key(slot))
+                lease = await self._store.leases.find(slot_key(slot))
+                leases[slot] = None if lease is not None and is_beyond_term(lease, LEASE) else lease
         wanted = await self._store.leases.find(_WANTED)
+        if wanted is not None and is_beyond_term(wanted, LEASE):
+            wanted = None
         if self._is_stopping:
             return 0.0
         # Of a holder with this name nothing is known here: its lease has to end first.
@@ -179,7 +183,7 @@ class SlotLeases:
 
     async def _take(self, slot: int) -> None:
         until = asyncio.get_running_loop().time() + LEASE
-        epoch = await self._store.leases.acquire(slot_key(slot), owner=self._me, seconds=LEASE)
+        epoch = await acquire_in_term(self._store.leases, slot_key(slot), owner=self._me, seconds=LEASE)
         if isinstance(epoch, Lease):
             return
         lease = self._held[slot] = HeldLease(slot, epoch, until)
@@ -192,7 +196,7 @@ class SlotLeases:
         leases = self._store.leases
         if self._wanting is not None and await leases.renew(_WANTED, token=self._wanting, seconds=LEASE):
             return
-        found = await leases.acquire(_WANTED, owner=self._me, seconds=LEASE)
+        found = await acquire_in_term(leases, _WANTED, owner=self._me, seconds=LEASE)
         self._wanting = None if isinstance(found, Lease) else found
         if self._wanting is not None:
             # So that those who have more look.

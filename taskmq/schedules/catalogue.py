@@ -366,7 +366,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         if entry.workflow is not None:
             from taskmq.workflow.service import WorkflowService
 
-            graph = graph_for(entry.workflow, meta=said, priority=None, tenant=entry.tenant)
+            graph = graph_for(entry.workflow, name=entry.name, meta=said, priority=None, tenant=entry.tenant)
             job_id = await WorkflowService(entry.task.services).start(
                 graph, flow_id=job_id, keep=KEEP_SECONDS, tenant=entry.tenant or None
             )

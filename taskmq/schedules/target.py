@@ -85,10 +85,13 @@ def tasks_of(workflow: Graph) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def graph_for(workflow: Graph, *, meta: Mapping[str, str], priority: int | None, tenant: str = "") -> Graph:
+def graph_for(
+    workflow: Graph, *, name: str, meta: Mapping[str, str], priority: int | None, tenant: str = ""
+) -> Graph:
     """The workflow of one occurrence.
 
     Args:
+        name: of the workflow; its schedule's.
         tenant: of all its steps; "": their own.
         meta: for all its steps, beside their own.
         priority: of all its steps; None: their own.
@@ -104,7 +107,7 @@ def graph_for(workflow: Graph, *, meta: Mapping[str, str], priority: int | None,
             nodes.append(replace(node, call=encode_call(call)))
         else:
             nodes.append(node)
-    return Graph(workflow.head, nodes, workflow.shape)
+    return Graph(replace(workflow.head, name=name), nodes, workflow.shape)
 
 
 def write_graph(workflow: Graph) -> bytes:

@@ -3,24 +3,36 @@
 import os
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 
 from taskmq.app import TaskMQ
+from taskmq.contracts.broker import Broker
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.executors import CoroutineExecutor, ProcessExecutor, ThreadExecutor
+from taskmq.model.history.logs import read_level
 from taskmq.model.nodes import LOST_AFTER_MS, SLOTS, NodeTold
 from taskmq.model.resources import GPU, PROCESS, amounts_text
-from taskmq.model.topology import WorkQueue, node_queue
+from taskmq.model.topology import MOST_LANES, WorkQueue, lane_queue, node_queue
 from taskmq.model.units import did_you_mean
 from taskmq.options.limits import check_shared
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.execution import Executor
+from taskmq.run.log_capture import CaptureSettings
 from taskmq.version import VERSION
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.host.resources import capacity, devices
 from taskmq.worker.intake.ordered_shards import LONGEST_HOLD
 from taskmq.worker.intake.resources import ResourcePool
 
-__all__ = ["check_tasks", "executors_for", "longest_run", "node_of", "queues_of", "resources_for"]
+__all__ = [
+    "check_tasks",
+    "executors_for",
+    "longest_run",
+    "node_of",
+    "queues_of",
+    "resources_for",
+    "with_former_lanes",
+]
 
 
 def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
@@ -42,6 +54,24 @@ def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
     if not app.tasks.queues:
         raise InvalidOption("the app has no tasks, so there is no queue to consume: define one, or name queues")
     return own + app.tasks.queues
+
+
+async def with_former_lanes(broker: Broker, queues: Sequence[WorkQueue]) -> list[WorkQueue]:
+    """The same queues, those with lanes with as many as there are at the broker, if that is more.
+
+    Where there were more lanes once, delayed jobs and retries come back to the lanes that they left.
+
+    Raises:
+        BrokerUnavailable: nobody knows what there is.
+    """
+    found: list[WorkQueue] = []
+    for queue in queues:
+        count = queue.lanes
+        # Lanes are made all at once: behind one that is not there is none.
+        while count is not None and count < MOST_LANES and await broker.stats([lane_queue(queue.name, count)]):
+            count += 1
+        found.append(queue if count == queue.lanes else replace(queue, lanes=count))
+    return found
 
 
 def node_of(config: WorkerConfig) -> NodeTold | None:
@@ -134,6 +164,13 @@ def longest_run(app: TaskMQ, queue: WorkQueue) -> float | None:
     return longest if queue.ordered is None else longest + LONGEST_HOLD
 
 
+def capture_settings(config: WorkerConfig) -> CaptureSettings | None:
+    """What is taken of what runs log; None: nothing."""
+    if config.capture_logs == "off":
+        return None
+    return CaptureSettings(read_level(config.capture_logs), output=config.capture_output, most=config.log_lines)
+
+
 def executors_for(app: TaskMQ, target: str, config: WorkerConfig) -> dict[ExecutorKind, Executor]:
     """One of each kind that the app's tasks use.
 
@@ -160,6 +197,7 @@ def executors_for(app: TaskMQ, target: str, config: WorkerConfig) -> dict[Execut
             store=app.sessions.store_url,
             max_tasks=config.max_tasks_per_child,
             max_memory=config.max_memory_per_child,
+            capture=capture_settings(config),
         )
         processes.warm()
     return executors

@@ -13,13 +13,14 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Broadcasting, Broker, Consumer, Subscription
 from taskmq.durable.service import Service, ServiceGroup, pause, unless_set
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing
+from taskmq.executors import ProcessExecutor
 from taskmq.model.commands import Preemption
-from taskmq.model.history.logs import read_level
 from taskmq.model.history.redaction import Redactor
 from taskmq.model.telemetry.worker_status import RunningJob, WorkerStatus
 from taskmq.model.topology import WorkQueue, logical_queue
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.execution import Executor
+from taskmq.run.log_capture import LogCapture
 from taskmq.version import VERSION
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.dispatcher import Dispatcher
@@ -30,13 +31,22 @@ from taskmq.worker.intake.prefetch_tuner import PrefetchTuner
 from taskmq.worker.long_runs.guard import LongRunGuard
 from taskmq.worker.prefetch import prefetch_of
 from taskmq.worker.run.stats import WorkerStats
-from taskmq.worker.run_logs import LogCapture, RunLines
+from taskmq.worker.run_logs import RunLines, StoredRuns
 from taskmq.worker.services.cancellations import Cancellations
 from taskmq.worker.services.commands import CommandService
 from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq.worker.services.queue_pauses import QueuePauses
 from taskmq.worker.services.task_announcer import TaskAnnouncer
-from taskmq.worker.setup import check_tasks, executors_for, longest_run, node_of, queues_of, resources_for
+from taskmq.worker.setup import (
+    capture_settings,
+    check_tasks,
+    executors_for,
+    longest_run,
+    node_of,
+    queues_of,
+    resources_for,
+    with_former_lanes,
+)
 
 __all__ = ["Worker"]
 
@@ -225,6 +235,8 @@ class Worker:
         app = self._app
         self._executors = executors_for(app, self._target, self._config)
         try:
+            if any(queue.lanes is not None for queue in self._queues):
+                await unless_set(self._is_draining, self._look_for_lanes())
             self._dispatcher = dispatcher = self._new_dispatcher()
             if self._is_draining.is_set():
                 dispatcher.stop_taking()
@@ -313,7 +325,7 @@ class Worker:
     def _take_logs(self) -> RunLines | None:
         """Begin to take what runs log, if the worker is to."""
         config = self._config
-        if config.capture_logs == "off":
+        if (settings := capture_settings(config)) is None:
             return None
         session = self._app.sessions.current()
         self._logs = RunLines(
@@ -324,8 +336,11 @@ class Worker:
             redactor=Redactor([config.redact] if config.redact else []),
             most=config.log_lines,
         )
-        self._capture = LogCapture(self._logs, level=read_level(config.capture_logs), output=config.capture_output)
+        sink = StoredRuns(self._logs)
+        self._capture = LogCapture(sink, settings)
         self._capture.install()
+        if isinstance(processes := self._executors.get("process"), ProcessExecutor):
+            processes.lines = sink
         return self._logs
 
     def _cancel(self, job_id: str, reason: str) -> None:
@@ -359,6 +374,16 @@ class Worker:
                 ]
                 return await session.broker.consume(subscriptions, dispatcher.deliver)
             except (BrokerUnavailable, QueueMissing) as error:
+                _log.warning("not consuming yet: %s", error)
+                await asyncio.sleep(_RECONNECT_PAUSE)
+
+    async def _look_for_lanes(self) -> None:
+        broker = self._app.sessions.current().broker
+        while True:
+            try:
+                self._queues = await with_former_lanes(broker, self._queues)
+                return
+            except BrokerUnavailable as error:
                 _log.warning("not consuming yet: %s", error)
                 await asyncio.sleep(_RECONNECT_PAUSE)
 

@@ -60,12 +60,12 @@ class Batch(Workflow[list[Any]]):
         return builder.graph(jobs)
 
     async def _send(
-        self, service: WorkflowService, flow_id: str | None, keep: Duration, tenant: str | None
+        self, service: WorkflowService, flow_id: str | None, keep: Duration, tenant: str | None, name: str | None
     ) -> Flow[list[Any]]:
         # All that can be wrong with a job is, before anything is sent.
         builder = GraphBuilder(service.content_type, tenant=tenant or "")
         calls = [builder.child(job.call) for job in self.jobs]
-        flow = await super()._send(service, flow_id, keep, tenant)
+        flow = await super()._send(service, flow_id, keep, tenant, name)
         if calls:
             await service.append(flow.id, calls, name=_FIRST_JOBS)
         return flow

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 import msgspec
@@ -19,7 +19,16 @@ from taskmq.workflow.service import WorkflowService
 from taskmq.workflow.step_call import CompleteStep
 from taskmq.workflow.values import decode_tree, load_trees
 
-__all__ = ["Flow", "FlowState", "FlowStep", "GraphNode", "StepOutcome", "check_flow_id"]
+__all__ = [
+    "Flow",
+    "FlowState",
+    "FlowStateName",
+    "FlowStep",
+    "GraphNode",
+    "StepOutcome",
+    "check_flow_id",
+    "state_name",
+]
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -34,6 +43,9 @@ _RAN: Final = (NodeState.SUCCEEDED, NodeState.FAILED, NodeState.CANCELLED)
 _CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-")
 
 
+FlowStateName = Literal["running", "succeeded", "failed", "cancelled"]
+
+
 class FlowState(msgspec.Struct, frozen=True):
     """How far a workflow is.
 
@@ -43,7 +55,7 @@ class FlowState(msgspec.Struct, frozen=True):
         cancelled: why it was cancelled.
     """
 
-    state: Literal["running", "succeeded", "failed", "cancelled"]
+    state: FlowStateName
     steps: dict[str, NodeState]
     cancelled: str | None = None
 
@@ -185,14 +197,8 @@ class Flow(Generic[R_co]):
         head = decode_head(record.head)
         states = await self._store.states(self.id)
         named = {_name(key, head): state for key, state in states.items() if _is_shown(key, head)}
-        is_bad = any(
-            state is NodeState.FAILED and key.partition(".")[0] not in head.may_fail for key, state in states.items()
-        )
-        if record.unfinished:
-            return FlowState("running", named, record.cancelled)
-        if record.cancelled is not None:
-            return FlowState("cancelled", named, record.cancelled)
-        return FlowState("failed" if is_bad else "succeeded", named)
+        failed = {key.partition(".")[0] for key, state in states.items() if state is NodeState.FAILED}
+        return FlowState(state_name(record, head, failed), named, record.cancelled)
 
     async def astream(self) -> AsyncGenerator[StepOutcome, None]:
         """Each step as soon as it has ended, until all have: `async for step in flow.astream()`.
@@ -419,6 +425,15 @@ class Flow(Generic[R_co]):
             else:
                 outcomes.append(StepOutcome(name, one.state))
         return outcomes
+
+
+def state_name(record: FlowRecord, head: FlowHead, failed: Collection[str]) -> FlowStateName:
+    """The state of a flow, some of whose nodes have failed."""
+    if record.unfinished:
+        return "running"
+    if record.cancelled is not None:
+        return "cancelled"
+    return "succeeded" if head.may_fail.issuperset(failed) else "failed"
 
 
 def check_flow_id(flow_id: str) -> str:

@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
+from msgspec.structs import replace
+
 from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
 from taskmq.model.units import Duration, parse_duration
@@ -23,6 +25,7 @@ C = TypeVar("C")
 D = TypeVar("D")
 
 _WIDTH: Final = 10_000
+_LONGEST_NAME: Final = 128
 
 
 class Workflow(ABC, Generic[R_co]):
@@ -30,7 +33,14 @@ class Workflow(ABC, Generic[R_co]):
 
     __slots__ = ()
 
-    def send(self, *, flow_id: str | None = None, keep: Duration = "7d", tenant: str | None = None) -> Flow[R_co]:
+    def send(
+        self,
+        *,
+        flow_id: str | None = None,
+        keep: Duration = "7d",
+        tenant: str | None = None,
+        name: str | None = None,
+    ) -> Flow[R_co]:
         """Send it; returns when the flow is in the state and the broker has confirmed what can start.
 
         Sent again with the same id after an error it goes on where it stopped; a flow that is under way is left as
@@ -41,6 +51,8 @@ class Workflow(ABC, Generic[R_co]):
             keep: how long everything about the flow is kept after its last change.
             tenant: whose flow it is, and whose jobs its steps are; its id begins with it, `@acme:`. Each tenant has
                 flow ids of its own. Default: nobody's.
+            name: what people look for it by in lists; any number may have the same. Default: the task of its first
+                step.
 
         Raises:
             InvalidArguments, InvalidOption, EncodeError: it cannot be; nothing was sent.
@@ -49,13 +61,18 @@ class Workflow(ABC, Generic[R_co]):
             UnsupportedFeature: the app has no state.
         """
         service = self._service()
-        return service.sessions.run_sync(self._send(service, flow_id, keep, tenant), instead="asend")
+        return service.sessions.run_sync(self._send(service, flow_id, keep, tenant, name), instead="asend")
 
     async def asend(
-        self, *, flow_id: str | None = None, keep: Duration = "7d", tenant: str | None = None
+        self,
+        *,
+        flow_id: str | None = None,
+        keep: Duration = "7d",
+        tenant: str | None = None,
+        name: str | None = None,
     ) -> Flow[R_co]:
         """`send` for coroutines."""
-        return await self._send(self._service(), flow_id, keep, tenant)
+        return await self._send(self._service(), flow_id, keep, tenant, name)
 
     @abstractmethod
     def first_task(self) -> "StepTask | None":
@@ -83,14 +100,18 @@ class Workflow(ABC, Generic[R_co]):
         return builder.graph(self.place(builder, []))
 
     async def _send(
-        self, service: WorkflowService, flow_id: str | None, keep: Duration, tenant: str | None
+        self, service: WorkflowService, flow_id: str | None, keep: Duration, tenant: str | None, name: str | None
     ) -> Flow[R_co]:
         seconds = parse_duration(keep, what="keep").total_seconds()
         if tenant == "":
             raise InvalidOption("tenant='': a name, or None for nobody's")
+        if name is not None and not 1 <= len(name) <= _LONGEST_NAME:
+            raise InvalidOption(f"name={name[:_LONGEST_NAME]!r}: 1 to {_LONGEST_NAME} characters")
         graph = self.compile(service.content_type, tenant=tenant or "")
         if flow_id is not None:
             check_flow_id(flow_id)
+        first = self.first_task()
+        graph.head = replace(graph.head, name=name or ("" if first is None else first.name))
         sent = await service.start(graph, flow_id=flow_id, keep=seconds, tenant=tenant)
         return Flow(sent, service=service, shape=graph.shape, names=graph.names)
 

@@ -348,12 +348,13 @@ def test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c(
 
 
 def test_dev_runs_what_is_submitted_to_its_store(home: Path, mark: dict[str, str]) -> None:
-    (home / "live.py").write_text(_version_of(1))
+    (home / "live.py").write_text(f"{_version_of(1)}@app.task\ndef say() -> None: print('hello')\n")
     place = ("--app", "live:app", "--store", "sqlite:///.taskmq/jobs.db", "-o", "json")
 
     with Started(home, "dev", "live:app", env=mark) as dev:
+        dev.says("export TASKMQ_APP=live:app TASKMQ_STORE=sqlite:///.taskmq/jobs.db")
         dev.says("waiting for jobs")
-        submitted = run_process(home, "job", "submit", "live.version", *place)
+        submitted = run_process(home, "job", "submit", "live.say", *place)
         assert submitted.code == 0, submitted.err
         job = submitted.data["job"]
 
@@ -361,6 +362,7 @@ def test_dev_runs_what_is_submitted_to_its_store(home: Path, mark: dict[str, str
             return run_process(home, "job", "show", job, *place).data["state"]
 
         eventually(lambda: state() == "succeeded", "the end of the job", within=PATIENCE)
+        assert "hello" in run_process(home, "job", "logs", job, *place).out
 
 
 def test_dev_has_a_dashboard_that_nobody_signs_in_to(home: Path, mark: dict[str, str]) -> None:

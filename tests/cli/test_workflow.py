@@ -52,6 +52,19 @@ def failed(home: Path) -> str:
     return flow.id
 
 
+def test_workflows_are_listed_by_name_and_state(failed: str, taskmq: Here) -> None:
+    table = taskmq("workflow", "list")
+    found = taskmq("workflow", "list", "--state", "failed", "--name", "up*", "--since", "2020-01-01", "-o", "json")
+
+    assert [line.split()[:3] for line in table.out.splitlines()] == [
+        ["workflow", "name", "state"],
+        [failed, "upload", "failed"],
+    ]
+    assert [(one["workflow"], one["nodes"], one["unfinished"]) for one in found.data] == [(failed, 3, 0)]
+    assert taskmq("workflow", "list", "--state", "running", "-o", "json").data == []
+    assert taskmq("workflow", "list", "--state", "done").code == 2
+
+
 def test_a_workflow_is_shown_step_by_step(failed: str, taskmq: Here) -> None:
     table = taskmq("workflow", "show", failed)
     shown = taskmq("workflow", "show", failed, "-o", "json").data

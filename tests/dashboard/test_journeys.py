@@ -247,6 +247,79 @@ def test_a_schedule_is_made_and_removed(eyes: Eyes, site: Served) -> None:
     assert site.api.get("/schedules/quarterly").status_code == 404
 
 
+def test_a_node_is_drained_and_shows_whose_its_parts_are(eyes: Eyes, site: Served) -> None:
+    outside = {
+        "name": "render-1",
+        "ip": "10.0.0.9",
+        "capacity": {"cpu": 16, "memory": "64G"},
+        "labels": {"zone": "b"},
+    }
+    assert site.outside.post("/nodes/register", json=outside).status_code == 201
+    wanted = {"job_id": "film-7", "node_id": "render-1", "cpu": 4, "memory": "16G"}
+    assert site.outside.post("/resources/allocate", json=wanted).status_code == 201
+    page = eyes.open("nodes").page
+
+    eyes.see("4 of 16")
+    eyes.click("render-1")
+    eyes.see("16G of 64G")
+    eyes.see("zone=b")
+    page.keyboard.press("p")
+    eyes.click("Drain it")
+    expect(page.locator(".head .state")).to_contain_text("draining")
+    assert site.api.get("/nodes/render-1").json()["status"] == "draining"
+    page.get_by_role("row", name="film-7").get_by_role("button", name="Release").click()
+
+    eyes.see("Nothing is taken.")
+    eyes.click("Resume")
+    expect(page.locator(".head .state")).to_contain_text("available")
+    assert violations(page) == []
+
+
+def test_a_pool_gets_another_weight_once_its_new_share_was_seen(eyes: Eyes, site: Served) -> None:
+    for name, body in (("acme", {"max": {"slots": 8}}), ("globex", {"weight": 3})):
+        site.api.put(f"/pools/{name}", json=body).raise_for_status()
+    (made,) = site.submit({"job_type": "report", "job_id": "unfair"}, tenant="acme")
+    page = eyes.open(f"jobs/{made['id']}").page
+
+    # Why it waits leads to what says so.
+    eyes.click("pool 'acme'")
+    row = page.locator("tr[aria-current]")
+    expect(row).to_contain_text("25.0 %")
+    expect(row.get_by_role("link")).to_have_text(["0", "1"])
+    row.get_by_role("button", name="Change").click()
+    page.get_by_label("Weight, beside its neighbours").fill("9")
+    page.get_by_label("At most").fill("slots=many")
+    expect(page.get_by_label("Shares before and after").get_by_role("row", name="acme")).to_contain_text("75.0 %")
+    eyes.click("Keep")
+    eyes.see("slots=many is no amount")
+    assert violations(page) == []
+    page.get_by_label("At most").fill("slots=4")
+    eyes.click("Keep")
+
+    expect(row).to_contain_text("75.0 %")
+    kept = site.api.get("/pools/acme").json()
+    assert (kept["weight"], kept["max"]) == (9, {"slots": 4})
+
+
+def test_a_quota_is_given_and_shows_what_is_used_up(eyes: Eyes, site: Served) -> None:
+    page = eyes.open("quotas").page
+
+    eyes.click("Add a quota")
+    page.get_by_role("textbox", name=re.compile("^Tenant")).fill("acme")
+    page.get_by_label("Jobs a day").fill("2")
+    eyes.click("Keep")
+    eyes.see("of 2")
+    site.submit({"job_type": "report"}, {"job_type": "report"}, tenant="acme")
+    page.keyboard.press(".")
+
+    eyes.see("used up")
+    assert violations(page) == []
+    eyes.click("Remove")
+    eyes.click("Remove it")
+    eyes.see("There are no quotas")
+    assert site.api.get("/quotas").json()["items"] == []
+
+
 def test_the_keys_lead_everywhere_and_can_be_switched_off(eyes: Eyes) -> None:
     page = eyes.open().page
     for key, title in (

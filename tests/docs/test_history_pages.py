@@ -3,12 +3,13 @@
 import re
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from taskmq.cli.exits import OK
 from taskmq.model.history.alerts import METRICS, check_rule
-from taskmq.model.history.channels import parse_channel
+from taskmq.model.history.channels import Kind, parse_channel
 from taskmq.operations.history.alerts import read_rules
 from tests.cli.kit import PATIENCE, Started, run_process
 from tests.docs.blocks import ROOT, blocks_of, write_files
@@ -54,8 +55,11 @@ def test_a_job_is_charged_logged_counted_and_told_of_as_the_pages_say(tmp_path: 
 
 
 def _rules() -> str:
-    (block,) = [block for block in blocks_of(_ALERTS) if block.language == "toml"]
-    return block.text
+    return _tables()[0]
+
+
+def _tables() -> list[str]:
+    return [block.text for block in blocks_of(_ALERTS) if block.language == "toml"]
 
 
 def test_the_rules_of_the_page_can_be() -> None:
@@ -64,8 +68,16 @@ def test_the_rules_of_the_page_can_be() -> None:
     assert [rule.name for rule in rules] == ["charges-fail", "nobody-works"]
     for rule in rules:
         check_rule(rule)
-        for channel in rule.channels:
-            parse_channel(channel)
+
+
+def test_the_channels_of_the_page_can_be_and_are_all_there_are() -> None:
+    kinds = {parse_channel(channel).kind for text in _tables() for channel in tomllib.loads(text)["channels"]}
+
+    named = {
+        kind for kind in get_args(Kind) if kind in {"mail", "webhook"} or f"| `{kind}+https://" in _ALERTS.read_text()
+    }
+    assert named == set(get_args(Kind))
+    assert kinds >= named - {"alertmanager"}
 
 
 def test_the_page_of_alerts_has_every_metric_as_the_code_says_it() -> None:

@@ -40,7 +40,7 @@ def test_the_readme_has_at_most_200_lines() -> None:
 
 
 def test_every_file_that_the_readme_shows_is_python(tmp_path: Path) -> None:
-    assert write_files(README, tmp_path) == {"shop.py", "tour.py", "orders.py"}
+    assert write_files(README, tmp_path) == {"shop.py", "tour.py", "orders.py", "payouts.py"}
     for path in tmp_path.iterdir():
         compile(path.read_text(), path.name, "exec")
 
@@ -99,6 +99,14 @@ def test_the_tour_prints_what_the_readme_says(tmp_path: Path) -> None:
     write_files(README, tmp_path)
 
     assert _printed("python tour.py", tmp_path) == block_after(README, "tour.py").text
+
+
+def test_a_payout_is_submitted_changed_and_cancelled(tmp_path: Path) -> None:
+    write_files(README, tmp_path)
+
+    printed = _printed("python payouts.py", tmp_path, {"TASKMQ_STORE": "sqlite:///jobs.db"})
+
+    assert printed == block_after(README, "payouts.py").text
 
 
 def _printed(command: str, folder: Path, env: Mapping[str, str] | None = None) -> str:

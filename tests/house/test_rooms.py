@@ -34,6 +34,7 @@ _SHORT = {
     "contrib/taskmq_sql/location.py",
     "contrib/taskmq_sql/migrations/versions/r0005_unique_keys.py",
     "contrib/taskmq_sql/migrations/versions/r0009_quotas.py",
+    "contrib/taskmq_sql/migrations/versions/r0010_notices_of_tenants.py",
     "contrib/taskmq_sql/migrations/env.py",
     "contrib/taskmq_sql/tables.py",
     "taskmq/contracts/finding.py",
@@ -46,6 +47,8 @@ _SHORT = {
     "brokers/taskmq_local/rules/topics.py",
     "brokers/taskmq_rabbitmq/connect/backoff.py",
     "taskmq/worker/long_runs/delivery_ages.py",
+    # A rule that all who acquire a lease by its key follow.
+    "taskmq/durable/lease_terms.py",
     # Names and constants that several modules share.
     "brokers/taskmq_rabbitmq/connect/client_properties.py",
     "contrib/taskmq_otel/attributes.py",

@@ -1,7 +1,9 @@
 """Ended jobs go into files, are read there, and are forgotten: by day, by kind, of a tenant or a person."""
 
 import asyncio
+import contextlib
 import gzip
+import sqlite3
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,10 @@ from taskmq.model.identity import EVERYTHING_OF_ALL
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq.operations.retention import archive_days, check_archive, erase_jobs, read_archive, thin_out
+from taskmq.scheduler.duties import Duties
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq_sql.jobs.partitions import DAY, partition_statements
+from taskmq_sql.sqlite.jobs import maintenance
 from tests.unit.app_kit import new_url
 
 _ANN = Actor(user="ann")
@@ -128,6 +132,77 @@ def test_an_archive_that_was_stopped_is_begun_again(tmp_path: Path) -> None:
         assert {one.suffix for one in folder.iterdir()} == {".gz"}
 
     _with_app(f"sqlite:///{tmp_path}/jobs.db", test)
+
+
+def test_days_of_a_file_are_found_and_read_by_their_index(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+
+    async def test(app: TaskMQ, driver: JobDriver) -> None:
+        store: Any = app.sessions.store()
+        ids = await _ended(driver, 4)
+        today = await store.now_ms() // DAY
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            for job_id, age in zip(ids, (40, 7, 7, 0), strict=True):
+                raw = bytes.fromhex(job_id.replace("-", ""))
+                at = (today - age) * DAY + 5
+                connection.execute("UPDATE job_history SET finished = ? WHERE id = ?", (at, raw))
+            connection.commit()
+            plans = [
+                connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
+                for statement, values in ((maintenance._ENDED, (0, 1, b"", 1)), (maintenance._DAYS, (DAY,)))  # pyright: ignore[reportPrivateUsage]
+            ]
+
+        assert await store.ended_days() == [today - 40, today - 7, today]
+        assert [one.job.id for one in await store.ended_on(today - 7)] == ids[1:3]
+        for steps in plans:
+            looks = [step[3] for step in steps if "job_history" in step[3]]
+            assert looks
+            assert all("job_history_finished" in look for look in looks), looks
+
+    _with_app(f"sqlite:///{path}", test)
+
+
+async def _turn(store: JobStore, archive: Path | None) -> None:
+    """What a scheduler does once an hour."""
+    await Duties(store, me="scheduler", archive=archive)._look()  # pyright: ignore[reportPrivateUsage]
+    lease = await store.dispatching.leases.find("duties")
+    assert lease is not None
+    await store.dispatching.leases.release("duties", token=lease.token)
+
+
+def test_a_scheduler_archives_before_it_forgets(job_store_url: str, tmp_path: Path) -> None:
+    async def test(app: TaskMQ, driver: JobDriver) -> None:
+        store = app.sessions.store()
+        old, young, new = [await _ended(driver, count) for count in (3, 2, 1)]
+        await _age(job_store_url, old, 35)
+        await _age(job_store_url, young, 12)
+
+        await _turn(store, tmp_path / "kept")
+        await _turn(store, tmp_path / "kept")
+
+        files = sorted((tmp_path / "kept").iterdir())
+        assert [{one.job.id for one in read_archive(path)} for path in files] == [set(old), set(young)]
+        assert {job.id for job in (await store.list_jobs()).jobs} == {*young, *new}
+
+    _with_app(job_store_url, test)
+
+
+def test_a_scheduler_forgets_nothing_that_it_cannot_archive(
+    job_store_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(app: TaskMQ, driver: JobDriver) -> None:
+        store = app.sessions.store()
+        await _age(job_store_url, await _ended(driver, 3), 35)
+        (tmp_path / "full").write_text("no folder")
+
+        await _turn(store, tmp_path / "full")
+        assert await store.count_jobs() == 3
+        assert "stay in the store until they are" in caplog.text
+        # Without an archive they are forgotten as ever.
+        await _turn(store, None)
+        assert await store.count_jobs() == 0
+
+    _with_app(job_store_url, test)
 
 
 class _Stopping:

@@ -13,6 +13,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import JobStore, NewJob, Pick, Upgradable
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import StoreMismatch
@@ -142,6 +143,32 @@ def test_jobs_in_tables_of_every_revision_are_there_after_an_upgrade(
     asyncio.run(main())
 
 
+# What was told before notices said whose they are; PostgreSQL has no JSON with a NUL.
+_OLD_NOTICES: Final = """
+    insert into taskmq.alert_notice (id, at, next_at, tries, content) values
+      ('theirs', 1, null, 1, '{"id":"theirs","channel":"mailto:a@b.c","at":1,"changes":[],"rule":{"name":"r",'
+        '"metric":"failures","threshold":1.0,"tenant":"acme","note":"\\u0000"}}'),
+      ('ours', 1, null, 1, '{"id":"ours","channel":"mailto:a@b.c","at":1,"changes":[],"rule":{"name":"r",'
+        '"metric":"failures","threshold":1.0}}')"""
+
+
+async def _check_notices(store: JobStore) -> None:
+    alerts = history_of(store).alerts
+    assert [each.id for each in await alerts.notices("acme")] == ["theirs"]
+    assert [each.id for each in await alerts.notices("")] == ["ours"]
+
+
+def test_notices_that_were_sent_before_are_their_tenants(postgres_server: PostgreSQL, postgres_url: str) -> None:
+    async def main() -> None:
+        await upgrade(postgres_url, "0009")
+        postgres_server.sql(_OLD_NOTICES, url=postgres_url)
+        await upgrade(postgres_url)
+        async with _opened(postgres_url) as store:
+            await _check_notices(store)
+
+    asyncio.run(main())
+
+
 _NEXT: Final = """
     revision = "9999"
     down_revision = {head!r}
@@ -257,6 +284,22 @@ def _file_of(path: Path, version: int) -> None:
         for step in _STEPS[1:version]:
             connection.executescript(step)
         connection.execute(f"PRAGMA user_version = {version}")
+
+
+def test_notices_of_a_file_that_were_sent_before_are_their_tenants(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    _file_of(path, 10)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(_OLD_NOTICES.replace("taskmq.", "").replace("'\n        '", ""))
+        connection.commit()
+
+    async def main() -> None:
+        async with _opened(f"sqlite:///{path}") as store:
+            assert isinstance(store, Upgradable)
+            await store.upgrade()
+            await _check_notices(store)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("version", range(1, len(_STEPS) + 1))

@@ -282,6 +282,13 @@ _VERSION_9: Final = """
         PRIMARY KEY (flow, node, name)
     ) WITHOUT ROWID;
 """
+_VERSION_10: Final = """
+    ALTER TABLE flows ADD COLUMN started INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE flows ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
+    UPDATE flows SET tenant = substr(id, 1, instr(id, ':')) WHERE id GLOB '@*:*';
+    CREATE INDEX flows_started ON flows (started, id);
+    CREATE INDEX flows_tenant ON flows (tenant, started, id);
+"""
 STEPS: Final = (
     _VERSION_1,
     _VERSION_2,
@@ -292,5 +299,6 @@ STEPS: Final = (
     _VERSION_7,
     _VERSION_8,
     _VERSION_9,
+    _VERSION_10,
 )
 """One for each version, from 1 on: statements, separated by semicolons."""

@@ -11,7 +11,10 @@ from taskmq.contracts.stores.flows import (
     BegunNode,
     BusyNode,
     EndedNode,
+    FlowEntry,
     FlowNode,
+    FlowPage,
+    FlowPlace,
     FlowRecord,
     NodeKind,
     NodeState,
@@ -19,6 +22,7 @@ from taskmq.contracts.stores.flows import (
     Taken,
 )
 from taskmq.model.clock import Clock
+from taskmq.model.keys import split_tenant_key
 from taskmq.workflow.model.rules import ParentCounts
 from taskmq.workflow.model.state_machine import NodeClaim, NodeView
 from taskmq.workflow.model.transitions import (
@@ -68,6 +72,7 @@ class MemoryFlowState:
         self.head = head
         self.ttl = ttl
         self.expires = 0
+        self.started = 0
         self.ends: list[str] = []
         self._run = 0
         self._token = 0
@@ -241,6 +246,16 @@ class MemoryFlowState:
     def unsuccessful(self) -> list[str]:
         return [*self._unsuccessful]
 
+    def record(self) -> FlowRecord:
+        left = len(self._unfinished)
+        return FlowRecord(
+            head=self.head, run=self._run, unfinished=left, cancelled=self._cancelled, started=self.started
+        )
+
+    def failed(self) -> frozenset[str]:
+        those = (key for key in self._unsuccessful if self._nodes[key].state is NodeState.FAILED)
+        return frozenset(key.partition(".")[0] for key in those)
+
     def nodes(self) -> list[_Node]:
         return [*self._nodes.values()]
 
@@ -261,7 +276,7 @@ class FlowShelf:
         if flow_id in self._flows:
             return False
         self._flows[flow_id] = view
-        view.expires = now + view.ttl
+        view.started, view.expires = now, now + view.ttl
         return True
 
     def change(self, flow_id: str, *, now: int) -> MemoryFlowState | None:
@@ -274,6 +289,11 @@ class FlowShelf:
     def find(self, flow_id: str, *, now: int) -> MemoryFlowState | None:
         view = self._flows.get(flow_id)
         return None if view is None or view.expires <= now else view
+
+    def known(self, *, now: int) -> list[tuple[FlowPlace, MemoryFlowState]]:
+        """All flows, the newest first."""
+        there = [(FlowPlace(view.started, key), view) for key, view in self._flows.items() if view.expires > now]
+        return sorted(there, key=lambda one: one[0], reverse=True)
 
     def clear(self) -> None:
         with self.lock:
@@ -384,10 +404,31 @@ class MemoryFlows:
     async def look(self, flow_id: str) -> FlowRecord | None:
         now = self._now()
         with self._shelf.lock:
-            if (view := self._shelf.find(flow_id, now=now)) is None:
-                return None
-            left = len(view.unfinished())
-            return FlowRecord(head=view.head, run=view.run(), unfinished=left, cancelled=view.cancelled())
+            view = self._shelf.find(flow_id, now=now)
+            return None if view is None else view.record()
+
+    async def entries(
+        self,
+        *,
+        tenant: str | None = None,
+        since: int | None = None,
+        before: int | None = None,
+        after: FlowPlace | None = None,
+        limit: int = 100,
+    ) -> FlowPage:
+        now = self._now()
+        with self._shelf.lock:
+            found = [
+                (place, view)
+                for place, view in self._shelf.known(now=now)
+                if (tenant is None or split_tenant_key(place.flow_id)[0] == tenant)
+                and (since is None or place.started >= since)
+                and (before is None or place.started < before)
+                and (after is None or place < after)
+            ]
+            page = found[:limit]
+            entries = [_entry(place.flow_id, view) for place, view in page]
+        return FlowPage(entries, page[-1][0] if len(found) > limit else None)
 
     async def states(self, flow_id: str) -> dict[str, NodeState]:
         now = self._now()
@@ -421,3 +462,10 @@ class MemoryFlows:
     def _now(self) -> int:
         self._check_open()
         return self._clock.now_ms()
+
+
+def _entry(flow_id: str, view: MemoryFlowState) -> FlowEntry:
+    record = view.record()
+    has_ended = record.unfinished == 0 and record.cancelled is None
+    failed = view.failed() if has_ended else frozenset[str]()
+    return FlowEntry(id=flow_id, record=record, nodes=len(view.nodes()), failed=failed)

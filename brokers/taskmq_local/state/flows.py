@@ -9,7 +9,10 @@ from taskmq.contracts.stores.flows import (
     BegunNode,
     BusyNode,
     EndedNode,
+    FlowEntry,
     FlowNode,
+    FlowPage,
+    FlowPlace,
     FlowRecord,
     NodeKind,
     NodeState,
@@ -17,6 +20,7 @@ from taskmq.contracts.stores.flows import (
     Taken,
 )
 from taskmq.model.clock import Clock
+from taskmq.model.keys import tenant_key, tenant_prefix
 from taskmq.workflow.model.rules import ParentCounts
 from taskmq.workflow.model.state_machine import NodeClaim, NodeView
 from taskmq.workflow.model.transitions import (
@@ -53,6 +57,16 @@ _COUNTS: Final = """
     SELECT n.state, count(*) FROM flow_edges e JOIN flow_nodes n ON n.flow = e.flow AND n.key = e.before
     WHERE e.flow = ? AND e.after = ? AND e.arrived = 1 AND n.parent = ? GROUP BY n.state
 """
+_RECORD: Final = """
+    number, head, run, cancelled, started,
+    (SELECT count(*) FROM flow_nodes n WHERE n.flow = f.number AND n.state IN ('waiting', 'ready'))
+"""
+_LOOK: Final = f"SELECT {_RECORD} FROM flows f WHERE id = ? AND expires > ?"  # noqa: S608 - our own words
+_ENTRIES: Final = (
+    f"SELECT {_RECORD}, id, (SELECT count(*) FROM flow_nodes n WHERE n.flow = f.number) "  # noqa: S608 - our own words
+    "FROM flows f WHERE {where} ORDER BY started DESC, id DESC LIMIT ?"
+)
+_FAILED: Final = "SELECT DISTINCT iif(parent = '', key, parent) FROM flow_nodes WHERE flow = ? AND state = 'failed'"
 _GOOD: Final = (NodeState.SUCCEEDED.value,)
 _BAD: Final = (NodeState.FAILED.value, NodeState.UPSTREAM_FAILED.value)
 
@@ -327,8 +341,11 @@ class LocalFlows:
             for statement in _DELETE_EXPIRED:
                 connection.execute(statement, (now,))
             made = connection.execute(
-                "INSERT OR IGNORE INTO flows (id, head, ttl, expires) VALUES (?, ?, ?, ?) RETURNING number",
-                (flow_id, head, kept, now + kept),
+                """
+                INSERT OR IGNORE INTO flows (id, head, ttl, expires, started, tenant) VALUES (?, ?, ?, ?, ?, ?)
+                RETURNING number
+                """,
+                (flow_id, head, kept, now + kept, now, tenant_prefix(flow_id)),
             ).fetchall()
             if not made:
                 return False
@@ -407,16 +424,42 @@ class LocalFlows:
         now = self._clock.now_ms()
 
         def look(connection: sqlite3.Connection) -> FlowRecord | None:
-            rows = connection.execute(
-                "SELECT number, head, run, cancelled FROM flows WHERE id = ? AND expires > ?", (flow_id, now)
-            ).fetchall()
-            if not rows:
-                return None
-            number, head, run, cancelled = rows[0]
-            left = len(_FlowStateView(connection, number).unfinished())
-            return FlowRecord(head=head, run=run, unfinished=left, cancelled=cancelled)
+            rows = connection.execute(_LOOK, (flow_id, now)).fetchall()
+            return _record(rows[0]) if rows else None
 
         return await self._database.ask(look, care=Durability.LOOSE)
+
+    async def entries(
+        self,
+        *,
+        tenant: str | None = None,
+        since: int | None = None,
+        before: int | None = None,
+        after: FlowPlace | None = None,
+        limit: int = 100,
+    ) -> FlowPage:
+        conditions = ["expires > ?"]
+        values: list[object] = [self._clock.now_ms()]
+        for condition, value in (
+            ("tenant = ?", None if tenant is None else tenant_key(tenant or None, "")),
+            ("started >= ?", since),
+            ("started < ?", before),
+        ):
+            if value is not None:
+                conditions.append(condition)
+                values.append(value)
+        if after is not None:
+            conditions.append("(started, id) < (?, ?)")
+            values += after
+        statement = _ENTRIES.format(where=" AND ".join(conditions))
+
+        def select(connection: sqlite3.Connection) -> FlowPage:
+            rows = connection.execute(statement, (*values, limit + 1)).fetchall()
+            entries = [_entry(connection, row) for row in rows[:limit]]
+            last = FlowPlace(entries[-1].record.started, entries[-1].id) if len(rows) > limit else None
+            return FlowPage(entries, last)
+
+        return await self._database.ask(select, care=Durability.LOOSE)
 
     async def states(self, flow_id: str) -> dict[str, NodeState]:
         rows = await self._select(flow_id, "SELECT key, state FROM flow_nodes WHERE flow = ?")
@@ -480,3 +523,16 @@ class LocalFlows:
 
 
 _NOTHING: Final = Taken((), is_more=False)
+
+
+def _record(row: tuple[Any, ...]) -> FlowRecord:
+    _, head, run, cancelled, started, left = row[:6]
+    return FlowRecord(head=head, run=run, unfinished=left, cancelled=cancelled, started=started)
+
+
+def _entry(connection: sqlite3.Connection, row: tuple[Any, ...]) -> FlowEntry:
+    record = _record(row)
+    failed = frozenset[str]()
+    if record.unfinished == 0 and record.cancelled is None:
+        failed = frozenset(key for (key,) in connection.execute(_FAILED, (row[0],)))
+    return FlowEntry(id=row[6], record=record, nodes=row[7], failed=failed)

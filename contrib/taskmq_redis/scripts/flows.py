@@ -2,7 +2,7 @@
 
 All keys of a flow have its id as their hash tag and begin with KEYS[1], from which the others are made:
 
-    KEYS[1]   head, ttl, run, token, cancelled, is_open, is_redriving
+    KEYS[1]   head, ttl, started, run, token, cancelled, is_open, is_redriving
     :graph    r:KEY what a node is, c:KEY its call, o:KEY/N the nodes after it in pieces, t:KEY how many children,
               n:KEY/NAME the first of the children that a batch was given under a name, n:KEY/ that of its next ones
     :states :values :claims   by node; a claim is its token, until when, and its owner
@@ -331,14 +331,16 @@ if call('HGET', F, 'is_open') ~= '1' then
 end
 """
 
-# ARGV: head, ttl.
+# ARGV: head, ttl. When it was made; 0 where it is there already.
 CREATE_FLOW: Final = Script("""
 if redis.call('HGET', KEYS[1], 'is_open') == '1' then
     return 0
 end
+local time = redis.call('TIME')
 redis.call('HSET', KEYS[1], 'head', ARGV[1], 'ttl', ARGV[2], 'run', '0', 'token', '0')
+redis.call('HSETNX', KEYS[1], 'started', string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)))
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return 1
+return tonumber(redis.call('HGET', KEYS[1], 'started'))
 """)
 
 # ARGV: how many fields of the graph, those, then the new nodes' keys.

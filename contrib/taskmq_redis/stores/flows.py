@@ -1,5 +1,6 @@
 """Workflows."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar, cast
@@ -9,7 +10,10 @@ from taskmq.contracts.stores.flows import (
     BegunNode,
     BusyNode,
     EndedNode,
+    FlowEntry,
     FlowNode,
+    FlowPage,
+    FlowPlace,
     FlowRecord,
     NodeKind,
     NodeState,
@@ -37,6 +41,7 @@ from taskmq_redis.scripts.flows import (
     TAKE_NODES,
 )
 from taskmq_redis.scripts.state import Script
+from taskmq_redis.stores.flow_index import RedisFlowIndex
 from taskmq_redis.stores.results import milliseconds
 
 __all__ = ["RedisFlows"]
@@ -56,11 +61,16 @@ class RedisFlows:
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server
         self._keys = keys
+        self._index = RedisFlowIndex(server, keys)
 
     async def create(self, flow_id: str, head: bytes, nodes: Sequence[FlowNode], *, ttl: float) -> bool:
         key = [self._keys.flow(flow_id)]
-        if not flag(await self._server.run(CREATE_FLOW, key, (head, milliseconds(ttl)))):
+        kept = milliseconds(ttl)
+        started = integer(await self._server.run(CREATE_FLOW, key, (head, kept)))
+        if not started:
             return False
+        # Before it is there for anybody: what is there is listed.
+        await self._index.add(flow_id, started=started, kept=kept)
         after: defaultdict[str, list[str]] = defaultdict(list)
         for node in nodes:
             for before in node.after:
@@ -157,14 +167,41 @@ class RedisFlows:
 
     async def look(self, flow_id: str) -> FlowRecord | None:
         name = self._keys.flow(flow_id)
-        fields = ("head", "run", "cancelled", "is_open")
+        fields = ("head", "run", "cancelled", "is_open", "started")
         found = texts_or_none(await self._server.ask("HMGET", name, *fields, key=name))
-        head, run, cancelled, is_open = found
+        head, run, cancelled, is_open, started = found
         if head is None or run is None or is_open is None:
             return None
         left = integer(await self._server.ask("SCARD", f"{name}:open", key=name))
         reason = None if cancelled is None else cancelled.decode(errors="replace")
-        return FlowRecord(head=head, run=int(run), unfinished=left, cancelled=reason)
+        return FlowRecord(head=head, run=int(run), unfinished=left, cancelled=reason, started=int(started or 0))
+
+    async def entries(
+        self,
+        *,
+        tenant: str | None = None,
+        since: int | None = None,
+        before: int | None = None,
+        after: FlowPlace | None = None,
+        limit: int = 100,
+    ) -> FlowPage:
+        places, is_more = await self._index.page(tenant=tenant, since=since, before=before, after=after, limit=limit)
+        found = await asyncio.gather(*(self._entry(place.flow_id) for place in places))
+        await self._index.settle([place.flow_id for place, one in zip(places, found, strict=True) if one is None])
+        return FlowPage([one for one in found if one is not None], places[-1] if is_more else None)
+
+    async def _entry(self, flow_id: str) -> FlowEntry | None:
+        record = await self.look(flow_id)
+        if record is None:
+            return None
+        name = self._keys.flow(flow_id)
+        nodes = integer(await self._server.ask("HLEN", f"{name}:states", key=name))
+        failed: set[str] = set()
+        if record.unfinished == 0 and record.cancelled is None:
+            bad = await self._members(f"{name}:bad")
+            states = await self._fields(f"{name}:states", bad)
+            failed = {key.partition(".")[0] for key, state in zip(bad, states, strict=True) if state == b"failed"}
+        return FlowEntry(id=flow_id, record=record, nodes=nodes, failed=frozenset(failed))
 
     async def states(self, flow_id: str) -> dict[str, NodeState]:
         name = f"{self._keys.flow(flow_id)}:states"

@@ -30,7 +30,7 @@ _ADD_SILENCE: Final = """
 insert into taskmq.alert_silence (id, tenant, ends, content) values ($1, $2, $3, $4)
 on conflict (id) do update set tenant = excluded.tenant, ends = excluded.ends, content = excluded.content"""
 _ADD_NOTICE: Final = """
-insert into taskmq.alert_notice (id, at, next_at, tries, content) values ($1, $2, $3, 0, $4)
+insert into taskmq.alert_notice (id, at, next_at, tries, content, tenant) values ($1, $2, $3, 0, $4, $5)
 on conflict (id) do nothing"""
 _NOTICE: Final = "select content, next_at, tries from taskmq.alert_notice"
 
@@ -81,8 +81,10 @@ class SqlAlerts:
     async def settle_notice(self, notice: AlertNotice, *, retry_at: int | None) -> None:
         await self._runner.write(partial(_settle_notice, notice=notice, retry_at=retry_at))
 
-    async def notices(self, *, limit: int = 50) -> list[AlertNotice]:
-        return await self._runner.read(partial(_notices, limit=limit))
+    async def notices(self, tenant: str | None = None, *, limit: int = 50) -> list[AlertNotice]:
+        if not can_be_kept(tenant or ""):
+            return []
+        return await self._runner.read(partial(_notices, tenant=tenant, limit=limit))
 
     async def forget(self, *, before: int) -> None:
         await self._runner.write(partial(_forget, before=before))
@@ -158,7 +160,7 @@ def _commit(now: int, *, alerts: Sequence[Alert], notices: Sequence[AlertNotice]
             _PUT_ALERT, alert.tenant, alert.rule, alert.subject, alert.version + 1, alert.changed, _text(alert)
         )
     for notice in notices:
-        yield from ask(_ADD_NOTICE, notice.id, notice.at, notice.next, _text(notice))
+        yield from ask(_ADD_NOTICE, notice.id, notice.at, notice.next, _text(notice), notice.rule.tenant)
     return True
 
 
@@ -187,9 +189,13 @@ def _settle_notice(now: int, *, notice: AlertNotice, retry_at: int | None) -> St
     )
 
 
-def _notices(now: int, *, limit: int) -> Steps[list[AlertNotice]]:
+def _notices(now: int, *, tenant: str | None, limit: int) -> Steps[list[AlertNotice]]:
     del now
-    return [_notice(row) for row in (yield from ask(f"{_NOTICE} order by at desc, id limit $1", limit))]
+    if tenant is None:
+        rows = yield from ask(f"{_NOTICE} order by at desc, id limit $1", limit)
+    else:
+        rows = yield from ask(f"{_NOTICE} where tenant = $1 order by at desc, id limit $2", tenant, limit)
+    return [_notice(row) for row in rows]
 
 
 def _forget(now: int, *, before: int) -> Steps[None]:

@@ -40,10 +40,12 @@ class SqlRollups:
         if rollups or failures:
             await self._runner.write(partial(_add, rollups=rollups, failures=failures))
 
-    async def rollups(self, which: RollupFilter, *, limit: int = 50_000) -> list[Rollup]:
+    async def rollups(
+        self, which: RollupFilter, *, after: RollupKey | None = None, limit: int = 50_000
+    ) -> list[Rollup]:
         if not all(can_be_kept(text) for text in (which.task or "", which.queue or "", which.tenant or "")):
             return []
-        return await self._runner.read(partial(_rollups, which=which, limit=limit))
+        return await self._runner.read(partial(_rollups, which=which, after=after, limit=limit))
 
     async def failures(self, which: FailureFilter, *, after: int | None = None, limit: int = 50) -> FailurePage:
         texts = (which.task, which.queue, which.tenant, which.job, which.error)
@@ -73,13 +75,16 @@ def _add(now: int, *, rollups: Sequence[Rollup], failures: Sequence[RunFailure])
         yield from ask(f"insert into taskmq.run_failure ({_FAILURE}) values {values}", *args)
 
 
-def _rollups(now: int, *, which: RollupFilter, limit: int) -> Steps[list[Rollup]]:
+def _rollups(now: int, *, which: RollupFilter, after: RollupKey | None, limit: int) -> Steps[list[Rollup]]:
     del now
     conditions = Conditions()
     conditions.demand("minute >= {}", which.since)
     conditions.demand("minute < {}", which.until)
     for column, value in (("task", which.task), ("queue", which.queue), ("tenant", which.tenant)):
         conditions.equal(column, value)
+    if after is not None:
+        names = (escaped(after.task), escaped(after.queue), escaped(after.tenant))
+        conditions.demand("(minute, task, queue, tenant) > ({})", after.minute, *names)
     rows = yield from ask(
         f"select minute, task, queue, tenant, figures from taskmq.rollup {conditions.where} "
         f"order by minute, task, queue, tenant limit {conditions.place(limit)}",

@@ -3,6 +3,10 @@
 A filter is answered by *scans*: of the live jobs, and of the ended ones by an index. A scan walks down the ids within
 what its index tells apart, and checks the rest of the filter row by row; where there is such a rest it stops after
 `BOUND` rows, and the page says so. So no filter makes the database read a whole table.
+
+Ended jobs are divided by the day of their end. What was submitted of late has ended of late: the newest days are
+asked first, and all of them only where these do not fill the page. So a page costs what is in these days, however
+many are kept. Of a tenant's jobs of one task, or of one state, there are often too few: all days are asked at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,11 +63,30 @@ class Scan(msgspec.Struct, frozen=True):
     Attributes:
         within: what an index tells apart, or the order of ids.
         rest: what is checked row by row.
+        until_submitted: of what is looked for day by day: it was submitted before this instant.
     """
 
     table: Table
     within: Sequence[_Condition]
     rest: Sequence[_Condition]
+    until_submitted: int | None = None
+
+    def windows(self, newest: int, *, floor: str | None) -> "list[Scan]":
+        """Walks of which the first one that fills a page is enough: what was submitted in the day up to `newest`
+        (ms), in few days of the table; then everything.
+
+        Args:
+            floor: where the walk ends.
+        """
+        if self.until_submitted is None or self.table is not job_history:
+            return [self]
+        since = min(newest, self.until_submitted) - DAY
+        columns = self.table.c
+        recent = [columns.id >= first_id(since), columns.ended >= since - DAY]
+        first = msgspec.structs.replace(self, within=[*self.within, *recent])
+        if floor is not None and floor >= first_id(since):
+            return [first]
+        return [first, self]
 
     def rows(self, limit: int, *, after: object | None, until: object | None) -> Select[Any]:
         """The newest ones that fit.
@@ -143,7 +166,12 @@ def _scan(
         within += names
     else:
         rest += names
-    return Scan(table, within + rest, []) if known.ids is not None else Scan(table, within, rest)
+    if known.ids is not None:
+        return Scan(table, within + rest, [])
+    # What has a beginning says by itself which days it is about.
+    is_parted = len(names) <= 1 and which.submitted_from is None
+    until = (which.submitted_before or _LAST_INSTANT) if is_parted else None
+    return Scan(table, within, rest, until)
 
 
 def _id_conditions(table: Table, which: JobFilter, known: Known) -> list[_Condition]:

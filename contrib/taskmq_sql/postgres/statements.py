@@ -13,6 +13,7 @@ from typing import Final
 __all__ = [
     "AGAIN",
     "ANY_END",
+    "CHANGE",
     "CONFIRM",
     "DISPATCH",
     "DUE",
@@ -78,6 +79,45 @@ SUBMIT_KEYED: Final = _SUBMIT.format(
     shard=_SHARD,
 )
 """The same with keys, sorted by tenant and key."""
+
+CHANGE: Final = """
+with j as materialized (
+  select queue, priority, tenant, due from taskmq.job where id = $1 and version = $2 and state = $3::smallint),
+r as (delete from taskmq.ready where ctid = any(array(
+   select d.ctid from j cross join lateral
+     (select ctid from taskmq.ready r where r.queue = j.queue and r.priority = j.priority and r.tenant = j.tenant
+        and r.due = j.due and r.id = $1 for update) d
+   where $3::smallint = 1)) returning id),
+t as (delete from taskmq.timer where ctid = any(array(
+   select d.ctid from j cross join lateral
+     (select ctid from taskmq.timer t where t.shard = $4::smallint and t.due = j.due and t.id = $1 for update) d
+   where $3::smallint in (4, 13))) returning id),
+u as (update taskmq.job set version = version + 1,
+        state = case when $3::smallint in (11, 12) and $5::smallint in (1, 13)
+                  and exists (select from taskmq.dependency where dependent = $1) then 11 else $5::smallint end,
+        queue = coalesce($6::int, queue), priority = coalesce($7::smallint, priority),
+        due = coalesce($8::bigint, due),
+        expires = case when $9::boolean then $10::bigint else expires end,
+        cancel_requested = coalesce($11::text, cancel_requested),
+        body = case when $12::boolean then $13::bytea else body end,
+        error_type = coalesce($15::text, error_type), error_message = coalesce($16::text, error_message),
+        traceback = coalesce($17::text, traceback)
+      where id = $1 and version = $2 and state = $3::smallint
+        and ($3::smallint not in (1, 4, 13) or exists (select from r) or exists (select from t))
+      returning id, version, state, queue, priority, tenant, due),
+q as (insert into taskmq.ready (queue, priority, tenant, due, id)
+      select queue, priority, tenant, due, id from u where state = 1),
+w as (insert into taskmq.timer (shard, due, id) select $4::smallint, due, id from u where state in (4, 13)),
+n as (delete from taskmq.job_body where id = any(array(
+   select id from u where $12::boolean and $14::bytea is null))),
+b as (insert into taskmq.job_body (id, body) select id, $14::bytea from u where $14::bytea is not null
+      on conflict (id) do update set body = excluded.body),
+e as (insert into taskmq.event (id, at, number, version, kind, state, actor, note)
+      select id, taskmq.now_ms(), nextval('taskmq.event_number'), version, $18::smallint, state, $19::text, $20::text
+      from u)
+select version from u"""
+"""One job, by its version; whoever has taken its row of `ready` or `timer` has the job. One that would be free and
+waits for others still, waits again: where the last of them ends in this moment, its version is another one."""
 
 LANES: Final = """
 with recursive l as (

@@ -1,5 +1,6 @@
 """The job store on PostgreSQL, as apps and operators use it."""
 
+import time
 import uuid
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
@@ -167,7 +168,7 @@ class PostgresJobStore:
         floors: list[str] = []
         for scan in scans(which, known):
             floor = await self._floor(scan, after)
-            rows = await self._fetch(scan.rows(limit + 1, after=_uuid(after), until=_uuid(floor)))
+            rows = await self._walk(scan, limit + 1, after=after, floor=floor)
             jobs += await job_records(rows, self._database.names)
             if floor is not None and len(rows) <= limit:
                 floors.append(floor)
@@ -303,6 +304,16 @@ class PostgresJobStore:
             queues=None if queues is None else sorted(queues),
             ids=None if ids is None else sorted(ids),
         )
+
+    async def _walk(self, scan: Scan, limit: int, *, after: str | None, floor: str | None) -> Sequence[Row]:
+        """The newest rows of a scan: from the latest days, or where these have too few from all."""
+        newest = round(time.time() * 1000) if after is None else submitted_at(after)
+        rows: Sequence[Row] = []
+        for walk in scan.windows(newest, floor=floor):
+            rows = await self._fetch(walk.rows(limit, after=_uuid(after), until=_uuid(floor)))
+            if len(rows) == limit:
+                break
+        return rows
 
     async def _floor(self, scan: Scan, after: str | None) -> str | None:
         """Where the scan stops; None where it goes to the end."""

@@ -53,7 +53,7 @@ from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
 from taskmq_sql.sqlite.placements import SqlitePlacements
-from taskmq_sql.sqlite.quotas import drop_usage, limit, usage_of
+from taskmq_sql.sqlite.quotas import dispatch_within, drop_usage, limit, usage_of
 from taskmq_sql.sqlite.quotas import quotas as read_quotas
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
@@ -264,6 +264,12 @@ class SqliteDispatch:
         work = partial(dispatches.dispatch, slot=slot, epoch=epoch, picks=picks)
         return await self._writer.call(work, care=Care.DURABLE)
 
+    async def dispatch_within(
+        self, slot: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
+    ) -> DispatchBatch | None:
+        work = partial(dispatch_within, slot=slot, epoch=epoch, picks=picks, said=quotas)
+        return await self._writer.call(work, care=Care.DURABLE)
+
     async def confirm(self, batches: Sequence[int]) -> None:
         # A batch whose mark a power failure takes is published again, as one that was never confirmed.
         await self._writer.call(partial(dispatches.confirm, batches=batches), care=Care.LOOSE)
@@ -302,8 +308,12 @@ class SqliteDispatch:
         work = partial(dispatches.in_flight, slot=slot, dispatched_before=dispatched_before)
         return await self._reader.call(work, care=Care.READ)
 
-    async def maintain(self) -> None:
-        await self.drop_old(self._keep_days)
+    async def maintain(self, *, forgets: bool = True) -> None:
+        if forgets:
+            await self.drop_old(self._keep_days)
+        await self._writer.call(drop_keys, care=Care.LOOSE)
+        await self._writer.call(drop_ended_leases, care=Care.LOOSE)
+        await self._writer.call(drop_usage, care=Care.LOOSE)
 
     async def drop_old(self, keep_days: int) -> None:
         """Forget what ended longer ago than that, and give back the room."""
@@ -311,9 +321,6 @@ class SqliteDispatch:
         # In small transactions: others write meanwhile.
         while await self._writer.call(work, care=Care.LOOSE):
             pass
-        await self._writer.call(drop_keys, care=Care.LOOSE)
-        await self._writer.call(drop_ended_leases, care=Care.LOOSE)
-        await self._writer.call(drop_usage, care=Care.LOOSE)
         now = await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
         await self._schedules.drop_occurrences(before=now - keep_days * _DAY)
         while await self._writer.call(maintenance.give_back_pages, care=Care.LOOSE):

@@ -39,7 +39,7 @@ class RuleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         pending_for: for so long the figure has to be beyond the threshold before the alert fires.
         clear_for: for so long it has to be back before the alert ends.
         repeat: after so long another notice is sent; 0: never.
-        channels: `mailto:`, `https:`, `http:` and `alertmanager+https:` URLs.
+        channels: URLs; which ones there are is in docs/alerts.md.
         unless: names of other rules: while one of them fires, no notice of this one is sent.
     """
 

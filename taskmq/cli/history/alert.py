@@ -11,6 +11,7 @@ from taskmq.cli.exits import FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.errors import InvalidOption
+from taskmq.model.history.channels import shown_channel
 from taskmq.model.units import parse_seconds
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def rules() -> int:
                 "metric": each.rule.metric,
                 "threshold": each.rule.threshold,
                 "severity": each.rule.severity,
-                "channels": " ".join(each.rule.channels),
+                "channels": " ".join(map(shown_channel, each.rule.channels)),
                 "version": each.version,
             }
             for each in found
@@ -93,8 +94,8 @@ def rules() -> int:
 def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Make the rules of a file, and change those that are there.
 
-    The file is TOML with a table `[[rule]]` for each: `name`, `metric`, `threshold`, `channels` and others; see
-    docs/alerts.md.
+    The file is TOML with a table `[[rule]]` for each: `name`, `metric`, `threshold`, `channels` and others.
+    `channels` above them are those of rules that have none. See docs/alerts.md.
 
     Parameters
     ----------
@@ -107,13 +108,15 @@ def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = Fal
         content = tomllib.loads(file.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidOption(f"{file}: {error}") from error
-    if set(content) - {"rule"} or not isinstance(content.get("rule", []), list):
-        raise InvalidOption(f"{file}: it has [[rule]] tables, and nothing else")
+    values = content.get("rule", [])
+    if set(content) - {"rule", "channels"} or not isinstance(values, list):
+        raise InvalidOption(f"{file}: it has [[rule]] tables, channels, and nothing else")
+    common = {"channels": content["channels"]} if "channels" in content else {}
 
     async def run(target: "TaskMQ") -> int:
         from taskmq.operations.history.alerts import read_rules
 
-        wanted = read_rules(content.get("rule", []))
+        wanted = read_rules([common | rule for rule in values])
         made: list[dict[str, Any]] = []
         present = {(each.rule.tenant, each.rule.name): each.rule for each in await _book(target, None).rules()}
         for rule in wanted:
@@ -155,7 +158,7 @@ def tell_test(name: str, /, *, tenant: _Tenant = "") -> int:
         if channels is None:
             note(f"there is no rule {name!r}")
             return NOT_FOUND
-        print_rows(("channel",), [{"channel": channel} for channel in channels])
+        print_rows(("channel",), [{"channel": shown_channel(channel)} for channel in channels])
         return OK
 
     return run_with_app(run)
@@ -233,7 +236,7 @@ def notices(*, limit: int = 50) -> int:
             {
                 "at": _instant(each.at),
                 "rule": each.rule.name,
-                "channel": each.channel,
+                "channel": shown_channel(each.channel),
                 "changes": ", ".join(f"{change.kind} {change.alert.subject}".rstrip() for change in each.changes),
                 "state": "done" if each.next is None else "waiting",
                 "tries": each.tries,

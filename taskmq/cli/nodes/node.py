@@ -1,17 +1,18 @@
 """`taskmq node`."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cyclopts import App
 
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
+from taskmq.cli.server_link import over_http
 
 if TYPE_CHECKING:
     from taskmq.model.nodes import Allocation, HostNode
 
-__all__ = ["app"]
+__all__ = ["ALLOCATION_COLUMNS", "NODE_COLUMNS", "app"]
 
 app = App(
     name="node",
@@ -19,19 +20,21 @@ app = App(
     result_action="return_value",
 )
 
-_COLUMNS = ("node", "state", "capacity", "used", "labels", "heartbeat")
-_ALLOCATIONS = ("allocation", "node", "job", "tenant", "task", "amounts", "since", "ended")
+NODE_COLUMNS: Final = ("node", "state", "capacity", "used", "labels", "heartbeat")
+ALLOCATION_COLUMNS: Final = ("allocation", "node", "job", "tenant", "task", "amounts", "since", "ended")
 
 
 @app.command(name="list")
+@over_http("nodes:list_nodes")
 def list_nodes() -> None:
     """List the nodes that workers with --node have told of, or that were registered over HTTP."""
     from taskmq.operations import nodes as operations
 
-    print_rows(_COLUMNS, [_row(node) for node in run_with_app(operations.list_nodes)])
+    print_rows(NODE_COLUMNS, [_row(node) for node in run_with_app(operations.list_nodes)])
 
 
 @app.command
+@over_http("nodes:show")
 def show(node: str, /) -> int:
     """Show a node.
 
@@ -46,6 +49,7 @@ def show(node: str, /) -> int:
 
 
 @app.command
+@over_http("nodes:drain")
 def drain(node: str, /) -> int:
     """Have a node get no more jobs that are placed; what runs there goes on.
 
@@ -60,6 +64,7 @@ def drain(node: str, /) -> int:
 
 
 @app.command
+@over_http("nodes:resume")
 def resume(node: str, /) -> int:
     """Have a node that was drained get jobs again.
 
@@ -74,6 +79,7 @@ def resume(node: str, /) -> int:
 
 
 @app.command
+@over_http("nodes:remove")
 def remove(node: str, /, *, yes: bool = False) -> int:
     """Forget a node and end its allocations; one whose workers run comes back.
 
@@ -92,6 +98,7 @@ def remove(node: str, /, *, yes: bool = False) -> int:
 
 
 @app.command
+@over_http("nodes:allocations")
 def allocations(*, node: str | None = None, job: str | None = None, ended: bool = False, limit: int = 50) -> None:
     """List what is allocated, the newest first.
 
@@ -111,7 +118,7 @@ def allocations(*, node: str | None = None, job: str | None = None, ended: bool 
 
     which = AllocationFilter(node=node, job=job, is_open=not ended)
     found = run_with_app(lambda target: operations.list_allocations(target, which, limit=limit))
-    print_rows(_ALLOCATIONS, [_allocation(each) for each in found])
+    print_rows(ALLOCATION_COLUMNS, [_allocation(each) for each in found])
 
 
 def _told(name: str, node: "HostNode | None") -> int:

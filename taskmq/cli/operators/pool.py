@@ -1,20 +1,22 @@
 """`taskmq pool`."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.server_link import over_http
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.pools import path_of
 from taskmq.model.units import did_you_mean
 
 if TYPE_CHECKING:
     from taskmq.model.jobs.pools import TenantPool
+    from taskmq.model.topology import Policy
 
-__all__ = ["app"]
+__all__ = ["POOL_COLUMNS", "app", "policy_named"]
 
 app = App(
     name="pool",
@@ -22,19 +24,21 @@ app = App(
     result_action="return_value",
 )
 
-_COLUMNS = ("pool", "parent", "weight", "min", "max")
+POOL_COLUMNS: Final = ("pool", "parent", "weight", "min", "max")
 
 
 @app.command(name="list")
+@over_http("pools:list_pools")
 def list_pools() -> None:
     """List the pools that the store knows; tenants without one have weight 1."""
     said = run_with_app(lambda target: target.pools.aread())
-    print_rows(_COLUMNS, [_row(pool) for _, pool in sorted(said.pools.items())])
+    print_rows(POOL_COLUMNS, [_row(pool) for _, pool in sorted(said.pools.items())])
     for queue, policy in sorted(said.queues.items()):
         note(f"queue {queue}: {policy.policy}{' strict' if policy.strict else ''}")
 
 
 @app.command
+@over_http("pools:show")
 def show(pool: str, /) -> int:
     """Show one pool, with the pools that it is a part of and those that are parts of it.
 
@@ -61,6 +65,7 @@ def show(pool: str, /) -> int:
 
 
 @app.command(name="set")
+@over_http("pools:set_pool")
 def set_pool(
     pool: str,
     /,
@@ -99,6 +104,7 @@ def set_pool(
 
 
 @app.command
+@over_http("pools:remove")
 def remove(pool: str, /) -> int:
     """Take a pool's description away: its tenant has weight 1 again.
 
@@ -113,6 +119,7 @@ def remove(pool: str, /) -> int:
 
 
 @app.command
+@over_http("pools:policy")
 def policy(
     queue: str,
     policy: str,
@@ -141,12 +148,8 @@ def policy(
         So often in a row a job gives way; 0: never.
     """
     from taskmq.model.jobs.pools import QueuePolicy
-    from taskmq.model.topology import POLICIES, Policy
 
-    known: dict[str, Policy] = {str(name): name for name in POLICIES}
-    chosen = known.get(policy)
-    if chosen is None and policy != "none":
-        raise InvalidOption(f"policy {policy!r}: one of {', '.join(POLICIES)}, or none")
+    chosen = policy_named(policy)
     wanted = None
     if chosen is not None:
         wanted = QueuePolicy(
@@ -159,6 +162,20 @@ def policy(
     run_with_app(lambda target: target.pools.aset_policy(queue, wanted))
     note(f"queue {queue} goes by {'what the app says' if wanted is None else policy}")
     return OK
+
+
+def policy_named(name: str) -> "Policy | None":
+    """The policy of that name; None for "none".
+
+    Raises:
+        InvalidOption: there is no such policy.
+    """
+    from taskmq.model.topology import POLICIES
+
+    known: dict[str, Policy] = {str(each): each for each in POLICIES}
+    if name not in known and name != "none":
+        raise InvalidOption(f"policy {name!r}: one of {', '.join(POLICIES)}, or none")
+    return known.get(name)
 
 
 def _row(pool: "TenantPool") -> dict[str, Any]:

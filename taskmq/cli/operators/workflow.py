@@ -1,25 +1,84 @@
 """`taskmq workflow`."""
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from cyclopts import App
 
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
-from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
-from taskmq.operations.workflows import cancel_workflow, redrive_workflow, report_workflow
+from taskmq.operations.workflows import (
+    WorkflowFilter,
+    WorkflowLine,
+    cancel_workflow,
+    list_workflows,
+    read_states,
+    redrive_workflow,
+    report_workflow,
+)
 
 if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
     from taskmq.workflow.handle import FlowStep
 
-__all__ = ["STEP_COLUMNS", "app"]
+__all__ = ["STEP_COLUMNS", "WORKFLOW_COLUMNS", "app"]
 
-app = App(name="workflow", help="Workflows: show, close, cancel, redrive.", result_action="return_value")
+app = App(name="workflow", help="Workflows: list, show, close, cancel, redrive.", result_action="return_value")
 
-T = TypeVar("T")
-
+WORKFLOW_COLUMNS: Final = ("workflow", "name", "state", "started", "nodes", "unfinished")
 STEP_COLUMNS: Final = ("step", "task", "state", "attempts", "error")
+
+
+@app.command(name="list")
+@over_http("queues:list_workflows")
+def list_all(
+    *,
+    name: str | None = None,
+    state: str = "",
+    tenant: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int = 50,
+) -> None:
+    """List workflows, the newest first.
+
+    Parameters
+    ----------
+    name
+        Only those of this name, with * and ?: the one that they were sent with, their schedule's, or the task of
+        their first step.
+    state
+        Only those: running, succeeded, failed, cancelled; several with commas between.
+    tenant
+        Whose. Default: everybody's.
+    since
+        Sent from when on, such as 2027-01-31T08:00; UTC unless it says otherwise.
+    until
+        Sent before when.
+    limit
+        How many at most.
+    """
+    which = WorkflowFilter(
+        tenant=tenant, name=name, states=read_states(state), since=_instant(since), before=_instant(until)
+    )
+    lines = run_with_app(lambda target: _list(target, which, limit))
+    is_table = current_globals().output == "table"
+    print_rows(
+        WORKFLOW_COLUMNS,
+        [
+            {
+                "workflow": line.id,
+                "name": line.name,
+                "state": line.state,
+                "started": when(line.started) if is_table else line.started,
+                "nodes": line.nodes,
+                "unfinished": line.unfinished,
+            }
+            for line in lines
+        ],
+    )
 
 
 @app.command
@@ -96,6 +155,23 @@ def redrive(workflow: str, /) -> None:
         note(f"workflow {workflow}: {done.steps} steps run again, {letters}")
     else:
         note(f"workflow {workflow}: nothing to run again, it has not ended or everything has succeeded; {letters}")
+
+
+async def _list(target: "TaskMQ", which: WorkflowFilter, limit: int) -> list[WorkflowLine]:
+    found: list[WorkflowLine] = []
+    after: str | None = None
+    while len(found) < limit:
+        page = await list_workflows(target, which, after=after, limit=limit - len(found))
+        found += page.lines
+        if (after := page.after) is None:
+            break
+    return found
+
+
+def _instant(given: datetime | None) -> int | None:
+    if given is None:
+        return None
+    return round((given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _row(step: "FlowStep") -> dict[str, Any]:

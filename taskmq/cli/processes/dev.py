@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -29,8 +30,8 @@ _PORT: Final = 8787
 def dev(target: str | None = None, /, *, processes: int = 1, port: int | None = None) -> int:
     """Embedded broker and job store, reloading worker, beat, scheduler and dashboard; for one's own machine.
 
-    Other processes find the job store by $TASKMQ_STORE, where the app does not name one itself. The dashboard needs
-    taskmq[server]; it serves this machine only, and nobody signs in.
+    Other commands find the app and its job store by the two variables that it prints. What jobs of the store log and
+    print is kept with them. The dashboard needs taskmq[server]; it serves this machine only, without a sign-in.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ def dev(target: str | None = None, /, *, processes: int = 1, port: int | None = 
         raise InvalidOption("--processes: at least 1")
     order = ChildSpec(
         target=name,
-        config=WorkerConfig(grace=5.0),
+        config=WorkerConfig(grace=5.0, capture_logs="info", capture_output=True),
         url=options.url,
         state=options.state,
         store=options.store,
@@ -61,6 +62,9 @@ def dev(target: str | None = None, /, *, processes: int = 1, port: int | None = 
         announce("not reloading on changes: pip install 'taskmq[watch]', and start again")
         folders = ()
 
+    if options.store is None and "TASKMQ_STORE" not in os.environ:
+        # An app that names a store itself goes before.
+        announce(f"for other commands: export TASKMQ_APP={name} TASKMQ_STORE={_STORE}")
     supervision = SupervisorConfig(processes=processes, watch=folders)
 
     async def run() -> int:

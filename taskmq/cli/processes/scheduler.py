@@ -1,7 +1,9 @@
 """`taskmq scheduler`."""
 
 import asyncio
+import gc
 import os
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -24,6 +26,7 @@ def scheduler(
     drain: bool = False,
     history: bool = True,
     alerts: bool = True,
+    archive: str | None = None,
     default_store: Annotated[str | None, Parameter(show=False)] = None,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
 ) -> int:
@@ -42,6 +45,9 @@ def scheduler(
         Have workers tell of their runs, count that by the minute, and keep failures of plain jobs.
     alerts
         Look at the rules of alerts and tell people; TASKMQ_SMTP_URL, TASKMQ_WEBHOOK_SECRET and others say how.
+    archive
+        Folder into which jobs that have ended go, a file a day, before the store forgets them; the same one for all
+        schedulers.
     default_store
         The store of an app that has none.
     lifeline
@@ -56,13 +62,17 @@ def scheduler(
     told = AlertSettings.read(os.environ) if alerts else None
 
     async def run() -> None:
-        service = Scheduler(app, drains=drain, counts_runs=history, alerts=told)
+        service = Scheduler(
+            app, drains=drain, counts_runs=history, alerts=told, archive=None if archive is None else Path(archive)
+        )
         stop_when_told(service.stop, lifeline=lifeline)
         async with health_of(service, health_port):
             address = app.sessions.store().address
             announce(
                 f"taskmq scheduler: app {app.name!r}, store {address}, broker {app.sessions.current().broker.address}"
             )
+            # What was imported stays: a collection that walks all of it holds up dispatch for some 40 ms.
+            gc.freeze()
             await service.run()
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -1,26 +1,29 @@
 """`taskmq queue`, `taskmq workers` and `taskmq workflow` through a server."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from taskmq.api.queues import QueueLine, QueuePauseView
-from taskmq.api.workers import StepView, WorkerView
+from taskmq.api.workers import StepView, WorkerView, WorkflowLineView
 from taskmq.cli.exits import FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.operators.queue import QUEUE_COLUMNS
 from taskmq.cli.operators.workers import WORKER_COLUMNS, seconds_of
-from taskmq.cli.operators.workflow import STEP_COLUMNS
+from taskmq.cli.operators.workflow import STEP_COLUMNS, WORKFLOW_COLUMNS
 from taskmq.cli.output import confirm, duration_text, note, print_record, print_rows
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, RequestRefused
 from taskmq.http import Client
 from taskmq.model.topology import logical_queue
+from taskmq.operations.workflows import read_states
 
 __all__ = [
     "cancel_workflow",
     "list_queues",
+    "list_workflows",
     "pause",
     "purge",
     "redrive_workflow",
@@ -104,6 +107,39 @@ def workers(client: Client, *, within: str) -> int:
     return OK
 
 
+def list_workflows(
+    client: Client,
+    *,
+    name: str | None,
+    state: str,
+    tenant: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+) -> int:
+    own = client if tenant is None else client.for_tenant(tenant)
+    found = own.workflows.list(
+        name=name,
+        states=sorted(read_states(state)),
+        since=_in_utc(since),
+        until=_in_utc(until),
+        page_size=max(min(limit, 200), 1),
+    )
+
+    def row(line: WorkflowLineView) -> dict[str, Any]:
+        return {
+            "workflow": line.workflow_id,
+            "name": line.name,
+            "state": line.state,
+            "started": text_of_instant(line.started),
+            "nodes": line.nodes,
+            "unfinished": line.unfinished,
+        }
+
+    show_rows(WORKFLOW_COLUMNS, [*islice(found, max(limit, 0))], row)
+    return OK
+
+
 def show_workflow(client: Client, *, workflow: str) -> int:
     found = client.workflows.get(workflow)
     if current_globals().output != "table":
@@ -135,6 +171,10 @@ def redrive_workflow(client: Client, *, workflow: str) -> int:
     else:
         note(f"workflow {workflow}: nothing to run again, it has not ended or everything has succeeded; {letters}")
     return OK
+
+
+def _in_utc(given: datetime | None) -> datetime | None:
+    return given if given is None or given.tzinfo else given.replace(tzinfo=UTC)
 
 
 def _named(queues: Sequence[str]) -> list[str]:

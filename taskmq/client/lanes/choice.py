@@ -18,6 +18,7 @@ __all__ = ["LaneChoice", "lane_pair"]
 
 _NOISY_JOBS: Final = 30
 _NOISY_SHARE: Final = 0.1
+_NOISY_BURST: Final = 500
 _QUIET: Final = 300.0
 _FRESH: Final = 5.0
 _LOOK: Final = 1.0
@@ -45,12 +46,15 @@ class _Tenant(msgspec.Struct):
         lanes: its two.
         waiting: how many of its jobs, sent by this process, may still wait in them.
         last: when it sent one.
+        burst: how many it has sent since `burst_began`, within a second.
         noisy_since: when its jobs began to go to the slow lane; None: they do not.
     """
 
     lanes: tuple[str, str]
     waiting: float = 0.0
     last: float = _NEVER
+    burst: int = 0
+    burst_began: float = _NEVER
     noisy_since: float | None = None
 
 
@@ -93,6 +97,9 @@ class LaneChoice:
         known.last = now
         if not is_delayed:
             known.waiting += 1
+            if now - known.burst_began >= _LOOK:
+                known.burst_began, known.burst = now, 0
+            known.burst += 1
             if self._is_noisy(known, now):
                 known.noisy_since = now
                 return self._counted(self._slow, is_delayed=False)
@@ -140,7 +147,7 @@ class LaneChoice:
 
     def _is_noisy(self, tenant: _Tenant, now: float) -> bool:
         if now - self._learned > _FRESH:
-            return False
+            return tenant.burst >= _NOISY_BURST
         waits = min(tenant.waiting, self._in_lanes(tenant) + 1)
         return waits >= _NOISY_JOBS and waits >= _NOISY_SHARE * (self._total + 1)
 

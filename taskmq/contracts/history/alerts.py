@@ -96,8 +96,8 @@ class AlertStore(Protocol):
         """It was sent, or is given up; or it is to be sent again at an instant (ms)."""
         ...
 
-    async def notices(self, *, limit: int = 50) -> list[AlertNotice]:
-        """The last notices, the latest first, sent or not."""
+    async def notices(self, tenant: str | None = None, *, limit: int = 50) -> list[AlertNotice]:
+        """The last notices of a tenant's rules, "" for the instance's, None for all; the latest first."""
         ...
 
     async def forget(self, *, before: int) -> None:

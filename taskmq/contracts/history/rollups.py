@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from taskmq.model.history.rollups import Rollup, RunFailure
+from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure
 
 __all__ = ["FailureFilter", "FailurePage", "RollupFilter", "RollupStore"]
 
@@ -49,8 +49,10 @@ class RollupStore(Protocol):
         """Add figures to those that there are, and keep failures; all in one transaction."""
         ...
 
-    async def rollups(self, which: RollupFilter, *, limit: int = 50_000) -> list[Rollup]:
-        """The figures that fit, in the order of their keys; the first `limit` of them."""
+    async def rollups(
+        self, which: RollupFilter, *, after: RollupKey | None = None, limit: int = 50_000
+    ) -> list[Rollup]:
+        """The first `limit` figures that fit, in the order of their keys, from behind the key `after`."""
         ...
 
     async def failures(self, which: FailureFilter, *, after: int | None = None, limit: int = 50) -> FailurePage:

@@ -13,6 +13,7 @@ import msgspec
 
 from taskmq.contracts.jobs.records import JobRecord
 from taskmq.contracts.stores.leases import Coordinator
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 
@@ -168,6 +169,16 @@ class DispatchStore(Protocol):
         """
         ...
 
+    async def dispatch_within(
+        self, slot: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
+    ) -> DispatchBatch | None:
+        """`dispatch` of tenants whose quotas let jobs wait (`Quotas.held_back`): of each no more than these let go.
+
+        Counted is what is under way in all queues, whoever dispatches at a time. A job that has to wait is passed by
+        those behind it whose owners have room, among the first 500 of its lane.
+        """
+        ...
+
     async def confirm(self, batches: Sequence[int]) -> None:
         """The broker has confirmed these batches."""
         ...
@@ -235,6 +246,10 @@ class DispatchStore(Protocol):
         """Jobs of the slot's queues under way that were dispatched before an instant (ms), without their bodies."""
         ...
 
-    async def maintain(self) -> None:
-        """Make room for the days to come, and drop what has been kept for long enough; any process may."""
+    async def maintain(self, *, forgets: bool = True) -> None:
+        """Make room for the days to come, and drop what has been kept for long enough; any process may.
+
+        Args:
+            forgets: False: jobs that have ended stay, however old they are.
+        """
         ...

@@ -61,8 +61,8 @@ class Retaining(Protocol):
     async def forget_tenant(self, tenant: str) -> None:
         """Forget what else is kept of a tenant.
 
-        That is definitions with all their versions, logs, figures, failures, alerts with their rules and silences,
-        allocations that have ended, and what was submitted under quotas. Jobs, schedules, quotas,
+        That is definitions with all their versions, logs, figures, failures, alerts with their rules, silences and
+        notices, allocations that have ended, and what was submitted under quotas. Jobs, schedules, quotas,
         accounts and the audit stay.
         """
         ...

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -12,7 +12,10 @@ __all__ = [
     "BegunNode",
     "BusyNode",
     "EndedNode",
+    "FlowEntry",
     "FlowNode",
+    "FlowPage",
+    "FlowPlace",
     "FlowRecord",
     "FlowStore",
     "NodeKind",
@@ -90,12 +93,43 @@ class FlowRecord(msgspec.Struct, frozen=True, kw_only=True):
         run: 0, and one more with every redrive.
         unfinished: how many nodes have not ended.
         cancelled: why it was cancelled; None when it was not.
+        started: when it was made, in ms; 0 where a version before has made it, which did not say.
     """
 
     head: bytes
     run: int
     unfinished: int
     cancelled: str | None = None
+    started: int = 0
+
+
+class FlowPlace(NamedTuple):
+    """Where a flow stands among the others: by when it was made, and by its id where that is the same."""
+
+    started: int
+    flow_id: str
+
+
+class FlowEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow in a list.
+
+    Attributes:
+        nodes: how many it has, children of maps and batches among them.
+        failed: of one that has ended and was not cancelled, the keys of the nodes that have failed; that of a map or
+            batch for its children.
+    """
+
+    id: str
+    record: FlowRecord
+    nodes: int
+    failed: frozenset[str] = frozenset()
+
+
+class FlowPage(NamedTuple):
+    """Some flows, the newest first; `after` is where the next page begins, None at the end."""
+
+    entries: list[FlowEntry]
+    after: FlowPlace | None
 
 
 class BegunNode(msgspec.Struct, frozen=True):
@@ -229,6 +263,28 @@ class FlowStore(Protocol):
 
     async def look(self, flow_id: str) -> FlowRecord | None:
         """The flow as a whole; None where it is not known (any more)."""
+        ...
+
+    async def entries(
+        self,
+        *,
+        tenant: str | None = None,
+        since: int | None = None,
+        before: int | None = None,
+        after: FlowPlace | None = None,
+        limit: int = 100,
+    ) -> FlowPage:
+        """Flows that are known, the newest first.
+
+        A flow is listed from the moment that it is known until it is forgotten. A page may have fewer than `limit`
+        and not be the last one. Pages of a list that is gone through while flows are made show none twice.
+
+        Args:
+            tenant: whose: `""` those that have no tenant, None everybody's.
+            since: made at this instant (ms) or later.
+            before: made earlier than at this instant (ms).
+            after: the `after` of the page before.
+        """
         ...
 
     async def states(self, flow_id: str) -> dict[str, NodeState]:

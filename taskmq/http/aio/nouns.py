@@ -27,7 +27,17 @@ from taskmq.api.schedules import (
     ScheduleView,
 )
 from taskmq.api.values import PriorityLevel
-from taskmq.api.workers import CancelFlowBody, TaskList, TaskView, WorkerList, WorkerView, WorkflowView
+from taskmq.api.workers import (
+    CancelFlowBody,
+    TaskList,
+    TaskView,
+    WorkerList,
+    WorkerView,
+    WorkflowLineView,
+    WorkflowList,
+    WorkflowState,
+    WorkflowView,
+)
 from taskmq.http.aio.connection import AsyncHttpConnection
 from taskmq.http.retries import seconds_of_duration
 from taskmq.model.units import Duration
@@ -185,6 +195,55 @@ class AsyncWorkflowCalls:
     async def redrive(self, workflow_id: str) -> Redriven:
         """Run again what has not succeeded."""
         return await self._connection.ask("redriveWorkflow", Redriven, path={"workflow_id": workflow_id})
+
+    async def page(
+        self,
+        *,
+        name: str | None = None,
+        states: Sequence[WorkflowState] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> WorkflowList:
+        """A page of the workflows, the newest first.
+
+        Args:
+            name: that they have, with `*` and `?`.
+            states: one of these; none: all.
+            since: sent from this instant on.
+            until: sent before this instant.
+        """
+        query = {
+            "name": name,
+            "states": ",".join(states) or None,
+            "since": since,
+            "until": until,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self._connection.ask("listWorkflows", WorkflowList, query=query)
+
+    async def list(
+        self,
+        *,
+        name: str | None = None,
+        states: Sequence[WorkflowState] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        page_size: int = 200,
+    ) -> AsyncIterator[WorkflowLineView]:
+        """All workflows of the kind, the newest first; see `page`."""
+        cursor: str | None = None
+        while True:
+            found = await self.page(
+                name=name, states=states, since=since, until=until, limit=page_size, cursor=cursor
+            )
+            for one in found.items:
+                yield one
+            cursor = found.next
+            if cursor is None:
+                return
 
 
 class AsyncQueueCalls:

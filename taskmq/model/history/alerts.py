@@ -84,7 +84,7 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         pending_for: for so long the figure has to be beyond the threshold before the alert fires.
         clear_for: for so long it is back before the alert ends.
         repeat: after so long another notice is sent while it goes on; 0: never.
-        channels: whom to tell: `mailto:`, `https:` or `alertmanager+https:` URLs.
+        channels: whom to tell, see `taskmq.model.history.channels`.
         unless: names of other rules of the tenant: while one of them fires, no notice of this one is sent.
         note: what to do about it; goes along.
         is_enabled: it is looked at.

@@ -3,30 +3,41 @@
 mailto:ops@example.com              mail, over the SMTP server that the scheduler was given
 https://hooks.example.com/alerts    a webhook: JSON, signed
 alertmanager+https://am.example.com an Alertmanager, which then does the telling
+slack+https://, teams+https://      a webhook of Slack (or what takes the same), of a workflow of Teams
+pagerduty+https://HOST/v2/enqueue?routing_key=KEY, telegram+https://HOST/botTOKEN?chat_id=ID
+
+`#warning` or `#critical` at the end: rules of a lower severity are not told there.
 """
 
 import ipaddress
 import re
-from typing import Final, Literal, NamedTuple
-from urllib.parse import unquote, urlsplit
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple, get_args
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from taskmq.errors import InvalidOption
+from taskmq.model.history.alerts import Severity
 
-__all__ = ["Channel", "is_public", "parse_channel", "shown_channel"]
+__all__ = ["Channel", "Kind", "is_public", "is_told", "is_told_singly", "parse_channel", "shown_channel"]
 
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,190}")
 _HOST_END: Final = re.compile(r"[/?#\\]")
-_PREFIX: Final = "alertmanager+"
 _LONGEST: Final = 1_000
+_SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
 
-Kind = Literal["mail", "webhook", "alertmanager"]
+Kind = Literal["mail", "webhook", "alertmanager", "slack", "teams", "pagerduty", "telegram"]
+
+_PREFIXED: Final[Mapping[str, Kind]] = {
+    f"{kind}+": kind for kind in ("alertmanager", "slack", "teams", "pagerduty", "telegram")
+}
+_DEMANDED: Final[Mapping[Kind, str]] = {"pagerduty": "routing_key", "telegram": "chat_id"}
 
 
 class Channel(NamedTuple):
     """One channel.
 
     Attributes:
-        target: the address of mail, or the URL without what is before its scheme.
+        target: the address of mail, or the URL without what is before its scheme, and without the severity.
     """
 
     kind: Kind
@@ -37,36 +48,61 @@ def parse_channel(text: str) -> Channel:
     """What a channel means.
 
     Raises:
-        InvalidOption: it means nothing.
+        InvalidOption: it means nothing. What may be a secret is not said.
     """
     if len(text) > _LONGEST or any(letter <= " " for letter in text):
-        raise InvalidOption(f"channel {text[:60]!r}: a URL without blanks, of at most {_LONGEST} characters")
-    if text.startswith("mailto:"):
-        address = unquote(text.removeprefix("mailto:"))
+        raise InvalidOption(
+            f"channel {shown_channel(text)[:60]!r}: a URL without blanks, of at most {_LONGEST} characters"
+        )
+    severity = _severity_of(text)
+    target = text if severity is None else text.removesuffix(f"#{severity}")
+    if target.startswith("mailto:"):
+        address = unquote(target.removeprefix("mailto:"))
         if _ADDRESS.fullmatch(address) is None:
             raise InvalidOption(f"channel {text[:60]!r}: one address, such as mailto:ops@example.com")
         return Channel("mail", address)
-    url = text.removeprefix(_PREFIX)
+    shown = shown_channel(text)[:60]
+    prefix = next((prefix for prefix in _PREFIXED if target.startswith(prefix)), "")
+    kind = _PREFIXED.get(prefix, "webhook")
+    url = target.removeprefix(prefix)
     try:
         parts = urlsplit(url)
         port = parts.port
         # As it is looked up: a name with an empty or too long part raises a `UnicodeError`, which is a `ValueError`.
         (parts.hostname or "").encode("idna")
     except ValueError:
-        raise InvalidOption(f"channel {text[:60]!r}: it is no URL") from None
+        raise InvalidOption(f"channel {shown!r}: it is no URL") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
-        raise InvalidOption(
-            f"channel {text[:60]!r}: it begins with mailto:, https:, http: or alertmanager+https:, and has a host"
-        )
+        kinds = ", ".join(f"{prefix}https:" for prefix in _PREFIXED)
+        raise InvalidOption(f"channel {shown!r}: it begins with mailto:, https:, http:, or {kinds}, and has a host")
     if parts.username or parts.password:
         raise InvalidOption("channel: a URL of a webhook has no user and password: it is signed instead")
-    return Channel("alertmanager" if text.startswith(_PREFIX) else "webhook", url)
+    if parts.fragment:
+        raise InvalidOption(f"channel {shown!r}: behind # is {', '.join(_SEVERITIES)}, or nothing")
+    if (name := _DEMANDED.get(kind)) is not None and len(parse_qs(parts.query).get(name, ())) != 1:
+        raise InvalidOption(f"channel {shown!r}: it says ?{name}=, once")
+    return Channel(kind, url)
+
+
+def is_told(text: str, severity: Severity) -> bool:
+    """Whether rules of that severity are told over a channel."""
+    return _SEVERITIES.index(severity) >= _SEVERITIES.index(_severity_of(text) or "info")
+
+
+def is_told_singly(text: str) -> bool:
+    """Whether each alert is a notice of its own there: what is opened and closed by itself."""
+    return text.startswith("pagerduty+")
 
 
 def shown_channel(text: str) -> str:
     """A channel without what may be a secret: the paths of webhooks often are."""
     scheme, separator, rest = text.partition("://")
     return f"{scheme}{separator}{_HOST_END.split(rest, maxsplit=1)[0]}" if separator else text
+
+
+def _severity_of(text: str) -> Severity | None:
+    end = text.rpartition("#")[2]
+    return next((severity for severity in _SEVERITIES if severity == end and text != end), None)
 
 
 def is_public(address: str) -> bool:

@@ -143,10 +143,14 @@ class Rollup(msgspec.Struct):
 
     def merge(self, other: "Rollup") -> None:
         """Add all of another's figures, of whichever key."""
-        for name, count in other.outcomes.items():
-            self.outcomes[name] = self.outcomes.get(name, 0) + count
+        self.merge_outcomes(other)
         self.waited.merge(other.waited)
         self.ran.merge(other.ran)
+
+    def merge_outcomes(self, other: "Rollup") -> None:
+        """Add another's outcomes, and none of its times."""
+        for name, count in other.outcomes.items():
+            self.outcomes[name] = self.outcomes.get(name, 0) + count
 
 
 class RunFailure(msgspec.Struct, frozen=True, kw_only=True):

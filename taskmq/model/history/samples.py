@@ -1,13 +1,13 @@
 """The figures that rules look at, of what was counted in their window. Pure."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
 from taskmq.model.history.alerts import AlertRule
-from taskmq.model.history.rollups import MINUTE, Rollup
+from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey
 
-__all__ = ["OF_ROLLUPS", "queue_samples", "rollup_samples"]
+__all__ = ["OF_ROLLUPS", "WindowFigures", "queue_samples"]
 
 _SUCCESSES: Final = ("succeeded", "answered")
 # With too few ended jobs these say nothing.
@@ -26,41 +26,64 @@ OF_ROLLUPS: Final = frozenset({*_NEED_MANY, *_COUNTS, "silence"})
 """Figures that follow from rollups."""
 
 
-def rollup_samples(
-    rule: AlertRule, rollups: Iterable[Rollup], now: int, *, known: Collection[str] = ()
-) -> dict[str, float]:
-    """The rule's figure by subject.
+class WindowFigures:
+    """A rule's figures, added up rollup by rollup: none of them is needed afterwards.
 
     Args:
-        rollups: of the rule's tenant, or of all where it has none; also those before its window.
-        known: subjects that the rule has alerts of.
+        now: when the rule's window ends, ms since the epoch.
     """
-    begin = now - rule.window * 1000
-    whole: dict[str, Rollup] = {}
-    last: dict[str, int] = {}
-    for one in rollups:
+
+    def __init__(self, rule: AlertRule, now: int) -> None:
+        self._rule = rule
+        self._now = now
+        self._begin = now - rule.window * 1000
+        self._whole: dict[str, Rollup] = {}
+        self._last: dict[str, int] = {}
+        # By task, queue and tenant, which come again with each minute; None: the rule is not about them.
+        self._subjects: dict[tuple[str, str, str], str | None] = {}
+
+    def add(self, one: Rollup) -> None:
+        """Count what is the rule's: of its tenant or of all, and not before its window."""
         key = one.key
-        if key.minute + MINUTE <= begin or not _is_about(rule, key.task, key.queue, key.tenant):
-            continue
-        subject = _subject(rule, key.task, key.queue)
-        found = whole.get(subject)
+        if key.minute + MINUTE <= self._begin or (subject := self._subject(key)) is None:
+            return
+        found = self._whole.get(subject)
         if found is None:
-            found = whole[subject] = Rollup(key)
-        found.merge(one)
+            found = self._whole[subject] = Rollup(key)
+        found.merge_outcomes(one)
+        if self._rule.metric == "wait_p95":
+            found.waited.merge(one.waited)
+        elif self._rule.metric == "run_p95":
+            found.ran.merge(one.ran)
         if any(one.outcomes.get(name) for name in _SUCCESSES):
-            last[subject] = max(last.get(subject, 0), key.minute)
-    if rule.metric == "silence":
-        # One that has said nothing in the whole window is silent still.
-        silent = dict.fromkeys(known, rule.window)
-        return silent | {subject: max(now - minute - MINUTE, 0) / 1000 for subject, minute in last.items()}
-    if rule.metric in _COUNTS:
-        if not rule.each and rule.below:
-            whole.setdefault("", Rollup.empty())
-        count = _COUNTS[rule.metric]
-        return {subject: count(one) for subject, one in whole.items()}
-    measure = _NEED_MANY[rule.metric]
-    values = {subject: measure(one) for subject, one in whole.items() if one.ended >= rule.at_least}
-    return {subject: value for subject, value in values.items() if value is not None}
+            self._last[subject] = max(self._last.get(subject, 0), key.minute)
+
+    def samples(self, known: Collection[str] = ()) -> dict[str, float]:
+        """The figure by subject.
+
+        Args:
+            known: subjects that the rule has alerts of.
+        """
+        rule, whole = self._rule, self._whole
+        if rule.metric == "silence":
+            # One that has said nothing in the whole window is silent still.
+            silent = dict.fromkeys(known, rule.window)
+            return silent | {
+                subject: max(self._now - minute - MINUTE, 0) / 1000 for subject, minute in self._last.items()
+            }
+        if rule.metric in _COUNTS:
+            nothing = {"": Rollup.empty()} if not rule.each and rule.below else {}
+            count = _COUNTS[rule.metric]
+            return {subject: count(one) for subject, one in (nothing | whole).items()}
+        measure = _NEED_MANY[rule.metric]
+        values = {subject: measure(one) for subject, one in whole.items() if one.ended >= rule.at_least}
+        return {subject: value for subject, value in values.items() if value is not None}
+
+    def _subject(self, key: RollupKey) -> str | None:
+        names = (key.task, key.queue, key.tenant)
+        if names not in self._subjects:
+            self._subjects[names] = _subject(self._rule, *names) if _is_about(self._rule, *names) else None
+        return self._subjects[names]
 
 
 def queue_samples(rule: AlertRule, values: Mapping[str, float]) -> dict[str, float]:
@@ -81,5 +104,6 @@ def _is_about(rule: AlertRule, task: str, queue: str, tenant: str) -> bool:
     )
 
 
-def _subject(rule: AlertRule, task: str, queue: str) -> str:
+def _subject(rule: AlertRule, task: str, queue: str, tenant: str) -> str:
+    del tenant
     return {"task": f"task:{task}", "queue": f"queue:{queue}", "": ""}[rule.each]

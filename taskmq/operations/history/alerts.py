@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -13,13 +13,11 @@ from taskmq.contracts.history import AlertNotice, AlertStore, KeptRule, history_
 from taskmq.contracts.identity import Actor
 from taskmq.errors import InvalidOption, JobConflict
 from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, AlertState, Silence, check_rule
-from taskmq.model.history.channels import parse_channel, shown_channel
+from taskmq.model.history.channels import is_told, parse_channel, shown_channel
 from taskmq.model.history.rollups import minute_of
 from taskmq.model.identity import AuditEntry
 
 __all__ = ["TenantAlerts", "read_rules"]
-
-_MOST_NOTICES: Final = 20_000
 
 
 class TenantAlerts:
@@ -107,7 +105,7 @@ class TenantAlerts:
         return await self._store.remove_silence(silence_id, audit=self._entry("alert.unsilence", silence_id))
 
     async def test(self, name: str) -> list[str] | None:
-        """Have each channel of a rule told of a test, soon, by the scheduler; the channels. None: no such rule.
+        """Have each channel that is told of a rule told of a test, soon; those channels. None: no such rule.
 
         A channel is told once in a minute of the store's clock, however often that is asked for.
         """
@@ -135,20 +133,15 @@ class TenantAlerts:
                 next=now,
             )
             for channel in stored.rule.channels
+            if is_told(channel, stored.rule.severity)
         ]
         await self._app.sessions.store().identity.audit.add([self._entry("alert.test", name)])
         await self._store.commit([], notices)
-        return list(stored.rule.channels)
+        return [notice.channel for notice in notices]
 
     async def notices(self, *, limit: int = 50) -> list[AlertNotice]:
-        """The last notices of the caller's rules, the latest first, sent or not; among everybody's last 20,000."""
-        asked = limit
-        while True:
-            found = await self._store.notices(limit=asked)
-            own = [each for each in found if self._tenant in (None, each.rule.tenant)]
-            if len(own) >= limit or len(found) < asked or asked >= _MOST_NOTICES:
-                return own[:limit]
-            asked = min(asked * 10, _MOST_NOTICES)
+        """The last notices of the caller's rules, the latest first, sent or not."""
+        return await self._store.notices(self._tenant, limit=limit)
 
     @property
     def _own(self) -> str:

@@ -11,6 +11,7 @@ import asyncio
 import gzip
 import hashlib
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -51,7 +52,9 @@ class _Foot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sha256: str
 
 
-async def archive_days(store: JobStore, folder: Path, *, keep_days: int, prune: bool = False) -> list[ArchivedDay]:
+async def archive_days(
+    store: JobStore, folder: Path, *, keep_days: int, prune: bool = False, only_new: bool = False
+) -> list[ArchivedDay]:
     """Write the days that were over so many days ago into files of the folder, which are named after them.
 
     A day whose file is there and whole is left alone: one that is over gets no more jobs. May be stopped anywhere and
@@ -59,6 +62,7 @@ async def archive_days(store: JobStore, folder: Path, *, keep_days: int, prune: 
 
     Args:
         prune: forget them afterwards, with their ids; not one of them where a file could not be written or read back.
+        only_new: a file that is there is not read through again: it has its name since it was whole.
 
     Raises:
         UnsupportedFeature: the store cannot do that.
@@ -69,7 +73,10 @@ async def archive_days(store: JobStore, folder: Path, *, keep_days: int, prune: 
     source = retaining(store)
     last = await store.now_ms() // _DAY - keep_days
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    done = [await _archive(source, folder, day) for day in await source.ended_days() if day < last]
+    days = [day for day in await source.ended_days() if day < last]
+    if only_new:
+        days = [day for day in days if not await asyncio.to_thread(_file_of(folder, day).exists)]
+    done = [await _archive(source, folder, day) for day in days]
     if prune:
         if not isinstance(store, Prunable):
             raise UnsupportedFeature(f"{store.address} cannot forget jobs before its time")
@@ -128,8 +135,7 @@ def retaining(store: JobStore) -> Retaining:
 
 
 async def _archive(source: Retaining, folder: Path, day: int) -> ArchivedDay:
-    name = f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day):%Y-%m-%d}"
-    path = folder / f"jobs-{name}.ndjson.gz"
+    name, path = _name(day), _file_of(folder, day)
     if await asyncio.to_thread(path.exists):
         return ArchivedDay(name, str(path), await asyncio.to_thread(check_archive, path), False)
     file = await asyncio.to_thread(_DayFile, path, name)
@@ -144,6 +150,14 @@ async def _archive(source: Retaining, folder: Path, day: int) -> ArchivedDay:
     return ArchivedDay(name, str(path), file.jobs, True)
 
 
+def _name(day: int) -> str:
+    return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day):%Y-%m-%d}"
+
+
+def _file_of(folder: Path, day: int) -> Path:
+    return folder / f"jobs-{_name(day)}.ndjson.gz"
+
+
 class _DayFile:
     """A file that is being written, and has its name once it is whole.
 
@@ -154,7 +168,8 @@ class _DayFile:
     def __init__(self, path: Path, day: str) -> None:
         self.jobs = 0
         self._path = path
-        self._part = path.with_suffix(".part")
+        # Its own: of two who write one day at a time each has a whole file.
+        self._part = path.with_suffix(f".{secrets.token_hex(4)}.part")
         self._raw = self._part.open("wb")
         # Without the time of its making: the same jobs are the same file.
         self._file = gzip.GzipFile(fileobj=self._raw, mode="wb", mtime=0)
@@ -180,6 +195,9 @@ class _DayFile:
         if (found := check_archive(self._part)) != self.jobs:
             raise MalformedMessage(f"{self._part}: {found:,} of {self.jobs:,} jobs were read back")
         self._part.replace(self._path)
+        for other in self._path.parent.glob(f"{self._path.stem}.*.part"):
+            # Of somebody who was stopped; or who finds that the day is there.
+            other.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let go of the file; once more where it was finished."""

@@ -1,6 +1,7 @@
 """What rules look at: rollups of the store, and queues, workers and schedules as they are now."""
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from taskmq.app import TaskMQ
@@ -8,14 +9,16 @@ from taskmq.contracts.history import RollupFilter, history_of
 from taskmq.contracts.jobs import JobStore
 from taskmq.errors import TaskMQError
 from taskmq.model.history.alerts import AlertRule
-from taskmq.model.history.rollups import Rollup, minute_of
-from taskmq.model.history.samples import OF_ROLLUPS, queue_samples, rollup_samples
+from taskmq.model.history.rollups import minute_of
+from taskmq.model.history.samples import OF_ROLLUPS, WindowFigures, queue_samples
 from taskmq.model.topology import dead_letter_queue, jobs_queue
 from taskmq.scheduler.signals import LiveWorkers
 
 __all__ = ["AlertFigures", "TooManyFigures"]
 
 _MOST: Final = 200_000
+# Of one read: the loop, on which jobs are dispatched, waits for no more of them than that.
+_TOGETHER: Final = 200
 
 
 class TooManyFigures(TaskMQError):
@@ -31,15 +34,22 @@ class TooManyFigures(TaskMQError):
 
 
 class AlertFigures:
-    """The figures of one look, each read once, when the first rule asks for it."""
+    """The figures of one look, each read once, when the first rule asks for it.
 
-    def __init__(self, app: TaskMQ, store: JobStore, workers: LiveWorkers, *, now: int) -> None:
+    Args:
+        rules: those that are looked at.
+    """
+
+    def __init__(
+        self, app: TaskMQ, store: JobStore, workers: LiveWorkers, rules: Sequence[AlertRule], *, now: int
+    ) -> None:
         self._app = app
         self._store = store
         self._workers = workers
+        self._rules = [rule for rule in rules if rule.metric in OF_ROLLUPS]
         self._now = now
-        # By the beginning of the window; None: there are too many.
-        self._rollups: dict[int, list[Rollup] | None] = {}
+        # By the beginning of the window, then by the rule; None: there are too many.
+        self._windows: dict[int, dict[tuple[str, str], WindowFigures] | None] = {}
         self._queues: dict[str, dict[str, float]] = {}
 
     async def samples(self, rule: AlertRule, known: Collection[str]) -> dict[str, float] | None:
@@ -50,7 +60,7 @@ class AlertFigures:
             TooManyFigures: it could not be read in whole.
         """
         if rule.metric in OF_ROLLUPS:
-            return rollup_samples(rule, await self._of_window(rule.window), self._now, known=known)
+            return (await self._of_rule(rule)).samples(known)
         if rule.metric == "schedules_late":
             return {"": await self._schedules_late()}
         if rule.metric == "workers" and not self._workers.knows_all:
@@ -59,15 +69,39 @@ class AlertFigures:
             self._queues[rule.metric] = await self._of_queues(rule.metric)
         return queue_samples(rule, self._queues[rule.metric])
 
-    async def _of_window(self, window: float) -> list[Rollup]:
-        since = minute_of(max(self._now - round(window * 1000), 0))
-        if since not in self._rollups:
-            which = RollupFilter(since=since, until=self._now + 1)
-            read = await history_of(self._store).rollups.rollups(which, limit=_MOST)
-            self._rollups[since] = read if len(read) < _MOST else None
-        if (found := self._rollups[since]) is None:
+    async def _of_rule(self, rule: AlertRule) -> WindowFigures:
+        since = self._since(rule)
+        if since not in self._windows:
+            self._windows[since] = await self._of_window(since)
+        if (found := self._windows[since]) is None:
             raise TooManyFigures(_MOST)
+        return found[rule.tenant, rule.name]
+
+    async def _of_window(self, since: int) -> dict[tuple[str, str], WindowFigures] | None:
+        """What the rules of a window come to, read once for all of them, some at a time; None: there are too many."""
+        found = {
+            (rule.tenant, rule.name): WindowFigures(rule, self._now)
+            for rule in self._rules
+            if self._since(rule) == since
+        }
+        which = RollupFilter(since=since, until=self._now + 1)
+        rollups = history_of(self._store).rollups
+        read = 0
+        page = await rollups.rollups(which, limit=_TOGETHER)
+        while page:
+            if (read := read + len(page)) >= _MOST:
+                return None
+            for figures in found.values():
+                for one in page:
+                    figures.add(one)
+                await asyncio.sleep(0)
+            if len(page) < _TOGETHER:
+                break
+            page = await rollups.rollups(which, after=page[-1].key, limit=_TOGETHER)
         return found
+
+    def _since(self, rule: AlertRule) -> int:
+        return minute_of(max(self._now - round(rule.window * 1000), 0))
 
     async def _of_queues(self, metric: str) -> dict[str, float]:
         names = self._names()

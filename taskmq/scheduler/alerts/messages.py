@@ -12,7 +12,15 @@ import msgspec
 from taskmq.contracts.history import AlertNotice
 from taskmq.model.history.alerts import METRICS, AlertChange, AlertRule
 
-__all__ = ["alertmanager_body", "mail_of", "notice_id", "signature", "webhook_body"]
+__all__ = [
+    "alertmanager_body",
+    "line_of",
+    "mail_of",
+    "notice_id",
+    "signature",
+    "subject_line",
+    "webhook_body",
+]
 
 _WORDS: Final = {"firing": "FIRING", "again": "STILL FIRING", "resolved": "RESOLVED", "test": "TEST"}
 _DAY: Final = 86_400
@@ -38,11 +46,7 @@ def notice_id(rule: AlertRule, channel: str, changes: Sequence[AlertChange]) -> 
 def mail_of(notice: AlertNotice, recipient: str, sender: str) -> EmailMessage:
     """The notice as a mail."""
     message = EmailMessage()
-    words = {_WORDS[change.kind] for change in notice.changes}
-    subjects = ", ".join(change.alert.subject for change in notice.changes if change.alert.subject)
-    about = f": {subjects}" if subjects else ""
-    # Of one line, whatever is in the names of tasks.
-    message["Subject"] = " ".join(f"[{'/'.join(sorted(words))}] {notice.rule.name}{about}".split())[:200]
+    message["Subject"] = subject_line(notice)
     message["From"] = sender
     message["To"] = recipient
     # The same when it is sent again because nobody knows whether it was: mail programs show it once.
@@ -50,6 +54,14 @@ def mail_of(notice: AlertNotice, recipient: str, sender: str) -> EmailMessage:
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(_text(notice))
     return message
+
+
+def subject_line(notice: AlertNotice) -> str:
+    """What it is about, in one line, whatever is in the names of tasks."""
+    words = {_WORDS[change.kind] for change in notice.changes}
+    subjects = ", ".join(change.alert.subject for change in notice.changes if change.alert.subject)
+    about = f": {subjects}" if subjects else ""
+    return " ".join(f"[{'/'.join(sorted(words))}] {notice.rule.name}{about}".split())[:200]
 
 
 def webhook_body(notice: AlertNotice) -> bytes:
@@ -103,7 +115,7 @@ def alertmanager_body(notice: AlertNotice) -> bytes:
                     "tenant": alert.tenant,
                 },
                 "annotations": {
-                    "summary": _line(rule, change),
+                    "summary": line_of(rule, change),
                     "description": rule.note,
                 },
                 "startsAt": _instant(min(alert.since, notice.at)),
@@ -115,12 +127,13 @@ def alertmanager_body(notice: AlertNotice) -> bytes:
 
 def _text(notice: AlertNotice) -> str:
     rule = notice.rule
-    lines = [_line(rule, change) for change in notice.changes]
+    lines = [line_of(rule, change) for change in notice.changes]
     whose = f" of tenant {rule.tenant}" if rule.tenant else ""
     return "\n".join([*lines, "", f"Rule {rule.name}{whose}, {rule.severity}.", rule.note]).rstrip() + "\n"
 
 
-def _line(rule: AlertRule, change: AlertChange) -> str:
+def line_of(rule: AlertRule, change: AlertChange) -> str:
+    """One change, for people."""
     alert = change.alert
     compared = "below" if rule.below else "above"
     return (

@@ -18,7 +18,8 @@ from taskmq.errors import InvalidOption, StoreUnavailable
 from taskmq.model.history.channels import parse_channel, shown_channel
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
 from taskmq.scheduler.alerts.mail import send_mail
-from taskmq.scheduler.alerts.messages import alertmanager_body, mail_of, signature, webhook_body
+from taskmq.scheduler.alerts.messages import mail_of, signature
+from taskmq.scheduler.alerts.receivers import posts_of
 from taskmq.scheduler.alerts.settings import AlertSettings
 
 __all__ = ["NoticeSender"]
@@ -108,14 +109,11 @@ class NoticeSender:
                 raise DeliveryFailed("no mail is sent: set TASKMQ_SMTP_URL for the scheduler")
             await asyncio.to_thread(send_mail, settings.mail, mail_of(notice, channel.target, settings.sender))
             return
-        headers = {"Taskmq-Notice": notice.id}
-        if channel.kind == "webhook":
-            url, body = channel.target, webhook_body(notice)
-            if settings.secret:
+        for url, body in posts_of(notice, channel):
+            headers = {"Taskmq-Notice": notice.id}
+            if channel.kind == "webhook" and settings.secret:
                 headers["Taskmq-Signature"] = signature(settings.secret, body, at=int(time.time()))
-        else:
-            url, body = f"{channel.target.rstrip('/')}/api/v2/alerts", alertmanager_body(notice)
-        await post(url, body, headers=headers, allows_private=settings.allows_private)
+            await post(url, body, headers=headers, allows_private=settings.allows_private)
 
 
 def _is_final(error: Exception) -> bool:

@@ -15,9 +15,11 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.history import AlertNotice, AlertStore
 from taskmq.contracts.jobs import JobStore
 from taskmq.contracts.stores import Lease
+from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable
 from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Evaluation, Silence, evaluate, let_go
+from taskmq.model.history.channels import is_told, is_told_singly
 from taskmq.scheduler.alerts.figures import AlertFigures, TooManyFigures
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
 from taskmq.scheduler.alerts.messages import notice_id
@@ -87,7 +89,8 @@ class AlertWatch:
         """Seconds until the next look."""
         try:
             if not self._looks_left:
-                token = await self._store.dispatching.leases.acquire(_KEY, owner=self._me, seconds=_TURN)
+                leases = self._store.dispatching.leases
+                token = await acquire_in_term(leases, _KEY, owner=self._me, seconds=_TURN)
                 if isinstance(token, Lease):
                     return min(max(token.left, 1.0), _PERIOD)
                 self._looks_left = _LOOKS
@@ -113,7 +116,7 @@ class AlertWatch:
         await self._let_go(known, kept, now)
         if rules:
             seen = _Seen(known, await self._alerts.silences(), _firing(known, rules), now)
-            figures = AlertFigures(self._app, self._store, self._workers, now=now)
+            figures = AlertFigures(self._app, self._store, self._workers, rules, now=now)
             # What silences others is looked at first.
             for rule in sorted(rules, key=lambda rule: bool(rule.unless)):
                 await self._look_at(rule, figures, seen)
@@ -171,19 +174,16 @@ class AlertWatch:
         return True
 
     def _notices(self, rule: AlertRule | None, found: Evaluation, now: int) -> list[AlertNotice]:
-        """What has changed, all of it in one for each channel; a rule that is gone has none."""
+        """What has changed, together for each channel where that can be; a rule that is gone has none."""
         if rule is None or not found.changes:
             return []
         return [
             AlertNotice(
-                id=notice_id(rule, channel, found.changes),
-                channel=channel,
-                rule=rule,
-                changes=found.changes,
-                at=now,
-                next=now,
+                id=notice_id(rule, channel, changes), channel=channel, rule=rule, changes=changes, at=now, next=now
             )
             for channel in rule.channels
+            if is_told(channel, rule.severity)
+            for changes in ([[change] for change in found.changes] if is_told_singly(channel) else [found.changes])
         ]
 
     async def _beat(self) -> None:

@@ -74,6 +74,7 @@ class ScheduledWorkflows:
         app = self._app
         graph = graph_for(
             rule.workflow,
+            name=row.name,
             meta={SCHEDULE_NAME: row.name, SCHEDULED_FOR: str(claim.instant)},
             priority=priority_of(claim, None),
             tenant=row.tenant,

@@ -14,6 +14,7 @@ from typing import Final
 from taskmq.contracts.broker import Broadcasting, Broker
 from taskmq.contracts.history import RollupStore
 from taskmq.contracts.stores import Lease, LeaseStore
+from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable, TopologyMismatch
 from taskmq.events.stream import EventStream
@@ -60,7 +61,7 @@ class RunHistory:
         while not self._is_stopping.is_set():
             wait = _LOOK
             try:
-                token = await self._leases.acquire(_KEY, owner=self._me, seconds=_LEASE)
+                token = await acquire_in_term(self._leases, _KEY, owner=self._me, seconds=_LEASE)
                 if isinstance(token, Lease):
                     wait = min(max(token.left, 1.0), _LOOK)
                 else:

@@ -15,6 +15,7 @@ from typing import Final
 
 from taskmq.contracts.jobs import JobStore
 from taskmq.contracts.stores import Lease
+from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.service import pause
 from taskmq.errors import InvalidOption, StateUnavailable, StoreUnavailable
 from taskmq.model.nodes import NodeTold, checked_node
@@ -86,7 +87,8 @@ class NodeRegistrar:
             self._turns_left = 0
             return
         if not self._turns_left:
-            token = await self._store.dispatching.leases.acquire(_LEASE, owner=self._me, seconds=_TURN)
+            leases = self._store.dispatching.leases
+            token = await acquire_in_term(leases, _LEASE, owner=self._me, seconds=_TURN)
             if isinstance(token, Lease):
                 return
             self._turns_left = round(_TURN / _SECOND)

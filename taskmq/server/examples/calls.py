@@ -380,6 +380,27 @@ CALLS: Final[Mapping[str, Example]] = {
             }
         },
     ),
+    "listWorkflows": Example(
+        parameters={"name": "shop.*", "states": "running,failed"},
+        answers={
+            200: {
+                "items": [
+                    {
+                        "workflow_id": _ID,
+                        "name": "shop.resize",
+                        "tenant": "acme",
+                        "state": "running",
+                        "cancelled": None,
+                        "started": "2027-01-30T17:12:01.250Z",
+                        "nodes": 12,
+                        "unfinished": 5,
+                    }
+                ],
+                "next": None,
+                "is_bounded": False,
+            }
+        },
+    ),
     "getWorkflow": Example(
         parameters=_OF_FLOW,
         answers={

@@ -18,6 +18,7 @@ _NODE: Final[dict[str, Any]] = {
     "labels": {"region": "eu"},
     "version": "1.0",
     "runs_jobs": True,
+    "epoch": 1,
     "registered_at": "2027-01-30T17:12:01.250Z",
     "heartbeat_at": "2027-01-31T09:00:00.004Z",
 }

@@ -182,6 +182,7 @@ def _view(node: HostNode) -> HostNodeView:
         labels=told.labels,
         version=told.version,
         runs_jobs=told.runs_jobs,
+        epoch=node.epoch,
         registered_at=instant_text(node.registered),
         heartbeat_at=instant_text(node.heartbeat),
     )

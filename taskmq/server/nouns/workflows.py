@@ -1,25 +1,70 @@
-"""`/workflows`: how far they are, ending them, and running again what has failed."""
+"""`/workflows`: which there are, how far they are, ending them, and running again what has failed."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from litestar import get, post
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
 
-from taskmq.api.workers import CancelFlowBody, StepView, WorkflowView
-from taskmq.errors import FlowNotFound, NotPermitted
+from taskmq.api.workers import (
+    CancelFlowBody,
+    StepView,
+    WorkflowLineView,
+    WorkflowList,
+    WorkflowView,
+)
+from taskmq.errors import FlowNotFound, InvalidOption, NotPermitted
 from taskmq.model.identity import Permission
 from taskmq.model.keys import split_tenant_key, tenant_key
-from taskmq.operations.workflows import cancel_workflow, redrive_workflow, report_workflow
+from taskmq.operations.workflows import (
+    WorkflowFilter,
+    WorkflowLine,
+    cancel_workflow,
+    list_workflows,
+    read_states,
+    redrive_workflow,
+    report_workflow,
+)
 from taskmq.server.access import Caller
-from taskmq.server.inputs import CallerGiven, ServedApp
+from taskmq.server.history.inputs import Since, Until, ms
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
-from taskmq.workflow.handle import FlowStep
+from taskmq.workflow.handle import FlowStateName, FlowStep
 from taskmq.workflow.service import Redriven
 
 __all__ = ["WORKFLOW_HANDLERS"]
 
 _LONGEST_ID: Final = 255
+
+
+@get(
+    f"{API}/workflows",
+    permission=Permission.WORKFLOWS_READ,
+    operation_id="listWorkflows",
+    summary="List workflows",
+    tags=["workflows"],
+)
+async def list_all(
+    app: ServedApp,
+    caller: CallerGiven,
+    name: Annotated[str | None, QueryParameter(description="Its name, with `*` and `?`.")] = None,
+    states: Annotated[str, QueryParameter(description="Some of them, with commas between.")] = "",
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> WorkflowList:
+    """A tenant's workflows that were sent in a time, the newest first; for a role on the instance everybody's.
+
+    By name and state a bounded number is looked at for each page: one that `is_bounded` has a `next` all the same.
+    """
+    which = WorkflowFilter(tenant=caller.tenant, name=name, states=_states(states), since=ms(since), before=ms(until))
+    try:
+        page = await list_workflows(app, which, after=cursor, limit=limit)
+    except InvalidOption as error:
+        raise Problem.about("cursor", f"{(cursor or '')[:40]!r} is no cursor", "`next` of the page before") from error
+    items = [_line(caller, line) for line in page.lines]
+    return WorkflowList(items=items, next=page.after, is_bounded=page.is_bounded)
 
 
 @get(
@@ -80,7 +125,7 @@ async def redrive(app: ServedApp, caller: CallerGiven, workflow_id: FromPath[str
     return await redrive_workflow(app, full_id)
 
 
-WORKFLOW_HANDLERS: Final[tuple[Any, ...]] = (get_workflow, cancel, redrive)
+WORKFLOW_HANDLERS: Final[tuple[Any, ...]] = (list_all, get_workflow, cancel, redrive)
 
 
 def _full_id(caller: Caller, workflow_id: str) -> str:
@@ -89,6 +134,27 @@ def _full_id(caller: Caller, workflow_id: str) -> str:
     if "\0" in workflow_id or len(workflow_id) > _LONGEST_ID or is_foreign:
         raise FlowNotFound(f"workflow {workflow_id[:_LONGEST_ID]} is not known")
     return tenant_key(caller.tenant or None, workflow_id)
+
+
+def _states(text: str) -> frozenset[FlowStateName]:
+    try:
+        return read_states(text)
+    except InvalidOption as error:
+        raise Problem.about("states", str(error)) from error
+
+
+def _line(caller: Caller, line: WorkflowLine) -> WorkflowLineView:
+    tenant, own_id = split_tenant_key(line.id)
+    return WorkflowLineView(
+        workflow_id=line.id if caller.tenant is None else own_id,
+        name=line.name,
+        tenant=tenant,
+        state=line.state,
+        cancelled=line.cancelled,
+        started=instant_text(line.started),
+        nodes=line.nodes,
+        unfinished=line.unfinished,
+    )
 
 
 def _step(step: FlowStep) -> StepView:

@@ -45,6 +45,7 @@ class HistoryModel:
         self.rules = {key: one for key, one in self.rules.items() if key[0] != tenant}
         self.alerts = {key: one for key, one in self.alerts.items() if key[0] != tenant}
         self.silences = {key: one for key, one in self.silences.items() if one.tenant != tenant}
+        self.notices = {key: one for key, one in self.notices.items() if one.rule.tenant != tenant}
 
 
 class HistoryAtWork(NamedTuple):
@@ -138,12 +139,15 @@ class _MemoryRollups:
         for failure in failures:
             model.failures.append(replace(failure, number=model.next_number()))
 
-    async def rollups(self, which: RollupFilter, *, limit: int = 50_000) -> list[Rollup]:
+    async def rollups(
+        self, which: RollupFilter, *, after: RollupKey | None = None, limit: int = 50_000
+    ) -> list[Rollup]:
         model = self._at_work().model
         found = [
             model.rollups[key]
             for key in sorted(model.rollups)
             if which.since <= key.minute < which.until
+            and (after is None or key > after)
             and which.task in (None, key.task)
             and which.queue in (None, key.queue)
             and which.tenant in (None, key.tenant)
@@ -254,8 +258,9 @@ class _MemoryAlerts:
         if present is not None and present.tries == notice.tries:
             model.notices[notice.id] = replace(present, next=retry_at)
 
-    async def notices(self, *, limit: int = 50) -> list[AlertNotice]:
-        return sorted(self._at_work().model.notices.values(), key=lambda one: (-one.at, one.id))[:limit]
+    async def notices(self, tenant: str | None = None, *, limit: int = 50) -> list[AlertNotice]:
+        found = [one for one in self._at_work().model.notices.values() if tenant in (None, one.rule.tenant)]
+        return sorted(found, key=lambda one: (-one.at, one.id))[:limit]
 
     async def forget(self, *, before: int) -> None:
         model = self._at_work().model

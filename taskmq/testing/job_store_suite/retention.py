@@ -1,8 +1,8 @@
 """Ended jobs day by day, and forgotten for good."""
 
-from taskmq.contracts.history import FailureFilter
+from taskmq.contracts.history import AlertNotice, FailureFilter
 from taskmq.contracts.jobs import Catalogued, DispatchedJob, JobDetail, Retaining
-from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence
+from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, AlertState, Silence
 from taskmq.model.history.logs import LogFilter, RunLine, RunLog
 from taskmq.model.history.rollups import RunFailure
 from taskmq.model.jobs.definitions import DefinitionContent
@@ -115,7 +115,9 @@ class Retention(JobStoreCase):
             alert = Alert(
                 tenant=tenant, rule="rule", subject="", state=AlertState.FIRING, since=1, value=1.0, changed=1
             )
-            assert await alerts.commit([alert], [])
+            change = AlertChange(kind="firing", alert=alert)
+            notice = AlertNotice(id=f"to {tenant}", channel="mailto:a@b.c", rule=rule, changes=[change], at=1, next=1)
+            assert await alerts.commit([alert], [notice])
             await alerts.add_silence(Silence(id=f"of {tenant}", tenant=tenant, begins=1, ends=2))
             allocated = NewAllocation(id=new_id(1), node=None, job="theirs", tenant=tenant, amounts={"cpu": 1.0})
             assert await nodes.allocate(allocated) is not None
@@ -127,6 +129,7 @@ class Retention(JobStoreCase):
         assert sorted(each.rule.tenant for each in await alerts.rules()) == left
         assert sorted(each.tenant for each in await alerts.alerts()) == left
         assert sorted(each.tenant for each in await alerts.silences(ended=True)) == left
+        assert sorted(each.rule.tenant for each in await alerts.notices()) == left
         assert sorted(each.tenant for each in await nodes.allocations(AllocationFilter())) == left
         names = [usage_name(tenant, user) for tenant in tenants for user in (None, "ann")]
         assert set(await driver.store.quota_usage(names)) == set(names[2:])

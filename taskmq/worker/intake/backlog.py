@@ -13,7 +13,8 @@ Of a shard of an ordered queue one delivery is out at a time: the next one waits
 queue with a limit at most so many have a slot.
 
 While jobs of the high class keep coming, the other classes together get all slots but one, so that a high one does
-not wait until some long job of theirs has ended.
+not wait until some long job of theirs has ended. While jobs keep coming to lanes, the slow one leaves a slot free for
+them in the same way, unless it is its turn while they wait.
 """
 
 import itertools
@@ -75,7 +76,9 @@ class Backlog:
         self._shares: dict[str, int] = {}
         self._turns: dict[str, int] = {}
         self._others_out = 0
-        self._kept_until = float("-inf")
+        self._kept_until = self._kept_for_lanes_until = float("-inf")
+        # Lanes, and the queue itself beside them.
+        self._spread: set[str] = set()
         self._size = 0
         for queue in queues:
             for name, physical in _classes(queue):
@@ -83,6 +86,8 @@ class Backlog:
                 self._lanes[physical] = deque()
                 if queue.ordered is not None:
                     self._is_out[physical] = False
+                elif queue.lanes is not None and name == "default":
+                    self._spread.add(physical)
             if (share := shares.get(queue.name, 1)) > 1:
                 self._shares |= dict.fromkeys(queue.physical, share)
             if (most := limits.get(queue.name)) is not None:
@@ -105,6 +110,8 @@ class Backlog:
         lane = self._lanes[queue]
         if self._class_of[queue] == "high":
             self._kept_until = now + _KEPT_SECONDS
+        elif queue in self._spread:
+            self._kept_for_lanes_until = now + _KEPT_SECONDS
         if not lane and not self._is_out.get(queue) and not self._is_shut(queue):
             self._line_up(queue, now)
         if first:
@@ -124,10 +131,13 @@ class Backlog:
         waiting: list[PriorityClass] = [name for name in CLASSES if self._waiting[name]]
         if not waiting:
             return None
-        if self._others_slots is not None and self._others_out >= self._others_slots and now < self._kept_until:
+        is_last_slot = self._others_slots is not None and self._others_out >= self._others_slots
+        if is_last_slot and now < self._kept_until:
             if waiting[0] != "high":
                 return None
             name = self._kept()
+        elif is_last_slot and waiting[0] == "low" and now < self._kept_for_lanes_until:
+            return None
         else:
             name = self._next_class(waiting, now)
         lanes = self._waiting[name]

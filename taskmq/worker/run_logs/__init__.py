@@ -1,6 +1,6 @@
 """What runs of jobs of the store log, on its way there; nothing of it happens unless the worker is told to."""
 
-from taskmq.worker.run_logs.capture import LogCapture
 from taskmq.worker.run_logs.lines import RunLines
+from taskmq.worker.run_logs.sink import StoredRuns
 
-__all__ = ["LogCapture", "RunLines"]
+__all__ = ["RunLines", "StoredRuns"]

@@ -20,6 +20,7 @@ from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Invitation
 from taskmq.model.history.logs import LOGS_TASK, LONGEST_LINE, RunLine, RunLog, encode_logs, shortened
 from taskmq.model.history.redaction import Redactor
+from taskmq.run.log_capture import PrintedText
 
 __all__ = ["RunLines"]
 
@@ -46,8 +47,7 @@ class _Run:
         self.count = 0
         self.dropped = 0
         self.waiting: list[RunLine] = []
-        # What was printed behind the last end of a line, by stream and level.
-        self.begun: dict[tuple[str, int], str] = {}
+        self.begun = PrintedText(longest=_LONGEST_BEGUN)
 
 
 class RunLines:
@@ -114,13 +114,15 @@ class RunLines:
     def write(self, invitation: Invitation, attempt: int, level: int, stream: str, text: str) -> None:
         """Take what is printed, from any thread: whole lines, and when the run ends what has no end of a line."""
         with self._lock:
-            begun = self._run(invitation, attempt).begun
-            *lines, rest = (begun.pop((stream, level), "") + text).split("\n")
-            if rest:
-                begun[stream, level] = rest[:_LONGEST_BEGUN]
+            lines = self._run(invitation, attempt).begun.lines(stream, level, text)
         for line in lines:
-            if line.strip():
-                self.add(invitation, attempt, level, stream, line)
+            self.add(invitation, attempt, level, stream, line)
+
+    def drop(self, invitation: Invitation, attempt: int, count: int) -> None:
+        """Count lines that were too many before they came here."""
+        with self._lock:
+            self._run(invitation, attempt).dropped += count
+            self.dropped += count
 
     async def send(self, queue: str, ended: Sequence[tuple[str, int]] = ()) -> None:
         """Send what waits for a queue of reports; of runs that have ended, how many lines were too many, too.
@@ -172,8 +174,8 @@ class RunLines:
 
     def _end_lines(self, key: tuple[str, int]) -> None:
         if (run := self._runs.get(key)) is not None:
-            for stream, level in tuple(run.begun):
-                self.write(run.invitation, run.attempt, level, stream, "\n")
+            for stream, level, text in run.begun.end():
+                self.add(run.invitation, run.attempt, level, stream, text)
 
     def _taken(self, queue: str) -> list[RunLog]:
         logs: list[RunLog] = []

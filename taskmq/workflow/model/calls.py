@@ -93,9 +93,11 @@ class FlowHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         output: whose value is the flow's; empty for a graph, whose value is that of each of `leaves` by its name.
         names: what people call the nodes, by key.
         may_fail: the keys of nodes whose failure is none of the flow.
+        name: what people call it; not unique.
     """
 
     content_type: str
+    name: str = ""
     output: Source | None = None
     leaves: dict[str, Source] = {}
     names: dict[str, str] = {}

@@ -106,6 +106,23 @@ def test_nobody_is_called_noisy_on_an_old_look() -> None:
     assert SLOW not in placed(choice, "acme", 100, now=5.1)
 
 
+@pytest.mark.parametrize("last_look", [None, -5.1])
+def test_a_flood_that_begins_before_a_look_goes_to_the_slow_lane(last_look: float | None) -> None:
+    choice = LaneChoice(QUEUE)
+    if last_look is not None:
+        looked(choice, now=last_look)
+
+    assert placed(choice, "acme", 2_000)[SLOW] == 1_501
+    assert choice.is_noisy("acme")
+
+
+def test_without_a_look_a_burst_is_what_is_sent_within_a_second() -> None:
+    choice = LaneChoice(QUEUE)
+
+    for second in range(10):
+        assert SLOW not in placed(choice, "acme", 499, now=second)
+
+
 def test_a_noisy_tenant_comes_back_once_the_slow_lane_was_seen_empty() -> None:
     choice = LaneChoice(QUEUE)
     looked(choice, now=0)

@@ -160,6 +160,7 @@ def _use_the_installation(client: Client) -> None:
     for ask in (client.workflows.get, client.workflows.cancel, client.workflows.redrive):
         with pytest.raises(FlowNotFound):
             ask("none")
+    assert list(client.workflows.list(name="rep*", states=["running"], since=past)) == []
 
 
 def _use_turns(client: Client) -> None:

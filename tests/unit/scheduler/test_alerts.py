@@ -368,3 +368,56 @@ def test_a_rule_whose_figures_are_too_many_decides_nothing_and_says_so_once(
     play(test)
 
     assert [each.args for each in caplog.records if "too many figures" in each.message] == [("long", 3)]
+
+
+def test_the_loop_goes_on_between_some_figures_and_the_next() -> None:
+    """Jobs are dispatched on it: a window of many figures must not hold them up."""
+
+    async def test(stage: Stage) -> None:
+        turns = 0
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            asyncio.get_running_loop().call_soon(turn)
+
+        key = RollupKey(minute_of(stage.clock.now_ms()), "t", "work", "")
+        await stage.store.history.rollups.add([Rollup(replace(key, task=f"t{number:04}")) for number in range(1_000)])
+        for number in range(3):
+            await stage.store.history.alerts.put_rule(replace(RULE, name=f"r{number}"))
+        app = TaskMQ(f"memory://{stage.name}", name="shop")
+        watch = AlertWatch(app, stage.store, stage.store.history.alerts, LiveWorkers(), AlertSettings(), me="a")
+
+        turn()
+        await watch.look()
+
+        # Three rules, each with 200 figures at a time.
+        assert turns >= 15
+
+    play(test)
+
+
+def test_a_channel_is_told_of_what_is_bad_enough_and_an_incident_of_one_alert() -> None:
+    async def test(stage: Stage) -> None:
+        channels = ("mailto:a@b.c#critical", "slack+https://h/x#warning", "pagerduty+https://h/v2?routing_key=k")
+        for name, severity in (("bad", "critical"), ("fair", "warning")):
+            rule = replace(RULE, name=name, severity=severity, channels=channels)
+            await stage.store.history.alerts.put_rule(rule)
+        await _fail(stage, 4)
+        await _fail(stage, 5, task="u")
+        stage.start(alerts=AlertSettings())
+        await stage.pass_by(12)
+
+        told = sorted(
+            (each.rule.name, each.channel.partition(":")[0], len(each.changes))
+            for each in await stage.store.history.alerts.notices()
+        )
+        assert told == [
+            ("bad", "mailto", 2),
+            *[("bad", "pagerduty+https", 1)] * 2,
+            ("bad", "slack+https", 2),
+            *[("fair", "pagerduty+https", 1)] * 2,
+            ("fair", "slack+https", 2),
+        ]
+
+    play(test)

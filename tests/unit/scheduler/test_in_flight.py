@@ -273,7 +273,8 @@ def test_the_stores_upkeep_is_done_once_an_hour_however_many_schedulers_run() ->
     async def test(stage: Stage) -> None:
         done: list[float] = []
 
-        async def maintain() -> None:
+        async def maintain(*, forgets: bool = True) -> None:
+            assert forgets
             done.append(stage.clock.monotonic())
 
         async with ServiceGroup() as group:

@@ -39,8 +39,9 @@ ALERT = Alert(
 
 
 def _notice(channel: str, kind: Any = "firing", **fields: Any) -> AlertNotice:
-    given: dict[str, Any] = {"id": "n1", "at": 5_000, "next": 0, **fields}
-    return AlertNotice(channel=channel, rule=RULE, changes=[AlertChange(kind=kind, alert=ALERT)], **given)
+    changes = [AlertChange(kind=kind, alert=ALERT)]
+    given: dict[str, Any] = {"id": "n1", "at": 5_000, "next": 0, "rule": RULE, "changes": changes, **fields}
+    return AlertNotice(channel=channel, **given)
 
 
 class Site:
@@ -137,6 +138,98 @@ def test_an_alertmanager_is_told_in_its_own_form() -> None:
     }
     assert (alert["startsAt"], alert["endsAt"]) == ("1970-01-01T00:00:01.000Z", "1970-01-01T08:00:05.000Z")
     assert msgspec.json.decode(resolved[2])[0]["endsAt"] == "1970-01-01T00:00:05.000Z"
+
+
+def _told(channel: str, kind: Any = "firing", **fields: Any) -> list[tuple[str, Any]]:
+    """Paths and bodies that a channel of the site is asked with; `URL` stands for it."""
+
+    async def test(site: Site) -> None:
+        settings = AlertSettings(allows_private=True, secret="s3cret")
+        assert (await _sent(_notice(channel.replace("URL", site.url), kind, **fields), settings)).next is None
+
+    site = _with_site(test)
+    # Signed is what has no other way to be known, and nobody else gets our signature.
+    assert all("taskmq-signature" not in headers for _, headers, _ in site.requests)
+    return [(line.split()[1], msgspec.json.decode(body)) for line, _, body in site.requests]
+
+
+_LINE = (
+    "FIRING task:mail.send: failure_rate is 0.75 (above 0.5 is too much; share of the jobs that ended in the window "
+    "which did so badly, 0 to 1), since 1970-01-01T00:00:01.000Z"
+)
+
+
+def test_slack_is_told_in_a_text_that_mentions_nobody() -> None:
+    rule = replace(RULE, note="ask <!channel> & ann")
+
+    ((path, body),) = _told("slack+URL/services/T/B/x#critical", rule=rule)
+
+    assert path == "/services/T/B/x"
+    assert body == {"text": f"*[FIRING] fails: task:mail.send*\n{_LINE}\nask &lt;!channel&gt; &amp; ann"}
+
+
+def test_teams_is_told_by_an_adaptive_card() -> None:
+    ((path, body),) = _told("teams+URL/workflows/1/invoke?sig=x", rule=replace(RULE, note="[ann](https://evil)"))
+
+    assert path == "/workflows/1/invoke?sig=x"
+    assert body["type"] == "message"
+    (attachment,) = body["attachments"]
+    assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
+    card = attachment["content"]
+    assert (card["type"], card["version"]) == ("AdaptiveCard", "1.2")
+    assert [block["text"] for block in card["body"]] == [
+        "[FIRING] fails: task:mail.send".replace("[", "(").replace("]", ")"),
+        _LINE,
+        "(ann)(https://evil)",
+    ]
+
+
+def test_an_incident_of_pagerduty_is_opened_and_closed_by_its_key() -> None:
+    ((path, opened),), ((_, closed),) = (
+        _told("pagerduty+URL/v2/enqueue?routing_key=R0", kind) for kind in ("firing", "resolved")
+    )
+
+    assert path == "/v2/enqueue"
+    assert (opened["routing_key"], opened["event_action"], closed["event_action"]) == ("R0", "trigger", "resolve")
+    assert opened["dedup_key"] == closed["dedup_key"]
+    payload = opened["payload"]
+    assert (payload["summary"], payload["source"], payload["severity"]) == (_LINE, "task:mail.send", "critical")
+    assert payload["custom_details"]["note"] == "call ann ☂"
+
+
+def test_a_test_of_pagerduty_is_an_incident_that_is_over() -> None:
+    told = _told("pagerduty+URL/v2/enqueue?routing_key=R0", "test")
+
+    assert [body["event_action"] for _, body in told] == ["trigger", "resolve"]
+
+
+def test_a_chat_of_telegram_is_told_by_its_bot() -> None:
+    ((path, body),) = _told("telegram+URL/bot12:abc?chat_id=-100")
+
+    assert path == "/bot12:abc/sendMessage"
+    assert body["chat_id"] == "-100"
+    assert body["text"] == f"[FIRING] fails: task:mail.send\n{_LINE}\ncall ann ☂"
+
+
+def test_of_very_many_alerts_a_chat_is_told_the_first_ones_and_how_many_there_are() -> None:
+    changes = [AlertChange(kind="firing", alert=replace(ALERT, subject=f"task:t{number}")) for number in range(25)]
+
+    ((_, body),) = _told("slack+URL/x", changes=changes, rule=replace(RULE, note=""))
+
+    assert body["text"].endswith("and 5 more")
+    assert body["text"].count("failure_rate") == 20
+
+
+@pytest.mark.parametrize("kind", ["", "slack+", "teams+", "pagerduty+", "telegram+", "alertmanager+"])
+def test_what_a_channel_has_behind_its_host_is_not_logged(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(site: Site) -> None:
+        channel = f"{kind}{site.url}/sesame?routing_key=sesame&chat_id=sesame"
+        assert (await _sent(_notice(channel), _PRIVATE)).next is None
+
+    _with_site(test, b"403 no")
+
+    assert "nobody was told" in caplog.text
+    assert "sesame" not in caplog.text
 
 
 @pytest.mark.parametrize(

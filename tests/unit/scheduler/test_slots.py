@@ -2,6 +2,7 @@
 
 import asyncio
 
+from taskmq.contracts.jobs import slot_key
 from taskmq.scheduler.slots import HeldLease, SlotLeases
 from tests.unit.scheduler.stage import Stage, play, until
 
@@ -34,5 +35,36 @@ def test_the_late_end_of_a_slot_s_work_leaves_the_next_hold_of_it_alone() -> Non
         leases.stop()
         await running
         await leases.aclose()
+
+    play(test)
+
+
+def test_leases_that_a_clock_ahead_has_left_behind_hold_nobody_up() -> None:
+    async def test(stage: Stage) -> None:
+        # Killed while the store's clock was two hours ahead: its leases outlive it by these.
+        now = stage.clock.now_ms()
+        keys = [*map(slot_key, range(8)), "audit", "duties"]
+        for key in keys:
+            stage.model.leases.acquire(key, owner="killed", seconds=7205, now=now)
+
+        process = stage.start()
+        await until(lambda: len(process.scheduler.status().slots) == 8)
+
+        await stage.pass_by(65)
+        holders = {key: stage.model.leases.find(key, now=stage.clock.now_ms()) for key in keys}
+        assert "killed" not in {lease.owner for lease in holders.values() if lease is not None}
+
+    play(test)
+
+
+def test_a_slot_of_a_scheduler_that_lives_is_left_to_it() -> None:
+    async def test(stage: Stage) -> None:
+        for slot in range(8):
+            stage.model.leases.acquire(slot_key(slot), owner="alive", seconds=60, now=stage.clock.now_ms())
+        process = stage.start()
+
+        await stage.pass_by(30)
+
+        assert process.scheduler.status().slots == []
 
     play(test)

@@ -99,7 +99,8 @@ _LOOKS: Sequence[Step] = [
     ("GET", path, None)
     for path in (
         "/jobs", "/jobs/count", "/jobs/one", "/jobs/two", "/jobs/copy", "/definitions", "/schedules",
-        "/schedules/one", "/workflows/one", "/workflows/two", "/audit?limit=200", "/members", "/tenants",
+        "/schedules/one", "/workflows", "/workflows/one", "/workflows/two", "/audit?limit=200", "/members",
+        "/tenants",
     )
 ]  # fmt: skip
 

@@ -325,11 +325,12 @@ class StagedApp(TaskMQ):
         middleware: Iterable[Middleware] = (),
         points: Points | None = None,
         name: str = "staged",
+        queues: Iterable[WorkQueue] = (),
     ) -> None:
         # A URL that brings no state of its own; nothing ever connects to it.
         url = f"memory://{memory}" if with_state else "amqp://staged"
         self.fake_clock = clock or FakeClock()
-        super().__init__(url, clock=self.fake_clock, middleware=tuple(middleware), name=name)
+        super().__init__(url, clock=self.fake_clock, middleware=tuple(middleware), name=name, queues=queues)
         self.points = points or Points()
         self._memory = f"memory://{memory}"
         self._memory_name = memory
@@ -425,10 +426,12 @@ class StagedApp(TaskMQ):
 
 
 @contextmanager
-def staged(*, with_state: bool = True, middleware: Iterable[Middleware] = ()) -> Iterator[StagedApp]:
+def staged(
+    *, with_state: bool = True, middleware: Iterable[Middleware] = (), queues: Iterable[WorkQueue] = ()
+) -> Iterator[StagedApp]:
     """An app on a memory of its own."""
     memory = uuid.uuid4().hex
-    yield StagedApp(memory=memory, with_state=with_state, middleware=middleware)
+    yield StagedApp(memory=memory, with_state=with_state, middleware=middleware, queues=queues)
     forget_memory(memory)
 
 

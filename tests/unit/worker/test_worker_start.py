@@ -4,10 +4,12 @@ import asyncio
 
 import pytest
 
-from taskmq import RetryPolicy
+from taskmq import Context, RetryPolicy, TaskMQ
+from taskmq.client.lanes import lane_pair
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing, UnsupportedFeature
 from taskmq.model.topology import WorkQueue
 from taskmq.worker import Worker, WorkerConfig
+from tests.unit.app_kit import new_url
 from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
 from tests.unit.worker.virtual_time import run
@@ -146,6 +148,61 @@ def test_a_task_for_a_process_is_refused_where_nobody_knows_the_apps_module() ->
 
             with pytest.raises(UnsupportedFeature, match="process"):
                 await Worker(app, WorkerConfig()).run()
+
+    run(main())
+
+
+def _mail_app(url: str, lanes: int, seen: list[str]) -> tuple[TaskMQ, asyncio.Event]:
+    """An app whose task fails at first, so that its job comes back; the event is set after two that succeeded."""
+    app, over = TaskMQ(url, queues=[WorkQueue("mail", lanes=lanes)]), asyncio.Event()
+
+    @app.task(name="post", queue="mail", retry=RetryPolicy(base="1ms", jitter=False))
+    async def post(context: Context, label: str) -> None:
+        if context.attempt == 1:
+            raise ValueError("not yet")
+        seen.append(label)
+        if len(seen) == 2:
+            over.set()
+
+    return app, over
+
+
+def test_jobs_of_lanes_that_are_described_no_more_run_and_come_back_to_them() -> None:
+    tenant = next(name for name in map(str, range(100)) if min(lane_pair(name, 16)) >= 8)
+
+    async def main() -> None:
+        url, seen = new_url(), list[str]()
+        before, _ = _mail_app(url, 16, seen)
+        async with before:
+            await before.tasks["post"].options(tenant=tenant).asend("at once")
+            await before.tasks["post"].options(tenant=tenant, delay="1ms").asend("later")
+            after, over = _mail_app(url, 8, seen)
+            worker = Worker(after, WorkerConfig())
+            running = asyncio.create_task(worker.run())
+            await over.wait()
+            worker.drain()
+            await running
+
+            assert sorted(seen) == ["at once", "later"]
+            assert [queue.lanes for queue in worker.queues] == [16]
+
+    asyncio.run(main())
+
+
+def test_a_worker_waits_for_a_broker_that_does_not_tell_which_lanes_there_are() -> None:
+    async def main() -> None:
+        with staged(queues=[WorkQueue("work", lanes=2)]) as app:
+            ran = asyncio.Event()
+
+            @app.task(name="noop", queue="work")
+            async def noop(label: str) -> None:
+                ran.set()
+
+            await app.sessions.current().broker.declare([WorkQueue("work", lanes=5)])
+            app.flaky.fail_calls("stats", 2, BrokerUnavailable("away"))
+            await send(app, "a", task="noop", queue="work.lane04")
+            async with working(app):
+                await ran.wait()
 
     run(main())
 

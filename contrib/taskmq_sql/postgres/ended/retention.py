@@ -57,6 +57,7 @@ _OF_TENANT: Final = (
     "delete from taskmq.alert_rule where tenant = $1",
     "delete from taskmq.alert where tenant = $1",
     "delete from taskmq.alert_silence where tenant = $1",
+    "delete from taskmq.alert_notice where tenant = $1",
 )
 # In the order in which submissions lock them.
 _USAGE: Final = """

@@ -248,6 +248,14 @@ CREATE TABLE quota_usage (
 )
 """
 
+_NOTICES_OF_TENANTS: Final = """
+ALTER TABLE alert_notice ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
+UPDATE alert_notice SET tenant = coalesce(json_extract(content, '$.rule.tenant'), '');
+CREATE INDEX alert_notice_tenant ON alert_notice (tenant, at)
+"""
+# Archives read a day at a time.
+_ENDS: Final = "CREATE INDEX job_history_finished ON job_history (finished, id)"
+
 # One for each version, in their order. A step that was released never changes.
 _STEPS: Final = (
     _FIRST,
@@ -260,6 +268,8 @@ _STEPS: Final = (
     _HISTORY,
     _NODES,
     _QUOTAS,
+    _NOTICES_OF_TENANTS,
+    _ENDS,
 )
 
 SCHEMA_VERSION: Final = len(_STEPS)

@@ -24,7 +24,16 @@ _DROPS: Final = (
     "DELETE FROM event WHERE id IN (@values)",
     "DELETE FROM label WHERE id IN (@values)",
 )
-_DAYS: Final = "SELECT DISTINCT finished / ? FROM job_history ORDER BY 1"
+# From one day to the next that has any, by the index: so many looks as there are days.
+_DAYS: Final = """
+    WITH RECURSIVE day (n) AS (
+        SELECT min(finished) / ?1 FROM job_history
+        UNION ALL
+        SELECT (SELECT min(finished) FROM job_history WHERE finished >= (n + 1) * ?1) / ?1
+        FROM day WHERE n IS NOT NULL
+    )
+    SELECT n FROM day WHERE n IS NOT NULL
+"""
 _ENDED: Final = """
     SELECT id FROM job_history WHERE finished >= ? AND finished < ? AND id > ? ORDER BY id LIMIT ?
 """
@@ -47,6 +56,7 @@ _OF_TENANT: Final = (
     "DELETE FROM alert_rule WHERE tenant = ?",
     "DELETE FROM alert WHERE tenant = ?",
     "DELETE FROM alert_silence WHERE tenant = ?",
+    "DELETE FROM alert_notice WHERE tenant = ?",
 )
 _USAGE: Final = "DELETE FROM quota_usage WHERE substr(name, 1, length(?1)) = ?1"
 

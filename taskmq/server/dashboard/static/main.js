@@ -1,32 +1,14 @@
 // @ts-check
 /** The frame: who is signed in, where one can go, whether what one sees is fresh; and the page in it. */
 import { onSignedOut, session, signOut, may, whoAmI, read } from "./lib/api.js";
-import { html, render, useEffect, useErrorBoundary, useState } from "./lib/html.js";
+import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useState } from "./lib/html.js";
 import { KEYS, PLACES, startKeys } from "./lib/keys.js";
 import { startLive, stopLive, useLive } from "./lib/live.js";
+import { keyOf, openView, PAGES, viewOf } from "./lib/pages.js";
 import { Dialog, Failure, Notices, notify } from "./lib/parts.js";
 import { change, to, useRoute } from "./lib/route.js";
+import { asked } from "./lib/start.js";
 import { keep, kept, setTheme, startTheme, THEMES } from "./lib/theme.js";
-
-/** @type {{name: string, title: string, needs: string, page: () => Promise<{default: any}>, of?: string[]}[]} */
-const PAGES = [
-  { name: "", title: "Overview", needs: "", page: () => import("./pages/overview.js") },
-  { name: "jobs", title: "Jobs", needs: "jobs.read", page: () => import("./pages/jobs.js") },
-  { name: "tasks", title: "Tasks", needs: "tasks.read", page: () => import("./pages/tasks.js") },
-  { name: "queues", title: "Queues", needs: "queues.read", page: () => import("./pages/queues.js") },
-  { name: "workers", title: "Workers", needs: "workers.read", page: () => import("./pages/workers.js") },
-  { name: "schedules", title: "Schedules", needs: "schedules.read", page: () => import("./pages/schedules.js") },
-  { name: "workflows", title: "Workflows", needs: "workflows.read", page: () => import("./pages/workflows.js") },
-  { name: "dead-letters", title: "Dead letters", needs: "dead_letters.read", page: () => import("./pages/dead_letters.js") },
-  { name: "failures", title: "Failures", needs: "metrics.read", page: () => import("./pages/failures.js") },
-  { name: "logs", title: "Logs", needs: "logs.read", page: () => import("./pages/logs.js") },
-  { name: "metrics", title: "Metrics", needs: "metrics.read", page: () => import("./pages/metrics.js") },
-  { name: "alerts", title: "Alerts", needs: "alerts.read", page: () => import("./pages/alerts.js") },
-  { name: "audit", title: "Audit", needs: "audit.read", page: () => import("./pages/audit.js") },
-  { name: "users", title: "Users", needs: "users.read", page: () => import("./pages/users.js") },
-  { name: "account", title: "Account", needs: "account.read", page: () => import("./pages/account.js") },
-];
-const SINGLE = { jobs: () => import("./pages/job.js") };
 
 const LIVE = {
   live: ["●", "live", "What happens is shown within a second"],
@@ -37,21 +19,18 @@ const LIVE = {
 
 function Page({ name, rest, query }) {
   const entry = PAGES.find((one) => one.name === name);
-  const [page, set] = useState(/** @type {{key: string, View: any} | null} */ (null));
+  const key = keyOf(name, rest.length > 0);
+  const [, again] = useState(0);
   const [error, setError] = useState(/** @type {Error | null} */ (null));
-  const single = rest.length > 0 && name in SINGLE;
-  const key = `${name}/${single}`;
-  useEffect(() => {
-    if (!entry) return;
+  const View = viewOf(key);
+  useLayoutEffect(() => {
     setError(null);
-    (single ? SINGLE[/** @type {"jobs"} */ (name)]() : entry.page()).then(
-      (module) => set({ key, View: module.default }), (failure) => setError(failure),
-    );
+    if (entry && !View) openView(key).then(() => again((/** @type {number} */ n) => n + 1), setError);
   }, [key]);
   if (!entry) return html`<div class="empty"><h1>There is no such page</h1><p><a href=${to("")}>To the overview</a></p></div>`;
   if (error) return html`<${Failure} error=${error} retry=${() => location.reload()} />`;
-  if (!page || page.key !== key) return html`<p class="note" role="status" data-loading>Loading …</p>`;
-  return html`<${Guarded} key=${key + rest.join("/")}><${page.View} rest=${rest} query=${query} /><//>`;
+  if (!View) return html`<p class="note" role="status" data-loading>Loading …</p>`;
+  return html`<${Guarded} key=${key + rest.join("/")}><${View} rest=${rest} query=${query} /><//>`;
 }
 
 function Guarded({ children }) {
@@ -134,8 +113,11 @@ function Root() {
   const [state, set] = useState(/** @type {"asking" | "in" | "out"} */ ("asking"));
   const [error, setError] = useState(/** @type {any} */ (null));
   const [SignIn, setSignIn] = useState(/** @type {any} */ (null));
-  const ask = () => whoAmI().then(() => { setError(null); set("in"); }, (failure) => (failure.status === 401 ? set("out") : setError(failure)));
-  useEffect(() => { onSignedOut(() => set("out")); ask(); }, []);
+  const told = (/** @type {any} */ failure) => {
+    if (failure === null || failure.status === 401) { setError(null); set(failure === null ? "in" : "out"); } else setError(failure);
+  };
+  const ask = () => whoAmI().then(() => told(null), told);
+  useLayoutEffect(() => { onSignedOut(() => set("out")); asked.then(told); }, []);
   useEffect(() => { if (state === "out") import("./pages/sign_in.js").then((module) => setSignIn(() => module.default)); }, [state]);
   if (error) return html`<main><${Failure} error=${error} retry=${ask} /></main>`;
   if (state === "in") return html`<${Frame} />`;

@@ -127,6 +127,17 @@ class AlertCases(HistoryCase):
         assert len(await stores[0].notices()) == 1
 
     @case
+    async def test_the_notices_of_a_tenant_are_found_among_many(self) -> None:
+        alerts = self.history().alerts
+        others = [replace(_notice(f"o{number}"), rule=replace(_RULE, tenant="")) for number in range(5)]
+        await alerts.commit([], [*others, _notice("theirs"), replace(_notice("later"), at=_notice("").at + 1)])
+
+        assert [each.id for each in await alerts.notices("acme", limit=2)] == ["later", "theirs"]
+        assert len(await alerts.notices("")) == 5
+        assert len(await alerts.notices()) == 7
+        assert await alerts.notices("\0") == []
+
+    @case
     async def test_a_notice_is_one_sender_s_for_a_while(self) -> None:
         alerts, other = self.history().alerts, self.history().alerts
         await alerts.commit([], [_notice("b"), _notice("a"), _notice("later", due=2**52)])

@@ -66,6 +66,19 @@ class RollupCases(HistoryCase):
         assert len(await rollups.rollups(_ALL, limit=2)) == 2
 
     @case
+    async def test_figures_are_read_some_at_a_time_from_behind_the_last_one(self) -> None:
+        rollups = self.history().rollups
+        names = [(minute, task, queue) for minute in (0, 1) for task in ("Z", "a", "☂") for queue in ("q", "r")]
+        await rollups.add([_rollup(minute, task=task, queue=queue) for minute, task, queue in names])
+
+        found: list[Rollup] = []
+        while page := await rollups.rollups(_ALL, after=found[-1].key if found else None, limit=5):
+            found += page
+
+        assert [one.key for one in found] == [one.key for one in await rollups.rollups(_ALL)]
+        assert len(found) == len(names)
+
+    @case
     async def test_a_failure_is_read_as_it_was_told_the_last_one_first(self) -> None:
         rollups = self.history().rollups
         whole = _failure(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption, MalformedMessage
-from taskmq.model.history.channels import Channel, is_public, parse_channel, shown_channel
+from taskmq.model.history.channels import Channel, is_public, is_told, parse_channel, shown_channel
 from taskmq.model.history.logs import (
     LEVELS,
     LONGEST_LINE,
@@ -133,6 +133,11 @@ def test_further_patterns_replace_what_they_find() -> None:
         ("https://h.example.com/x?y=1", Channel("webhook", "https://h.example.com/x?y=1")),
         ("http://[::1]:8080/", Channel("webhook", "http://[::1]:8080/")),
         ("alertmanager+http://am:9093", Channel("alertmanager", "http://am:9093")),
+        ("slack+https://h/x#critical", Channel("slack", "https://h/x")),
+        ("teams+https://h/x?sig=1", Channel("teams", "https://h/x?sig=1")),
+        ("pagerduty+https://h/v2?routing_key=k", Channel("pagerduty", "https://h/v2?routing_key=k")),
+        ("telegram+https://h/bot1:a?chat_id=2#info", Channel("telegram", "https://h/bot1:a?chat_id=2")),
+        ("mailto:ops@example.com#warning", Channel("mail", "ops@example.com")),
     ],
 )
 def test_a_channel_is_read(text: str, expected: Channel) -> None:
@@ -144,12 +149,37 @@ def test_a_channel_is_read(text: str, expected: Channel) -> None:
     [
         "", "ops@example.com", "mailto:", "mailto:a@b@c", "mailto:a@b\r\nBcc: x@y", "ftp://h/", "https:///x",
         "https://u:p@h/", "https://h:0/", "https://h:99999/", "http://[/", "https://h/ x", "https://" + "h" * 1_000,
-        "https://a..b/x", "https://" + "h" * 64 + ".de/",
+        "https://a..b/x", "https://" + "h" * 64 + ".de/", "https://h/x#urgent", "mailto:a@b#urgent", "critical",
+        "pagerduty+https://h/v2", "telegram+https://h/bot1?chat_id=1&chat_id=2", "opsgenie+https://h/",
     ],
 )  # fmt: skip
 def test_what_is_no_channel_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="channel"):
         parse_channel(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["slack+https://h/sesame#urgent", "pagerduty+https://h/v2?key=sesame", "https://h/sesame x"]
+)
+def test_what_is_wrong_with_a_channel_is_said_without_its_secret(text: str) -> None:
+    with pytest.raises(InvalidOption, match="channel") as caught:
+        parse_channel(text)
+
+    assert "sesame" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "severity", "expected"),
+    [
+        ("https://h/x", "info", True),
+        ("https://h/x#info", "info", True),
+        ("https://h/x#critical", "warning", False),
+        ("mailto:a@b#warning", "critical", True),
+        ("mailto:a@b#warning", "info", False),
+    ],
+)
+def test_a_channel_is_told_from_its_severity_on(text: str, severity: Any, expected: bool) -> None:
+    assert is_told(text, severity) is expected
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from taskmq.model.history.rollups import (
     rolled_up,
     summed,
 )
-from taskmq.model.history.samples import queue_samples, rollup_samples
+from taskmq.model.history.samples import WindowFigures, queue_samples
 from taskmq.model.telemetry.events import JobEvent
 
 _SECONDS = st.floats(0, 10**7, allow_nan=False)
@@ -203,7 +203,10 @@ def _samples(
     rollups: list[Rollup], *, minutes: float = 10, known: tuple[str, ...] = (), **rule: Any
 ) -> dict[str, float]:
     given: dict[str, Any] = {"name": "r", "threshold": 1, "window": 300, **rule}
-    return rollup_samples(AlertRule(**given), rollups, round(minutes * MINUTE), known=known)
+    figures = WindowFigures(AlertRule(**given), round(minutes * MINUTE))
+    for one in rollups:
+        figures.add(one)
+    return figures.samples(known)
 
 
 def test_a_rule_looks_at_its_window_tenant_tasks_and_queues() -> None:

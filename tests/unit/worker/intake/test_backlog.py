@@ -574,3 +574,38 @@ def test_lanes_take_turns_and_the_slow_one_is_of_the_low_class() -> None:
         "mail.p.low": 3,
     }
     assert taken.index("mail.lane01") < 5
+
+
+def test_while_jobs_come_to_lanes_the_slow_one_leaves_a_slot_free() -> None:
+    backlog = Backlog([WorkQueue("mail", lanes=2)], slots=4)
+    _fill(backlog, "mail.lane00", each=1)
+    assert _take(backlog, 1) == ["mail.lane00"]
+    backlog.leave("mail.lane00", now=0)
+    _fill(backlog, "mail.p.low", each=20)
+
+    assert _take(backlog, 3) == ["mail.p.low"] * 3
+    assert backlog.take(now=299.9) is None
+    _fill(backlog, "mail.lane01", each=1)
+    assert _take(backlog, 1) == ["mail.lane01"]
+    backlog.leave("mail.p.low", now=0)
+    assert backlog.take(now=0) is None
+    assert _queue_of(backlog.take(now=300)) == "mail.p.low"
+
+
+def test_the_slow_lane_has_its_turns_while_jobs_of_other_lanes_wait() -> None:
+    backlog = Backlog([WorkQueue("mail", lanes=2)], slots=4)
+    _fill(backlog, "mail.lane00", "mail.p.low", each=40)
+    taken = Counter(_take(backlog, 4))
+
+    for _ in range(21):
+        backlog.leave("mail.lane00", now=0)
+        taken.update(_take(backlog, 1))
+
+    assert taken == {"mail.lane00": 20, "mail.p.low": 5}
+
+
+def test_with_a_flood_alone_the_slow_lane_has_every_slot() -> None:
+    backlog = Backlog([WorkQueue("mail", lanes=2)], slots=4)
+    _fill(backlog, "mail.p.low", each=20)
+
+    assert len(_take(backlog, 4)) == 4

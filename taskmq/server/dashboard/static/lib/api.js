@@ -109,9 +109,7 @@ export function may(permission) {
 
 /** Find out who is signed in, and at which server; throws where nobody is. */
 export async function whoAmI() {
-  const caller = await call("GET", "auth/me", { isSignIn: true });
-  session.caller = caller;
-  session.server = await call("GET", "server", { isSignIn: true });
+  [session.caller, session.server] = await Promise.all(["auth/me", "server"].map((path) => call("GET", path, { isSignIn: true })));
 }
 
 /** @param {string} username @param {string} password */

@@ -1,7 +1,7 @@
 // @ts-check
 /** What a page shows, and how it stays fresh. */
 import { read } from "./api.js";
-import { useEffect, useRef, useState } from "./html.js";
+import { useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { onEvents } from "./live.js";
 
 /**
@@ -25,7 +25,8 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
   // What the user does is to be seen at once, and not what somebody looked up a moment ago.
   const isFresh = useRef(false);
   const key = path === null ? "" : `${path}?${JSON.stringify(query)}`;
-  useEffect(() => {
+  // Not after the next painting: there would be nothing to see in it.
+  useLayoutEffect(() => {
     if (path === null) return undefined;
     const stopped = new AbortController();
     busy.current = true;

@@ -1,14 +1,23 @@
 // @ts-check
 /** Times, spans and numbers as people read them. */
 
+/** Making one takes longer than using it a hundred times.
+ * @type {Map<string, Intl.DateTimeFormat>} */
+const formats = new Map();
+
+/** @param {string} zone */
+function formatOf(zone) {
+  let found = formats.get(zone);
+  if (!found) formats.set(zone, found = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium", timeZone: zone === "local" ? undefined : zone }));
+  return found;
+}
+
 /** @param {string | null | undefined} text @param {string} zone */
 export function instant(text, zone = "local") {
   if (!text) return "–";
   const moment = new Date(text);
   if (Number.isNaN(moment.getTime())) return text;
-  return new Intl.DateTimeFormat("en-GB", {
-    dateStyle: "medium", timeStyle: "medium", timeZone: zone === "local" ? undefined : zone,
-  }).format(moment);
+  return formatOf(zone).format(moment);
 }
 
 /** @param {string | null | undefined} text @param {number} now */
@@ -39,7 +48,7 @@ export function between(from, to) {
 }
 
 /** @param {number | null | undefined} value */
-export const count = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
+export const count = (value) => (value === null || value === undefined ? "–" : String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ","));
 
 /** @param {number} bytes */
 export function size(bytes) {
@@ -61,3 +70,26 @@ export const pretty = (value) => JSON.stringify(value, null, 2) ?? "";
 /** An error on one line: its type without the module, and how its words begin.
  * @param {{type: string, message: string} | null | undefined} error */
 export const failure = (error) => (error ? `${error.type.split(".").at(-1)}: ${error.message}`.slice(0, 160) : "");
+
+const SIZES = new Set(["memory", "storage"]);
+
+/** How much of a resource; of memory and storage as sizes that can be typed again.
+ * @param {string} name @param {number} value */
+export function amount(name, value) {
+  if (!SIZES.has(name) || !value) return String(Math.round(value * 1000) / 1000);
+  const unit = [..."TGMK"].findIndex((_, at) => value >= 1024 ** (4 - at));
+  return unit < 0 ? String(value) : `${Math.round((value / 1024 ** (4 - unit)) * 100) / 100}${"TGMK"[unit]}`;
+}
+
+/** @param {Record<string, number>} of */
+export const amounts = (of) => Object.entries(of).map(([name, value]) => `${name}=${amount(name, value)}`).join(" ");
+
+/** Amounts that somebody wrote, such as `slots=4 memory=2G`; throws with words for people.
+ * @param {string} text @returns {Record<string, number>} */
+export function readAmounts(text) {
+  return Object.fromEntries(text.split(/[\s,]+/).filter(Boolean).map((one) => {
+    const found = /^([^=]+)=(\d+(?:\.\d+)?)([KMGT]?)$/.exec(one);
+    if (!found) throw new Error(`${one} is no amount: write such as slots=4 or memory=2G.`);
+    return [found[1], Number(found[2]) * 1024 ** (found[3] ? "KMGT".indexOf(found[3]) + 1 : 0)];
+  }));
+}

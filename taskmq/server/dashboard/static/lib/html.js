@@ -1,8 +1,8 @@
 // @ts-check
 /** What every page is made of: Preact, its hooks, and `html`, which reads tags in template strings. */
 import { Fragment, h, render } from "../vendor/preact.mjs";
-import { useCallback, useEffect, useErrorBoundary, useMemo, useRef, useState } from "../vendor/hooks.mjs";
+import { useCallback, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState } from "../vendor/hooks.mjs";
 import htm from "../vendor/htm.mjs";
 
 export const html = htm.bind(h);
-export { Fragment, h, render, useCallback, useEffect, useErrorBoundary, useMemo, useRef, useState };
+export { Fragment, h, render, useCallback, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState };

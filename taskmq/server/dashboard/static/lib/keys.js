@@ -8,6 +8,7 @@ import { kept } from "./theme.js";
 /** @type {Record<string, [string, string]>} key after `g`: page, name */
 export const PLACES = {
   o: ["", "Overview"], j: ["jobs", "Jobs"], t: ["tasks", "Tasks"], q: ["queues", "Queues"], w: ["workers", "Workers"],
+  n: ["nodes", "Nodes"], p: ["pools", "Pools"],
   s: ["schedules", "Schedules"], f: ["workflows", "Workflows"], e: ["dead-letters", "Dead letters"], a: ["alerts", "Alerts"],
   l: ["logs", "Logs"], m: ["metrics", "Metrics"], u: ["audit", "Audit"],
 };

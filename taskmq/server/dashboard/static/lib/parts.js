@@ -142,10 +142,10 @@ export const Facts = ({ of }) => html`<dl class="facts">
 </dl>`;
 
 /** Text as it is, for arguments, results and tracebacks. */
-export const Code = ({ text, label }) => html`<pre tabIndex="0" role="region" aria-label=${label}><code>${text}</code></pre>`;
+export const Code = ({ text, label }) => html`<pre tabIndex="0" role="group" aria-label=${label}><code>${text}</code></pre>`;
 
 /** A table that scrolls sideways by itself where there is no room. */
-export const Table = ({ label, columns, children }) => html`<div class="scroll" tabIndex="0" role="region" aria-label=${label}>
+export const Table = ({ label, columns, children }) => html`<div class="scroll" tabIndex="0" role="group" aria-label=${label}>
   <table><thead><tr>${columns.map((column, at) => html`<th key=${at} scope="col">${column || html`<span class="sr">Actions</span>`}</th>`)}</tr></thead><tbody>${children}</tbody></table>
 </div>`;
 

@@ -9,6 +9,16 @@ import { Table } from "./parts.js";
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
 const HEIGHT = 190;
 
+/** The plots' own styles, once there is a plot. */
+function addStyles() {
+  if (document.querySelector("[data-plots]")) return;
+  const link = document.createElement("link");
+  link.rel = "stylesheet";
+  link.dataset.plots = "";
+  link.href = new URL("../vendor/uplot.css", import.meta.url).href;
+  document.head.append(link);
+}
+
 /** The colours of the theme, as plots need them.
  * @param {string} name */
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -39,6 +49,7 @@ export function Plot({ title, unit, lines, show = (value) => String(Math.round(v
     let plot = null;
     const axis = { stroke: color("dim"), grid: { stroke: color("line"), width: 1 }, ticks: { stroke: color("line") } };
     const sized = new ResizeObserver(() => plot?.setSize({ width: place.clientWidth, height: HEIGHT }));
+    addStyles();
     import("../vendor/uplot.mjs").then(({ default: uPlot }) => {
       if (isGone) return;
       plot = new uPlot({

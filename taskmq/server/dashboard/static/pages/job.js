@@ -10,10 +10,21 @@ import { change, go, to } from "../lib/route.js";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]);
 
+const NAMED = /(queue|pool) '([^']+)'|\bnodes?\b|\bother tenants\b|^its pool\b/;
+
+/** A reason, whose first queue, pool or node leads to it.
+ * @param {{text: string}} props */
+function Reason({ text }) {
+  const found = NAMED.exec(text);
+  const [page, needs] = !found ? ["", ""] : found[1] === "queue" ? ["queues", "queues.read"] : found[0].startsWith("node") ? ["nodes", "nodes.read"] : ["pools", "pools.read"];
+  if (!found || !may(needs)) return text;
+  return html`${text.slice(0, found.index)}<a href=${to([page, found[2] ?? ""])}>${found[0]}</a>${text.slice(found.index + found[0].length)}`;
+}
+
 function Explained({ id }) {
   const { data } = useData(`jobs/${part(id)}/explain`, { });
   if (!data?.reasons.length) return null;
-  return html`<div class="reason"><strong>It waits:</strong> <ul>${data.reasons.map((/** @type {string} */ one) => html`<li key=${one}>${one}</li>`)}</ul></div>`;
+  return html`<div class="reason"><strong>It waits:</strong> <ul>${data.reasons.map((/** @type {string} */ one) => html`<li key=${one}><${Reason} text=${one} /></li>`)}</ul></div>`;
 }
 
 /** The attempts as bars over time: from when the job was due until it ran, and how long it ran. */

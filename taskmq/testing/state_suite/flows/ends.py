@@ -15,45 +15,13 @@ from taskmq.contracts.stores.flows import (
 )
 from taskmq.testing.runner import CancelPoint, cancelled_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
+from taskmq.testing.state_suite.flows.driver import CHAIN, begin_node, end_node, take_all, taken_keys
 
 __all__ = ["Flows"]
-
-_CHAIN = (
-    FlowNode(key="0", call=b"first"),
-    FlowNode(key="1", after=("0",), call=b"second"),
-)
-
-
-async def _begun(flows: FlowStore, flow_id: str, key: str) -> int:
-    begun = await flows.start(flow_id, key, owner=new("run"), seconds=LONG, takes_over=False)
-    assert isinstance(begun, BegunNode), begun
-    return begun.token
 
 
 async def _values(flows: FlowStore, flow_id: str, keys: list[str]) -> list[bytes | None]:
     return [None if one is None else one.value for one in await flows.outcomes(flow_id, keys)]
-
-
-async def _end(
-    flows: FlowStore, flow_id: str, key: str, state: NodeState = NodeState.SUCCEEDED, value: bytes = b"1"
-) -> Taken:
-    token = await _begun(flows, flow_id, key)
-    taken = await flows.end(flow_id, key, token=token, state=state, value=value, taker=key, lease=LONG)
-    assert taken is not None
-    return taken
-
-
-def _keys(taken: Taken) -> list[str]:
-    return sorted(node.key for node in taken.nodes)
-
-
-async def _all(flows: FlowStore, flow_id: str, taken: Taken, *, taker: str) -> list[str]:
-    """The keys of everything that can be taken; all of it is done."""
-    found: list[str] = []
-    while taken.nodes or taken.is_more:
-        found += _keys(taken)
-        taken = await flows.done(flow_id, _keys(taken), taker=taker, lease=LONG)
-    return found
 
 
 class Flows(StateCase):
@@ -66,10 +34,12 @@ class Flows(StateCase):
         flows, other = self.state().flows, self.state().flows
         flow_id = new("größe ☂ flow")
 
-        assert await flows.create(flow_id, b"head", _CHAIN, ttl=LONG)
+        assert await flows.create(flow_id, b"head", CHAIN, ttl=LONG)
         assert not await other.create(flow_id, b"another", (), ttl=LONG)
 
-        assert await other.look(flow_id) == FlowRecord(head=b"head", run=0, unfinished=2)
+        record = await other.look(flow_id)
+        assert record is not None
+        assert record == FlowRecord(head=b"head", run=0, unfinished=2, started=record.started)
         assert await other.look(new("flow")) is None
         assert await other.states(flow_id) == {"0": NodeState.READY, "1": NodeState.WAITING}
         assert await other.calls(flow_id, ["1", "7"]) == [b"second", None]
@@ -78,13 +48,13 @@ class Flows(StateCase):
     async def test_nodes_are_handed_out_when_they_are_ready_and_not_before(self) -> None:
         flows, other = self.state().flows, self.state().flows
         flow_id = new("flow")
-        await flows.create(flow_id, b"", _CHAIN, ttl=LONG)
+        await flows.create(flow_id, b"", CHAIN, ttl=LONG)
 
         first = await flows.take(flow_id, taker="a", lease=LONG)
         assert [(node.key, node.kind, node.call, node.run) for node in first.nodes] == [("0", "call", b"first", 0)]
         assert isinstance(await other.start(flow_id, "1", owner="x", seconds=LONG, takes_over=True), BusyNode)
-        assert await _all(other, flow_id, await _end(other, flow_id, "0"), taker="0") == ["1"]
-        assert await _all(other, flow_id, await _end(other, flow_id, "1"), taker="1") == [FINISH]
+        assert await take_all(other, flow_id, await end_node(other, flow_id, "0"), taker="0") == ["1"]
+        assert await take_all(other, flow_id, await end_node(other, flow_id, "1"), taker="1") == [FINISH]
 
         assert set((await flows.states(flow_id)).values()) == {NodeState.SUCCEEDED}
         assert await _values(flows, flow_id, ["1", "0", "9"]) == [b"1", b"1", None]
@@ -98,23 +68,23 @@ class Flows(StateCase):
     async def test_what_is_taken_is_nobody_elses_until_its_lease_ends_and_its_takers_at_once(self) -> None:
         flows, other = self.state().flows, self.state().flows
         flow_id = new("flow")
-        await flows.create(flow_id, b"", _CHAIN, ttl=LONG)
+        await flows.create(flow_id, b"", CHAIN, ttl=LONG)
 
-        assert _keys(await flows.take(flow_id, taker="a", lease=self.short)) == ["0"]
-        assert _keys(await other.take(flow_id, taker="b", lease=LONG)) == []
-        assert _keys(await other.take(flow_id, taker="b", lease=LONG, again=True)) == []
-        assert _keys(await other.take(flow_id, taker="a", lease=self.short, again=True)) == ["0"]
+        assert taken_keys(await flows.take(flow_id, taker="a", lease=self.short)) == ["0"]
+        assert taken_keys(await other.take(flow_id, taker="b", lease=LONG)) == []
+        assert taken_keys(await other.take(flow_id, taker="b", lease=LONG, again=True)) == []
+        assert taken_keys(await other.take(flow_id, taker="a", lease=self.short, again=True)) == ["0"]
         await self.advance(self.short * 1.5)
-        assert _keys(await other.take(flow_id, taker="b", lease=LONG)) == ["0"]
-        assert _keys(await flows.take(flow_id, taker="a", lease=LONG, again=True)) == []
-        assert _keys(await other.done(flow_id, ["0"], taker="b", lease=LONG)) == []
-        assert _keys(await other.take(flow_id, taker="b", lease=LONG, again=True)) == []
+        assert taken_keys(await other.take(flow_id, taker="b", lease=LONG)) == ["0"]
+        assert taken_keys(await flows.take(flow_id, taker="a", lease=LONG, again=True)) == []
+        assert taken_keys(await other.done(flow_id, ["0"], taker="b", lease=LONG)) == []
+        assert taken_keys(await other.take(flow_id, taker="b", lease=LONG, again=True)) == []
 
     @case
     async def test_one_run_of_a_node_begins_at_a_time(self) -> None:
         flows, other = self.state().flows, self.state().flows
         flow_id = new("flow")
-        await flows.create(flow_id, b"", _CHAIN, ttl=LONG)
+        await flows.create(flow_id, b"", CHAIN, ttl=LONG)
 
         first = await flows.start(flow_id, "0", owner="a", seconds=self.short, takes_over=False)
         assert isinstance(first, BegunNode)
@@ -143,15 +113,15 @@ class Flows(StateCase):
     async def test_an_end_counts_once_and_only_from_the_last_run(self) -> None:
         flows, other = self.state().flows, self.state().flows
         flow_id = new("flow")
-        await flows.create(flow_id, b"", _CHAIN, ttl=LONG)
+        await flows.create(flow_id, b"", CHAIN, ttl=LONG)
         await flows.take(flow_id, taker="a", lease=LONG)
-        stale = await _begun(flows, flow_id, "0")
+        stale = await begin_node(flows, flow_id, "0")
         again = await flows.start(flow_id, "0", owner="z", seconds=LONG, takes_over=True)
         assert isinstance(again, BegunNode)
 
         async def told(token: int, state: NodeState) -> list[str] | None:
             taken = await other.end(flow_id, "0", token=token, state=state, value=b"7", taker="0", lease=LONG)
-            return None if taken is None else _keys(taken)
+            return None if taken is None else taken_keys(taken)
 
         assert await told(stale, NodeState.SUCCEEDED) is None
         assert await told(0, NodeState.FAILED) is None
@@ -167,20 +137,20 @@ class Flows(StateCase):
     async def test_a_node_that_cannot_be_published_ends_without_a_run(self) -> None:
         flows = self.state().flows
         flow_id = new("flow")
-        await flows.create(flow_id, b"", _CHAIN, ttl=LONG)
+        await flows.create(flow_id, b"", CHAIN, ttl=LONG)
         await flows.take(flow_id, taker="a", lease=LONG)
 
         ended = await flows.end(flow_id, "0", token=0, state=NodeState.FAILED, value=b"", taker="a", lease=LONG)
 
         assert ended is not None
-        assert await _all(flows, flow_id, ended, taker="a") == [FINISH]
+        assert await take_all(flows, flow_id, ended, taker="a") == [FINISH]
         assert await flows.states(flow_id) == {"0": NodeState.FAILED, "1": NodeState.UPSTREAM_FAILED}
 
     @case
     async def test_what_is_not_known_has_no_effect(self) -> None:
         flows = self.state().flows
         flow_id, other = new("flow"), new("flow")
-        await flows.create(other, b"", _CHAIN, ttl=LONG)
+        await flows.create(other, b"", CHAIN, ttl=LONG)
 
         for name, key in ((flow_id, "0"), (other, "5")):
             assert await flows.start(name, key, owner="a", seconds=LONG, takes_over=False) is None
@@ -208,25 +178,25 @@ class Flows(StateCase):
             FlowNode(key="2", after=("1",)),
         )
         await flows.create(flow_id, b"", nodes, ttl=LONG)
-        await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
-        taken = await _end(flows, flow_id, "0")
+        await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        taken = await end_node(flows, flow_id, "0")
         assert [(node.key, node.kind) for node in taken.nodes] == [("1", "map")]
 
         await flows.expand(flow_id, "1", [b"a", b"b"], first=0, total=3)
         early = await flows.done(flow_id, [], taker="0", lease=LONG)
-        assert _keys(early) == ["1.0", "1.1"]
-        await _all(other, flow_id, await _end(other, flow_id, "1.0"), taker="1.0")
+        assert taken_keys(early) == ["1.0", "1.1"]
+        await take_all(other, flow_id, await end_node(other, flow_id, "1.0"), taker="1.0")
         for _ in range(2):
             await other.expand(flow_id, "1", [b"b", b"c"], first=1, total=3)
         assert (await flows.calls(flow_id, ["1.0", "1.1", "1.2"])) == [b"a", b"b", b"c"]
         await flows.done(flow_id, ["1"], taker="0", lease=LONG)
         assert (await flows.states(flow_id))["1"] is NodeState.READY
-        await _end(flows, flow_id, "1.2", value=b"9")
-        taken = await _end(flows, flow_id, "1.1")
+        await end_node(flows, flow_id, "1.2", value=b"9")
+        taken = await end_node(flows, flow_id, "1.1")
 
-        assert await _all(flows, flow_id, taken, taker="1.1") == ["2"]
+        assert await take_all(flows, flow_id, taken, taker="1.1") == ["2"]
         assert await _values(flows, flow_id, ["1", "1.2"]) == [b"3", b"9"]
-        assert await _all(flows, flow_id, await _end(flows, flow_id, "2"), taker="2") == [FINISH]
+        assert await take_all(flows, flow_id, await end_node(flows, flow_id, "2"), taker="2") == [FINISH]
 
     @case
     async def test_a_map_of_nothing_has_succeeded_and_one_with_a_failed_child_has_failed(self) -> None:
@@ -237,17 +207,17 @@ class Flows(StateCase):
             await flows.create(flow_id, b"", [FlowNode(key="m", kind="map")], ttl=LONG)
             await flows.take(flow_id, taker="a", lease=LONG)
             await flows.expand(flow_id, "m", [b"x"] * children, first=0, total=children)
-            await _all(flows, flow_id, await flows.done(flow_id, ["m"], taker="a", lease=LONG), taker="a")
+            await take_all(flows, flow_id, await flows.done(flow_id, ["m"], taker="a", lease=LONG), taker="a")
             for number in range(children):
                 state = NodeState.SUCCEEDED if number else NodeState.FAILED
-                await _all(flows, flow_id, await _end(flows, flow_id, f"m.{number}", state), taker="b")
+                await take_all(flows, flow_id, await end_node(flows, flow_id, f"m.{number}", state), taker="b")
 
             found = (await flows.states(flow_id))["m"]
             assert found is (NodeState.FAILED if children else NodeState.SUCCEEDED)
 
         assert await flows.redrive(flow_id) == 2
-        assert await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a") == ["m.0"]
-        await _all(flows, flow_id, await _end(flows, flow_id, "m.0"), taker="b")
+        assert await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a") == ["m.0"]
+        await take_all(flows, flow_id, await end_node(flows, flow_id, "m.0"), taker="b")
         assert set((await flows.states(flow_id)).values()) == {NodeState.SUCCEEDED}
 
     @case
@@ -258,13 +228,13 @@ class Flows(StateCase):
         await flows.take(flow_id, taker="a", lease=LONG)
         await flows.expand(flow_id, "m", [b"x"] * 10, first=0, total=10)
 
-        out = await _all(flows, flow_id, await flows.done(flow_id, ["m"], taker="a", lease=LONG), taker="a")
+        out = await take_all(flows, flow_id, await flows.done(flow_id, ["m"], taker="a", lease=LONG), taker="a")
         seen = len(out)
         while out:
             assert len(out) <= 3
             key = out.pop(0)
             state = NodeState.FAILED if key == "m.4" else NodeState.SUCCEEDED
-            found = await _all(flows, flow_id, await _end(flows, flow_id, key, state), taker=key)
+            found = await take_all(flows, flow_id, await end_node(flows, flow_id, key, state), taker=key)
             out += [each for each in found if each != FINISH]
             seen += len(found)
 
@@ -276,27 +246,27 @@ class Flows(StateCase):
         flow_id = new("flow")
         nodes = [FlowNode(key="0", kind="batch"), FlowNode(key="1", after=("0",))]
         await flows.create(flow_id, b"", nodes, ttl=LONG)
-        assert _keys(await flows.take(flow_id, taker="a", lease=LONG)) == []
+        assert taken_keys(await flows.take(flow_id, taker="a", lease=LONG)) == []
         assert (await flows.states(flow_id))["0"] is NodeState.READY
 
         assert await flows.append(flow_id, "0", [b"a", b"b"]) == 0
-        await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
-        assert await _all(flows, flow_id, await _end(flows, flow_id, "0.0"), taker="0.0") == []
+        await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        assert await take_all(flows, flow_id, await end_node(flows, flow_id, "0.0"), taker="0.0") == []
         assert await other.append(flow_id, "0", [b"c"]) == 2
         assert await other.append(flow_id, "0", [], closes=True) == 3
         assert await flows.append(flow_id, "0", [], closes=True) == 3
         assert await flows.append(flow_id, "0", [b"d"]) is None
         assert await flows.append(flow_id, "0", [b"d"], closes=True) is None
-        taken = await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        taken = await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
 
         assert taken == ["0.2"]
         assert await flows.calls(flow_id, ["0.0", "0.1", "0.2", "0.3"]) == [b"a", b"b", b"c", None]
-        assert await _all(flows, flow_id, await _end(flows, flow_id, "0.2"), taker="0.2") == []
-        assert await _all(flows, flow_id, await _end(flows, flow_id, "0.1"), taker="0.1") == ["1"]
+        assert await take_all(flows, flow_id, await end_node(flows, flow_id, "0.2"), taker="0.2") == []
+        assert await take_all(flows, flow_id, await end_node(flows, flow_id, "0.1"), taker="0.1") == ["1"]
         assert await _values(flows, flow_id, ["0"]) == [b"3"]
         assert await flows.append(flow_id, "0", [], closes=True) == 3
         assert await flows.append(flow_id, "0", [b"d"]) is None
-        assert await _all(flows, flow_id, await _end(flows, flow_id, "1"), taker="1") == [FINISH]
+        assert await take_all(flows, flow_id, await end_node(flows, flow_id, "1"), taker="1") == [FINISH]
 
     @case
     async def test_what_a_batch_was_given_under_a_name_is_there_once(self) -> None:
@@ -344,7 +314,7 @@ class Flows(StateCase):
         assert await flows.append(flow_id, "0", [], closes=True) == 0
         taken = await flows.take(flow_id, taker="a", lease=LONG)
 
-        assert _keys(taken) == [FINISH]
+        assert taken_keys(taken) == [FINISH]
         assert await _values(flows, flow_id, ["0"]) == [b"0"]
 
     @case
@@ -355,14 +325,14 @@ class Flows(StateCase):
         for _ in range(3):
             await flows.append(flow_id, "b", [b"x"] * 2)
 
-        out = await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        out = await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
         ran = list[str]()
         await flows.append(flow_id, "b", [], closes=True)
         while out and out[0] != FINISH:
             assert len(out) <= 2
             key = out.pop(0)
             ran.append(key)
-            out += await _all(flows, flow_id, await _end(flows, flow_id, key), taker=key)
+            out += await take_all(flows, flow_id, await end_node(flows, flow_id, key), taker=key)
 
         assert sorted(ran) == [f"b.{number}" for number in range(6)]
         assert out == [FINISH]
@@ -376,27 +346,27 @@ class Flows(StateCase):
         nodes = [FlowNode(key="0", kind="batch"), FlowNode(key="1", after=("0",))]
         await flows.create(flow_id, b"", nodes, ttl=LONG)
         await flows.append(flow_id, "0", [b"x"] * 3)
-        await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
-        await _all(flows, flow_id, await _end(flows, flow_id, "0.0"), taker="b")
-        await _all(flows, flow_id, await _end(flows, flow_id, "0.1", NodeState.FAILED), taker="b")
+        await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        await take_all(flows, flow_id, await end_node(flows, flow_id, "0.0"), taker="b")
+        await take_all(flows, flow_id, await end_node(flows, flow_id, "0.1", NodeState.FAILED), taker="b")
         await flows.cancel(flow_id, reason="no")
-        await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
 
         # Two jobs, the batch, and what is behind it.
         assert await flows.redrive(flow_id) == 4
-        again = await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        again = await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
         assert sorted(again) == ["0.1", "0.2"]
         assert await flows.append(flow_id, "0", [b"y"], closes=True) == 3
-        again += await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        again += await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
         ends = [NodeState.SUCCEEDED, NodeState.SUCCEEDED, NodeState.FAILED]
         for key, state in zip(again, ends, strict=True):
-            await _all(flows, flow_id, await _end(flows, flow_id, key, state), taker="b")
+            await take_all(flows, flow_id, await end_node(flows, flow_id, key, state), taker="b")
         assert (await flows.states(flow_id))["1"] is NodeState.UPSTREAM_FAILED
 
         assert await flows.redrive(flow_id) == 3
-        last = await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        last = await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
         assert last == [again[-1]]
-        assert await _all(flows, flow_id, await _end(flows, flow_id, last[0]), taker="b") == ["1"]
+        assert await take_all(flows, flow_id, await end_node(flows, flow_id, last[0]), taker="b") == ["1"]
 
     @case
     async def test_a_cancelled_flow_ends_but_for_what_runs(self) -> None:
@@ -407,8 +377,8 @@ class Flows(StateCase):
             FlowNode(key="last", rule="always", after=tuple(map(str, range(5)))),
         ]
         await flows.create(flow_id, b"", nodes, ttl=LONG)
-        await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
-        token = await _begun(flows, flow_id, "3")
+        await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        token = await begin_node(flows, flow_id, "3")
 
         assert await other.cancel(flow_id, reason="not ☂ needed") == ["3"]
 
@@ -419,30 +389,31 @@ class Flows(StateCase):
         assert ended == EndedNode(NodeState.CANCELLED, "not ☂ needed".encode())
         last = await flows.end(flow_id, "3", token=token, state=NodeState.SUCCEEDED, value=b"", taker="3", lease=LONG)
         assert last is not None
-        assert await _all(flows, flow_id, last, taker="3") == [FINISH]
+        assert await take_all(flows, flow_id, last, taker="3") == [FINISH]
         states = await flows.states(flow_id)
         assert states.pop("3") is NodeState.SUCCEEDED
         assert set(states.values()) == {NodeState.CANCELLED}
 
         assert await flows.redrive(flow_id) == 5
         record = await flows.look(flow_id)
-        assert record == FlowRecord(head=b"", run=1, unfinished=5)
-        out = await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        assert record is not None
+        assert record == FlowRecord(head=b"", run=1, unfinished=5, started=record.started)
+        out = await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
         assert sorted(out) == ["0", "1", "2", "4"]
         found: list[str] = []
         for key in out:
-            found += await _all(flows, flow_id, await _end(flows, flow_id, key), taker=key)
+            found += await take_all(flows, flow_id, await end_node(flows, flow_id, key), taker=key)
         assert found == ["last"]
 
     @case
     async def test_a_flow_that_has_not_ended_or_has_succeeded_is_not_driven_anew(self) -> None:
         flows = self.state().flows
         flow_id = new("flow")
-        await flows.create(flow_id, b"", _CHAIN, ttl=LONG)
+        await flows.create(flow_id, b"", CHAIN, ttl=LONG)
 
         assert await flows.redrive(flow_id) == 0
-        await _end(flows, flow_id, "0")
-        await _end(flows, flow_id, "1")
+        await end_node(flows, flow_id, "0")
+        await end_node(flows, flow_id, "1")
         assert await flows.redrive(flow_id) == 0
 
         record = await flows.look(flow_id)
@@ -460,19 +431,19 @@ class Flows(StateCase):
             FlowNode(key="last", after=tuple(middle)),
         ]
         await flows.create(flow_id, b"", nodes, ttl=LONG)
-        await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
 
-        taken = await _end(flows, flow_id, "first")
+        taken = await end_node(flows, flow_id, "first")
         assert 0 < len(taken.nodes) < self.wide
         halves = await asyncio.gather(
-            _all(flows, flow_id, taken, taker="first"),
-            _all(other, flow_id, await other.take(flow_id, taker="b", lease=LONG), taker="b"),
+            take_all(flows, flow_id, taken, taker="first"),
+            take_all(other, flow_id, await other.take(flow_id, taker="b", lease=LONG), taker="b"),
         )
 
         assert sorted([*halves[0], *halves[1]]) == sorted(middle)
 
         async def end(key: str) -> list[str]:
-            return await _all(other, flow_id, await _end(other, flow_id, key), taker=key)
+            return await take_all(other, flow_id, await end_node(other, flow_id, key), taker=key)
 
         out: list[str] = []
         for at in range(0, self.wide, 100):
@@ -487,23 +458,23 @@ class Flows(StateCase):
 
         await flows.create(flow_id, b"", (), ttl=LONG)
 
-        assert _keys(await flows.take(flow_id, taker="a", lease=LONG)) == [FINISH]
+        assert taken_keys(await flows.take(flow_id, taker="a", lease=LONG)) == [FINISH]
 
     @case
     async def test_a_flow_is_forgotten_after_its_time_and_each_change_renews_it(self) -> None:
         flows, other = self.state().flows, self.state().flows
         forgotten, kept = new("flow"), new("flow")
         for flow_id in (forgotten, kept):
-            await flows.create(flow_id, b"", _CHAIN, ttl=self.short)
+            await flows.create(flow_id, b"", CHAIN, ttl=self.short)
         await self.advance(self.short * 0.7)
-        await _end(flows, kept, "0")
+        await end_node(flows, kept, "0")
         await self.advance(self.short * 0.7)
 
         assert await other.look(forgotten) is None
         assert await other.states(forgotten) == {}
         assert await other.start(forgotten, "0", owner="a", seconds=LONG, takes_over=False) is None
         assert (await other.states(kept))["0"] is NodeState.SUCCEEDED
-        assert await other.create(forgotten, b"new", _CHAIN, ttl=LONG)
+        assert await other.create(forgotten, b"new", CHAIN, ttl=LONG)
         assert (await other.states(forgotten))["0"] is NodeState.READY
 
     @case
@@ -512,8 +483,8 @@ class Flows(StateCase):
 
         for point in CancelPoint.ALL:
             flow_id = new("flow")
-            await cancelled_at(point, flows.create(flow_id, b"", _CHAIN, ttl=LONG), within=self.patience)
-            await flows.create(flow_id, b"", _CHAIN, ttl=LONG)
+            await cancelled_at(point, flows.create(flow_id, b"", CHAIN, ttl=LONG), within=self.patience)
+            await flows.create(flow_id, b"", CHAIN, ttl=LONG)
             start = flows.start(flow_id, "0", owner="a", seconds=LONG, takes_over=False)
             await cancelled_at(point, start, within=self.patience)
             begun = await flows.start(flow_id, "0", owner="a", seconds=LONG, takes_over=False)
@@ -530,4 +501,4 @@ class Flows(StateCase):
             )
             assert told is not None
             # The first one has been taken by nobody; what the end was answered with is the same taker's.
-            assert "1" in _keys(told)
+            assert "1" in taken_keys(told)

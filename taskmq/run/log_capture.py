@@ -1,42 +1,92 @@
-"""Takes what runs of jobs of the store log: a handler of the root logger, and, if wanted, of what they print.
+"""Takes what runs log: a handler of the root logger, and, if wanted, of what they print.
 
 Whose a record is follows from the context variables that it is made in, as with `taskmq.JobFields`: also in threads
-that copy them. What a run has left behind when it was settled is nobody's. Tasks of `executor="process"` log in a
-process of their own, which is not heard here.
+that copy them. What a run has left behind when it was settled is nobody's. A worker takes what runs log in its own
+process, and each process of `executor="process"` does so in its own, and says it over the pipe to the worker.
 """
 
 import io
 import logging
 import sys
-from collections.abc import Callable
-from typing import Any, Final, TextIO
+from typing import Any, Final, Protocol, TextIO
 
-from taskmq.model.envelope import Invitation
-from taskmq.run.context import current_context, invitation_of
-from taskmq.worker.run_logs.lines import RunLines
+import msgspec
 
-__all__ = ["LogCapture"]
+from taskmq.run.context import Context, current_context
+
+__all__ = ["CaptureSettings", "LineSink", "LogCapture", "PrintedText"]
 
 _INFO: Final = 20
 _ERROR: Final = 40
 # Records about the sending of records would never end.
 _OURS: Final = ("taskmq.", "taskmq_", "pika")
 
-_Sink = Callable[[Invitation, int, int, str, str], None]
+
+class CaptureSettings(msgspec.Struct, frozen=True, array_like=True):
+    """What is taken of runs.
+
+    Attributes:
+        level: records from this one on. Loggers keep their own levels: what they do not let pass does not come here.
+        output: also what is printed; to standard output as info, to standard error as errors.
+        most: lines of one run.
+    """
+
+    level: int
+    output: bool = False
+    most: int = 1_000
+
+
+class LineSink(Protocol):
+    """Where lines go. Any thread calls it."""
+
+    def is_wanted(self, context: Context) -> bool:
+        """Whether lines of the run are taken."""
+        ...
+
+    def add(self, context: Context, level: int, logger: str, message: str) -> None:
+        """Take a record."""
+        ...
+
+    def write(self, context: Context, level: int, stream: str, text: str) -> None:
+        """Take what is printed, in any pieces."""
+        ...
+
+
+class PrintedText:
+    """Makes lines of what a run prints in any pieces.
+
+    Args:
+        longest: of a line without an end no more is kept.
+    """
+
+    def __init__(self, *, longest: int) -> None:
+        self._longest = longest
+        # What was printed behind the last end of a line, by stream and level.
+        self._begun: dict[tuple[str, int], str] = {}
+
+    def __len__(self) -> int:
+        return len(self._begun)
+
+    def lines(self, stream: str, level: int, text: str) -> list[str]:
+        """The lines that end with this text, without blank ones."""
+        *lines, rest = (self._begun.pop((stream, level), "") + text).split("\n")
+        if rest:
+            self._begun[stream, level] = rest[: self._longest]
+        return [line for line in lines if line.strip()]
+
+    def end(self) -> list[tuple[str, int, str]]:
+        """What has no end of a line, with its stream and level: the run has ended."""
+        begun, self._begun = self._begun, {}
+        return [(stream, level, text) for (stream, level), text in begun.items() if text.strip()]
 
 
 class LogCapture:
-    """Hands lines to `RunLines` from `install` to `remove`.
+    """Hands lines to a sink from `install` to `remove`."""
 
-    Args:
-        level: records from this one on. Loggers keep their own levels: what they do not let pass does not come here.
-        output: also what is printed; to standard output as info, to standard error as errors.
-    """
-
-    def __init__(self, lines: RunLines, *, level: int, output: bool) -> None:
-        self._handler = _Handler(lines.add, level)
-        self._write: _Sink = lines.write
-        self._takes_output = output
+    def __init__(self, sink: LineSink, settings: CaptureSettings) -> None:
+        self._handler = _Handler(sink, settings.level)
+        self._sink = sink
+        self._takes_output = settings.output
         self._printed: list[_Printed] = []
 
     def install(self) -> None:
@@ -44,7 +94,7 @@ class LogCapture:
         logging.getLogger().addHandler(self._handler)
         if self._takes_output:
             for name, level in (("stdout", _INFO), ("stderr", _ERROR)):
-                printed = _Printed(getattr(sys, name), self._write, name, level)
+                printed = _Printed(getattr(sys, name), self._sink, name, level)
                 self._printed.append(printed)
                 setattr(sys, name, printed)
 
@@ -61,7 +111,7 @@ class LogCapture:
 class _Handler(logging.Handler):
     """Of records that belong to a run."""
 
-    def __init__(self, sink: _Sink, level: int) -> None:
+    def __init__(self, sink: LineSink, level: int) -> None:
         super().__init__(level)
         self._sink = sink
         self._formatter = logging.Formatter()
@@ -83,14 +133,13 @@ class _Handler(logging.Handler):
         context = current_context.get()
         if context is None or context.is_settled or record.name.startswith(_OURS):
             return
-        invitation = invitation_of(context)
-        if invitation is None:
+        if not self._sink.is_wanted(context):
             return
         try:
             message = record.getMessage()
             if record.exc_info:
                 message = f"{message}\n{self._formatter.formatException(record.exc_info)}"
-            self._sink(invitation, context.attempt, record.levelno, record.name, message)
+            self._sink.add(context, record.levelno, record.name, message)
         except Exception:  # noqa: BLE001 - the standard library's rule for handlers: the program goes on
             self.handleError(record)
 
@@ -98,7 +147,7 @@ class _Handler(logging.Handler):
 class _Printed(io.TextIOBase):
     """A standard stream that also gives away what runs write. Everything goes to the stream itself as before."""
 
-    def __init__(self, stream: TextIO, sink: _Sink, name: str, level: int) -> None:
+    def __init__(self, stream: TextIO, sink: LineSink, name: str, level: int) -> None:
         self.stream = stream
         self.stream_name = name
         self._sink = sink
@@ -107,8 +156,8 @@ class _Printed(io.TextIOBase):
     def write(self, text: str, /) -> int:
         written = self.stream.write(text)
         context = current_context.get()
-        if context is not None and not context.is_settled and (invitation := invitation_of(context)) is not None:
-            self._sink(invitation, context.attempt, self._level, self.stream_name, text)
+        if context is not None and not context.is_settled and self._sink.is_wanted(context):
+            self._sink.write(context, self._level, self.stream_name, text)
         return written
 
     def flush(self) -> None:

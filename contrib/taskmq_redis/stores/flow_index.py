@@ -1,0 +1,67 @@
+"""The list of workflows."""
+
+import asyncio
+from typing import Final
+
+from taskmq.contracts.stores.flows import FlowPlace
+from taskmq_redis.keys import Keys
+from taskmq_redis.link.call import Word
+from taskmq_redis.link.replies import integer, texts
+from taskmq_redis.link.server import Server
+from taskmq_redis.scripts.flow_index import LIST_FLOW, SETTLE_FLOW
+
+__all__ = ["RedisFlowIndex"]
+
+# A flow's keys live a sixteenth longer than is promised.
+_LONGER: Final = 1.0625
+
+
+class RedisFlowIndex:
+    """Which flows there are, by when they were made; in one slot of a cluster."""
+
+    def __init__(self, server: Server, keys: Keys) -> None:
+        self._server = server
+        self._keys = keys
+
+    async def add(self, flow_id: str, *, started: int, kept: int) -> None:
+        """List a flow that is about to be made, and strike out a few of those that are gone.
+
+        Args:
+            kept: ms.
+        """
+        arguments = (flow_id, started, round(kept * _LONGER))
+        over = texts(await self._server.run(LIST_FLOW, self._keys.flow_lists(flow_id), arguments))
+        await self.settle([each.decode() for each in over])
+
+    async def settle(self, flow_ids: list[str]) -> None:
+        """Strike out those of the flows that are gone; look at the others again when their time is over."""
+        await asyncio.gather(*map(self._settle, flow_ids))
+
+    async def page(
+        self, *, tenant: str | None, since: int | None, before: int | None, after: FlowPlace | None, limit: int
+    ) -> tuple[list[FlowPlace], bool]:
+        """Up to `limit` flows, the newest first, and whether there are more; some may be gone."""
+        name = self._keys.flow_places if tenant is None else self._keys.flow_places_of(tenant)
+        first: Word = "-inf" if since is None else since
+        last: Word = "+inf" if before is None else f"({before}"
+        if after is not None and (before is None or after.started < before):
+            last = after.started
+        found: list[FlowPlace] = []
+        offset = 0
+        # Several are made in one ms: those up to the one where the page before ended are passed over.
+        while len(found) <= limit:
+            words = ("ZREVRANGEBYSCORE", name, last, first, "WITHSCORES", "LIMIT", offset, limit + 1)
+            reply = texts(await self._server.ask(*words, key=name))
+            places = [
+                FlowPlace(int(float(score)), key.decode()) for key, score in zip(reply[::2], reply[1::2], strict=True)
+            ]
+            found += [place for place in places if after is None or place < after]
+            if len(places) <= limit:
+                break
+            offset += len(places)
+        return found[:limit], len(found) > limit
+
+    async def _settle(self, flow_id: str) -> None:
+        name = self._keys.flow(flow_id)
+        left = integer(await self._server.ask("PTTL", name, key=name))
+        await self._server.run(SETTLE_FLOW, self._keys.flow_lists(flow_id), (flow_id, max(left, 0)))

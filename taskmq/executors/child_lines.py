@@ -1,0 +1,66 @@
+"""What a run logs in an executor process: told to the worker over the pipe, which writes it down as its own.
+
+The thread of the journal writes the frames: what is raised in the main thread from outside must not leave half a one.
+A run that logs for ever fills no pipe: beyond its lines only their number is told, at its end.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from taskmq.executors.frames import DroppedLines, LoggedLine
+from taskmq.model.history.logs import LONGEST_LINE
+from taskmq.run.context import Context
+from taskmq.run.log_capture import PrintedText
+
+__all__ = ["ChildLines"]
+
+# More than what is kept, so that nothing is cut before the worker has redacted it.
+_LONGEST: Final = 2 * LONGEST_LINE
+
+
+class ChildLines:
+    """A `LineSink`: lines of the one run that goes on.
+
+    Args:
+        tell: has a frame written, in its order.
+        most: lines of a run.
+    """
+
+    def __init__(self, tell: Callable[[LoggedLine | DroppedLines], None], *, most: int) -> None:
+        self._tell = tell
+        self._most = most
+        self._context: Context | None = None
+        self._printed = PrintedText(longest=_LONGEST)
+        self._count = 0
+
+    def open(self, context: Context) -> None:
+        """Take what this run says, and no other."""
+        self._count = 0
+        self._printed = PrintedText(longest=_LONGEST)
+        self._context = context
+
+    def finish(self) -> None:
+        """The run has ended: what it has left running says nothing more."""
+        if (context := self._context) is None:
+            return
+        for stream, level, text in self._printed.end():
+            self.add(context, level, stream, text)
+        self._context = None
+        if (dropped := self._count - self._most) > 0:
+            self._tell(DroppedLines(dropped))
+
+    def is_wanted(self, context: Context) -> bool:
+        """See `LineSink`."""
+        return context is self._context
+
+    def add(self, context: Context, level: int, logger: str, message: str) -> None:
+        """See `LineSink`."""
+        del context
+        self._count += 1
+        if self._count <= self._most:
+            self._tell(LoggedLine(level, logger, message[:_LONGEST]))
+
+    def write(self, context: Context, level: int, stream: str, text: str) -> None:
+        """See `LineSink`."""
+        for line in self._printed.lines(stream, level, text):
+            self.add(context, level, stream, line)

@@ -1,0 +1,41 @@
+// @ts-check
+/** Which pages there are, and their modules, each loaded once it is needed. */
+
+/** @type {{name: string, title: string, needs: string}[]} */
+export const PAGES = [
+  { name: "", title: "Overview", needs: "" },
+  { name: "jobs", title: "Jobs", needs: "jobs.read" },
+  { name: "tasks", title: "Tasks", needs: "tasks.read" },
+  { name: "queues", title: "Queues", needs: "queues.read" },
+  { name: "workers", title: "Workers", needs: "workers.read" },
+  { name: "nodes", title: "Nodes", needs: "nodes.read" },
+  { name: "pools", title: "Pools", needs: "pools.read" },
+  { name: "quotas", title: "Quotas", needs: "pools.read" },
+  { name: "schedules", title: "Schedules", needs: "schedules.read" },
+  { name: "workflows", title: "Workflows", needs: "workflows.read" },
+  { name: "dead-letters", title: "Dead letters", needs: "dead_letters.read" },
+  { name: "failures", title: "Failures", needs: "metrics.read" },
+  { name: "logs", title: "Logs", needs: "logs.read" },
+  { name: "metrics", title: "Metrics", needs: "metrics.read" },
+  { name: "alerts", title: "Alerts", needs: "alerts.read" },
+  { name: "audit", title: "Audit", needs: "audit.read" },
+  { name: "users", title: "Users", needs: "users.read" },
+  { name: "account", title: "Account", needs: "account.read" },
+];
+
+/** @type {Map<string, any>} */
+const views = new Map();
+
+/** What a page's module is called; one job has a module of its own.
+ * @param {string} name @param {boolean} isSingle */
+export const keyOf = (name, isSingle) => (name === "jobs" && isSingle ? "job" : name === "" ? "overview" : name.replace("-", "_"));
+
+/** What shows a page, where its module is here already.
+ * @param {string} key */
+export const viewOf = (key) => views.get(key);
+
+/** Load the module of a page.
+ * @param {string} key @returns {Promise<void>} */
+export async function openView(key) {
+  views.set(key, (await import(`../pages/${key}.js`)).default);
+}

@@ -1,0 +1,6 @@
+"""Workflows: nodes that end one by one, and the list of those that there are."""
+
+from taskmq.testing.state_suite.flows.ends import Flows
+from taskmq.testing.state_suite.flows.lists import FlowLists
+
+__all__ = ["FlowLists", "Flows"]

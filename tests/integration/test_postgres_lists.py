@@ -1,0 +1,145 @@
+"""Lists of ended jobs over many days: the newest are read first, and pages are what they were with all of them."""
+
+import asyncio
+import itertools
+import json
+import re
+from typing import Any, Final
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.jobs import JobPage
+from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.states import JobState
+from taskmq_sql import open_job_store
+from taskmq_sql.jobs.lists import Known, first_id, scans
+from taskmq_sql.jobs.partitions import DAY
+from taskmq_sql.postgres.connections import LISTS
+
+_DAYS: Final = 12
+_A_DAY: Final = 6
+_TENANTS: Final = ("acme", "globex")
+
+
+async def _fill(connection: Any) -> int:
+    """Ended jobs of many days, one of each submitted days before its end; now, in ms."""
+    now = int(await connection.fetchval("select taskmq.now_ms()"))
+    for name in _TENANTS:
+        await connection.execute("insert into taskmq.tenant (name) values ($1)", name)
+    await connection.execute("insert into taskmq.task (name) values ('a')")
+    await connection.execute("insert into taskmq.queue (name, slot) values ('q', 0)")
+    for day in range(now // DAY - _DAYS, now // DAY - 1):
+        part = f"taskmq.job_history_{day}"
+        await connection.execute(
+            f"create table {part} partition of taskmq.job_history "
+            f"for values from ({day * DAY}) to ({(day + 1) * DAY})"
+        )
+    rows: list[tuple[object, ...]] = []
+    for day, number in itertools.product(range(_DAYS), range(_A_DAY)):
+        ended = now - day * DAY - number * 60_000
+        submitted = ended - (5 * DAY if number == 0 else 1_000)
+        state = 6 if number % 3 == 0 else 5
+        rows.append((first_id(submitted + number), submitted, number % 2 + 1, state, ended))
+    await connection.executemany(
+        "insert into taskmq.job_history (id, due, tenant, queue, task, priority, state, body, ended, finished) "
+        "values ($1, $2, $3, 1, 1, 5, $4, '{}', $5, $5)",
+        rows,
+    )
+    await connection.execute("analyze taskmq.job_history")
+    return now
+
+
+def test_pages_over_many_days_have_every_job_once_and_in_order(job_store_url: str) -> None:
+    filters = [
+        JobFilter(),
+        JobFilter(tenant="acme"),
+        JobFilter(states=frozenset({JobState.FAILED})),
+        JobFilter(states=frozenset({JobState.SUCCEEDED})),
+        JobFilter(tenant="globex", states=frozenset({JobState.FAILED})),
+        JobFilter(queues=("q",), min_attempt=1),
+    ]
+
+    async def main() -> None:
+        connection: Any = await asyncpg.connect(job_store_url)
+        store = open_job_store(job_store_url, BrokerOptions(name="lists"))
+        try:
+            now = await _fill(connection)
+            filters.append(JobFilter(tenant="acme", submitted_before=now - 3 * DAY))
+            for which in filters:
+                whole = await store.list_jobs(which, limit=1_000)
+                ids = [job.id for job in whole.jobs]
+                assert ids == sorted(set(ids), reverse=True)
+                assert len(ids) == await store.count_jobs(which) > 0
+                paged: list[str] = []
+                page: JobPage | None = None
+                while page is None or page.after is not None:
+                    page = await store.list_jobs(which, after=None if page is None else page.after, limit=5)
+                    paged += [job.id for job in page.jobs]
+                assert paged == ids
+            everything = await store.list_jobs(limit=1_000)
+            assert len(everything.jobs) == _DAYS * _A_DAY
+        finally:
+            await store.aclose()
+            await connection.close()
+
+    asyncio.run(main())
+
+
+def test_a_page_that_the_newest_days_fill_is_read_from_their_indexes_alone(job_store_url: str) -> None:
+    async def main() -> None:
+        connection: Any = await asyncpg.connect(job_store_url)
+        try:
+            now = await _fill(connection)
+            await connection.execute(";".join((*LISTS, "set enable_seqscan = off", "set jit = off")))
+            for which, known in (
+                (JobFilter(), Known()),
+                (JobFilter(tenant="acme"), Known(tenant=1)),
+                (JobFilter(states=frozenset({JobState.FAILED})), Known()),
+                (JobFilter(tenant="acme", submitted_before=now - 3 * DAY), Known(tenant=1)),
+            ):
+                scan = scans(which, known)[-1]
+                newest = min(now, which.submitted_before or now)
+                recent, rest = scan.windows(now, floor=None)
+                old = {day for day in await _days(connection, recent) if day < newest // DAY - 2}
+                assert not old, f"{which} looks at {old}"
+                assert len(await _days(connection, rest)) >= _DAYS
+            # Of what is rare in a day, and of what says when it was submitted, all is asked for at once.
+            for which, known in (
+                (JobFilter(tenant="acme", states=frozenset({JobState.FAILED})), Known(tenant=1)),
+                (JobFilter(submitted_from=now - DAY), Known()),
+            ):
+                scan = scans(which, known)[-1]
+                assert scan.windows(now, floor=None) == [scan]
+        finally:
+            await connection.close()
+
+    asyncio.run(main())
+
+
+async def _days(connection: Any, scan: Any) -> set[int]:
+    """The days that the plan of a page walks down; each by an index."""
+    compiled = scan.rows(51, after=None, until=None).compile(
+        dialect=PGDialect_asyncpg(),  # type: ignore[no-untyped-call]
+        compile_kwargs={"render_postcompile": True},
+    )
+    values = [compiled.params[place] for place in compiled.positiontup or []]
+    (plan,) = json.loads(await connection.fetchval(f"explain (format json) {compiled}", *values))
+    days: set[int] = set()
+    nodes: list[dict[str, Any]] = [plan["Plan"]]
+    while nodes:
+        node = nodes.pop()
+        nodes += node.get("Plans", ())
+        name = str(node.get("Relation Name", ""))
+        if re.fullmatch(r"job_history_\d+", name):
+            assert node["Node Type"].startswith(("Index", "Bitmap")), node
+            days.add(await _day(connection, name))
+    return days
+
+
+async def _day(connection: Any, name: str) -> int:
+    bounds = await connection.fetchval(
+        "select pg_get_expr(relpartbound, oid) from pg_class where oid = $1::text::regclass", f"taskmq.{name}"
+    )
+    return int(re.findall(r"\d+", bounds)[0]) // DAY

@@ -1,0 +1,115 @@
+"""Workflows in lists: by name, state, tenant and time, page by page."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from taskmq import InvalidOption, TaskMQ, chain
+from taskmq.operations.workflows import WorkflowFilter, WorkflowLine, list_workflows, read_states
+from taskmq.testing import FakeClock
+from tests.unit.app_kit import new_url
+
+
+class Office:
+    """An app whose workflows no worker runs; each is sent a second after the one before."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.app = TaskMQ(new_url(), clock=self.clock)
+
+        @self.app.task(name="office.copy", queue="office")
+        def copy(text: str) -> str:
+            return text
+
+        self._copy = copy
+
+    def send(self, flow_id: str, *, name: str | None = None, tenant: str | None = None) -> int:
+        sent = self.clock.now_ms()
+        chain(self._copy.s("a"), self._copy.s()).send(flow_id=flow_id, name=name, tenant=tenant)
+        self.clock.advance(1)
+        return sent
+
+    def listed(self, *, limit: int = 50, **which: object) -> list[WorkflowLine]:
+        async def run() -> list[WorkflowLine]:
+            found: list[WorkflowLine] = []
+            after: str | None = None
+            while True:
+                page = await list_workflows(self.app, WorkflowFilter(**which), after=after, limit=limit)  # type: ignore[arg-type]
+                assert len(page.lines) <= limit
+                found += page.lines
+                if (after := page.after) is None:
+                    return found
+
+        return asyncio.run(run())
+
+
+@pytest.fixture
+def office() -> Iterator[Office]:
+    found = Office()
+    with found.app:
+        yield found
+
+
+def test_workflows_are_listed_the_newest_first_with_their_names_and_how_far_they_are(office: Office) -> None:
+    sent = office.send("one")
+    office.send("two", name="copies")
+    office.app.flow("two").cancel("not needed")
+
+    second, first = office.listed()
+
+    assert first == WorkflowLine(
+        id="one", name="office.copy", state="running", cancelled=None, started=sent, nodes=2, unfinished=2
+    )
+    assert (second.name, second.state, second.cancelled, second.unfinished) == (
+        "copies",
+        "cancelled",
+        "not needed",
+        0,
+    )
+
+
+@pytest.mark.parametrize("limit", [1, 2, 50])
+def test_workflows_are_found_by_name_state_tenant_and_time_on_pages_of_any_size(office: Office, limit: int) -> None:
+    office.send("a", name="day close")
+    noon = office.send("b", name="day open", tenant="acme")
+    office.send("c", tenant="acme")
+    late = office.send("d", name="night close")
+    office.app.flow("a").cancel("x")
+
+    def ids(**which: object) -> list[str]:
+        return [line.id for line in office.listed(limit=limit, **which)]
+
+    assert ids() == ["d", "@acme:c", "@acme:b", "a"]
+    assert ids(name="* close") == ["d", "a"]
+    assert ids(name="office.copy") == ["@acme:c"]
+    assert ids(states=frozenset({"running"}), name="* close") == ["d"]
+    assert ids(states=read_states("cancelled, failed")) == ["a"]
+    assert ids(tenant="acme") == ["@acme:c", "@acme:b"]
+    assert ids(tenant="") == ["d", "a"]
+    assert ids(since=noon, before=late) == ["@acme:c", "@acme:b"]
+
+
+def test_of_many_that_do_not_fit_a_bounded_number_is_looked_at_for_a_page(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskmq.operations.workflows._MOST_SEEN", 4)
+    for number in range(6):
+        office.send(str(number), name="wanted" if number == 0 else "other")
+
+    first = asyncio.run(list_workflows(office.app, WorkflowFilter(name="wanted"), limit=2))
+    last = asyncio.run(list_workflows(office.app, WorkflowFilter(name="wanted"), after=first.after, limit=2))
+
+    assert (first.lines, first.is_bounded) == ([], True)
+    assert ([line.id for line in last.lines], last.after, last.is_bounded) == (["0"], None, False)
+
+
+@pytest.mark.parametrize("cursor", ["1", ".a", "1.", "-1.a", "x.a", "\u0661.a", "9" * 16 + ".a", "1.\0"])
+def test_what_is_no_place_in_the_list_is_refused(office: Office, cursor: str) -> None:
+    with pytest.raises(InvalidOption, match="no place in the list"):
+        asyncio.run(list_workflows(office.app, WorkflowFilter(), after=cursor))
+
+
+def test_a_state_that_workflows_do_not_have_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="there is no state 'done' of workflows"):
+        read_states("failed,done")
