@@ -120,6 +120,7 @@ def _scheduler(snapshot: SchedulerSnapshot) -> Iterator[Metric]:
         ("dispatched", "Jobs that were handed to the broker.", snapshot.dispatched),
         ("fired", "Jobs whose time has come.", snapshot.fired),
         ("lost", "Jobs that were given up, and dispatched again or ended.", snapshot.lost),
+        ("preempted", "Runs that were asked to give way to others.", snapshot.preempted),
     ):
         yield CounterMetricFamily(f"taskmq_scheduler_jobs_{name}", text, number)
     yield GaugeMetricFamily("taskmq_scheduler_slots", "Slots that the scheduler holds.", snapshot.slots)

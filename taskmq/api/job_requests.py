@@ -38,6 +38,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         resources: what it takes of the node that it is placed on, in a queue whose jobs are placed: amounts by name,
             of memory and storage also such as "16G". Default: what its task says.
         node_labels: that the node must have.
+        preemptible: whether a run may be stopped for a pool that is owed its share. Default: what its task says.
         held: it does not run until it is released.
         depends_on: ids of jobs that have to succeed before it runs, or `{"job_id": ..., "condition": "ended"}`.
     """
@@ -58,6 +59,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     labels: dict[str, str] = {}
     resources: dict[str, float | ShortText] = {}
     node_labels: dict[str, ShortText] = {}
+    preemptible: bool | None = None
     held: bool = False
     depends_on: Annotated[list[ShortText | UpstreamJob], msgspec.Meta(max_length=MOST_UPSTREAM)] = []
 

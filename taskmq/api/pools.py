@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from taskmq.api.values import ShortText
+from taskmq.model.jobs.quotas import OnLimit
 from taskmq.model.topology import Policy
 
 __all__ = [
@@ -45,6 +46,9 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     policy: Policy
     strict: bool
+    preempt_after: float = 5.0
+    preempt_grace: float = 30.0
+    preempt_most: int = 3
 
 
 class PoolList(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,10 +69,19 @@ class PoolBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class PolicyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """By which policy a queue is to go."""
+    """By which policy a queue is to go.
+
+    Attributes:
+        preempt_after: seconds for which a pool or class has less than it is guaranteed before runs give way to it.
+        preempt_grace: seconds that a run has which is asked to.
+        preempt_most: so often in a row a job gives way.
+    """
 
     policy: Policy
     strict: bool = False
+    preempt_after: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 5.0
+    preempt_grace: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 30.0
+    preempt_most: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 3
 
 
 class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +94,8 @@ class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int | None
     rate: float | None
     burst: int
+    running: int | None
+    on_limit: OnLimit
     jobs_today: int
     bytes_today: int
 
@@ -99,6 +114,8 @@ class QuotaBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         a_day: jobs, from midnight to midnight UTC.
         bytes: of their bodies, in the same time.
         rate: jobs a second, of which `burst` may come at once.
+        running: jobs that may be at the broker and with workers at a time; further ones wait.
+        on_limit: whether a job beyond the rate is refused, or waits until the rate lets it go.
     """
 
     queued: _Count | None = None
@@ -106,3 +123,5 @@ class QuotaBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     bytes: _Count | None = None
     rate: Annotated[float, msgspec.Meta(gt=0, le=1e6)] | None = None
     burst: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 1
+    running: _Count | None = None
+    on_limit: OnLimit = "refuse"

@@ -96,7 +96,7 @@ class _Child:
         if setup.capture is not None:
             self._lines = ChildLines(self._writer.tell, most=setup.capture.most)
             LogCapture(self._lines, setup.capture).install()
-        self._stopped: tuple[str, int] | None = None
+        self._stopped: Stop | None = None
 
     def serve(self) -> None:
         """Run what comes, until nothing comes any more."""
@@ -122,8 +122,8 @@ class _Child:
         try:
             while (payload := self._control.read()) is not None:
                 match decode_control(payload):
-                    case Stop(job_id=job_id, attempt=attempt):
-                        self._stop(job_id, attempt)
+                    case Stop() as stop:
+                        self._stop(stop)
                     case Reply() as reply:
                         self._writer.hear(reply)
         except BaseException:  # noqa: BLE001 - it could not be told of anything any more
@@ -136,11 +136,20 @@ class _Child:
             # The worker is gone: nobody is left to tell what comes of it.
             os._exit(0)
 
-    def _stop(self, job_id: str, attempt: int) -> None:
+    def _stop(self, stop: Stop) -> None:
         with self._lock:
-            self._stopped = job_id, attempt
-            if self._context is not None and (self._context.job_id, self._context.attempt) == self._stopped:
-                self._context.mark_cancelled()
+            self._stopped = stop
+            if self._context is not None:
+                self._mark(self._context)
+
+    def _mark(self, context: Context) -> None:
+        stop = self._stopped
+        if stop is None or (context.job_id, context.attempt) != (stop.job_id, stop.attempt):
+            return
+        if stop.preempted is None:
+            context.mark_cancelled()
+        else:
+            context.mark_preempted(stop.preempted)
 
     # The main thread ----------------------------------------------------------------------------------------
 
@@ -204,8 +213,7 @@ class _Child:
             self._lines.open(context)
         with self._lock:
             self._context = context
-            if self._stopped == (request.job_id, request.attempt):
-                context.mark_cancelled()
+            self._mark(context)
         return context
 
 

@@ -64,5 +64,8 @@ class CoroutineExecutor:
     def ask_to_stop(self, execution: Execution) -> None:
         execution.context.mark_cancelled()
 
+    def preempt(self, execution: Execution, reason: str) -> None:
+        execution.context.mark_preempted(reason)
+
     async def aclose(self) -> None:
         """Nothing to release."""

@@ -99,10 +99,11 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
 
 
 class Stop(msgspec.Struct, array_like=True, tag="stop"):
-    """Nobody waits for this run any more. May be read before its request is."""
+    """Nobody waits for this run any more, or it is `preempted`. May be read before its request is."""
 
     job_id: str
     attempt: int
+    preempted: str | None = None
 
 
 class ExecutorReady(msgspec.Struct, array_like=True, tag="ready"):

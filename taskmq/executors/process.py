@@ -122,6 +122,11 @@ class ProcessExecutor:
         if (child := self._running.get(id(execution))) is not None:
             child.tell(Stop(execution.context.job_id, execution.context.attempt))
 
+    def preempt(self, execution: Execution, reason: str) -> None:
+        execution.context.mark_preempted(reason)
+        if (child := self._running.get(id(execution))) is not None:
+            child.tell(Stop(execution.context.job_id, execution.context.attempt, reason))
+
     async def aclose(self) -> None:
         """Kill every process, running or not."""
         self._is_closed = True

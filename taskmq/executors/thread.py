@@ -104,6 +104,9 @@ class ThreadExecutor:
     def ask_to_stop(self, execution: Execution) -> None:
         execution.context.mark_cancelled()
 
+    def preempt(self, execution: Execution, reason: str) -> None:
+        execution.context.mark_preempted(reason)
+
     async def aclose(self) -> None:
         """Let idle threads end; running ones are daemons and are left behind."""
         self._is_closed = True

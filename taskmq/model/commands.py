@@ -15,12 +15,14 @@ from taskmq.model.telemetry.worker_status import WorkerStatus
 __all__ = [
     "ALL_COMMANDS",
     "EVERY_WORKER",
+    "PREEMPT",
     "QUEUES",
     "REVOKE",
     "TASKS",
     "WATCH",
     "Command",
     "CommandAnswer",
+    "Preemption",
     "Verdict",
     "answer_topic",
     "command_topic",
@@ -38,6 +40,8 @@ WATCH: Final = "watch"
 """The command that turns the events of jobs on for a while; it is obeyed also where no other is."""
 REVOKE: Final = "revoke"
 """The command that makes workers look in the state which jobs were cancelled."""
+PREEMPT: Final = "preempt"
+"""The command that makes workers give back jobs of the store, so that others have their slots."""
 QUEUES: Final = "queues"
 """The command that makes workers look in the state which queues are paused."""
 TASKS: Final = "tasks"
@@ -48,18 +52,35 @@ _HOST: Final = "@"
 Verdict = Literal["done", "unknown", "refused"]
 
 
+class Preemption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job that is to give way.
+
+    Attributes:
+        job: the store's id.
+        token: of its dispatch; one that runs under another token goes on.
+        reason: for the job's history; "": only a run that has not begun is given back.
+        grace: seconds that a run has to end by itself.
+    """
+
+    job: str
+    token: int
+    reason: str = ""
+    grace: float = 0.0
+
+
 class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What somebody wants of workers.
 
     Attributes:
         v: version of the format.
         id: of this command; the answers repeat it.
-        name: `ping`, `drain`, `concurrency`, `stacks`, `revoke`, `queues`, `tasks` or `watch`.
+        name: `ping`, `drain`, `concurrency`, `stacks`, `revoke`, `preempt`, `queues`, `tasks` or `watch`.
         to: names of workers, `@HOST` for those of a host, or `*` for all.
         reply: the topic to answer on; "" for no answer.
         number: `concurrency`: how many slots.
         seconds: `watch`: for how long.
         job_id: `revoke`: which job.
+        jobs: `preempt`: which.
     """
 
     v: int = 0
@@ -70,6 +91,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     number: int | None = None
     seconds: float | None = None
     job_id: str | None = None
+    jobs: tuple[Preemption, ...] = ()
 
 
 class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -100,6 +100,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         trace: W3C `traceparent`.
         store: of a job of the store, whose worker reports what becomes of it.
         blob: where the arguments are, if they are not here.
+        preemptible: whether its run may be stopped for others, of a job of the store; None: its task says so.
     """
 
     v: int = 0
@@ -122,6 +123,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     meta: dict[str, str] | None = None
     store: Invitation | None = None
     blob: BlobReference | None = None
+    preemptible: bool | None = None
 
 
 _json_encoder = msgspec.json.Encoder()

@@ -85,7 +85,13 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """The worker is stopping; the job goes back to its queue as if it had never started."""
+    """The job goes back to its queue as if it had never started.
+
+    Attributes:
+        reason: why, of a job of the store that gives way to others; "": the worker is stopping.
+    """
+
+    reason: str = ""
 
 
 class Parked(msgspec.Struct, frozen=True):

@@ -40,6 +40,7 @@ class JobOrder(NamedTuple):
         args, kwargs: plain JSON values.
         options: of the call; its tenant is that of the caller.
         needs: what it asks of the node that it is placed on.
+        preemptible: whether its run may be stopped for others; None: its task says so.
         depends_on: what the caller calls the jobs that it waits for, and how each of them is to end.
     """
 
@@ -50,6 +51,7 @@ class JobOrder(NamedTuple):
     description: str = ""
     labels: Mapping[str, str] = {}
     needs: JobNeeds | None = None
+    preemptible: bool | None = None
     held: bool = False
     depends_on: Sequence[tuple[str, DependencyCondition]] = ()
 
@@ -122,6 +124,7 @@ class TenantJobs:
             owner=self._by if isinstance(self._by, str) else self._by.user,
             labels=order.labels,
             needs=order.needs,
+            preemptible=order.preemptible,
             held=order.held,
             depends_on=[((await self.get(name)).id, condition) for name, condition in order.depends_on],
         )

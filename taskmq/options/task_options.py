@@ -76,6 +76,8 @@ class TaskOptions(TypedDict, total=False):
             before the function is called, so the job runs at most once, without retries. Default: `late`.
         resources: what a run needs of its worker, such as `{"cpu": 2, "memory": "1G", "gpu": 1}`. It starts once that
             is free; `taskmq worker --resources` says what there is. Default: a slot.
+        preemptible: a run of a job of the store may be stopped where a pool is owed its guaranteed share: it saves a
+            checkpoint, and goes on later in the same attempt, see docs/scheduling.md. Default: `False`.
         worker_concurrency: how many of its runs one worker process has at a time. Default: as many as it has slots.
         rate_limit: how often it starts, over all workers, such as "100/s". Jobs over the limit wait at the broker.
             Needs a state. Default: none.
@@ -116,6 +118,7 @@ class TaskOptions(TypedDict, total=False):
     ack: Ack
     executor: ExecutorKind
     resources: Mapping[str, float | str]
+    preemptible: bool
     worker_concurrency: int
     rate_limit: str | RateLimit | Sequence[str | RateLimit]
     concurrency: int | Concurrency | Sequence[int | Concurrency]
@@ -195,6 +198,7 @@ class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
     result: bool | None
     order_key: KeyMaker | None = None
     resources: Amounts | None = None
+    preemptible: bool = False
     needs: Amounts | None = None
     worker_concurrency: int | None = None
     limits: tuple[Limit, ...] = ()
@@ -229,6 +233,9 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
             raise InvalidOption(f"retry={retry!r}: a RetryPolicy, or None for no retries")
         if retry is not None and ack == "early":
             raise InvalidOption("ack='early' runs at most once: it cannot be combined with retry")
+        preemptible = _flag("preemptible", options.get("preemptible", False))
+        if preemptible and ack == "early":
+            raise InvalidOption("ack='early' runs at most once: it cannot be combined with preemptible")
         call = {key: options[key] for key in options if key in CallOptions.__annotations__ and key not in _MADE}
         plan = TaskPlan(
             name=check_task_name(_text("name", options.get("name", default_name))),
@@ -246,6 +253,7 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
             idempotency=read_idempotency(options),
             unique=read_uniqueness(options),
             limits=read_limits(options),
+            preemptible=preemptible,
         )
         resources = read_amounts(options["resources"], what="resources") if "resources" in options else None
         needs = dict(resources or {})

@@ -100,6 +100,7 @@ class Context(msgspec.Struct, eq=False):
     fence: tuple[str, int] | None = None
     journal: RunJournal | None = None
     _cancelled: bool = False
+    _preempted: str | None = None
     is_settled: bool = False
 
     @classmethod
@@ -140,6 +141,20 @@ class Context(msgspec.Struct, eq=False):
     def mark_cancelled(self) -> None:
         """Called by the worker when the run is given up."""
         self._cancelled = True
+
+    @property
+    def preempted(self) -> str | None:
+        """Why this run is to give way to others; None while nobody asks for that.
+
+        A coroutine that is asked gets a `CancelledError` raised inside, and may save a checkpoint before it lets that
+        pass. A plain function should look here now and then: it saves a checkpoint and raises `Snooze(0)`. The job
+        goes on later, in the same attempt. A run that returns has succeeded all the same.
+        """
+        return self._preempted
+
+    def mark_preempted(self, reason: str) -> None:
+        """Called by the worker when the run is to give way."""
+        self._preempted = reason
 
     @property
     def resources(self) -> Grant:

@@ -64,6 +64,10 @@ class Executor(Protocol):
         """
         ...
 
+    def preempt(self, execution: Execution, reason: str, /) -> None:
+        """Tell a run that it is to give way: `context.preempted` says why. As `ask_to_stop`."""
+        ...
+
     async def aclose(self) -> None:
         """Give up what still runs and release threads or processes. May be called twice."""
         ...

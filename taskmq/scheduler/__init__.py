@@ -9,6 +9,7 @@ Any number run, active-active. Queues and timers are divided into slots, and eac
       ledger     what is in flight, and which batches the store may forget
       reports    the workers' words -> applied, 500 at a time -> results
       timers     scheduled, retrying -> ready, when their time has come
+      preemption runs that give way, so that pools have what they are guaranteed
       lost_jobs  cancels until they are heard; jobs that nobody has any more
     signals      hints over the broker: ready jobs, free slots, live workers
     duties       once an hour, for all

@@ -19,7 +19,8 @@ from taskmq.durable.service import pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
-from taskmq.model.jobs.pools import QueuePolicy, Sharing
+from taskmq.model.jobs.pools import QueuePolicy, Sharing, TenantPool
+from taskmq.model.jobs.quotas import EVERYBODY, Quotas
 from taskmq.scheduler.fairness import Head, Shares, Window
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.nodes import Placer
@@ -51,6 +52,7 @@ class JobDispatcher:
         slots_of: live worker slots of a queue; None: nobody knows.
         policies: of queues, as the app describes them.
         sharing: reads what operators have said about turns, which goes before.
+        quotas: reads what they have said about quotas, of which some let jobs wait.
         placer: chooses nodes for the jobs of queues that are `is_placed`.
     """
 
@@ -64,6 +66,7 @@ class JobDispatcher:
         slots_of: Callable[[str], int | None],
         policies: Mapping[str, QueuePolicy],
         sharing: Callable[[], Awaitable[Sharing]],
+        quotas: Callable[[], Awaitable[Quotas]],
         placer: Placer,
         is_placed: Callable[[str], bool],
         counts: SchedulerCounts,
@@ -80,6 +83,9 @@ class JobDispatcher:
         self._shares.configure(policies, {})
         self._policies = policies
         self._read_sharing = sharing
+        self._read_quotas = quotas
+        self._quotas = Quotas()
+        self._held_back: frozenset[str] = frozenset()
         self._next_sharing = 0.0
         self._followed = 0
         self._windows: dict[str, Window] = {}
@@ -128,6 +134,13 @@ class JobDispatcher:
             self._next_placing = 0.0
             self._full.reset()
             self.wake()
+        elif self._held_back:
+            # There is room in its quota.
+            self.wake()
+
+    def described(self, queue: str) -> tuple[QueuePolicy, Mapping[str, TenantPool]]:
+        """How a queue takes turns, and all pools, as they were last read."""
+        return self._shares.described(queue)
 
     def window(self, queue: str) -> int:
         """How many jobs of a queue may be in flight now."""
@@ -213,6 +226,11 @@ class JobDispatcher:
         """Dispatch what was picked, and add the batches."""
         if placed and (batch := await self._placer.place(placed)) is not None:
             batches.append(batch)
+        if self._held_back and (limited := [pick for pick in others if self._may_be_held_back(pick.lane)]):
+            others = [pick for pick in others if not self._may_be_held_back(pick.lane)]
+            batch = await self._store.dispatch_within(self._lease.slot, self._lease.epoch, limited, self._quotas)
+            if batch is not None:
+                batches.append(batch)
         if others:
             batch = await self._store.dispatch(self._lease.slot, self._lease.epoch, others)
             if batch is not None:
@@ -237,6 +255,8 @@ class JobDispatcher:
             lanes = await self._store.lanes(self._lease.slot)
             if lanes and began >= self._next_sharing:
                 self._follow(await self._read_sharing())
+                self._quotas = await self._read_quotas()
+                self._held_back = self._quotas.held_back()
                 self._next_sharing = began + _SHARING
             self._shares.refresh(lanes, await self._heads(lanes))
         except StoreUnavailable:
@@ -273,7 +293,12 @@ class JobDispatcher:
             if found[pick.lane] < pick.count:
                 self._shares.exhausted(pick.lane)
                 # Those that fit on no node are looked at again when something leaves, or at the next poll.
-                self._is_stale |= pick.count >= _FEW and not self._is_placed(pick.lane.queue)
+                is_held = self._is_placed(pick.lane.queue) or self._may_be_held_back(pick.lane)
+                self._is_stale |= pick.count >= _FEW and not is_held
+
+    def _may_be_held_back(self, lane: Lane) -> bool:
+        """Whether a quota may let jobs of the lane wait."""
+        return lane.tenant in self._held_back or (EVERYBODY in self._held_back and bool(lane.tenant))
 
     def _room(self, queue: str) -> int:
         """Of a queue whose jobs go to any worker."""

@@ -7,6 +7,7 @@
       timers       due -> ready
       schedules    due -> jobs
       watch        cancels that are repeated, jobs that are lost
+      preemption   runs that give way, where a pool is owed its share
 
 A slot that is given back ends in order: nothing new is dispatched, what is with the publisher is confirmed, reports
 in hand are applied, and the store knows of it. One that is lost just stops.
@@ -30,6 +31,7 @@ from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.letters import ParkedReports
 from taskmq.scheduler.lost_jobs import InFlightWatch
 from taskmq.scheduler.nodes import Placer
+from taskmq.scheduler.preemption import PreemptionWatch, gives_way
 from taskmq.scheduler.publish import InvitationPublisher
 from taskmq.scheduler.reports import ReportConsumer
 from taskmq.scheduler.results import AcceptedResults
@@ -75,7 +77,9 @@ class HeldSlot:
         self.lease = lease
         self._counts = counts
         reports = reports_queue(app.name, lease.slot)
-        self.ledger = Ledger(store.dispatching, left=self._left)
+        self.ledger = Ledger(
+            store.dispatching, left=self._left, gives_way=lambda job: gives_way(job, app.tasks.by_name)
+        )
         self.publisher = InvitationPublisher(
             session,
             store.dispatching,
@@ -94,6 +98,7 @@ class HeldSlot:
             slots_of=workers.slots_of,
             policies=app.producer.policies(),
             sharing=store.sharing,
+            quotas=store.quotas,
             placer=placer,
             is_placed=lambda queue: app.producer.queue(queue).placed,
             counts=counts,
@@ -129,6 +134,17 @@ class HeldSlot:
             lost=placer.lost,
             counts=counts,
         )
+        self._preemption = PreemptionWatch(
+            session,
+            store,
+            self.ledger,
+            placer,
+            slot=lease.slot,
+            slots_of=workers.slots_of,
+            described=self.dispatcher.described,
+            is_placed=lambda queue: app.producer.queue(queue).placed,
+            counts=counts,
+        )
         self._is_stopping = asyncio.Event()
         self._drains = False
         self._gives_up = asyncio.Event()
@@ -150,7 +166,7 @@ class HeldSlot:
     def lose(self) -> None:
         """Somebody else may hold the slot: have `run` return at once."""
         self.dispatcher.abandon()
-        for service in (self.timers, self._schedules, self._watch, self._reports, self.ledger):
+        for service in (self.timers, self._schedules, self._watch, self._preemption, self._reports, self.ledger):
             service.stop()
         self.stop()
 
@@ -163,6 +179,7 @@ class HeldSlot:
             await group.start(self.ledger, f"tells the store of batches of slot {self.lease.slot}", grace=_GRACE)
             await group.start(self._reports, f"reads reports of slot {self.lease.slot}", grace=_GRACE)
             await group.start(self._watch, f"watches jobs in flight of slot {self.lease.slot}")
+            await group.start(self._preemption, f"asks runs of slot {self.lease.slot} to give way")
             await group.start(self.timers, f"fires timers of slot {self.lease.slot}", grace=_GRACE)
             await group.start(self._schedules, f"fires schedules of slot {self.lease.slot}", grace=_GRACE)
             await group.start(self.dispatcher, f"dispatches slot {self.lease.slot}", grace=_GRACE)

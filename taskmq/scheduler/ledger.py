@@ -27,6 +27,11 @@ _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 
 
+def _none(_: DispatchedJob, /) -> bool:
+    """No run is ever stopped for others."""
+    return False
+
+
 def _nobody_asks(job_id: str, seconds: float | None, /) -> None:
     """What leaves makes no difference to anybody."""
 
@@ -36,6 +41,7 @@ class Flight(NamedTuple):
 
     Attributes:
         name: the id by which people know it.
+        gives_way: its run may be stopped for others.
     """
 
     token: int
@@ -43,6 +49,7 @@ class Flight(NamedTuple):
     queue: str
     task: str
     name: str
+    gives_way: bool = False
 
 
 class Ledger:
@@ -50,10 +57,22 @@ class Ledger:
 
     Args:
         left: called with each job that leaves, and the seconds for which it has run, as far as that is known.
+        gives_way: whether the run of a job may be stopped for others.
+
+    Attributes:
+        giving_way: how many jobs in flight are such ones.
     """
 
-    def __init__(self, store: DispatchStore, *, left: Callable[[str, float | None], None] = _nobody_asks) -> None:
+    def __init__(
+        self,
+        store: DispatchStore,
+        *,
+        left: Callable[[str, float | None], None] = _nobody_asks,
+        gives_way: Callable[[DispatchedJob], bool] = _none,
+    ) -> None:
         self._store = store
+        self._gives_way = gives_way
+        self.giving_way = 0
         self._tell_left = left
         self._flights: dict[str, Flight] = {}
         self._detached: dict[str, float] = {}
@@ -92,7 +111,9 @@ class Ledger:
             # In a batch of an earlier dispatch it does not count any more.
             if (earlier := self._flights.get(job.id)) is not None:
                 self._leave(job.id, earlier)
-            self._flights[job.id] = Flight(job.token, batch.id, job.queue, job.task, public_name(job))
+            gives_way = self._gives_way(job)
+            self._flights[job.id] = Flight(job.token, batch.id, job.queue, job.task, public_name(job), gives_way)
+            self.giving_way += gives_way
             self._queues[job.queue] += 1
         self._is_drained.clear()
 
@@ -190,6 +211,7 @@ class Ledger:
         self._detached.pop(job_id, None)
         self._tell_left(job_id, seconds)
         self._queues[flight.queue] -= 1
+        self.giving_way -= flight.gives_way
         self._left_of[flight.batch] -= 1
         if not self._left_of[flight.batch]:
             del self._left_of[flight.batch]

@@ -203,6 +203,7 @@ class Scheduler:
             fired=self._counts.fired,
             reports=dict(self._counts.reports),
             lost=self._counts.lost,
+            preempted=self._counts.preempted,
             occurrences=occurrences,
             occurrences_failed=occurrences_failed,
             refused=self._counts.refused,

@@ -25,6 +25,7 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
         fired: jobs whose time has come.
         reports: what workers' reports came to: `accepted`, `superseded`, `unknown`, `malformed`.
         lost: jobs that were given up, and dispatched again or ended.
+        preempted: runs that were asked to give way to others.
         occurrences: of schedules, that were submitted since the start.
         occurrences_failed: those that cannot be, by anybody.
         refused: firings that came to nothing, as the slot had passed on.
@@ -47,6 +48,7 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
     occurrences: int = 0
     occurrences_failed: int = 0
     refused: int = 0
+    preempted: int = 0
 
 
 class SchedulerCounts:
@@ -57,6 +59,7 @@ class SchedulerCounts:
         published: invitations that the broker has confirmed.
         fired: jobs whose time has come.
         lost: jobs that were given up.
+        preempted: runs that were asked to give way to others.
         refused: firings of schedules that came to nothing, as the slot had passed on.
         lines: of logs that were kept.
         schedules: occurrences of schedules that became jobs.
@@ -68,6 +71,7 @@ class SchedulerCounts:
         self.published = 0
         self.fired = 0
         self.lost = 0
+        self.preempted = 0
         self.refused = 0
         self.lines = 0
         self.schedules = OccurrenceCounts()
@@ -82,6 +86,7 @@ class SchedulerCounts:
             dispatched=self.dispatched,
             fired=self.fired,
             lost=self.lost,
+            preempted=self.preempted,
             reports=dict(self.reports),
             store_silence=store_silence,
             schedules=self.schedules.by_task(),

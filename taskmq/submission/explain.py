@@ -7,6 +7,7 @@ import msgspec
 
 from taskmq.contracts.jobs import JobRecord, JobStore, slot_key
 from taskmq.model.jobs.pools import path_of, shares_of
+from taskmq.model.jobs.quotas import run_name
 from taskmq.model.nodes import why_unplaced
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import jobs_queue, node_queue
@@ -48,7 +49,9 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
             reasons.append(f"it waits for {what}, {_when(record.due)}, in {max(record.due - now, 0) / 1000:.0f} s")
         case JobState.QUEUED:
             reasons.append(f"it is ready since {_when(record.due)} and waits for its turn in queue {record.queue!r}")
+            reasons += await _gave_way(store, record)
             reasons += await _place(store, record)
+            reasons += await _quotas(store, record)
             reasons += await _turn(store, record)
         case JobState.DISPATCHED:
             placed = await store.nodes.placed([record.id])
@@ -59,6 +62,7 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
             )
         case JobState.RUNNING:
             reasons.append(f"it runs at {record.worker or 'a worker'} since {_when(record.started)}")
+            reasons += await _gives_way(store, record)
         case _:
             return Explanation(state=record.state, reasons=[])
     if record.state not in UNDERWAY:
@@ -72,6 +76,24 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
     return Explanation(state=record.state, reasons=reasons)
 
 
+async def _gave_way(store: JobStore, record: JobRecord) -> list[str]:
+    """For whom its last run was stopped, if it was."""
+    events = [event for event in await store.events(record.id) if event.kind == "preempted"]
+    if not events or events[-1].at < (record.dispatched or 0):
+        return []
+    last = events[-1]
+    return [f"it was {last.note}, {_when(last.at)}: it goes on in the same attempt when it is its turn"]
+
+
+async def _gives_way(store: JobStore, record: JobRecord) -> list[str]:
+    """For whom it is asked to stop, if it is."""
+    return [
+        f"it is asked to give way since {_when(event.at)}: {event.note}"
+        for event in await store.events(record.id)
+        if event.kind == "preempt_requested" and event.at >= (record.dispatched or 0)
+    ][:1]
+
+
 async def _place(store: JobStore, record: JobRecord) -> list[str]:
     """Why it is on no node yet, where it is to be placed on one."""
     if record.detail is None or record.detail.needs is None:
@@ -80,6 +102,21 @@ async def _place(store: JobStore, record: JobRecord) -> list[str]:
     reasons = [why_unplaced(needs, await store.nodes.nodes())[0]]
     if needs.gang:
         reasons.append(f"it begins together with the {needs.gang_size} jobs of gang {needs.gang!r}")
+    return reasons
+
+
+async def _quotas(store: JobStore, record: JobRecord) -> list[str]:
+    """The quotas that let it wait, where they have no room now or soon."""
+    owner = "" if record.detail is None else record.detail.owner
+    reasons: list[str] = []
+    for quota in (await store.quotas()).of(record.tenant, owner):
+        if quota.running is not None:
+            reasons.append(f"quota {quota.name!r} lets {quota.running} jobs be under way at a time, in all queues")
+        if quota.rate is not None and quota.on_limit == "wait":
+            used = (await store.quota_usage([run_name(quota.tenant, quota.user)])).values()
+            until = max((each.used_until for each in used), default=0.0) - (quota.burst - 1) * 1000 / quota.rate
+            when = f": the next one at {_when(round(until))}" if until > await store.now_ms() else ""
+            reasons.append(f"quota {quota.name!r} lets {quota.rate:g} jobs a second go{when}")
     return reasons
 
 

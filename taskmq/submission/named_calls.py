@@ -97,6 +97,7 @@ class NamedCall:
         owner: str = "",
         labels: Mapping[str, str] | None = None,
         needs: JobNeeds | None = None,
+        preemptible: bool | None = None,
         held: bool = False,
         depends_on: tuple[JobDependency, ...] = (),
     ) -> Sending:
@@ -109,14 +110,22 @@ class NamedCall:
         asked_for = None
         if content is not None:
             said = (description, owner, labels or {}, *((each.id, each.condition) for each in depends_on))
-            more = () if needs is None else (msgspec.to_builtins(needs),)
+            more: list[Any] = [] if needs is None else [msgspec.to_builtins(needs)]
+            if preemptible is not None:
+                more.append(preemptible)
             asked_for = _asked_for(self._name, args, kwargs, options, said, *more)
             given, named = merged(content, tuple(args), kwargs)
             sending = self._sending(given, named, {**_options_of(content), **options})
         else:
             sending = self._sending(args, kwargs, options)
         detail = self._detail(
-            content, description=description, owner=owner, labels=labels, needs=needs, depends_on=depends_on
+            content,
+            description=description,
+            owner=owner,
+            labels=labels,
+            needs=needs,
+            preemptible=preemptible,
+            depends_on=depends_on,
         )
         sending.submission = replace(
             sending.submission or Submission(), detail=detail, held=held, asked_for=asked_for
@@ -173,15 +182,24 @@ class NamedCall:
         owner: str,
         labels: Mapping[str, str] | None,
         needs: JobNeeds | None,
+        preemptible: bool | None,
         depends_on: tuple[JobDependency, ...],
     ) -> JobDetail | None:
         if content is None or self._definition is None:
-            return detail_of(description=description, owner=owner, labels=labels, needs=needs, depends_on=depends_on)
+            return detail_of(
+                description=description,
+                owner=owner,
+                labels=labels,
+                needs=needs,
+                preemptible=preemptible,
+                depends_on=depends_on,
+            )
         detail = detail_of(
             description=description or content.description,
             owner=owner or content.owner,
             labels={**content.labels, **(labels or {})},
             needs=needs,
+            preemptible=preemptible,
             depends_on=depends_on,
         )
         return replace(

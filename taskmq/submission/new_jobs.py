@@ -36,6 +36,7 @@ def detail_of(
     labels: Mapping[str, str] | None = None,
     retry_of: str = "",
     needs: JobNeeds | None = None,
+    preemptible: bool | None = None,
     depends_on: tuple[JobDependency, ...] = (),
 ) -> JobDetail | None:
     """What few jobs have; None where there is nothing of it.
@@ -52,6 +53,7 @@ def detail_of(
         labels=pairs,
         retry_of=retry_of,
         needs=needs,
+        preemptible=preemptible,
         depends_on=depends_on,
     )
     return None if detail == JobDetail() else detail
@@ -164,6 +166,7 @@ def _job(
     held: bool,
     unique: UniqueKey | None = None,
 ) -> NewJob:
+    envelope = replace(envelope, preemptible=None if detail is None else detail.preemptible)
     return NewJob(
         id=id,
         tenant=envelope.tenant or "",

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from taskmq.client.sessions import Sessions
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.pools import QueuePolicy, Sharing, TenantPool
-from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
+from taskmq.model.jobs.quotas import OnLimit, Quota, Quotas, usage_name
 from taskmq.model.topology import Policy, check_queue_name
 from taskmq.model.units import did_you_mean
 
@@ -170,8 +170,10 @@ class Pools:
         bytes: int | None = None,  # noqa: A002 - as the quota's own field
         rate: float | None = None,
         burst: int = 1,
+        running: int | None = None,
+        on_limit: OnLimit = "refuse",
     ) -> Quota:
-        """Say what a tenant, or one user of it, may submit, in place of what was said before.
+        """Say what a tenant, or one user of it, may submit and have running, in place of what was said before.
 
         Args:
             tenant: whose; `*`: each tenant that has none of its own.
@@ -180,11 +182,23 @@ class Pools:
             a_day: jobs from midnight to midnight UTC.
             bytes: of their bodies, in the same time.
             rate: jobs a second, of which `burst` may come at once.
+            running: jobs that may be at the broker and with workers at a time, in all queues; further ones wait.
+            on_limit: whether a job beyond the rate is refused, or made and waits until the rate lets it go.
 
         Raises:
             InvalidOption: a value that cannot be.
         """
-        call = self.aset_quota(tenant, user, queued=queued, a_day=a_day, bytes=bytes, rate=rate, burst=burst)
+        call = self.aset_quota(
+            tenant,
+            user,
+            queued=queued,
+            a_day=a_day,
+            bytes=bytes,
+            rate=rate,
+            burst=burst,
+            running=running,
+            on_limit=on_limit,
+        )
         return self._sessions().run_sync(call, instead="aset_quota")
 
     async def aset_quota(
@@ -197,9 +211,21 @@ class Pools:
         bytes: int | None = None,  # noqa: A002 - as the quota's own field
         rate: float | None = None,
         burst: int = 1,
+        running: int | None = None,
+        on_limit: OnLimit = "refuse",
     ) -> Quota:
         """`set_quota` for coroutines."""
-        quota = Quota(tenant=tenant, user=user, queued=queued, a_day=a_day, bytes=bytes, rate=rate, burst=burst)
+        quota = Quota(
+            tenant=tenant,
+            user=user,
+            queued=queued,
+            a_day=a_day,
+            bytes=bytes,
+            rate=rate,
+            burst=burst,
+            running=running,
+            on_limit=on_limit,
+        )
         await self._limit(lambda before: {**before, usage_name(tenant, user): quota})
         return quota
 

@@ -98,6 +98,7 @@ class Jobs(JobQueries):
         labels: Mapping[str, str] | None = None,
         resources: Mapping[str, object] | None = None,
         place: PlaceOptions | None = None,
+        preemptible: bool | None = None,
         held: bool = False,
         depends_on: DependsOn = (),
         connection: Any = None,
@@ -120,6 +121,8 @@ class Jobs(JobQueries):
                 queue with `placed=True`; default: what its task says.
             place: which nodes: `labels` that they must have, labels that it `prefers` for `patience` seconds, and
                 the `gang` with which it begins, see docs/nodes.md.
+            preemptible: whether a run of it may be stopped for others, see docs/scheduling.md. Default: what its task
+                says.
             held: it does not run until it is released.
             depends_on: jobs of its tenant, up to 1,000, that have to end before it runs: handles or ids, of jobs that
                 are to succeed, or with another condition `(job, "ended")`, `(job, "failed")`. Where one cannot meet
@@ -151,6 +154,7 @@ class Jobs(JobQueries):
             labels=labels,
             resources=resources,
             place=place,
+            preemptible=preemptible,
             held=held,
             depends_on=depends_on,
             connection=connection,
@@ -175,6 +179,7 @@ class Jobs(JobQueries):
         labels: Mapping[str, str] | None = None,
         resources: Mapping[str, object] | None = None,
         place: PlaceOptions | None = None,
+        preemptible: bool | None = None,
         held: bool = False,
         depends_on: DependsOn = (),
         connection: Any = None,
@@ -196,6 +201,7 @@ class Jobs(JobQueries):
             "owner": owner,
             "labels": labels,
             "needs": job_needs(resources, place),
+            "preemptible": preemptible,
             "held": held,
             "depends_on": depends_on,
             "connection": connection,
@@ -214,6 +220,7 @@ class Jobs(JobQueries):
         owner: str = "",
         labels: Mapping[str, str] | None = None,
         needs: JobNeeds | None = None,
+        preemptible: bool | None = None,
         held: bool = False,
         depends_on: DependsOn = (),
         connection: Any = None,
@@ -221,7 +228,14 @@ class Jobs(JobQueries):
         """`asubmit` of a task with options, whatever its parameters are called; and what became of the submission."""
         sending = called.submission(*args, **kwargs)
         upstream = await self._store.upstream(depends_on)
-        detail = detail_of(description=description, owner=owner, labels=labels, needs=needs, depends_on=upstream)
+        detail = detail_of(
+            description=description,
+            owner=owner,
+            labels=labels,
+            needs=needs,
+            preemptible=preemptible,
+            depends_on=upstream,
+        )
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
@@ -246,6 +260,7 @@ class Jobs(JobQueries):
         owner: str = "",
         labels: Mapping[str, str] | None = None,
         needs: JobNeeds | None = None,
+        preemptible: bool | None = None,
         held: bool = False,
         depends_on: DependsOn = (),
         connection: Any = None,
@@ -265,6 +280,7 @@ class Jobs(JobQueries):
             owner=owner,
             labels=labels,
             needs=needs,
+            preemptible=preemptible,
             held=held,
             depends_on=await self._store.upstream(depends_on),
         )

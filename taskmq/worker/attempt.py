@@ -44,6 +44,7 @@ class Attempt(msgspec.Struct, eq=False):
         started: when the function was called, in ms; None when it was not.
         execution: its run, from just before the function is called.
         cancelled: why the run is being cancelled; None unless somebody asked for it.
+        preempted: why the run is to give way to others; None unless a scheduler asked for it.
         is_clean: whether the run has left the context variables as they were.
         grant: what it was given of the worker's resources; None when it needs none.
         permits: what its guards gave it and it has not released; None without guards.
@@ -58,6 +59,7 @@ class Attempt(msgspec.Struct, eq=False):
     started: int | None = None
     execution: Execution | None = None
     cancelled: str | None = None
+    preempted: str | None = None
     is_clean: bool = True
     grant: Grant | None = None
     permits: list[Permit] | None = None

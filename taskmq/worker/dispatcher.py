@@ -15,6 +15,7 @@ from typing import Final
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Delivery, is_revoked
 from taskmq.executors import ThreadExecutor
+from taskmq.model.commands import Preemption
 from taskmq.model.topology import WorkQueue
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.execution import Executor
@@ -25,6 +26,7 @@ from taskmq.worker.intake.resources import ResourcePool
 from taskmq.worker.intake.slots import Slots
 from taskmq.worker.long_runs.guard import LongRunGuard
 from taskmq.worker.pipeline import Pipeline
+from taskmq.worker.preemptions import Preemptions
 from taskmq.worker.run.arguments import ArgumentLoader
 from taskmq.worker.run.crash_counter import CrashCounter
 from taskmq.worker.run.fast_path import FastPath, FastPathResult
@@ -98,11 +100,19 @@ class Dispatcher:
         self._processor = Processor(
             app, executors, config, journal_writer=self._journal, tell_start=self._settler.tell_start
         )
+        self._preemptions = Preemptions(
+            executors,
+            self.slots,
+            stats,
+            settle=self._settle_recalled,
+            cancel=self._cancel_task,
+        )
         self._fast_path = FastPath(
             app,
             stats,
             keeps_results=self._settler.keeps_results,
             cancelled=cancelled,
+            recalled=self._preemptions.recalled,
             journal_writer=self._journal,
             processor=self._processor,
             guards=guards,
@@ -130,6 +140,7 @@ class Dispatcher:
             long_runs=long_runs,
             stats=stats,
             cancelled=cancelled or _never,
+            is_recalled=self._preemptions.is_recalled,
         )
 
     @property
@@ -242,6 +253,13 @@ class Dispatcher:
         for attempt in found:
             self._stop(attempt, reason)
         return bool(found)
+
+    def preempt(self, jobs: Sequence[Preemption]) -> None:
+        """Give back those of these jobs of the store that are here."""
+        self._preemptions.ask(jobs)
+
+    def _settle_recalled(self, attempt: Attempt) -> WorkItem:
+        return self._pipeline.settle_recalled(attempt)
 
     def _stop(self, attempt: Attempt, reason: str) -> None:
         attempt.cancelled = reason

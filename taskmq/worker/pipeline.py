@@ -25,6 +25,7 @@ from taskmq.worker.attempt import Attempt
 from taskmq.worker.guards.base import Guards
 from taskmq.worker.intake.slots import Slots
 from taskmq.worker.long_runs.guard import LongRunGuard
+from taskmq.worker.preemptions import RECALLED
 from taskmq.worker.run.arguments import ArgumentLoader
 from taskmq.worker.run.fast_path import EndedRun, WaitingRun
 from taskmq.worker.run.journal_service import JournalService
@@ -42,6 +43,7 @@ class Pipeline:
 
     Args:
         cancelled: why a job was cancelled, None when it was not.
+        is_recalled: whether a job is to go back without a run.
         quarantine: runs what may be poison; None where nobody counts crashes.
         long_runs: for runs that take longer than the broker allows.
     """
@@ -59,6 +61,7 @@ class Pipeline:
         long_runs: LongRunGuard | None,
         stats: WorkerStats,
         cancelled: Callable[[str], str | None],
+        is_recalled: Callable[[Envelope], bool],
     ) -> None:
         self._slots = slots
         self._shards = slots.shards
@@ -71,6 +74,7 @@ class Pipeline:
         self._long_runs = long_runs
         self._stats = stats
         self._cancelled = cancelled
+        self._is_recalled = is_recalled
         # What settles a run that has ended in a thread does not inherit what that has set.
         self._variables = contextvars.copy_context()
 
@@ -117,6 +121,13 @@ class Pipeline:
         await self._settle_in_order(attempt, outcome)
         return True
 
+    async def settle_recalled(self, attempt: Attempt) -> bool:
+        """Give back an attempt that has not begun."""
+        outcome = Interrupted(attempt.preempted or RECALLED)
+        self._slots.settling.add(attempt.delivery)
+        self._stats.end(attempt, outcome, now=self._slots.monotonic())
+        return await self._settler.settle(attempt, outcome)
+
     async def _process(self, delivery: Delivery, read: Attempt | Parked) -> bool:
         if is_shard(delivery.queue):
             in_turn = self._shards.take(delivery, read)
@@ -138,6 +149,8 @@ class Pipeline:
     async def _run(self, attempt: Attempt) -> bool:
         try:
             attempt.cancelled = self._cancelled(attempt.job_id)
+            if attempt.cancelled is None and self._is_recalled(attempt.envelope):
+                return await self.settle_recalled(attempt)
             outcome: Outcome | None = None
             if attempt.envelope.blob is not None and attempt.cancelled is None:
                 outcome = await self._arguments.load(attempt)
@@ -196,11 +209,14 @@ class Pipeline:
         try:
             outcome = await run
         except asyncio.CancelledError:
-            if attempt.cancelled is None:
+            # Before its first step, so that nobody below could tell what it meant.
+            if attempt.cancelled is not None:
+                outcome = Cancelled(attempt.cancelled)
+            elif attempt.preempted is not None:
+                outcome = Interrupted(attempt.preempted)
+            else:
                 self._stats.forget(attempt)
                 raise
-            # Before its first step, so that nobody below could tell what it meant.
-            outcome = Cancelled(attempt.cancelled)
         except BaseException:
             self._stats.forget(attempt)
             raise

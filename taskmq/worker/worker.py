@@ -6,7 +6,7 @@ import operator
 import os
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from taskmq.app import TaskMQ
@@ -14,6 +14,7 @@ from taskmq.contracts.broker import Broadcasting, Broker, Consumer, Subscription
 from taskmq.durable.service import Service, ServiceGroup, pause, unless_set
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing
 from taskmq.executors import ProcessExecutor
+from taskmq.model.commands import Preemption
 from taskmq.model.history.redaction import Redactor
 from taskmq.model.telemetry.worker_status import RunningJob, WorkerStatus
 from taskmq.model.topology import WorkQueue, logical_queue
@@ -205,6 +206,11 @@ class Worker:
         _log.debug("job %s is said to be cancelled", job_id)
         if self._cancellations is not None:
             self._cancellations.wake()
+
+    def preempt(self, jobs: Sequence[Preemption]) -> None:
+        """Give back those of these jobs of the store that are here: a scheduler wants their slots for others."""
+        if self._dispatcher is not None:
+            self._dispatcher.preempt(jobs)
 
     def look_at_pauses(self) -> None:
         """Somebody says over the broker that queues were paused or resumed: look into the state at once."""

@@ -31,6 +31,8 @@ EventKind = Literal[
     "undispatched",
     "unknown_attempt",
     "detached",
+    "preempt_requested",
+    "preempted",
 ]
 
 CODES: Final[dict[JobState, int]] = {
@@ -70,5 +72,7 @@ EVENT_CODES: Final[dict[EventKind, int]] = {
     "undispatched": 10,
     "unknown_attempt": 11,
     "detached": 12,
+    "preempt_requested": 13,
+    "preempted": 14,
 }
 EVENT_KINDS: Final = {code: kind for kind, code in EVENT_CODES.items()}

@@ -49,7 +49,7 @@ where id in (select a.id from taskmq.allocation a where a.ended is null and not 
 _FIND: Final = f"select {_ENTRY} from taskmq.allocation a where a.id = $1"
 _RELEASE: Final = "update taskmq.allocation set ended = $2 where id = $1 and ended is null and token is null"
 _PLACED: Final = """
-select a.label, a.token, a.node, a.epoch from taskmq.allocation a
+select a.label, a.token, a.node, a.epoch, a.amounts from taskmq.allocation a
 where a.label = $1 and exists (
   select 1 from taskmq.job j where j.id = a.job and j.token = a.token and j.state in ($2, $3))"""
 
@@ -165,11 +165,12 @@ def allocations(now: int, which: AllocationFilter, after: str | None, limit: int
 
 
 def placed_rows(now: int, jobs: Sequence[str], under_way: UnderWay) -> Steps[list[Row]]:
-    """Id, token, node and epoch of each job under way that was placed."""
+    """Id, token, node, epoch and amounts of each job under way that was placed."""
     del now
     found: list[Row] = []
     for job in jobs:
-        found += yield from ask(_PLACED, job, *under_way)
+        for *row, amounts in (yield from ask(_PLACED, job, *under_way)):
+            found.append((*row, _amounts.decode(amounts)))
     return found
 
 

@@ -85,7 +85,10 @@ class SqlNodes:
 
     async def placed(self, jobs: Sequence[str]) -> list[PlacedJob]:
         rows = await self._runner.read(partial(allocations.placed_rows, jobs=jobs, under_way=self._jobs.under_way))
-        return [PlacedJob(job=job, token=token, node=node, epoch=epoch) for job, token, node, epoch in rows]
+        return [
+            PlacedJob(job=job, token=token, node=node, epoch=epoch, amounts=amounts)
+            for job, token, node, epoch, amounts in rows
+        ]
 
     def _find(self, now: int) -> Steps[list[HostNode]]:
         return registry.nodes(now, self._jobs.under_way)

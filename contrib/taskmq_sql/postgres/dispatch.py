@@ -17,6 +17,7 @@ from taskmq.contracts.jobs import (
     Released,
     slot_key,
 )
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES
@@ -26,7 +27,7 @@ from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import release, repair
 from taskmq_sql.postgres.leases import DROP_ENDED, PostgresLeases
-from taskmq_sql.postgres.quotas import DROP_USAGE
+from taskmq_sql.postgres.quotas import DROP_USAGE, dispatch_within
 from taskmq_sql.postgres.records import dispatched_jobs, job_records, large_bodies
 from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
 from taskmq_sql.postgres.schedules import PostgresSchedules
@@ -96,14 +97,9 @@ class PostgresDispatch:
         }
 
     async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
-        queues = await self._names.find("queue", {pick.lane.queue for pick in picks})
-        tenants = await self._names.find("tenant", {pick.lane.tenant for pick in picks})
-        known = [
-            pick for pick in picks if pick.lane.queue in queues and pick.lane.tenant in tenants and pick.count > 0
-        ]
+        known, lanes = await self._numbered(picks)
         if not known:
             return None
-        lanes = [(queues[pick.lane.queue], pick.lane.priority, tenants[pick.lane.tenant]) for pick in known]
 
         async def dispatch(connection: Connection) -> Sequence[Row]:
             return await connection.fetch(
@@ -116,7 +112,30 @@ class PostgresDispatch:
                 _OVER,
             )
 
-        rows = await self._database.dispatches.run("statement", dispatch)
+        return await self._batch(await self._database.dispatches.run("statement", dispatch), lanes)
+
+    async def dispatch_within(
+        self, slot: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
+    ) -> DispatchBatch | None:
+        known, lanes = await self._numbered(picks)
+        if not known:
+            return None
+
+        async def dispatch(connection: Connection) -> Sequence[Row]:
+            return await dispatch_within(connection, quotas, known, lanes, slot=slot, epoch=epoch, over=_OVER)
+
+        return await self._batch(await self._database.dispatches.run("transaction", dispatch), lanes)
+
+    async def _numbered(self, picks: Sequence[Pick]) -> tuple[list[Pick], list[tuple[int, int, int]]]:
+        """Those of lanes that are known, and the lanes as the tables have them."""
+        queues = await self._names.find("queue", {pick.lane.queue for pick in picks})
+        tenants = await self._names.find("tenant", {pick.lane.tenant for pick in picks})
+        known = [
+            pick for pick in picks if pick.lane.queue in queues and pick.lane.tenant in tenants and pick.count > 0
+        ]
+        return known, [(queues[pick.lane.queue], pick.lane.priority, tenants[pick.lane.tenant]) for pick in known]
+
+    async def _batch(self, rows: Sequence[Row], lanes: Sequence[tuple[int, int, int]]) -> DispatchBatch | None:
         if not rows:
             return None
         order = {lane: place for place, lane in reversed(list(enumerate(lanes)))}

@@ -1,27 +1,32 @@
 """What operators have said about quotas, what was submitted under them, and whether there is room for more."""
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
-from taskmq.contracts.jobs import NewJob
+from taskmq.contracts.jobs import NewJob, Pick, slot_key
 from taskmq.model.jobs.quotas import (
     KEPT_DAYS,
     QuotaBook,
     QuotaExcess,
     Quotas,
     QuotaUsage,
+    RunBook,
     limited_tenants,
     read_quotas,
+    run_name,
     usage_name,
 )
 from taskmq_sql.jobs.partitions import DAY
-from taskmq_sql.postgres.connections import Connection
+from taskmq_sql.jobs.values import decode_detail
+from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.statements import PLACE, WAITING
 
-__all__ = ["DROP_USAGE", "KnownQuotas", "admit_jobs", "concern", "lock_usage"]
+__all__ = ["DROP_USAGE", "KnownQuotas", "admit_jobs", "concern", "dispatch_within", "lock_usage"]
 
 _READ: Final = "select value from taskmq.setting where name = 'quotas'"
 _FIRST: Final = """
@@ -50,6 +55,14 @@ select i.name, (select count(*) from (
         (select from taskmq.ready r where r.queue = q.id and r.priority = p and r.tenant = i.tenant limit i.most) r
     limit i.most) w) as waiting
 from unnest($1::text[], $2::int[], $3::bigint[]) as i(name, tenant, most)"""
+# As many batches as there are under way; those that have left their batch have another token, or another state.
+_UNDER_WAY: Final = """
+select j.tenant, j.id, (select detail from taskmq.job_detail t where t.id = j.id) as detail
+from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id, token) cross join lateral
+  (select id, tenant from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j
+where j.tenant = any($1::int[])"""
+# So many jobs of a lane are looked at, for those that others of its tenant do not keep from going.
+_LOOKED_AT: Final = 500
 # So long a change may go unseen by a process; where nobody has quotas, that look is all they cost.
 _FRESH: Final = 1.0
 
@@ -88,6 +101,53 @@ class KnownQuotas:
         """What was submitted of late under these names."""
         rows = await self._database.reads.run("read", lambda connection: connection.fetch(_USAGE, list(names)))
         return {row["name"]: QuotaUsage(*tuple(row)[1:]) for row in rows}
+
+
+async def dispatch_within(
+    connection: Connection,
+    quotas: Quotas,
+    picks: Sequence[Pick],
+    lanes: Sequence[tuple[int, int, int]],
+    *,
+    slot: int,
+    epoch: int,
+    over: str,
+) -> Sequence[Row]:
+    """Dispatch the first jobs of lanes that their quotas let go; in a transaction.
+
+    Args:
+        lanes: of the picks, as the tables have them: queue, priority and tenant.
+    """
+    tenants = {pick.lane.tenant: lane[2] for pick, lane in zip(picks, lanes, strict=True)}
+    names = {number: tenant for tenant, number in tenants.items()}
+    # Who dispatches for one of them at the same time waits here, and sees then what has gone.
+    await connection.fetch(_LOCK, sorted(map(run_name, tenants)))
+    now = int(await connection.fetchval("select taskmq.now_ms()"))
+    running = {
+        str(row["id"]): (names[row["tenant"]], _owner_in(row["detail"]))
+        for row in await connection.fetch(_UNDER_WAY, sorted(names))
+    }
+    waiting = await connection.fetch(
+        WAITING, *([lane[column] for lane in lanes] for column in range(3)), [_LOOKED_AT] * len(lanes)
+    )
+    found = [(row, names[row["tenant"]], _owner_in(row["detail"])) for row in waiting]
+    wanted = {
+        run_name(tenant, quota.user) for _, tenant, owner in found for quota in quotas.of(tenant, owner) if quota.rate
+    }
+    rows = await connection.fetch(_LOCK, sorted(wanted))
+    usage = {row["name"]: QuotaUsage(*tuple(row)[1:]) for row in rows}
+    book = RunBook(quotas, usage=usage, running=Counter(running.values()), now=now)
+    left = {place: pick.count for place, pick in enumerate(picks, 1)}
+    chosen: list[Any] = []
+    for row, tenant, owner in found:
+        is_over = row["expires"] is not None and row["expires"] <= now
+        if left[row["place"]] and (is_over or book.admit(tenant=tenant, user=owner)):
+            left[row["place"]] -= 1
+            chosen.append(row["id"])
+    if not chosen:
+        return ()
+    await _write(connection, book.changed)
+    return await connection.fetch(PLACE, chosen, slot_key(slot), epoch, slot, over)
 
 
 def concern(quotas: Quotas, jobs: Sequence[NewJob]) -> bool:
@@ -141,16 +201,20 @@ async def admit_jobs(
             seen |= names_of
         else:
             found[place] = excess
-    changed = list(book.changed.values())
+    await _write(connection, book.changed)
+    return found
+
+
+async def _write(connection: Connection, usage: Mapping[str, QuotaUsage]) -> None:
+    changed = list(usage.values())
     await connection.execute(
         _WRITE,
-        list(book.changed),
+        list(usage),
         [each.day for each in changed],
         [each.jobs for each in changed],
         [each.bytes for each in changed],
         [each.used_until for each in changed],
     )
-    return found
 
 
 async def _queued(
@@ -163,6 +227,11 @@ async def _queued(
     most = [max(each.queued or 0 for each in quotas.of(tenant)) for tenant in limited]
     rows = await connection.fetch(_QUEUED, limited, [tenants[tenant] for tenant in limited], most)
     return {row["name"]: row["waiting"] for row in rows}
+
+
+def _owner_in(text: str | None) -> str:
+    detail = decode_detail(text)
+    return "" if detail is None else detail.owner
 
 
 def _owner(job: NewJob) -> str:

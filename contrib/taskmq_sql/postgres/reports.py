@@ -6,7 +6,7 @@ from typing import Final, Literal
 import msgspec
 
 from taskmq.contracts.jobs import AppliedReport
-from taskmq.model.jobs.reports import Report, after_report, goes_on
+from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
@@ -128,7 +128,7 @@ class _Applying:
         if not places:
             return {}
         found = sorted((self._reports[place] for place in places), key=_by_id)
-        errors = [error_columns(_escaped(report.error)) for report in found]
+        errors = [error_columns(_escaped(report.error if gave_way(report) is None else None)) for report in found]
         rows = await connection.fetch(
             AGAIN,
             [report.id for report in found],
@@ -196,6 +196,8 @@ class _Applying:
         if report.kind == "refused":
             text = report.error.message if report.error is not None else ""
             return Note(report.id, step.version, "refused", step.state, report.worker, text)
+        if (why := gave_way(report)) is not None:
+            return Note(report.id, step.version, "preempted", step.state, report.worker, why)
         if report.kind == "detached":
             return Note(report.id, step.version, "detached", step.state, report.worker)
         return None

@@ -54,7 +54,7 @@ from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
 from taskmq_sql.sqlite.placements import SqlitePlacements
-from taskmq_sql.sqlite.quotas import drop_usage, limit, usage_of
+from taskmq_sql.sqlite.quotas import dispatch_within, drop_usage, limit, usage_of
 from taskmq_sql.sqlite.quotas import quotas as read_quotas
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
@@ -268,6 +268,12 @@ class SqliteDispatch:
         if not picks:
             return None
         work = partial(dispatches.dispatch, slot=slot, epoch=epoch, picks=picks)
+        return await self._writer.call(work, care=Care.DURABLE)
+
+    async def dispatch_within(
+        self, slot: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
+    ) -> DispatchBatch | None:
+        work = partial(dispatch_within, slot=slot, epoch=epoch, picks=picks, said=quotas)
         return await self._writer.call(work, care=Care.DURABLE)
 
     async def confirm(self, batches: Sequence[int]) -> None:

@@ -1,6 +1,6 @@
 """`taskmq quota`."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
@@ -18,7 +18,19 @@ app = App(
     name="quota", help="How much tenants and users may submit: list, set, remove.", result_action="return_value"
 )
 
-QUOTA_COLUMNS: Final = ("tenant", "user", "queued", "a_day", "bytes", "rate", "burst", "jobs_today", "bytes_today")
+QUOTA_COLUMNS: Final = (
+    "tenant",
+    "user",
+    "queued",
+    "a_day",
+    "bytes",
+    "rate",
+    "burst",
+    "running",
+    "on_limit",
+    "jobs_today",
+    "bytes_today",
+)
 
 
 @app.command(name="list")
@@ -44,8 +56,10 @@ def set_quota(
     size: Annotated[int | None, Parameter(name="--bytes")] = None,
     rate: float | None = None,
     burst: int = 1,
+    running: int | None = None,
+    on_limit: Literal["refuse", "wait"] = "refuse",
 ) -> int:
-    """Say what a tenant, or one user of it, may submit, in place of what was said before.
+    """Say what a tenant, or one user of it, may submit and have running, in place of what was said before.
 
     Parameters
     ----------
@@ -63,10 +77,22 @@ def set_quota(
         Jobs a second.
     burst
         How many of them may come at once.
+    running
+        Jobs that may be at the broker and with workers at a time; further ones wait.
+    on_limit
+        What becomes of a job beyond the rate: it is refused, or waits until the rate lets it go.
     """
     quota = run_with_app(
         lambda target: target.pools.aset_quota(
-            tenant, user, queued=queued, a_day=a_day, bytes=size, rate=rate, burst=burst
+            tenant,
+            user,
+            queued=queued,
+            a_day=a_day,
+            bytes=size,
+            rate=rate,
+            burst=burst,
+            running=running,
+            on_limit=on_limit,
         )
     )
     print_record(_row(quota))
@@ -91,4 +117,4 @@ def remove(tenant: str, /, *, user: str | None = None) -> int:
 
 
 def _row(quota: "Quota") -> dict[str, Any]:
-    return {name: getattr(quota, name) for name in ("tenant", "user", "queued", "a_day", "bytes", "rate", "burst")}
+    return {name: getattr(quota, name) for name in QUOTA_COLUMNS[:-2]}

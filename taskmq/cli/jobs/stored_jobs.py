@@ -75,6 +75,7 @@ def submit(
     label: Annotated[tuple[str, ...], Parameter(help="NAME=VALUE; may be repeated.", negative="")] = (),
     resources: Annotated[str, Parameter(help='What it takes of its node, as JSON: {"cpu": 2}.')] = "{}",
     node_label: Annotated[tuple[str, ...], Parameter(help="NAME=VALUE that its node has.", negative="")] = (),
+    preemptible: bool | None = None,
     held: Annotated[bool, Parameter(negative="")] = False,
     depends_on: Annotated[tuple[str, ...], Parameter(negative="")] = (),
 ) -> int:
@@ -99,6 +100,8 @@ def submit(
         For people.
     owner
         For people.
+    preemptible
+        A run of it may be stopped for a pool that is owed its guaranteed share. Default: what its task says.
     held
         It does not run until it is released.
     depends_on
@@ -131,6 +134,7 @@ def submit(
             owner=owner,
             labels=labels,
             needs=job_needs(amounts, {"labels": node_labels}),
+            preemptible=preemptible,
             held=held,
             depends_on=list(map(upstream_from, depends_on)),
         )

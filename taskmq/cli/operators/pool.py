@@ -120,7 +120,16 @@ def remove(pool: str, /) -> int:
 
 @app.command
 @over_http("pools:policy")
-def policy(queue: str, policy: str, /, *, strict: Annotated[bool, Parameter(negative="")] = False) -> int:
+def policy(
+    queue: str,
+    policy: str,
+    /,
+    *,
+    strict: Annotated[bool, Parameter(negative="")] = False,
+    preempt_after: float = 5.0,
+    preempt_grace: float = 30.0,
+    preempt_most: int = 3,
+) -> int:
     """Have a queue go by a policy, whatever the app says.
 
     Parameters
@@ -131,11 +140,25 @@ def policy(queue: str, policy: str, /, *, strict: Annotated[bool, Parameter(nega
         fair, weighted, round_robin, priority, deadline or fifo; none: what the app says.
     strict
         The highest class first, always: lower ones may starve.
+    preempt_after
+        Seconds for which a pool or class has less than it is guaranteed before runs that allow it give way to it.
+    preempt_grace
+        Seconds that a run has which is asked to.
+    preempt_most
+        So often in a row a job gives way; 0: never.
     """
     from taskmq.model.jobs.pools import QueuePolicy
 
     chosen = policy_named(policy)
-    wanted = None if chosen is None else QueuePolicy(policy=chosen, strict=strict)
+    wanted = None
+    if chosen is not None:
+        wanted = QueuePolicy(
+            policy=chosen,
+            strict=strict,
+            preempt_after=preempt_after,
+            preempt_grace=preempt_grace,
+            preempt_most=preempt_most,
+        )
     run_with_app(lambda target: target.pools.aset_policy(queue, wanted))
     note(f"queue {queue} goes by {'what the app says' if wanted is None else policy}")
     return OK

@@ -54,6 +54,7 @@ def submit(
     label: tuple[str, ...],
     resources: str,
     node_label: tuple[str, ...],
+    preemptible: bool | None,
     held: bool,
     depends_on: tuple[str, ...],
 ) -> int:
@@ -72,6 +73,7 @@ def submit(
         labels=dict(map(label_of, label)),
         resources=object_of("--resources", resources),
         node_labels=node_labels_of(node_label),
+        preemptible=preemptible,
         held=held,
         depends_on=[
             UpstreamJob(job_id=upstream, condition=condition)

@@ -14,6 +14,7 @@ from taskmq.cli.server_link import show_record, show_rows
 from taskmq.errors import InvalidOption, RequestRefused
 from taskmq.http import Client
 from taskmq.model.jobs.pools import TenantPool, path_of
+from taskmq.model.jobs.quotas import OnLimit
 from taskmq.model.units import did_you_mean
 
 __all__ = [
@@ -89,11 +90,27 @@ def remove(client: Client, *, pool: str) -> int:
     return OK
 
 
-def policy(client: Client, *, queue: str, policy: str, strict: bool) -> int:
+def policy(
+    client: Client,
+    *,
+    queue: str,
+    policy: str,
+    strict: bool,
+    preempt_after: float,
+    preempt_grace: float,
+    preempt_most: int,
+) -> int:
     if (wanted := policy_named(policy)) is None:
         client.pools.remove_policy(queue)
     else:
-        client.pools.put_policy(queue, PolicyBody(policy=wanted, strict=strict))
+        body = PolicyBody(
+            policy=wanted,
+            strict=strict,
+            preempt_after=preempt_after,
+            preempt_grace=preempt_grace,
+            preempt_most=preempt_most,
+        )
+        client.pools.put_policy(queue, body)
     note(f"queue {queue} goes by {'what the app says' if wanted is None else wanted}")
     return OK
 
@@ -113,8 +130,12 @@ def set_quota(
     size: int | None,
     rate: float | None,
     burst: int,
+    running: int | None,
+    on_limit: OnLimit,
 ) -> int:
-    body = QuotaBody(queued=queued, a_day=a_day, bytes=size, rate=rate, burst=burst)
+    body = QuotaBody(
+        queued=queued, a_day=a_day, bytes=size, rate=rate, burst=burst, running=running, on_limit=on_limit
+    )
     made: QuotaView = client.quotas.put(tenant, body, user=user)
     show_record(made, lambda: {name: getattr(made, name) for name in _QUOTA})
     return OK

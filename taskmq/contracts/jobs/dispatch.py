@@ -13,6 +13,7 @@ import msgspec
 
 from taskmq.contracts.jobs.records import JobRecord
 from taskmq.contracts.stores.leases import Coordinator
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 
@@ -168,6 +169,16 @@ class DispatchStore(Protocol):
         """
         ...
 
+    async def dispatch_within(
+        self, slot: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
+    ) -> DispatchBatch | None:
+        """`dispatch` of tenants whose quotas let jobs wait (`Quotas.held_back`): of each no more than these let go.
+
+        Counted is what is under way in all queues, whoever dispatches at a time. A job that has to wait is passed by
+        those behind it whose owners have room, among the first 500 of its lane.
+        """
+        ...
+
     async def confirm(self, batches: Sequence[int]) -> None:
         """The broker has confirmed these batches."""
         ...
@@ -202,7 +213,8 @@ class DispatchStore(Protocol):
         restored from a backup) counts, too, with an event `unknown_attempt`; other reports of such a dispatch get the
         event alone (`taskmq.model.jobs.tokens`). Several reports of one job in one call count in their order.
         `started` counts for a job that runs already, too: its message was delivered again, to another worker perhaps.
-        An `interrupted` job is ready at once, and its `due` is what it was, or now.
+        An `interrupted` job is ready at once, and its `due` is what it was, or now. One that says why was preempted:
+        that is an event, and no error of the job.
         `detached` and `alive` are starts as well, and the store remembers a `detached` one as an event.
         """
         ...

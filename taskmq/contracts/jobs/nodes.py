@@ -44,12 +44,14 @@ class PlacedJob(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         token: of its dispatch.
         epoch: of the node, as it was then; where the node has another one now, the job is lost.
+        amounts: of the node that it has.
     """
 
     job: str
     token: int
     node: str
     epoch: int
+    amounts: dict[str, float]
 
 
 class NodeStore(Protocol):

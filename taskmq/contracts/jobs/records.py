@@ -37,6 +37,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         definition, definition_version: the template that it was made from.
         retry_of: the job that it is a repetition of.
         needs: what it asks of the node that it is placed on.
+        preemptible: whether its run may be stopped for others; None: its task says so.
         depends_on: the jobs that it waits for, or has waited for.
     """
 
@@ -47,6 +48,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     definition_version: int = 0
     retry_of: str = ""
     needs: JobNeeds | None = None
+    preemptible: bool | None = None
     depends_on: tuple[JobDependency, ...] = ()
 
 
@@ -175,7 +177,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     at: int
     kind: Literal[
         "change", "cancel", "cancel_requested", "hold", "release", "retry", "superseded", "lost", "refused",
-        "undispatched", "unknown_attempt", "detached",
+        "undispatched", "unknown_attempt", "detached", "preempt_requested", "preempted",
     ]  # fmt: skip
     state: JobState
     by: str = ""
@@ -217,7 +219,7 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes | msgspec.UnsetType = msgspec.UNSET
     cancel_requested: str | msgspec.UnsetType = msgspec.UNSET
     error: ErrorRecord | msgspec.UnsetType = msgspec.UNSET
-    kind: Literal["change", "cancel", "cancel_requested", "hold", "release", "retry"]
+    kind: Literal["change", "cancel", "cancel_requested", "hold", "release", "retry", "preempt_requested"]
     by: str = ""
     note: str = ""
     audit: AuditEntry | None = None

@@ -43,6 +43,8 @@ SLOTS_ASKED: Final = "slots"
 _Share = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 _LONGEST: Final = 200
+_LONGEST_GRACE: Final = 86_400.0
+_MOST_TIMES: Final = 1000
 
 
 class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,6 +56,9 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         strict: the highest class that has jobs goes first, always, so lower ones may starve; for `priority`: who
             waits does not rise.
         ageing: seconds after which a job that waits in a `priority` queue counts one priority more.
+        preempt_after: seconds for which a pool or class has less than it is guaranteed before runs give way to it.
+        preempt_grace: seconds that a run has which is asked to.
+        preempt_most: so often in a row a job gives way.
     """
 
     policy: Policy = "fair"
@@ -62,6 +67,9 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     )
     strict: bool = False
     ageing: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 60.0
+    preempt_after: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 5.0
+    preempt_grace: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 30.0
+    preempt_most: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 3
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -70,6 +78,11 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             raise InvalidOption(f"shares={self.shares!r}: a number above 0 for each of {', '.join(CLASSES)}")
         if self.ageing <= 0:
             raise InvalidOption(f"ageing={self.ageing!r}: seconds, more than 0")
+        for option in ("preempt_after", "preempt_grace"):
+            if not 0 <= getattr(self, option) <= _LONGEST_GRACE:
+                raise InvalidOption(f"{option}={getattr(self, option)!r}: 0 to {_LONGEST_GRACE:g} seconds")
+        if not 0 <= self.preempt_most <= _MOST_TIMES:
+            raise InvalidOption(f"preempt_most={self.preempt_most!r}: 0 (never) to {_MOST_TIMES}")
 
 
 FAIR: Final = QueuePolicy()

@@ -1,14 +1,16 @@
-"""Quotas: how much a tenant, or one of its users, may submit to the store. Pure.
+"""Quotas: how much a tenant, or one of its users, may submit to the store, and have running. Pure.
 
     a job that is submitted -> the quota of its tenant, and that of its owner ->
         room in both: it is made; else: refused, with the limit and until when
+    a job whose turn it is  -> the same, as to what waits -> room in both: it goes; else: it waits, and others pass it
 
 What has been submitted under a quota is in its usage: this day's count and bytes (days of UTC), and the instant until
 which a rate is used up (the generic cell rate algorithm: one number, however high the rate). How many jobs of a
-tenant wait for their turn the store counts when it is asked for.
+tenant wait for their turn, and how many are under way, the store counts when it is asked for.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final, Literal, NoReturn
 
@@ -19,13 +21,16 @@ from taskmq.errors import InvalidOption
 __all__ = [
     "EVERYBODY",
     "KEPT_DAYS",
+    "OnLimit",
     "Quota",
     "QuotaBook",
     "QuotaExcess",
     "QuotaUsage",
     "Quotas",
+    "RunBook",
     "limited_tenants",
     "read_quotas",
+    "run_name",
     "usage_name",
     "usage_prefix",
 ]
@@ -33,6 +38,7 @@ __all__ = [
 EVERYBODY: Final = "*"
 """The tenant, or the user, whose values hold for those that have no quota of their own."""
 
+OnLimit = Literal["refuse", "wait"]
 _Limit = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Rate = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 KEPT_DAYS: Final = 2
@@ -53,6 +59,8 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         bytes: of their bodies, a day.
         rate: jobs a second.
         burst: how many may come at once under the rate; at least 1.
+        running: jobs that may be at the broker and with workers at a time, in all queues. Further ones wait.
+        on_limit: what becomes of a job beyond the rate: it is refused, or made, and waits until the rate lets it go.
     """
 
     tenant: str
@@ -62,12 +70,14 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bytes: _Limit | None = None
     rate: _Rate | None = None
     burst: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 1
+    running: _Limit | None = None
+    on_limit: OnLimit = "refuse"
 
     def __post_init__(self) -> None:
         for name in (self.tenant, self.user or ""):
             if len(name.encode(errors="replace")) > _LONGEST or not name.isprintable():
                 self._refuse(f"a name has at most {_LONGEST} printable bytes")
-        for option in ("queued", "a_day", "bytes"):
+        for option in ("queued", "a_day", "bytes", "running"):
             value = getattr(self, option)
             if value is not None and not 0 <= value <= 2**53:
                 self._refuse(f"{option}={value!r}: a whole number from 0")
@@ -77,6 +87,15 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             self._refuse(f"burst={self.burst!r}: a whole number from 1")
         if self.queued is not None and self.user is not None:
             self._refuse("queued is counted of tenants, not of users")
+        if self.on_limit not in ("refuse", "wait"):
+            self._refuse(f"on_limit={self.on_limit!r}: refuse or wait")
+        if self.on_limit == "wait" and self.rate is None:
+            self._refuse("on_limit='wait' is for a rate: running waits in any case, all else is refused")
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether jobs wait for it, that have been made."""
+        return self.running is not None or self.on_limit == "wait"
 
     @property
     def name(self) -> str:
@@ -136,6 +155,10 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if name != usage_name(quota.tenant, quota.user):
                 raise InvalidOption(f"quota of {quota.name!r} is listed as {name!r}")
 
+    def held_back(self) -> frozenset[str]:
+        """The tenants of which a quota lets jobs wait; `*`: all that have a name."""
+        return frozenset(quota.tenant for quota in self.quotas.values() if quota.holds_back)
+
     def find(self, tenant: str, user: str | None = None) -> Quota | None:
         """The quota that was said for exactly these."""
         return self.quotas.get(usage_name(tenant, user))
@@ -157,6 +180,11 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def _first(self, names: Iterable[tuple[str, str | None]]) -> Quota | None:
         return next((quota for name in names if (quota := self.find(*name)) is not None), None)
+
+
+def run_name(tenant: str, user: str | None = None) -> str:
+    """What is kept under it of the jobs that a quota has let go; it begins with `usage_prefix` of the tenant."""
+    return json.dumps([tenant, user, "runs"])
 
 
 def read_quotas(content: str | bytes | None) -> Quotas:
@@ -209,10 +237,10 @@ class QuotaBook:
             usage = self._today(self.changed.get(name) or self._usage.get(name) or QuotaUsage())
             if (excess := self._excess(quota, usage, size=size, is_queued=is_queued)) is not None:
                 return excess
-            interval = 0.0 if quota.rate is None else 1000 / quota.rate
-            after[name] = QuotaUsage(
-                usage.day, usage.jobs + 1, usage.bytes + size, max(usage.used_until, self._now) + interval
-            )
+            used_until = usage.used_until
+            if quota.rate is not None and quota.on_limit == "refuse":
+                used_until = max(used_until, self._now) + 1000 / quota.rate
+            after[name] = QuotaUsage(usage.day, usage.jobs + 1, usage.bytes + size, used_until)
         self.changed |= after
         if quotas and is_queued:
             self._queued[tenant] = self._queued.get(tenant, 0) + 1
@@ -230,16 +258,69 @@ class QuotaBook:
             return self._over(quota, "a_day", quota.a_day, midnight)
         if quota.bytes is not None and usage.bytes + size > quota.bytes:
             return self._over(quota, "bytes", quota.bytes, midnight)
-        if quota.rate is not None:
-            free = usage.used_until - (quota.burst - 1) * 1000 / quota.rate
-            if free > self._now:
-                return self._over(quota, "rate", quota.rate, int(free) + 1)
+        if quota.rate is not None and quota.on_limit == "refuse" and (free := _free(quota, usage)) > self._now:
+            return self._over(quota, "rate", quota.rate, int(free) + 1)
         return None
 
     def _over(
         self, quota: Quota, limit: Literal["queued", "a_day", "bytes", "rate"], most: float, until: int | None
     ) -> QuotaExcess:
         return QuotaExcess(tenant=quota.tenant, user=quota.user, limit=limit, most=most, until=until, now=self._now)
+
+
+class RunBook:
+    """The quotas of jobs that are ready, as they go one after the other.
+
+    Args:
+        usage: by `run_name`; what is missing was not used yet.
+        running: how many jobs are under way, by tenant and owner.
+        now: ms since the epoch.
+
+    Attributes:
+        changed: the usage after the jobs that go, of those that have changed.
+    """
+
+    def __init__(
+        self,
+        quotas: Quotas,
+        *,
+        usage: Mapping[str, QuotaUsage],
+        running: Mapping[tuple[str, str], int],
+        now: int,
+    ) -> None:
+        self.changed: dict[str, QuotaUsage] = {}
+        self._quotas = quotas
+        self._usage = usage
+        self._running: Counter[tuple[str, str | None]] = Counter()
+        for (tenant, user), count in running.items():
+            self._running[tenant, None] += count
+            self._running[tenant, user] += count
+        self._now = now
+
+    def admit(self, *, tenant: str, user: str) -> bool:
+        """Count a job in that goes; False: it has to wait, and nothing is counted."""
+        after: dict[str, QuotaUsage] = {}
+        for quota in self._quotas.of(tenant, user):
+            if quota.running is not None and self._running[tenant, quota.user] >= quota.running:
+                return False
+            if quota.rate is None or quota.on_limit == "refuse":
+                continue
+            name = run_name(tenant, quota.user)
+            usage = self.changed.get(name) or self._usage.get(name) or QuotaUsage()
+            if _free(quota, usage) > self._now:
+                return False
+            used_until = max(usage.used_until, self._now) + 1000 / quota.rate
+            after[name] = QuotaUsage(self._now // _DAY, usage.jobs + 1, 0, used_until)
+        self.changed |= after
+        self._running[tenant, None] += 1
+        self._running[tenant, user] += 1
+        return True
+
+
+def _free(quota: Quota, usage: QuotaUsage) -> float:
+    """From when on the rate has room again, ms since the epoch."""
+    assert quota.rate is not None
+    return usage.used_until - (quota.burst - 1) * 1000 / quota.rate
 
 
 def limited_tenants(quotas: Quotas, tenants: Sequence[str]) -> list[str]:

@@ -19,11 +19,13 @@ from taskmq.model.states import JobState
 
 __all__ = [
     "LONGEST",
+    "PREEMPTED",
     "Report",
     "ReportKind",
     "after_report",
     "decode_reports",
     "encode_reports",
+    "gave_way",
     "goes_on",
     "invite",
 ]
@@ -44,10 +46,14 @@ ReportKind = Literal[
 - `snoozed`: it is to run again after `delay`, and the attempt does not count;
 - `expired`, `cancelled`: it did not start, or was stopped;
 - `refused`: this worker cannot read it or does not know its task; after `delay` another one may;
-- `interrupted`: it was stopped for the worker's own reasons, and the attempt does not count;
+- `interrupted`: it goes back as if it had not begun, and the attempt does not count; where its run has given way, the
+  message of the error says to whom;
 - `detached`: it runs on without its message, which is acknowledged now: no broker gives it to another worker;
 - `alive`: so it does still. Told every ten seconds; the scheduler keeps it in mind, and does not write it down.
 """
+
+PREEMPTED: Final = "Preempted"
+"""The type of the error with which a run is reported that has given way to others."""
 
 _Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 _Span = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
@@ -109,6 +115,11 @@ def after_report(kind: ReportKind, *, cancel_requested: bool) -> JobState:
 def goes_on(kind: ReportKind) -> bool:
     """Whether the attempt that is reported goes on."""
     return _AFTER[kind] is JobState.RUNNING
+
+
+def gave_way(report: Report) -> str | None:
+    """Why the run that is reported has given way to others; None: it has not."""
+    return report.error.message if report.kind == "interrupted" and report.error is not None else None
 
 
 _encoder = msgspec.json.Encoder()

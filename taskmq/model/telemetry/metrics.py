@@ -188,6 +188,7 @@ class SchedulerSnapshot(NamedTuple):
         reports: of workers, by what they came to: `accepted`, `superseded`, `unknown`, `malformed`.
         store_silence: seconds since the store last answered; None: it never has.
         schedules: occurrences of schedules, since it started.
+        preempted: runs that were asked to give way to others.
     """
 
     version: str
@@ -199,6 +200,7 @@ class SchedulerSnapshot(NamedTuple):
     reports: dict[str, int]
     store_silence: float | None
     schedules: Sequence[ScheduleCount] = ()
+    preempted: int = 0
 
 
 class RequestCount(msgspec.Struct):

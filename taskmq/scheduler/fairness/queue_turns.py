@@ -19,7 +19,7 @@ from taskmq.scheduler.fairness.branches import Branch, Leaf
 from taskmq.scheduler.fairness.costs import ChargedJob, Flights, RunTimes
 from taskmq.scheduler.fairness.order import Key, Order
 
-__all__ = ["BY_HEADS", "Head", "Needs", "QueueTurns"]
+__all__ = ["BY_HEADS", "IN_CLASSES", "Head", "Needs", "QueueTurns"]
 
 Head = tuple[float, float]
 """Of the first job of a lane: since when it is due, and when it expires; seconds."""
@@ -29,7 +29,7 @@ _Charge = tuple[Amounts, float]
 
 _NOTHING: Final = 1e-12
 _NO_HEAD: Final[Head] = (0.0, inf)
-_IN_CLASSES: Final[frozenset[Policy]] = frozenset({"fair", "weighted", "round_robin", "deadline"})
+IN_CLASSES: Final[frozenset[Policy]] = frozenset({"fair", "weighted", "round_robin", "deadline"})
 BY_HEADS: Final[frozenset[Policy]] = frozenset({"fifo", "priority", "deadline"})
 
 
@@ -71,7 +71,7 @@ class QueueTurns:
         self.by_heads = policy.policy in BY_HEADS
         self._root = Branch(None, by_rank=policy.strict)
         self._classes: list[Branch] = []
-        if policy.policy in _IN_CLASSES:
+        if policy.policy in IN_CLASSES:
             for rank, name in enumerate(CLASSES):
                 self._classes.append(
                     Branch(self._root, weight=policy.shares[name], rank=rank, by_heads=self.by_heads)

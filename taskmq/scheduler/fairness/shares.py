@@ -75,6 +75,10 @@ class Shares:
         self._backlog.setdefault(lane.queue, {})[lane] = head
         self._of(lane.queue).add(lane, head)
 
+    def described(self, queue: str) -> tuple[QueuePolicy, Mapping[str, TenantPool]]:
+        """How a queue takes turns, and all pools."""
+        return self._policies.get(queue, FAIR), self._pools
+
     def goes_by_heads(self, queue: str) -> bool:
         """Whether a queue goes by the age of jobs."""
         return self._policies.get(queue, FAIR).policy in BY_HEADS

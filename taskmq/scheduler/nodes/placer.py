@@ -7,7 +7,8 @@ What runs where is remembered until it leaves, and read from the store after a t
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -49,6 +50,8 @@ class Placer:
         self._placed: dict[str, _Placed] = {}
         self._times = RunTimes()
         self._held = ""
+        # When those have left that were asked to, by the loop's clock.
+        self._leaving: dict[str, float] = {}
 
     async def place(self, picks: Sequence[Pick]) -> DispatchBatch | None:
         """Dispatch of these lanes what fits somewhere, and end what has expired; None where nothing fits.
@@ -91,12 +94,13 @@ class Placer:
         now = asyncio.get_running_loop().time()
         for job in batch.jobs:
             if (each := found.get(job.id)) is not None:
-                self._placed[job.id] = _Placed(each.node, each.epoch, job.task, job.tenant, {}, now)
+                self._placed[job.id] = _Placed(each.node, each.epoch, job.task, job.tenant, each.amounts, now)
         nodes = {job: each.node for job, each in found.items()}
         return replace(batch, jobs=[replace(job, node=nodes.get(job.id, "")) for job in batch.jobs])
 
     def left(self, job_id: str, seconds: float | None) -> bool:
         """A job is not in flight any more; whether it was placed."""
+        self._leaving.pop(job_id, None)
         placed = self._placed.pop(job_id, None)
         if placed is None:
             return False
@@ -108,6 +112,19 @@ class Placer:
         """The queue in whose `.jobs` the message of a job in flight is."""
         placed = self._placed.get(record.id)
         return record.queue if placed is None else node_queue(placed.node)
+
+    def found(self, job_id: str) -> tuple[str, Mapping[str, float]] | None:
+        """The node of a job in flight, and what it has of it; None where it was not placed."""
+        placed = self._placed.get(job_id)
+        return None if placed is None else (placed.node, placed.amounts)
+
+    def make_room(self, job_id: str, leaving: Iterable[str], *, seconds: float) -> None:
+        """These leave their node within so many seconds, for a job that waits: it is held for that one."""
+        self._held = job_id
+        now = asyncio.get_running_loop().time()
+        for each in leaving:
+            if each in self._placed:
+                self._leaving[each] = now + seconds
 
     async def lost(self) -> set[str]:
         """Jobs in flight whose node has been lost, or is not known any more.
@@ -137,9 +154,10 @@ class Placer:
         )
 
     def _flights(self) -> Iterable[NodeRun]:
-        for placed in self._placed.values():
+        for job_id, placed in self._placed.items():
             seconds = self._times.expected(placed.task, _lane(placed.tenant))
-            yield NodeRun(placed.node, placed.amounts, placed.began + seconds)
+            ends = min(placed.began + seconds, self._leaving.get(job_id, inf))
+            yield NodeRun(placed.node, placed.amounts, ends)
 
 
 def _lane(tenant: str) -> Lane:

@@ -8,10 +8,16 @@
       if they end before it can begin, or fit beside it (backfill)
     a gang: all of it, or none
 
+    a job that is owed a place: which runs give way (`evictions`)
+
 The same calls give the same plan. What it plans is never more than is free, and the store checks that once more.
 """
 
+from taskmq.scheduler.placement.evictions import Claim, Eviction, Occupant, owed, plan_evictions
 from taskmq.scheduler.placement.plan import Candidate, Plan, plan_placements
 from taskmq.scheduler.placement.room import Hold, NodeRun, Room
 
-__all__ = ["Candidate", "Hold", "NodeRun", "Plan", "Room", "plan_placements"]
+__all__ = [
+    "Candidate", "Claim", "Eviction", "Hold", "NodeRun", "Occupant", "Plan", "Room", "owed", "plan_evictions",
+    "plan_placements",
+]  # fmt: skip

@@ -83,6 +83,7 @@ def order_of(body: SubmitBody, app: TaskMQ, caller: Caller, *, key: str | None =
         description=body.description,
         labels=body.labels,
         needs=_needs_of(body),
+        preemptible=body.preemptible,
         held=body.held,
         depends_on=[
             (each.job_id, each.condition) if isinstance(each, UpstreamJob) else (each, "succeeded")

@@ -33,10 +33,7 @@ async def list_pools(app: ServedApp) -> PoolList:
     return PoolList(
         version=said.version,
         items=[_view(pool) for _, pool in sorted(said.pools.items())],
-        policies=[
-            PolicyView(queue=name, policy=each.policy, strict=each.strict)
-            for name, each in sorted(said.queues.items())
-        ],
+        policies=[_policy_view(name, each) for name, each in sorted(said.queues.items())],
     )
 
 
@@ -98,8 +95,9 @@ async def put_policy(
 ) -> PolicyView:
     """Have the jobs of the store take turns in the queue by this policy, whatever apps say."""
     await caller.note_action(app, "queue.policy", subject=name, after=msgspec.to_builtins(data))
-    await app.pools.aset_policy(name, QueuePolicy(policy=data.policy, strict=data.strict))
-    return PolicyView(queue=name, policy=data.policy, strict=data.strict)
+    wanted = QueuePolicy(**msgspec.structs.asdict(data))
+    await app.pools.aset_policy(name, wanted)
+    return _policy_view(name, wanted)
 
 
 @delete(
@@ -189,6 +187,17 @@ def _subject(tenant: str, user: str | None) -> str:
 
 def _view(pool: TenantPool) -> PoolView:
     return PoolView(pool=pool.name, parent=pool.parent, weight=pool.weight, min=dict(pool.min), max=dict(pool.max))
+
+
+def _policy_view(queue: str, policy: QueuePolicy) -> PolicyView:
+    return PolicyView(
+        queue=queue,
+        policy=policy.policy,
+        strict=policy.strict,
+        preempt_after=policy.preempt_after,
+        preempt_grace=policy.preempt_grace,
+        preempt_most=policy.preempt_most,
+    )
 
 
 def _quota_view(state: QuotaState) -> QuotaView:

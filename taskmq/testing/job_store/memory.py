@@ -1,8 +1,9 @@
 """A job store in this process, for tests of what uses one."""
 
 import builtins
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.jobs import (
@@ -35,9 +36,9 @@ from taskmq.model.clock import Clock
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
-from taskmq.model.jobs.quotas import Quotas, QuotaUsage
+from taskmq.model.jobs.quotas import Quotas, QuotaUsage, RunBook
 from taskmq.model.jobs.reports import Report
-from taskmq.model.states import TERMINAL
+from taskmq.model.states import TERMINAL, UNDERWAY
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.job_store.bulks import BulksAtWork, MemoryBulks
 from taskmq.testing.job_store.catalogue import CatalogueModel, MemoryDefinitions, MemoryTasks
@@ -49,6 +50,8 @@ from taskmq.testing.job_store.model import JobModel
 __all__ = ["MemoryJobStore"]
 
 _ADDRESS = "memory://jobs"
+
+_LOOKED_AT: Final = 500
 
 
 class MemoryJobStore:
@@ -226,6 +229,11 @@ class _MemoryDispatch:
     async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         return self._store.at_work().dispatch(slot, epoch, picks)
 
+    async def dispatch_within(
+        self, slot: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
+    ) -> DispatchBatch | None:
+        return _dispatch_within(self._store.at_work(), slot, epoch, picks, quotas)
+
     async def confirm(self, batches: Sequence[int]) -> None:
         self._store.at_work().confirm(batches)
 
@@ -335,3 +343,27 @@ class _MemorySlotLeases:
             return self._store.at_work()
         except StoreUnavailable as error:
             raise StateUnavailable(str(error)) from error
+
+
+def _dispatch_within(
+    model: JobModel, slot: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
+) -> DispatchBatch | None:
+    """What `DispatchStore.dispatch_within` does."""
+    if not model.leases.has(slot_key(slot), epoch):
+        return None
+    running = Counter((job.tenant, _owner_of(job)) for job in model.jobs.values() if job.state in UNDERWAY)
+    book = RunBook(quotas, usage=model.quota_usage, running=running, now=model.now)
+    chosen: list[JobRecord] = []
+    for pick in picks:
+        left = pick.count
+        for job in model.ready(pick.lane)[:_LOOKED_AT]:
+            is_over = job.expires is not None and job.expires <= model.now
+            if left > 0 and (is_over or book.admit(tenant=job.tenant, user=_owner_of(job))):
+                left -= 1
+                chosen.append(job)
+    model.quota_usage |= book.changed
+    return model.hand_out(slot, epoch, chosen)
+
+
+def _owner_of(job: JobRecord) -> str:
+    return "" if job.detail is None else job.detail.owner

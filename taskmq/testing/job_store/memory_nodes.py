@@ -98,9 +98,9 @@ class MemoryNodes:
     async def placed(self, jobs: Sequence[str]) -> list[PlacedJob]:
         model = self._look()
         return [
-            PlacedJob(job=job, token=token, node=node, epoch=epoch)
+            PlacedJob(job=job, token=token, node=node, epoch=epoch, amounts=amounts)
             for job in jobs
-            for node, epoch, token in model.nodes.placed(job, _under_way(model))
+            for node, epoch, token, amounts in model.nodes.placed(job, _under_way(model))
         ]
 
     async def _find(self, name: str) -> HostNode | None:

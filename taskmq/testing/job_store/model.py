@@ -41,7 +41,7 @@ from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.quotas import KEPT_DAYS, QuotaBook, QuotaExcess, Quotas, QuotaUsage, usage_prefix
-from taskmq.model.jobs.reports import Report, after_report, goes_on
+from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, next_token
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq.model.outcome import ErrorRecord
@@ -387,6 +387,8 @@ class JobModel:
             )
         if report.kind == "detached":
             self._note(changed, "detached", by=report.worker)
+        if (why := gave_way(report)) is not None:
+            self._note(changed, "preempted", by=report.worker, note=_escaped(why))
         if report.kind == "refused":
             self._note(changed, "refused", by=report.worker, note=changed.error.message if changed.error else "")
         has_dependents = after in TERMINAL and self.dependencies.has_dependents(job.id)
@@ -410,7 +412,7 @@ class JobModel:
             fields["started"] = report.started
         if goes_on(report.kind):
             return fields
-        fields["error"] = None if report.error is None else escaped(report.error)
+        fields["error"] = None if report.error is None or gave_way(report) is not None else escaped(report.error)
         if after in TERMINAL:
             fields["finished"] = self._end(report)
             if after is JobState.SUCCEEDED:

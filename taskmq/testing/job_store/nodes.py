@@ -140,10 +140,10 @@ class NodeModel:
         )
         self._entries[made.id] = _Entry(made, placement.epoch, token)
 
-    def placed(self, job: str, under_way: IsUnderWay) -> list[tuple[str, int, int]]:
-        """Node, epoch and token of where a job of the store was placed by its present token."""
+    def placed(self, job: str, under_way: IsUnderWay) -> list[tuple[str, int, int, dict[str, float]]]:
+        """Node, epoch, token and amounts of where a job of the store was placed by its present token."""
         return [
-            (entry.allocation.node, entry.epoch, entry.token)
+            (entry.allocation.node, entry.epoch, entry.token, entry.allocation.amounts)
             for entry in self._entries.values()
             if entry.allocation.job == job and entry.token is not None and under_way(job, entry.token)
         ]

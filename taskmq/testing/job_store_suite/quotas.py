@@ -4,10 +4,11 @@ import asyncio
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import JobDetail, JobStore, NewJob, Submitted
-from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
+from taskmq.contracts.jobs import DispatchedJob, JobDetail, JobStore, Lane, NewJob, Pick, Submitted
+from taskmq.model.jobs.quotas import Quota, Quotas, run_name, usage_name
+from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, after
 from taskmq.testing.runner import case
 
 __all__ = ["QuotaCases"]
@@ -74,6 +75,72 @@ class QuotaCases(JobStoreCase):
 
         assert [answer.is_new for answer in first] == [True, False]
         assert (again.id, again.exceeded) == (job.id, None)
+
+    @case
+    async def test_no_more_of_a_tenant_go_than_may_run_in_all_queues_together(self) -> None:
+        driver, other = self.driver(), self.driver()
+        said = _quotas(Quota(tenant="acme", running=3))
+        jobs = [await driver.new(tenant="acme") for _ in range(4)]
+        elsewhere = await driver.new(tenant="acme", queue="elsewhere")
+        assert all(answer.is_new for answer in await driver.store.submit([elsewhere]))
+        assert len(await _within(driver, said, "acme", queue="elsewhere")) == 1
+        await driver.store.submit(jobs)
+
+        first = await _within(driver, said, "acme")
+        again = await _within(other, said, "acme")
+
+        assert [job.id for job in first] == [job.id for job in jobs[:2]]
+        assert again == []
+        await driver.accepted(first[0], "succeeded")
+        assert [job.id for job in await _within(other, said, "acme")] == [jobs[2].id]
+
+    @case
+    async def test_an_owner_at_the_limit_is_passed_by_others_of_the_tenant(self) -> None:
+        driver = self.driver()
+        said = _quotas(Quota(tenant="acme", user="*", running=1), Quota(tenant="acme", running=2))
+        owners = ("ann", "ann", "bob", "cid")
+        jobs = [await driver.new(tenant="acme", detail=JobDetail(owner=owner)) for owner in owners]
+        await driver.store.submit(jobs)
+
+        found = await _within(driver, said, "acme")
+
+        assert [job.id for job in found] == [jobs[0].id, jobs[2].id]
+        assert await _within(driver, said, "acme") == []
+
+    @case
+    async def test_a_rate_that_waits_lets_jobs_be_made_and_go_later(self) -> None:
+        driver = await self._limited(Quota(tenant="acme", rate=0.001, burst=2, on_limit="wait"))
+        jobs = [await driver.new(tenant="acme") for _ in range(3)]
+
+        assert all(answer.is_new for answer in await driver.store.submit(jobs))
+
+        said = await driver.store.quotas()
+        found = await _within(driver, said, "acme")
+        assert [job.id for job in found] == [job.id for job in jobs[:2]]
+        for job in found:
+            await driver.accepted(job, "succeeded")
+        assert await _within(driver, said, "acme") == []
+        assert (await driver.store.quota_usage([usage_name("acme")]))[usage_name("acme")].jobs == 3
+        assert (await driver.store.quota_usage([run_name("acme")]))[run_name("acme")].jobs == 2
+
+    @case
+    async def test_what_is_over_ends_whatever_the_quota_and_nobody_dispatches_without_the_slot(self) -> None:
+        driver = self.driver()
+        said = _quotas(Quota(tenant="acme", running=0))
+        job = await driver.new(tenant="acme", expires=0)
+        await driver.store.submit([job])
+
+        assert await _within(driver, said, "acme") == []
+        record = await driver.store.get(job.id)
+        assert record is not None
+        assert record.state is JobState.EXPIRED
+        more = await driver.new(tenant="acme")
+        await driver.store.submit([more])
+        assert await _within(driver, said, "acme") == []
+        slot = driver.store.dispatching.slot_of(more.queue)
+        picks = [Pick(Lane(more.queue, more.priority, "acme"), 5)]
+        assert await driver.store.dispatching.dispatch_within(slot, 10**15, picks, _quotas()) is None
+        assert await driver.store.dispatching.dispatch_within(slot, 1, [], _quotas()) is None
 
     @case
     async def test_a_job_takes_room_behind_those_of_its_call_that_it_waits_for(self) -> None:
@@ -195,6 +262,16 @@ _DAY = 86_400_000
 
 def _quotas(*quotas: Quota, version: int = 1) -> Quotas:
     return Quotas(version=version, quotas={usage_name(each.tenant, each.user): each for each in quotas})
+
+
+async def _within(driver: JobDriver, quotas: Quotas, tenant: str, *, queue: str = QUEUE) -> list[DispatchedJob]:
+    """What a scheduler may dispatch of the tenant's jobs in a queue, of up to ten."""
+    slot = driver.schedulers.slot_of(queue)
+    picks = [
+        Pick(lane, 10) for lane in await driver.schedulers.lanes(slot) if (lane.queue, lane.tenant) == (queue, tenant)
+    ]
+    batch = await driver.schedulers.dispatch_within(slot, await driver.epoch(slot), picks, quotas)
+    return [] if batch is None else batch.jobs
 
 
 async def _submitted(store: JobStore, job: NewJob) -> Submitted:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from taskmq.contracts.jobs import AppliedReport, AttemptRecord, DispatchBatch, JobRecord
-from taskmq.model.jobs.reports import Report, ReportKind, after_report, goes_on
+from taskmq.contracts.jobs import AppliedReport, AttemptRecord, DispatchBatch, JobRecord, JobUpdate
+from taskmq.model.jobs.reports import PREEMPTED, Report, ReportKind, after_report, goes_on
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
@@ -133,6 +133,34 @@ class Reports(JobStoreCase):
         assert record.dispatched is not None
         assert event.at >= record.dispatched
         assert (await driver.accepted(job, "succeeded", started=begun)).state is JobState.SUCCEEDED
+
+    @case
+    async def test_a_run_that_gave_way_waits_again_and_says_why(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.dispatched()
+        begun = await driver.store.now_ms() - 1_000
+        running = await driver.accepted(job, "started", worker="w7", started=begun)
+        asked = JobUpdate(
+            id=job.id,
+            before=JobState.RUNNING,
+            version=running.version,
+            after=JobState.RUNNING,
+            kind="preempt_requested",
+            note="preempted by pool acme",
+        )
+        assert await driver.store.update(asked) == running.version + 1
+        assert await driver.store.update(asked) is None
+
+        why = ErrorRecord(type_name=PREEMPTED, message="preempted by pool acme")
+        record = await driver.accepted(job, "interrupted", worker="w7", started=begun, error=why)
+
+        assert (record.state, record.attempt, record.error) == (JobState.QUEUED, 1, None)
+        events = await other.store.events(job.id)
+        assert [(event.kind, event.state, event.note) for event in events] == [
+            ("preempt_requested", JobState.RUNNING, "preempted by pool acme"),
+            ("preempted", JobState.QUEUED, "preempted by pool acme"),
+        ]
+        assert await other.store.attempts(job.id) == []
 
     @case
     async def test_a_retry_waits_in_the_store_and_counts_the_attempt(self) -> None:

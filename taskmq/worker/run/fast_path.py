@@ -13,7 +13,7 @@ first time, is due and does not expire.
 """
 
 import enum
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from contextvars import copy_context
 from typing import Any, Final
 
@@ -114,6 +114,7 @@ class FastPath:
         stats: counts every run, and is asked who wants to see each.
         keeps_results: whether the app has a state to keep results in.
         cancelled: why a job was cancelled; None where nothing can be.
+        recalled: jobs that are to go back without a run, where there are any.
         journal_writer: where the tasks' contexts write to.
         processor: says what an error comes to.
         guards: a task that concerns some of them is not plain.
@@ -131,6 +132,7 @@ class FastPath:
         *,
         keeps_results: bool,
         cancelled: Callable[[str], str | None] | None,
+        recalled: Collection[object],
         journal_writer: JournalWriter,
         processor: Processor,
         guards: Guards,
@@ -144,6 +146,7 @@ class FastPath:
         self._stats = stats
         self._keeps_results = keeps_results
         self._cancelled = cancelled
+        self._recalled = recalled
         self._journal_writer = journal_writer
         self._processor = processor
         self._guards = guards
@@ -176,6 +179,7 @@ class FastPath:
             or stats.on_start
             or content_type not in _CONTENT_TYPES
             or (self._cancelled is not None and self._cancelled(job_id) is not None)
+            or (self._recalled and envelope.store is not None)
         ):
             return envelope
         try:

@@ -114,7 +114,10 @@ class Processor:
             # The run that took over has the message now; a copy of it would be one too many.
             return Interrupted()
         policy = attempt.task.plan.retry
-        return outcome_of_error(error, policy=policy, attempt=attempt.envelope.attempt, fraction=random.random)
+        outcome = outcome_of_error(error, policy=policy, attempt=attempt.envelope.attempt, fraction=random.random)
+        if isinstance(outcome, Snoozed) and attempt.preempted is not None:
+            return Interrupted(attempt.preempted)
+        return outcome
 
     def raised(self, attempt: Attempt, execution: Execution, error: BaseException) -> Outcome:
         """What an attempt comes to whose run has raised `error`, which may be that it was given up."""
@@ -122,6 +125,8 @@ class Processor:
             execution.context.mark_cancelled()
             if attempt.cancelled is not None:
                 return Cancelled(attempt.cancelled)
+            if attempt.preempted is not None:
+                return Interrupted(attempt.preempted)
             if self.is_interrupting:
                 return Interrupted()
             # Not ours: the task cancelled itself, which is its failure.

@@ -6,7 +6,7 @@ A command is obeyed on the worker's loop. Where user code holds up the loop, no 
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from taskmq.contracts.broker import Broadcasting, Listening
@@ -18,6 +18,7 @@ from taskmq.model.commands import (
     WATCH,
     Command,
     CommandAnswer,
+    Preemption,
     Verdict,
     command_topic,
     decode_command,
@@ -54,6 +55,8 @@ class CommandTarget(Protocol):
         ...
 
     def revoked(self, job_id: str) -> None: ...
+
+    def preempt(self, jobs: Sequence[Preemption]) -> None: ...
 
     def look_at_pauses(self) -> None: ...
 
@@ -155,6 +158,9 @@ class CommandService:
                 return "done", "", stacks(limit=_STACKS_LIMIT)
             case "revoke":
                 return self._revoke(command.job_id)
+            case "preempt":
+                self._worker.preempt(command.jobs)
+                return "done", "", ""
             case "queues":
                 self._worker.look_at_pauses()
                 return "done", "", ""

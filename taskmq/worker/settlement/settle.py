@@ -168,7 +168,8 @@ class Settler:
             return False
         if isinstance(outcome, _GOES_ON) and not await self.release_permits(attempt, outcome):
             return False
-        if attempt.envelope.store is not None and not isinstance(outcome, Interrupted):
+        # A worker that stops gives back what runs, and says nothing of it.
+        if attempt.envelope.store is not None and (not isinstance(outcome, Interrupted) or outcome.reason):
             return await self._stored_jobs.settle(attempt, attempt.envelope.store, outcome)
         return await self._settle(attempt, outcome)
 

@@ -12,7 +12,7 @@ from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.errors import StateUnavailable
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import Envelope, Invitation
-from taskmq.model.jobs.reports import Report, ReportKind
+from taskmq.model.jobs.reports import PREEMPTED, Report, ReportKind
 from taskmq.model.outcome import (
     EXPIRED,
     AlreadyDone,
@@ -161,8 +161,10 @@ class StoredJobSettler:
                 return told(kind, error=why), ended(JobState.CANCELLED, error=why)
             case Parked():
                 return told("refused", delay=_refusal_delay(outcome), error=_refusal(outcome)), None
-            case Interrupted():
-                return told("interrupted"), None
+            case Interrupted(reason):
+                # What has not begun has lost nothing.
+                gave_way = None if attempt.started is None else ErrorRecord(type_name=PREEMPTED, message=reason)
+                return told("interrupted", error=gave_way), None
             case _:
                 assert_never(outcome)
 

@@ -100,6 +100,13 @@ def stops(context: Context, started: str) -> str:
     return "asked to stop"
 
 @task
+def yields(context: Context, started: str) -> str:
+    Path(started).touch()
+    while context.preempted is None:
+        time.sleep(0.005)
+    return f"{context.preempted}, {context.cancelled}"
+
+@task
 def closes() -> None: os.closerange(3, 256)
 
 @task
@@ -224,6 +231,20 @@ def test_a_run_is_asked_to_stop_over_there_and_may_end_by_itself(tmp_path: Path)
         executor.ask_to_stop(it)
         assert await running == "asked to stop"
         executor.ask_to_stop(it)
+        assert await executor.run(_limited("add", 1)) == 2
+
+    _in_loop(test)
+
+
+def test_a_run_hears_over_there_that_it_is_to_give_way(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+
+    async def test(executor: ProcessExecutor) -> None:
+        it = _limited("yields", str(started))
+        running = asyncio.ensure_future(executor.run(it))
+        await until(started.exists)
+        executor.preempt(it, "preempted by pool acme")
+        assert await running == "preempted by pool acme, False"
         assert await executor.run(_limited("add", 1)) == 2
 
     _in_loop(test)

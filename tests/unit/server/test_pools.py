@@ -15,7 +15,8 @@ def test_pools_and_policies_are_put_listed_and_removed(site: Site) -> None:
 
     assert put.json() == {"pool": "acme", "parent": None, "weight": 5.0, "min": {}, "max": {"slots": 8.0}}
     assert [pool["pool"] for pool in listed["items"]] == ["acme", "acme-ml"]
-    assert listed["policies"] == [{"queue": "work", "policy": "weighted", "strict": False}]
+    usual = {"strict": False, "preempt_after": 5.0, "preempt_grace": 30.0, "preempt_most": 3}
+    assert listed["policies"] == [{"queue": "work", "policy": "weighted", **usual}]
     assert site("GET", "/pools/acme-ml", by=_ADMIN).json()["parent"] == "acme"
     assert site("DELETE", "/pools/acme", by=_ADMIN).status_code == 400
     for path in ("/pools/acme-ml", "/pools/acme", "/queues/work/policy"):

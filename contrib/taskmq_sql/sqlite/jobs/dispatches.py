@@ -25,6 +25,7 @@ __all__ = [
     "in_flight",
     "lanes",
     "take_over",
+    "under_way",
     "undispatch",
 ]
 
@@ -70,6 +71,7 @@ _WHOLE: Final = """
     SELECT id, tenant, queue, priority, key, task, attempt, token, expires, body, state FROM job WHERE id IN (@values)
 """
 _UNDER_WAY_RECORDS: Final = f"SELECT {LISTED} FROM job WHERE id IN (@values)"
+_TOKENS: Final = "SELECT id, token, state FROM job WHERE id IN (@values)"
 _PAIR: Final = struct.Struct(">16sq")
 
 
@@ -198,6 +200,16 @@ def in_flight(transaction: Transaction, slot: int, dispatched_before: int) -> li
         for job in found
         if CODES[job.state] in UNDER_WAY and job.dispatched is not None and job.dispatched < dispatched_before
     ]
+
+
+def under_way(transaction: Transaction) -> list[bytes]:
+    """The ids of all jobs under way."""
+    tokens: dict[bytes, int] = {}
+    for (packed,) in transaction.connection.execute("SELECT jobs FROM dispatch_batch").fetchall():
+        for job_id, token in _PAIR.iter_unpack(packed):
+            tokens[job_id] = max(token, tokens.get(job_id, 0))
+    rows = select_each(transaction.connection, _TOKENS, sorted(tokens))
+    return [job_id for job_id, token, state in rows if token == tokens[job_id] and state in UNDER_WAY]
 
 
 class _Hand:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from taskmq.contracts.jobs import AppliedReport, HistoryEntry
-from taskmq.model.jobs.reports import Report, after_report, goes_on
+from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten
 from taskmq.model.states import JobState
 from taskmq_sql.sqlite.file.connection import Transaction
@@ -89,7 +89,7 @@ class _Reporting:
             self._note(job.id, after, job.version, "detached", by=report.worker, note="")
         if goes_on(report.kind):
             return after
-        job.fail_with(report.error)
+        job.fail_with(report.error if gave_way(report) is None else None)
         if job.state in ENDED:
             self._end(job, report, after)
         elif after in _AGAIN:
@@ -97,6 +97,8 @@ class _Reporting:
         if after is JobState.RETRYING:
             self._keep_attempt(job, report)
             job.attempt += 1
+        if (why := gave_way(report)) is not None:
+            self._note(job.id, after, job.version, "preempted", by=report.worker, note=why)
         if report.kind == "refused":
             self._note(job.id, after, job.version, "refused", by=report.worker, note=job.error or "")
         return after

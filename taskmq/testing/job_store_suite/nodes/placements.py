@@ -85,7 +85,13 @@ class PlacementCases(JobStoreCase):
         assert (record.state, record.token) == (JobState.DISPATCHED, job.token)
         assert await driver.state(first) is JobState.QUEUED
         assert await driver.store.nodes.placed([first.id, second.id, "x"]) == [
-            PlacedJob(job=second.id, token=job.token, node="a", epoch=(await node_of(driver.store, "a")).epoch)
+            PlacedJob(
+                job=second.id,
+                token=job.token,
+                node="a",
+                epoch=(await node_of(driver.store, "a")).epoch,
+                amounts={"cpu": 3.0},
+            )
         ]
         (allocation,) = await driver.store.nodes.allocations(AllocationFilter(job=second.id))
         assert (allocation.node, allocation.amounts, allocation.task) == ("a", {"cpu": 3.0}, "send_mail")

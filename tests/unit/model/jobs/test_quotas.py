@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption
-from taskmq.model.jobs.quotas import Quota, QuotaBook, Quotas, QuotaUsage, limited_tenants, read_quotas, usage_name
+from taskmq.model.jobs.quotas import (
+    Quota,
+    QuotaBook,
+    Quotas,
+    QuotaUsage,
+    RunBook,
+    limited_tenants,
+    read_quotas,
+    run_name,
+    usage_name,
+    usage_prefix,
+)
 
 _DAY = 86_400_000
 
@@ -34,6 +45,8 @@ def admitted(one: QuotaBook, count: int, *, tenant: str = "acme", user: str = ""
         ({"tenant": "a", "rate": 0}, "rate=0"),
         ({"tenant": "a", "rate": 1, "burst": 0}, "burst=0"),
         ({"tenant": "a", "user": "ann", "queued": 1}, "quota of 'a/ann': queued is counted of tenants"),
+        ({"tenant": "a", "rate": 1, "on_limit": "hope"}, "on_limit='hope': refuse or wait"),
+        ({"tenant": "a", "running": 1, "on_limit": "wait"}, "on_limit='wait' is for a rate"),
     ],
 )
 def test_a_quota_that_cannot_be_is_refused(values: dict[str, Any], complaint: str) -> None:
@@ -141,3 +154,39 @@ def test_no_more_than_the_rate_and_one_burst_is_admitted_in_any_time(
     for place, begin in enumerate(instants):
         for count, end in enumerate(instants[place:], start=1):
             assert count <= burst + rate * (end - begin) / 1000 + 1e-6
+
+
+def test_jobs_go_while_their_tenant_and_their_owner_have_room() -> None:
+    quotas = said(Quota(tenant="acme", running=3, rate=9), Quota(tenant="acme", user="*", running=2))
+    running = {("acme", "ann"): 1, ("acme", "gone"): 0, ("other", "ann"): 9}
+    runs = RunBook(quotas, usage={}, running=running, now=_DAY)
+
+    owners = ("ann", "ann", "bob", "cid")
+    assert [runs.admit(tenant="acme", user=owner) for owner in owners] == [True, False, True, False]
+    assert runs.admit(tenant="other", user="ann")
+    assert runs.changed == {}
+    assert quotas.held_back() == {"acme"}
+
+
+def test_a_rate_that_waits_lets_a_burst_go_and_then_one_after_the_other() -> None:
+    quotas = said(Quota(tenant="*", rate=2, burst=2, on_limit="wait"), Quota(tenant="b", rate=1))
+    assert quotas.held_back() == {"*"}
+    first = RunBook(quotas, usage={}, running={}, now=_DAY)
+    assert [first.admit(tenant="a", user="") for _ in range(3)] == [True, True, False]
+
+    usage = first.changed
+    assert usage == {run_name("a"): QuotaUsage(1, 2, 0, _DAY + 1000)}
+    for passed, goes in ((499, False), (500, True)):
+        later = RunBook(quotas, usage=usage, running={}, now=_DAY + passed)
+        assert later.admit(tenant="a", user="") is goes
+    # It is no limit of what is submitted, and another quota is.
+    assert admitted(book(quotas, now=_DAY), 5, tenant="a") == 5
+    assert admitted(book(quotas, now=_DAY), 5, tenant="b") == 1
+
+
+def test_what_runs_have_used_is_kept_beside_what_was_submitted() -> None:
+    names = [run_name("acme"), run_name("acme", "ann"), run_name("acme", ""), usage_name("acme", "ann")]
+
+    assert len(set(names)) == 4
+    assert all(name.startswith(usage_prefix("acme")) for name in names)
+    assert not run_name("acme2").startswith(usage_prefix("acme"))

@@ -2,7 +2,7 @@ import asyncio
 import logging
 import threading
 import uuid
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from taskmq.durable.service import ServiceGroup
 from taskmq.errors import AccessDenied, UnsupportedFeature
 from taskmq.events.control import command_workers
 from taskmq.events.stream import as_broadcasting
-from taskmq.model.commands import Command, CommandAnswer, command_topic
+from taskmq.model.commands import Command, CommandAnswer, Preemption, command_topic, encode_command
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.testing import FlakyBroker
 from taskmq.worker import Worker, WorkerConfig
@@ -197,6 +197,9 @@ class _Worker:
     def revoked(self, job_id: str) -> None:
         self.said.append(job_id)
 
+    def preempt(self, jobs: Sequence[Preemption]) -> None:
+        self.said.append(jobs)
+
     def look_at_pauses(self) -> None:
         self.said.append("pauses")
 
@@ -343,6 +346,14 @@ def test_stacks_are_cut_where_they_are_too_long() -> None:
 
     assert len(text) < 600
     assert "more characters" in text
+
+
+def test_a_worker_is_asked_to_give_jobs_back() -> None:
+    worker, jobs = _Worker(), (Preemption(job="j", token=7, reason="preempted by pool acme", grace=30.0),)
+    command = encode_command(Command(id="1", name="preempt", jobs=jobs))
+    CommandService(_Refusing(), worker, watch=None, obeys=True).receive("worker.command.preempt", command)
+
+    assert worker.said == [jobs]
 
 
 def test_a_worker_is_asked_for_its_tasks() -> None:

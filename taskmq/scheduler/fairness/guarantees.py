@@ -1,0 +1,63 @@
+"""What pools and classes of one queue are to have in any case, as counts of slots. Pure.
+
+A pool has its `min`, or the part of it that can be kept where more was promised than there is, as when turns are
+dealt out. A priority class has its share of the slots, where the queue goes by classes and none goes first always.
+"""
+
+from collections.abc import Mapping
+from math import ceil, floor
+from typing import Final
+
+from taskmq.contracts.jobs import Lane
+from taskmq.model.jobs.pools import SLOTS_ASKED, QueuePolicy, TenantPool, path_of
+from taskmq.model.topology import CLASSES, class_of
+from taskmq.scheduler.fairness.accounts import Accounts
+from taskmq.scheduler.fairness.queue_turns import IN_CLASSES
+
+__all__ = ["Guarantees"]
+
+# Parts of sums are not exact.
+_TINY: Final = 1e-9
+
+
+class Guarantees:
+    """Those of one queue.
+
+    Args:
+        slots: that its workers have.
+
+    Attributes:
+        least: by pool and class, under the names that people know them by; only what is at least one slot.
+
+    Raises:
+        InvalidOption: these are no pools, see `check_pools`.
+    """
+
+    def __init__(self, policy: QueuePolicy, pools: Mapping[str, TenantPool], *, slots: int) -> None:
+        self._pools = pools
+        self.least: dict[str, int] = {}
+        honoured = Accounts(pools).honoured({SLOTS_ASKED: float(slots)})
+        for pool in pools.values():
+            self._promise(_pool_name(pool.name), ceil(pool.min.get(SLOTS_ASKED, 0.0) * honoured - _TINY))
+        if policy.policy in IN_CLASSES and not policy.strict:
+            whole = sum(policy.shares.values())
+            for name in CLASSES:
+                self._promise(_class_name(name), floor(policy.shares[name] / whole * slots + _TINY))
+
+    def groups(self, lane: Lane) -> tuple[str, ...]:
+        """To which of those in `least` the jobs of a lane belong, the outermost pool first, the class last."""
+        names = [_pool_name(pool.name) for pool in path_of(lane.tenant, self._pools)]
+        names.append(_class_name(class_of(lane.priority)))
+        return tuple(name for name in names if name in self.least)
+
+    def _promise(self, name: str, slots: int) -> None:
+        if slots > 0:
+            self.least[name] = slots
+
+
+def _pool_name(name: str) -> str:
+    return f"pool {name}"
+
+
+def _class_name(name: str) -> str:
+    return f"class {name}"

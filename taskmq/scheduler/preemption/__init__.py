@@ -1,0 +1,8 @@
+"""Runs that give way, so that pools and classes have what they are guaranteed.
+
+watch   once a second: who is owed, who leaves (`placement.evictions`) -> written down -> told to the workers
+"""
+
+from taskmq.scheduler.preemption.watch import PreemptionWatch, gives_way
+
+__all__ = ["PreemptionWatch", "gives_way"]

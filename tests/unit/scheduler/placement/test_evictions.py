@@ -1,0 +1,127 @@
+"""Which runs give way."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.model.nodes import HostNode, JobNeeds, NodeTold
+from taskmq.scheduler.placement import Claim, Eviction, Occupant, owed, plan_evictions
+
+_LEAST = {"pool acme": 2, "class high": 2}
+
+
+def _slots(count: float, used: float) -> HostNode:
+    told = NodeTold(name="", capacity={"slots": count}, runs_jobs=True)
+    return HostNode(id="", told=told, used={"slots": used})
+
+
+def _run(job: str, began: int = 0, *groups: str, **fields: object) -> Occupant:
+    fields = {"node": "", "amounts": {"slots": 1.0}, "priority": 4, "gives_way": True, **fields}
+    return Occupant(job=job, groups=groups, began=began, **fields)  # type: ignore[arg-type]
+
+
+def _claim(job: str, *groups: str, **resources: float) -> Claim:
+    return Claim(job, groups or ("pool acme",), JobNeeds(resources=resources))
+
+
+def _who(claims: list[Claim], runs: list[Occupant], *nodes: HostNode) -> list[str]:
+    return [each.job for each in plan_evictions(claims, runs, nodes, _LEAST)]
+
+
+def test_the_lowest_and_then_the_newest_leave_for_as_many_as_are_owed() -> None:
+    runs = [_run("old", 1), _run("new", 9), _run("low", 0, priority=2), _run("newer", 12)]
+
+    claims = [_claim("1"), _claim("2"), _claim("3")]
+
+    assert plan_evictions(claims, runs, [_slots(4, 4)], _LEAST) == [
+        Eviction("low", "1", "pool acme"),
+        Eviction("newer", "2", "pool acme"),
+    ]
+    assert owed(runs, _LEAST) == {"pool acme": 2, "class high": 2}
+    assert owed([*runs, _run("a", 1, "pool acme")], _LEAST) == {"pool acme": 1, "class high": 2}
+
+
+def test_nobody_leaves_where_there_is_room_or_will_be() -> None:
+    assert _who([_claim("1")], [_run("a"), _run("b")], _slots(3, 2)) == []
+    assert _who([_claim("1")], [_run("a"), _run("b", is_leaving=True)], _slots(2, 2)) == []
+    # Room for one is room for one.
+    assert _who([_claim("1"), _claim("2")], [_run("a"), _run("b")], _slots(3, 2)) == ["a"]
+
+
+def test_nobody_leaves_who_does_not_allow_it_or_would_leave_others_with_too_little() -> None:
+    assert _who([_claim("1")], [_run("a", gives_way=False)], _slots(1, 1)) == []
+    high = [_run("a", 1, "class high"), _run("b", 2, "class high")]
+    assert _who([_claim("1")], high, _slots(2, 2)) == []
+    assert _who([_claim("1"), _claim("2")], [*high, _run("c", 3, "class high")], _slots(3, 3)) == ["c"]
+    # Of its own kind nobody makes room.
+    assert _who([_claim("1")], [_run("a", 1, "pool acme")], _slots(1, 1)) == []
+    # What both belong to has as much afterwards as before.
+    assert _who([_claim("1", "pool acme", "class high")], high, _slots(2, 2)) == ["b"]
+
+
+def test_nobody_leaves_for_a_job_that_does_not_fit_even_then() -> None:
+    runs = [_run("a"), _run("b", gives_way=False)]
+
+    assert _who([_claim("1", slots=2.0)], runs, _slots(2, 2)) == []
+    assert _who([_claim("1", slots=9.0)], runs, _slots(2, 2)) == []
+    closed = HostNode(id="x", told=NodeTold(name="x", capacity={"slots": 1.0}, runs_jobs=True), is_draining=True)
+    assert _who([_claim("1")], [_run("a", node="x"), _run("b", node="x", is_leaving=True)], closed) == []
+    has_its_due = [_run("a", 1, "pool acme"), _run("b", 2, "pool acme"), _run("c", 3)]
+    assert _who([_claim("1")], has_its_due, _slots(3, 3)) == []
+
+
+def _node(name: str, cpu: float, used: float) -> HostNode:
+    told = NodeTold(name=name, capacity={"slots": 8.0, "cpu": cpu}, runs_jobs=True)
+    return HostNode(id=name, told=told, used={"slots": 3.0, "cpu": used})
+
+
+def test_a_large_job_gets_the_node_where_the_fewest_leave() -> None:
+    runs = [
+        *(_run(f"a{number}", number, node="a", amounts={"slots": 1.0, "cpu": 1.0}) for number in range(4)),
+        _run("b0", 5, node="b", amounts={"slots": 1.0, "cpu": 1.0}),
+        _run("b1", 4, node="b", amounts={"slots": 1.0, "cpu": 3.0}),
+    ]
+
+    # Two are asked first that would not be enough; one of them alone is.
+    assert _who([_claim("1", cpu=3.0)], runs, _node("a", 4.0, 4.0), _node("b", 4.0, 4.0)) == ["b1"]
+    assert _who([_claim("1", cpu=3.0)], runs, _node("a", 4.0, 4.0)) == ["a3", "a2", "a1"]
+    assert _who([_claim("1", cpu=5.0)], runs, _node("a", 4.0, 4.0)) == []
+
+
+_GROUPS = st.lists(st.sampled_from(["pool acme", "pool b", "class high"]), unique=True, max_size=2).map(tuple)
+_RUNS = st.lists(st.tuples(_GROUPS, st.integers(0, 9), st.integers(0, 5), st.booleans(), st.booleans()), max_size=12)
+
+
+@given(_RUNS, st.lists(_GROUPS, max_size=8), st.integers(0, 3), st.fixed_dictionaries(
+    {"pool acme": st.integers(1, 4), "pool b": st.integers(1, 4), "class high": st.integers(1, 4)}
+))  # fmt: skip
+def test_every_plan_keeps_what_is_promised(
+    described: list[tuple[tuple[str, ...], int, int, bool, bool]],
+    wanted: list[tuple[str, ...]],
+    spare: int,
+    least: dict[str, int],
+) -> None:
+    runs = [
+        _run(str(number), began, *groups, priority=priority, gives_way=allows, is_leaving=leaves)
+        for number, (groups, priority, began, allows, leaves) in enumerate(described)
+    ]
+    claims = [_claim(f"c{number}", *groups) for number, groups in enumerate(wanted) if groups]
+    node = _slots(len(runs) + spare, len(runs))
+
+    plan = plan_evictions(claims, runs, [node], least)
+
+    by_job = {run.job: run for run in runs}
+    left = [by_job[each.job] for each in plan]
+    assert len({each.job for each in plan}) == len({each.claim for each in plan}) == len(plan)
+    assert all(run.gives_way and not run.is_leaving for run in left)
+    missing = owed(runs, least)
+    for group, count in Counter(each.group for each in plan).items():
+        assert count <= missing[group]
+    served = Counter(name for each in plan for claim in claims if claim.job == each.claim for name in claim.groups)
+    before = Counter(name for run in runs if not run.is_leaving for name in run.groups)
+    after = Counter(before)
+    after.subtract(name for run in left for name in run.groups)
+    for group, count in least.items():
+        assert after[group] + served[group] >= min(before[group], count)
+    assert plan == plan_evictions(claims, list(reversed(runs)), [node], least)
