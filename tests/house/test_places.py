@@ -148,6 +148,8 @@ def test_a_protocol_outside_the_contracts_has_two_implementations() -> None:
 _ONE_IMPLEMENTATION: set[str] = {
     # tasks, which make steps of workflows and stand above them
     "taskmq.workflow.step_call.StepTask",
+    # the worker, which keeps the logs of runs and stands above the executors
+    "taskmq.executors.process.ProcessLines",
     # the worker, which starts the service and stands above it
     "taskmq.worker.services.commands.CommandTarget",
 }

@@ -50,6 +50,8 @@ _SHORT = {
     "taskmq/worker/long_runs/delivery_ages.py",
     # A rule that all who acquire a lease by its key follow.
     "taskmq/durable/lease_terms.py",
+    # What stands between a contract of the core's lower rows and the worker.
+    "taskmq/worker/run_logs/sink.py",
     # Names and constants that several modules share.
     "brokers/taskmq_rabbitmq/connect/client_properties.py",
     "contrib/taskmq_otel/attributes.py",

@@ -1,30 +1,25 @@
 """What operators have said about quotas, what was submitted under them, and whether there is room for more."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from taskmq.contracts.jobs import DispatchBatch, NewJob, Pick
+from taskmq.contracts.jobs import NewJob
 from taskmq.model.jobs.quotas import (
     KEPT_DAYS,
     QuotaBook,
     QuotaExcess,
     Quotas,
     QuotaUsage,
-    RunBook,
     limited_tenants,
     read_quotas,
-    run_name,
     usage_name,
 )
-from taskmq_sql.jobs.values import decode_detail
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import run_each, select_each
-from taskmq_sql.sqlite.jobs.dispatches import hand_out, holds, under_way
 
-__all__ = ["Room", "dispatch_within", "drop_usage", "limit", "quotas", "usage_of"]
+__all__ = ["Room", "drop_usage", "limit", "quotas", "usage_of", "write_usage"]
 
 _READ: Final = "SELECT content FROM quotas"
 _FIRST: Final = "INSERT INTO quotas (id, version, content) VALUES (1, ?, ?) ON CONFLICT DO NOTHING"
@@ -37,13 +32,6 @@ _WRITE: Final = """
 """
 # A rate may be used up for longer than a day.
 _DROP: Final = "DELETE FROM quota_usage WHERE day < ? AND used_until < ?"
-_UNDER_WAY: Final = "SELECT tenant, detail FROM job WHERE id IN (@values)"
-_WAITING: Final = """
-    SELECT r.id, j.expires, j.detail FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
-    WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
-"""
-# So many jobs of a lane are looked at, for those that others of its tenant do not keep from going.
-_LOOKED_AT: Final = 500
 _DAY: Final = 86_400_000
 # One probe of the key a lane, as the list of lanes goes.
 _PLACES: Final = """
@@ -84,34 +72,10 @@ def usage_of(transaction: Transaction, names: Sequence[str]) -> dict[str, QuotaU
     return {name: QuotaUsage(*rest) for name, *rest in rows}
 
 
-def dispatch_within(
-    transaction: Transaction, slot: int, epoch: int, picks: Sequence[Pick], said: Quotas
-) -> DispatchBatch | None:
-    """Dispatch the first jobs of these lanes that their quotas let go."""
-    if not holds(transaction, slot, epoch):
-        return None
-    connection, names, now = transaction.connection, transaction.names, transaction.now
-    running = Counter(
-        (names.name(connection, tenant), _owner_in(detail))
-        for tenant, detail in select_each(connection, _UNDER_WAY, under_way(transaction))
-    )
-    found: list[tuple[int, Any, str, str, bool]] = []
-    for place, pick in enumerate(picks):
-        lane = pick.lane
-        key = (names.find(connection, lane.queue), lane.priority, names.find(connection, lane.tenant), _LOOKED_AT)
-        for job, expires, detail in connection.execute(_WAITING, key).fetchall():
-            is_over = expires is not None and expires <= now
-            found.append((place, job, lane.tenant, _owner_in(detail), is_over))
-    wanted = {run_name(tenant, each.user) for _, _, tenant, owner, _ in found for each in said.of(tenant, owner)}
-    book = RunBook(said, usage=usage_of(transaction, sorted(wanted)), running=running, now=now)
-    left = [pick.count for pick in picks]
-    chosen: dict[bytes, str] = {}
-    for place, job, tenant, owner, is_over in found:
-        if left[place] > 0 and (is_over or book.admit(tenant=tenant, user=owner)):
-            left[place] -= 1
-            chosen[job] = ""
-    _write(transaction, book.changed)
-    return hand_out(transaction, slot, epoch, chosen)
+def write_usage(transaction: Transaction, usage: Mapping[str, QuotaUsage]) -> None:
+    """Write down what is used up of these quotas."""
+    rows = [(name, *msgspec.structs.astuple(each)) for name, each in usage.items()]
+    run_each(transaction.connection, _WRITE, rows)
 
 
 def drop_usage(transaction: Transaction) -> None:
@@ -144,7 +108,7 @@ class Room:
 
     def write(self) -> None:
         """Write down what was counted in."""
-        _write(self._transaction, self._book.changed)
+        write_usage(self._transaction, self._book.changed)
 
     def _queued(self, said: Quotas, tenants: Sequence[str]) -> dict[str, int]:
         connection, names = self._transaction.connection, self._transaction.names
@@ -161,16 +125,6 @@ class Room:
                 left -= connection.execute(_COUNT, (*place, number, left)).fetchone()[0]
             found[tenant] = most - left
         return found
-
-
-def _write(transaction: Transaction, usage: Mapping[str, QuotaUsage]) -> None:
-    rows = [(name, *msgspec.structs.astuple(each)) for name, each in usage.items()]
-    run_each(transaction.connection, _WRITE, rows)
-
-
-def _owner_in(text: str | None) -> str:
-    detail = decode_detail(text)
-    return "" if detail is None else detail.owner
 
 
 def _owner(job: NewJob) -> str:

@@ -54,7 +54,8 @@ from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
 from taskmq_sql.sqlite.placements import SqlitePlacements
-from taskmq_sql.sqlite.quotas import dispatch_within, drop_usage, limit, usage_of
+from taskmq_sql.sqlite.quota_dispatch import dispatch_within
+from taskmq_sql.sqlite.quotas import drop_usage, limit, usage_of
 from taskmq_sql.sqlite.quotas import quotas as read_quotas
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 

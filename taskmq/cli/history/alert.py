@@ -3,7 +3,7 @@
 import getpass
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from cyclopts import App, Parameter
 
@@ -108,15 +108,16 @@ def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = Fal
         content = tomllib.loads(file.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidOption(f"{file}: {error}") from error
-    values = content.get("rule", [])
+    values: object = content.get("rule", [])
     if set(content) - {"rule", "channels"} or not isinstance(values, list):
         raise InvalidOption(f"{file}: it has [[rule]] tables, channels, and nothing else")
+    rules = cast("list[dict[str, Any]]", values)
     common = {"channels": content["channels"]} if "channels" in content else {}
 
     async def run(target: "TaskMQ") -> int:
         from taskmq.operations.history.alerts import read_rules
 
-        wanted = read_rules([common | rule for rule in values])
+        wanted = read_rules([common | rule for rule in rules])
         made: list[dict[str, Any]] = []
         present = {(each.rule.tenant, each.rule.name): each.rule for each in await _book(target, None).rules()}
         for rule in wanted:

@@ -63,7 +63,7 @@ def parse_channel(text: str) -> Channel:
         return Channel("mail", address)
     shown = shown_channel(text)[:60]
     prefix = next((prefix for prefix in _PREFIXED if target.startswith(prefix)), "")
-    kind = _PREFIXED.get(prefix, "webhook")
+    kind: Kind = _PREFIXED.get(prefix, "webhook")
     url = target.removeprefix(prefix)
     try:
         parts = urlsplit(url)

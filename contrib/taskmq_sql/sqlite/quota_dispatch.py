@@ -1,0 +1,58 @@
+"""Dispatching what quotas let go: of a tenant or user no more at a time, or no faster, than was said."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from taskmq.contracts.jobs import DispatchBatch, Pick
+from taskmq.model.jobs.quotas import Quotas, RunBook, run_name
+from taskmq_sql.jobs.values import decode_detail
+from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.sets import select_each
+from taskmq_sql.sqlite.jobs.dispatches import hand_out, holds, under_way
+from taskmq_sql.sqlite.quotas import usage_of, write_usage
+
+__all__ = ["dispatch_within"]
+
+_UNDER_WAY: Final = "SELECT tenant, detail FROM job WHERE id IN (@values)"
+_WAITING: Final = """
+    SELECT r.id, j.expires, j.detail FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
+    WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
+"""
+# So many jobs of a lane are looked at, for those that others of its tenant do not keep from going.
+_LOOKED_AT: Final = 500
+
+
+def dispatch_within(
+    transaction: Transaction, slot: int, epoch: int, picks: Sequence[Pick], said: Quotas
+) -> DispatchBatch | None:
+    """Dispatch the first jobs of these lanes that their quotas let go."""
+    if not holds(transaction, slot, epoch):
+        return None
+    connection, names, now = transaction.connection, transaction.names, transaction.now
+    running = Counter(
+        (names.name(connection, tenant), _owner_in(detail))
+        for tenant, detail in select_each(connection, _UNDER_WAY, under_way(transaction))
+    )
+    found: list[tuple[int, Any, str, str, bool]] = []
+    for place, pick in enumerate(picks):
+        lane = pick.lane
+        key = (names.find(connection, lane.queue), lane.priority, names.find(connection, lane.tenant), _LOOKED_AT)
+        for job, expires, detail in connection.execute(_WAITING, key).fetchall():
+            is_over = expires is not None and expires <= now
+            found.append((place, job, lane.tenant, _owner_in(detail), is_over))
+    wanted = {run_name(tenant, each.user) for _, _, tenant, owner, _ in found for each in said.of(tenant, owner)}
+    book = RunBook(said, usage=usage_of(transaction, sorted(wanted)), running=running, now=now)
+    left = [pick.count for pick in picks]
+    chosen: dict[bytes, str] = {}
+    for place, job, tenant, owner, is_over in found:
+        if left[place] > 0 and (is_over or book.admit(tenant=tenant, user=owner)):
+            left[place] -= 1
+            chosen[job] = ""
+    write_usage(transaction, book.changed)
+    return hand_out(transaction, slot, epoch, chosen)
+
+
+def _owner_in(text: str | None) -> str:
+    detail = decode_detail(text)
+    return "" if detail is None else detail.owner
