@@ -103,7 +103,20 @@ def test_the_smallest_task_by_hand_has_all_defaults() -> None:
 def test_the_fields_are_those_of_the_public_wire_format() -> None:
     call = {"v", "id", "task", "args", "kwargs", "attempt"}
     times = {"enqueued", "eta", "expires"}
-    rest = {"root", "parent", "key", "order_key", "flow", "tenant", "priority", "trace", "meta", "store", "blob"}
+    rest = {
+        "root",
+        "parent",
+        "key",
+        "order_key",
+        "flow",
+        "tenant",
+        "priority",
+        "trace",
+        "meta",
+        "store",
+        "blob",
+        "preemptible",
+    }
 
     assert call | times | rest == _FIELDS
 
