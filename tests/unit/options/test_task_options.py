@@ -92,6 +92,8 @@ def test_ack_early_means_at_most_once() -> None:
     assert planned(ack="early", retry=None).ack == "early"
     with pytest.raises(InvalidOption, match=r"ack='early' runs at most once: it cannot be combined with retry"):
         planned(ack="early", retry=RetryPolicy())
+    with pytest.raises(InvalidOption, match=r"runs at most once: it cannot be combined with preemptible"):
+        planned(ack="early", preemptible=True)
 
 
 @pytest.mark.parametrize(

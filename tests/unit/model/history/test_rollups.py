@@ -233,7 +233,9 @@ def test_times_say_nothing_where_there_are_none() -> None:
 
     assert _samples([rollup], metric="run_p95") == {}
     rollup.ran.add(1.0)
+    rollup.waited.add(4.0)
     assert _samples([rollup], metric="run_p95") == {"": bucket_bound(bucket_of(1.0))}
+    assert _samples([rollup], metric="wait_p95") == {"": bucket_bound(bucket_of(4.0))}
 
 
 def test_where_too_few_are_looked_for_none_is_a_figure_too() -> None:
