@@ -1,6 +1,6 @@
 """Each queue, exchange and binding that taskmq declares, deleted by hand under a running producer and worker.
 
-The rows of the table "What somebody deletes at the broker" in docs/rabbitmq.md.
+The rows of the table "What is deleted at the broker by hand" in docs/rabbitmq.md.
 """
 
 import logging
@@ -220,7 +220,7 @@ class TestSaying(DeletedCase):
 
 
 def test_the_page_has_a_row_for_everything_that_can_be_deleted() -> None:
-    section = PAGE.read_text().split("## What somebody deletes at the broker")[1].split("\n## ")[0]
+    section = PAGE.read_text().split("## What is deleted at the broker by hand")[1].split("\n## ")[0]
     rows = "\n".join(line.split("|")[1] for line in section.splitlines() if line.startswith("| "))
 
     for entity in DELETED:

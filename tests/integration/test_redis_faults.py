@@ -460,7 +460,7 @@ def test_an_index_without_its_message_holds_nothing_up(redis: Redis) -> None:
 # Hygiene -----------------------------------------------------------------------------------------------
 
 
-def test_every_key_has_the_prefix_and_a_time_to_live_but_those_of_delayed_jobs_and_definitions(redis: Redis) -> None:
+def test_every_key_has_the_prefix_and_an_end_but_those_of_what_waits_or_is_listed(redis: Redis) -> None:
     async def main() -> None:
         async with opened(f"{redis.url}?prefix=shop:dev") as state:
             for call in calls_of(state).values():
@@ -478,10 +478,12 @@ def test_every_key_has_the_prefix_and_a_time_to_live_but_those_of_delayed_jobs_a
         assert all(0 < life < 400 * 86_400_000 + 1 for life in lives.values() if life != -1), lives
         lasting = {key for key, life in lives.items() if life == -1}
         assert lasting == {f"shop:dev:{{delay}}:{name}" for name in ("messages", "due", "taken")} | {
-            f"shop:dev:{{schedules of shop}}:{name}" for name in ("definitions", "places")
+            *(f"shop:dev:{{schedules of shop}}:{name}" for name in ("definitions", "places")),
+            # A flow that is gone is struck out of these by those that are made after it.
+            *(f"shop:dev:{{flows}}:{name}" for name in ("places", "ends", "of:")),
         }
         assert any(key.startswith("shop:dev:{flow}:flow:graph") for key in lives)
-        assert {key.rpartition(":")[2] for key in lives if "{flow}:flow" not in key} == {
+        assert {key.rpartition(":")[2] for key in lives if "{flow}:flow" not in key and "{flows}" not in key} == {
             "lease",
             "facts",
             "line",
