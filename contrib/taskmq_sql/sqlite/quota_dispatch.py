@@ -1,4 +1,4 @@
-"""Dispatching what quotas let go: of a tenant or user no more at a time, or no faster, than was said."""
+"""Dispatch within quotas: a tenant or user has no more jobs under way, and starts them no faster, than it may."""
 
 from collections import Counter
 from collections.abc import Sequence
