@@ -101,6 +101,7 @@ class HeldSlot:
             quotas=store.quotas,
             placer=placer,
             is_placed=lambda queue: app.producer.queue(queue).placed,
+            unsure=self.stop,
             counts=counts,
         )
         clock = StoreClock(store.now_ms)

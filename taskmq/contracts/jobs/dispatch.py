@@ -165,7 +165,8 @@ class DispatchStore(Protocol):
     async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         """Take the jobs, and write down the batch; None where none was to be had.
 
-        Expired ones end instead, and count as taken.
+        Expired ones end instead, and count as taken. Who did not get the answer (`StoreUnavailable` that is not
+        certain) takes the slot anew: its next holder is given the batch by `take_over`.
         """
         ...
 

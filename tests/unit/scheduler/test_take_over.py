@@ -1,7 +1,9 @@
 """Schedulers that come, go, die and are cut off from the store."""
 
+from collections.abc import Sequence
+
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import DispatchBatch
+from taskmq.contracts.jobs import DispatchBatch, Pick
 from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.states import JobState
 from taskmq.scheduler.slots import LEASE
@@ -67,6 +69,31 @@ def test_a_take_over_whose_answer_was_lost_is_made_anew_and_no_job_is_forgotten(
 
         assert lost == [stage.model.slot_of("work")]
         assert stage.job(job_id).token >> 32 == 1
+
+    play(test)
+
+
+def test_a_dispatch_whose_answer_was_lost_makes_the_slot_be_taken_anew_and_no_job_waits() -> None:
+    async def test(stage: Stage) -> None:
+        store, lost = stage.store, list[str]()
+        dispatch = store.dispatching.dispatch
+
+        async def answer_lost(slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+            batch = await dispatch(slot, epoch, picks)
+            if batch is not None and not lost:
+                lost.extend(job.id for job in batch.jobs)
+                raise StoreUnavailable("no answer (staged)", is_certain=False)
+            return batch
+
+        vars(store.dispatching)["dispatch"] = answer_lost
+        stage.start(store=store)
+        job_ids = await stage.submit(3)
+        await stage.playing()
+
+        await stage.all_ended()
+
+        assert sorted(lost) == sorted(job_ids)
+        assert {stage.job(job_id).token >> 32 for job_id in job_ids} == {1}
 
     play(test)
 
