@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import DispatchBatch, Pick
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Pick
 from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.states import JobState
 from taskmq.scheduler.slots import LEASE
@@ -186,6 +188,43 @@ def test_a_job_that_must_not_run_twice_fails_where_nobody_confirmed_it() -> None
         assert stage.job(once).state is JobState.FAILED
         assert "nobody knows" in stage.job(once).error.message  # type: ignore[union-attr]
         assert stage.job(other).state is JobState.SUCCEEDED
+
+    play(test, define)
+
+
+def test_a_take_over_goes_on_where_the_store_was_away_in_the_middle_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="once", ack="early")
+        async def once() -> None: ...
+
+    async def test(stage: Stage) -> None:
+        first = stage.start()
+        await until(lambda: len(first.scheduler.status().slots) == 8)
+        first.broker.hang_publishes()
+        (other,) = await stage.submit()
+        await until(lambda: first.broker.hanging == 1)
+        (once,) = await stage.submit(task="once")
+        await until(lambda: first.broker.hanging == 2)
+        await first.kill()
+        store, lost = stage.store, list[str]()
+        fail = store.dispatching.fail
+
+        async def fails_once(jobs: Sequence[DispatchedJob], *, reason: str) -> None:
+            if not lost:
+                lost.append(reason)
+                raise StoreUnavailable("it is away (staged)")
+            await fail(jobs, reason=reason)
+
+        vars(store.dispatching)["fail"] = fails_once
+        stage.start(store=store)
+        player = await stage.player()
+        await until(lambda: stage.job(once).state is JobState.FAILED)
+        await player.has(1)
+        await stage.pass_by(10)
+
+        assert lost
+        assert {envelope.store.id for envelope in player.envelopes if envelope.store} == {other}
+        assert "a slot's work has failed" not in caplog.text
 
     play(test, define)
 
