@@ -183,9 +183,10 @@ class Stage:
         has_state: bool = True,
         counts_runs: bool = False,
         alerts: AlertSettings | None = None,
+        name: str = "shop",
     ) -> Process:
-        """One more scheduler."""
-        app = TaskMQ(f"memory://{self.name}", name="shop", queues=self.queues)
+        """One more scheduler of the app of that name."""
+        app = TaskMQ(f"memory://{self.name}", name=name, queues=self.queues)
         self.define(app)
         app.sessions.clock = self.clock
         options = BrokerOptions(name="scheduler", clock=self.clock)
