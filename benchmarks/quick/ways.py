@@ -5,6 +5,7 @@ public names of taskmq are used, so that older commits can be measured, too.
 """
 
 import asyncio
+import inspect
 import json
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from typing import Any, Self
 _HERE = Path(__file__).resolve().parents[2]
 _ARGUMENTS = ("hello", {"a": 1, "b": "x"})
 _GROUP = 100
+# Options of a worker by their names today, and by those that they had before.
+_FORMER_OPTIONS = {"max_crashes": "max_starts"}
 # The share of tasks that runs before anything is counted.
 _WARM = 0.2
 
@@ -91,14 +94,22 @@ def _app(url: str, **options: Any) -> Any:
     return TaskMQ(url, queues=[WorkQueue("bench")], default_queue="bench", **options)
 
 
-async def _drain(number: int, define: Callable[[Any, _Gauge], None], task: str) -> dict[str, float | None]:
+def _worker(app: Any, **options: Any) -> Any:
+    """A worker with these options, as far as the tree that is measured knows them."""
     from taskmq.worker import Worker, WorkerConfig
 
+    known = inspect.signature(WorkerConfig).parameters
+    names = {name: name if name in known else _FORMER_OPTIONS.get(name, name) for name in options}
+    quiet = {"name": "w", "control": False, "events": "off"}
+    return Worker(app, WorkerConfig(**quiet, **{names[name]: value for name, value in options.items()}))
+
+
+async def _drain(number: int, define: Callable[[Any, _Gauge], None], task: str) -> dict[str, float | None]:
     gauge = _Gauge(number)
     with _Player(number, task) as player:
         app = _app(player.url)
         define(app, gauge)
-        worker = Worker(app, WorkerConfig(name="w", control=False, events="off", max_crashes=0))
+        worker = _worker(app, max_crashes=0)
         running = asyncio.create_task(worker.run())
         await gauge.over.wait()
         worker.drain()
@@ -187,8 +198,6 @@ async def bulk(number: int) -> dict[str, float | None]:
 
 async def embedded(number: int) -> dict[str, float | None]:
     """A producer and a worker with results, on `memory://`."""
-    from taskmq.worker import Worker, WorkerConfig
-
     gauge = _Gauge(number)
     app = _app("memory://bench")
 
@@ -197,7 +206,7 @@ async def embedded(number: int) -> dict[str, float | None]:
         gauge.count()
         return number
 
-    worker = Worker(app, WorkerConfig(name="w", control=False, events="off"))
+    worker = _worker(app)
     running = asyncio.create_task(worker.run())
     for first in range(0, number, _GROUP):
         jobs = await noop.asend_many((each, *_ARGUMENTS) for each in range(first, first + _GROUP))
