@@ -7,7 +7,9 @@ process, and each process of `executor="process"` does so in its own, and says i
 
 import io
 import logging
+import os
 import sys
+import weakref
 from typing import Any, Final, Protocol, TextIO
 
 import msgspec
@@ -88,6 +90,9 @@ class LogCapture:
         self._sink = sink
         self._takes_output = settings.output
         self._printed: list[_Printed] = []
+        # A fork has neither the sink's threads nor its locks, and the other end of the sink's pipe is not its own.
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_Removal(self))
 
     def install(self) -> None:
         """Begin."""
@@ -106,6 +111,17 @@ class LogCapture:
             if getattr(sys, printed.stream_name) is printed:
                 setattr(sys, printed.stream_name, printed.stream)
         self._printed.clear()
+
+
+class _Removal:
+    """Removes a capture, if it is still there."""
+
+    def __init__(self, capture: LogCapture) -> None:
+        self._capture = weakref.ref(capture)
+
+    def __call__(self) -> None:
+        if (capture := self._capture()) is not None:
+            capture.remove()
 
 
 class _Handler(logging.Handler):
