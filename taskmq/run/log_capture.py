@@ -22,6 +22,7 @@ _INFO: Final = 20
 _ERROR: Final = 40
 # Records about the sending of records would never end.
 _OURS: Final = ("taskmq.", "taskmq_", "pika")
+_OUR_OWN: Final = "taskmq"
 
 
 class CaptureSettings(msgspec.Struct, frozen=True, array_like=True):
@@ -147,7 +148,7 @@ class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Take the record if it is a run's; never raises."""
         context = current_context.get()
-        if context is None or context.is_settled or record.name.startswith(_OURS):
+        if context is None or context.is_settled or record.name == _OUR_OWN or record.name.startswith(_OURS):
             return
         if not self._sink.is_wanted(context):
             return
