@@ -101,15 +101,17 @@ def _worker(app: Any, **options: Any) -> Any:
     known = inspect.signature(WorkerConfig).parameters
     names = {name: name if name in known else _FORMER_OPTIONS.get(name, name) for name in options}
     quiet = {"name": "w", "control": False, "events": "off"}
-    return Worker(app, WorkerConfig(**quiet, **{names[name]: value for name, value in options.items()}))
+    return Worker(app, WorkerConfig(**quiet | {names[name]: value for name, value in options.items()}))
 
 
-async def _drain(number: int, define: Callable[[Any, _Gauge], None], task: str) -> dict[str, float | None]:
+async def _drain(
+    number: int, define: Callable[[Any, _Gauge], None], task: str, **options: Any
+) -> dict[str, float | None]:
     gauge = _Gauge(number)
     with _Player(number, task) as player:
         app = _app(player.url)
         define(app, gauge)
-        worker = _worker(app, max_crashes=0)
+        worker = _worker(app, max_crashes=0, **options)
         running = asyncio.create_task(worker.run())
         await gauge.over.wait()
         worker.drain()
@@ -117,15 +119,20 @@ async def _drain(number: int, define: Callable[[Any, _Gauge], None], task: str) 
     return gauge.figures
 
 
+def _noop(app: Any, gauge: _Gauge) -> None:
+    @app.task(name="bench.noop", timeout=30)
+    async def noop(number: int, text: str, data: dict[str, int | str]) -> None:
+        gauge.count()
+
+
 async def coroutine(number: int) -> dict[str, float | None]:
     """A worker, a no-op coroutine."""
+    return await _drain(number, _noop, "bench.noop")
 
-    def define(app: Any, gauge: _Gauge) -> None:
-        @app.task(name="bench.noop", timeout=30)
-        async def noop(number: int, text: str, data: dict[str, int | str]) -> None:
-            gauge.count()
 
-    return await _drain(number, define, "bench.noop")
+async def told(number: int) -> dict[str, float | None]:
+    """The same, of a worker that tells its events all the time."""
+    return await _drain(number, _noop, "bench.noop", events="on")
 
 
 async def waiting(number: int) -> dict[str, float | None]:
@@ -219,6 +226,7 @@ async def embedded(number: int) -> dict[str, float | None]:
 
 WAYS: dict[str, Callable[[int], Awaitable[dict[str, float | None]]]] = {
     "coroutine": coroutine,
+    "told": told,
     "waiting": waiting,
     "thread": thread,
     "one_by_one": one_by_one,
