@@ -109,7 +109,7 @@ class _Plain:
         self.count = count
 
 
-class _PlainRun(msgspec.Struct, eq=False, gc=False):
+class _PlainRun(msgspec.Struct, eq=False):
     """A run that is about to begin; `now` by the monotonic clock."""
 
     delivery: Delivery
@@ -188,19 +188,32 @@ class FastPath:
             args, kwargs = plain.decode(envelope.args, envelope.kwargs, content_type)
         except BaseException:  # noqa: BLE001 - the long way meets it again, and knows what it means
             return envelope
-        context = self._context(envelope, plain)
+        started = self._now_ms()
+        context = Context(
+            envelope,
+            job_id=envelope.id,
+            max_attempts=plain.max_attempts,
+            queue=plain.queue,
+            redelivered=False,
+            _deadline=None if plain.timeout is None else started / 1000 + plain.timeout,
+            _writer=self._journal_writer,
+            started=started,
+        )
         if plain.with_context is not None:
             args, kwargs = plain.with_context((args, kwargs), context)
         current_context.set(context)
         if (tell := self._stats.on_start) is not None:
-            tell(delivery, envelope, context.job_id, context.started)
+            tell(delivery, envelope, envelope.id, started)
         run = _PlainRun(delivery, envelope, plain, context, args, kwargs, content_type, now)
         return self._begin_in_thread(run) if plain.is_threaded else self._first_step(run)
 
     def _plain_for(self, delivery: Delivery, envelope: Envelope) -> _Plain | None:
         """What is known of the message's task; None where the two are not plain."""
         key = (envelope.task, delivery.queue)
-        plain = self._plain[key] if key in self._plain else self._prepare(key)
+        try:
+            plain = self._plain[key]
+        except KeyError:
+            plain = self._prepare(key)
         if (
             plain is None
             or not envelope.id
@@ -213,19 +226,6 @@ class FastPath:
         ):
             return None
         return plain
-
-    def _context(self, envelope: Envelope, plain: _Plain) -> Context:
-        started = self._now_ms()
-        return Context(
-            envelope,
-            job_id=envelope.id,
-            max_attempts=plain.max_attempts,
-            queue=plain.queue,
-            redelivered=False,
-            _deadline=None if plain.timeout is None else started / 1000 + plain.timeout,
-            _writer=self._journal_writer,
-            started=started,
-        )
 
     def _first_step(self, run: _PlainRun) -> FastPathStep:
         """Run a coroutine up to its first wait, or its end."""
