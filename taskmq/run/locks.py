@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol, Self, runtime_checkable
 
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.durable.lease_keeper import LeaseKeeper
-from taskmq.errors import InvalidOption, LockLost, LockTimeout, StateUnavailable
+from taskmq.errors import InvalidOption, LockLost, LockTimeout, StateUnavailable, UnsupportedFeature
 from taskmq.model.backoff import Backoff
 from taskmq.model.keys import lock_key
 from taskmq.model.units import Duration, parse_duration
@@ -145,6 +145,8 @@ class Lock:
         try:
             self._call(self._acquire())
             self._remember()
+        except (LockTimeout, StateUnavailable, UnsupportedFeature):
+            raise
         except BaseException:
             # An interrupt ends the wait and not the call, which would get the lock for a block that never begins.
             self._forget()
