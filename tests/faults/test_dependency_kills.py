@@ -1,6 +1,7 @@
 """Schedulers killed (-9) and started again while random graphs of jobs that wait for each other run.
 
     TASKMQ_TEST_GRAPH_KILLS_GRAPHS: so many graphs (6), one after the other
+    TASKMQ_TEST_GRAPH_KILLS_FROM: the seed of the first one (0)
     TASKMQ_TEST_GRAPH_KILLS_JOBS: of so many jobs (200)
     TASKMQ_TEST_GRAPH_KILLS_EVERY: seconds between two kills (1.5)
 
@@ -31,6 +32,7 @@ from tests.faults.test_beat import _Starter
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
 
 _GRAPHS: Final = int(os.environ.get("TASKMQ_TEST_GRAPH_KILLS_GRAPHS", "6"))
+_FROM: Final = int(os.environ.get("TASKMQ_TEST_GRAPH_KILLS_FROM", "0"))
 _JOBS: Final = int(os.environ.get("TASKMQ_TEST_GRAPH_KILLS_JOBS", "200"))
 _EVERY: Final = float(os.environ.get("TASKMQ_TEST_GRAPH_KILLS_EVERY", "1.5"))
 _CONDITIONS: Final[Sequence[DependencyCondition]] = ("succeeded", "succeeded", "succeeded", "ended", "failed")
@@ -89,7 +91,7 @@ def test_graphs_end_as_their_rules_say_while_schedulers_are_killed(
         async with app:
             killing = asyncio.create_task(kill())
             try:
-                for seed in range(_GRAPHS):
+                for seed in range(_FROM, _FROM + _GRAPHS):
                     await _play(app, step, random.Random(seed))
             finally:
                 killing.cancel()
