@@ -17,6 +17,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from taskmq.model.jobs.dependencies import DependencyCondition, after_upstream
 from taskmq.model.states import JobState
 from tests.faults.field import Process
 from tests.faults.test_beat import _Starter
+from tests.servers.waiting import eventually
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
 
@@ -101,6 +103,12 @@ def test_graphs_end_as_their_rules_say_while_schedulers_are_killed(
     asyncio.run(main())
     print(f"\n{_GRAPHS} graphs of {_JOBS} jobs, {kills} schedulers killed, {time.monotonic() - began:.0f} s")
     assert kills >= 1
+    # One that was just started would be ended by the signal itself.
+    eventually(
+        lambda: all("is held, epoch" in each.log for each in schedulers),
+        "each scheduler holds a slot",
+        within=timedelta(seconds=60),
+    )
     for process in (*schedulers, worker):
         process.signal(signal.SIGTERM)
         assert process.wait(60) == 0, process.log[-4000:]
