@@ -20,7 +20,8 @@ _BEFORE: Final = 8.0
 _LAST: Final = """
 select t.id from unnest($1::smallint[]) as s(shard) cross join lateral
   (select id from taskmq.timer where shard = s.shard order by shard desc, due desc limit $2) t"""
-_DISPATCHED: Final = "select dispatched - due as late from taskmq.job_history where due >= $1"
+_DISPATCHED: Final = """
+select dispatched - due as late from taskmq.job_history where due >= $1 and dispatched is not null"""
 _PATIENCE: Final = 120.0
 
 
