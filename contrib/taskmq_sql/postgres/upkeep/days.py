@@ -64,6 +64,9 @@ async def days_of(connection: Connection, table: str) -> list[str]:
 async def drop_days(connection: Connection, *, before: int) -> None:
     """Drop the days that were over before an instant (ms since the epoch)."""
     for table in BY_DAY:
+        for name in await _left_over(connection, table):
+            if (day_of(name) + 1) * DAY <= before:
+                await _drop(connection, name)
         for name in await days_of(connection, table):
             if (day_of(name) + 1) * DAY <= before:
                 await drop_day(connection, table, name)
@@ -77,7 +80,22 @@ async def drop_day(connection: Connection, table: str, name: str) -> None:
         if await connection.fetchval(_HAS_DETAILS.format(day=day)):
             await _in_parts(connection, _DETAILS.format(day=day))
     await _detach(connection, f"{SCHEMA}.{table}", f"{SCHEMA}.{name}")
-    await connection.execute(f"drop table {SCHEMA}.{name}")
+    await _drop(connection, name)
+
+
+async def _left_over(connection: Connection, table: str) -> list[str]:
+    """The days that were taken out of a table and not dropped: the process was killed in between."""
+    rows = await connection.fetch(
+        "select relname::text as name from pg_class where relnamespace = $1::text::regnamespace and relkind = 'r' "
+        "and not relispartition and relname ~ $2",
+        SCHEMA,
+        f"^{table}_[0-9]{{8}}$",
+    )
+    return [row["name"] for row in rows]
+
+
+async def _drop(connection: Connection, name: str) -> None:
+    await connection.execute(f"drop table if exists {SCHEMA}.{name}")
 
 
 async def _in_parts(connection: Connection, statement: str) -> None:
