@@ -412,7 +412,7 @@ class ServerUnavailable(TaskMQError):
 
 
 class RequestRefused(TaskMQError):
-    """A server has refused a request for a reason that has no error of its own here.
+    """A server has refused a request for a reason that has no error class here.
 
     Attributes:
         status: of the answer.
@@ -511,7 +511,7 @@ class LockTimeout(TaskMQError, TimeoutError):
 
 
 class LockLost(TaskMQError):
-    """A lock was lost while its block went on: somebody else may have it, and may have acted meanwhile.
+    """A lock was lost while its block went on: another holder may have acted meanwhile.
 
     Attributes:
         name: the lock's.

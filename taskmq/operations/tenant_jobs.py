@@ -207,7 +207,7 @@ class TenantJobs:
         return JobPage([], None) if own is None else await self._jobs.alist(own, after=after, limit=limit)
 
     async def count(self, which: JobFilter, *, cap: int = 10_000) -> int:
-        """How many of the caller's jobs fit, exactly up to `cap`; `cap` + 1 stands for more."""
+        """How many of the caller's jobs fit, exactly up to `cap`; `cap` + 1 means more."""
         own = self._own(which)
         return 0 if own is None else await self._jobs.acount(own, cap=cap)
 

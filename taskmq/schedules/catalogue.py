@@ -162,7 +162,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         await self._redefine(name, definition)
 
     def remove(self, name: str) -> None:
-        """Have nobody emit it any more, within a second."""
+        """End its emission, within a second."""
         self._producer.sessions.run_sync(self.aremove(name), instead="aremove")
 
     async def aremove(self, name: str) -> None:

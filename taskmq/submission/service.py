@@ -34,7 +34,7 @@ __all__ = ["Jobs"]
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    # What a task returns that is named by a text, nobody knows.
+    # The type that a task named by a text returns is unknown.
     R = TypeVar("R", default=Any)
 else:
     from typing import TypeVar
@@ -242,7 +242,7 @@ class Jobs(JobQueries):
         return called.handle(await self._store.given(sending, answer)), answer
 
     async def named(self, name: str, *, tenant: str | None = None) -> NamedCall:
-        """What a name stands for: a task of the app, a registered one, or a definition of the tenant.
+        """What a name refers to: a task of the app, a registered one, or a definition of the tenant.
 
         Raises:
             UnknownTask: nothing.
@@ -265,7 +265,7 @@ class Jobs(JobQueries):
         depends_on: DependsOn = (),
         connection: Any = None,
     ) -> tuple[Job[Any], Submitted]:
-        """`keep_call` of what a name stands for: a task, also one that this app does not know, or a definition.
+        """`keep_call` of what a name refers to: a task, also one that this app does not know, or a definition.
 
         Args:
             args, kwargs: plain JSON values, or what the task takes.

@@ -44,7 +44,7 @@ T = TypeVar("T")
 By = str | Actor
 """Who changes a job: a name, or one whose changes are in the audit as well."""
 
-# Somebody else may change the job at the same moment; each of them gains something.
+# Another caller may change the job at the same moment; each attempt has one winner.
 _TRIES: Final = 20
 
 
@@ -68,7 +68,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     call: tuple[Any, Any] | msgspec.UnsetType = msgspec.UNSET
 
     def words(self) -> str:
-        """Which fields it changes, and never to what: arguments are nobody's but the task's."""
+        """Which fields it changes, and never to what: arguments are for the task alone."""
         return ", ".join(name for name in self.__struct_fields__ if getattr(self, name) is not msgspec.UNSET)
 
 
@@ -80,7 +80,7 @@ class StoredJobs:
 
     Args:
         sessions: the app's, asked for each time.
-        signature_of: how a task is called, by its name; None where nobody knows it.
+        signature_of: how a task is called, by its name; None where it is unknown.
     """
 
     def __init__(
@@ -368,7 +368,7 @@ def instant_ms(moment: datetime, *, what: str) -> int:
 def _entry(
     record: JobRecord, decision: Decision, action: Action, change: Change, *, by: Actor, note: str
 ) -> AuditEntry:
-    """Of the audit: never with arguments, which are nobody's but the task's."""
+    """Of the audit: never with arguments, which are for the task alone."""
     after: dict[str, Any] = {"state": str(decision.state)}
     if action == "change":
         after["changed"] = change.words()
@@ -383,7 +383,7 @@ def _entry(
 
 
 def _exceeded(task: str, excess: QuotaExcess) -> QuotaExceeded:
-    """What a caller is told for whose job there is no room."""
+    """The error for a caller whose job has no room."""
     return QuotaExceeded(
         task,
         tenant=excess.tenant,

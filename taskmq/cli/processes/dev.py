@@ -90,7 +90,7 @@ def _dashboard(name: str, port: int) -> contextlib.AbstractAsyncContextManager[N
 
 
 def _port() -> int:
-    """The usual port; 0, which means any, where somebody has it."""
+    """The usual port; 0, which means any, where it is taken."""
     try:
         socket.create_server(("127.0.0.1", _PORT)).close()
     except OSError:

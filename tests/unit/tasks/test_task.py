@@ -198,7 +198,7 @@ def test_a_callable_object_can_be_a_task_under_a_name() -> None:
 
 
 def test_an_object_without_a_name_needs_one() -> None:
-    with pytest.raises(InvalidOption, match=r"functools.partial.*has no name of its own; give it a name="):
+    with pytest.raises(InvalidOption, match=r"functools.partial.*is not a function and has no name; give it a name="):
         define(functools.partial(add, b=3), {})
 
 

@@ -181,7 +181,7 @@ def test_a_step_has_options_of_its_own() -> None:
 
 
 def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent() -> None:
-    with pytest.raises(InvalidArguments, match="nothing stands before"):
+    with pytest.raises(InvalidArguments, match="no step before this one gives it more"):
         (group(two.s())).compile(JSON)
     with pytest.raises(InvalidArguments):
         (two.s("a")).compile(JSON)  # type: ignore[call-overload]
