@@ -96,8 +96,6 @@ class TenantJobs:
         self._tenant = tenant
         self._by = by
 
-    # Submitting ----------------------------------------------------------------------------------------
-
     async def submit(self, order: JobOrder) -> SubmitOutcome:
         """Keep one job; it is durable when this returns.
 
@@ -160,8 +158,6 @@ class TenantJobs:
             return await self.submit(order)
         except TaskMQError as error:
             return error
-
-    # Looking -------------------------------------------------------------------------------------------
 
     def name_of(self, record: JobRecord) -> str:
         """What the caller calls the job: the id that its submitter chose, else the store's."""
@@ -254,8 +250,6 @@ class TenantJobs:
             ResultExpired, ResultDamaged: it is not kept any more, or is not what was stored.
         """
         return await self._app.job(record.id).aresult(0)
-
-    # Changing ------------------------------------------------------------------------------------------
 
     async def change(
         self,

@@ -178,8 +178,6 @@ class Context(msgspec.Struct, eq=False):
             )
         return self._writer.lock(name, owner=f"job {self.job_id or self.task}", timeout=timeout, lease=lease)
 
-    # While it runs -------------------------------------------------------------------------------------
-
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Tell how far the task is; seen from outside through `Job.progress()`."""
         self.open_journal().tell_progress(done, total, note)
@@ -191,8 +189,6 @@ class Context(msgspec.Struct, eq=False):
             EncodeError: the details have no form as JSON.
         """
         self.open_journal().tell_heartbeat(details)
-
-    # For later runs ------------------------------------------------------------------------------------
 
     def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """What `function` returns, which runs once per job: later runs get what was saved.

@@ -155,8 +155,6 @@ class Lock:
             self._call(self._release())
         self._end(was_lost=was_lost, error=error)
 
-    # Before and after ----------------------------------------------------------------------------------------
-
     def _begin(self) -> None:
         if self.token:
             raise InvalidOption(f"lock {self.name!r}: it is held; for another block make another one by its name")
@@ -178,8 +176,6 @@ class Lock:
         token, self.token, self._is_gone = self.token, 0, False
         if was_lost and error is None:
             raise LockLost(self.name, token)
-
-    # On the loop ---------------------------------------------------------------------------------------------
 
     async def _acquire(self) -> None:
         leases = self._leases()

@@ -125,8 +125,6 @@ class JobQueries(JobService):
         """`explain` for coroutines."""
         return await explain_job(self.sessions.store(), await self._store.get(job_id))
 
-    # What handles ask ------------------------------------------------------------------------------------
-
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
         """See `JobService`; a job of the store ends there."""
         if not self._store.has_store or (first := await self._store.find(job_id)) is None:

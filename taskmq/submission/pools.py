@@ -41,8 +41,6 @@ class Pools:
     def __init__(self, sessions: Callable[[], Sessions]) -> None:
         self._sessions = sessions
 
-    # Pools and policies --------------------------------------------------------------------------------
-
     def read(self) -> Sharing:
         """All pools, and the policies that were said instead of those of apps."""
         return self._sessions().run_sync(self.aread(), instead="aread")
@@ -138,8 +136,6 @@ class Pools:
             after = replace(change(before), version=before.version + 1)
             if await store.share(after):
                 return after
-
-    # Quotas --------------------------------------------------------------------------------------------
 
     def quotas(self) -> list[QuotaState]:
         """All quotas, by tenant and user, with what of them is used up today."""

@@ -79,8 +79,6 @@ class Jobs(JobQueries):
         self._producer = producer
         self._stored = StoredJobs(lambda: self.sessions, signature_of=self._names.signature)
 
-    # Submitting ----------------------------------------------------------------------------------------
-
     def submit(
         self,
         task: "Call[..., R] | str",
@@ -382,8 +380,6 @@ class Jobs(JobQueries):
             resources=None if task is None else task.plan.resources,
         )
 
-    # Changing ------------------------------------------------------------------------------------------
-
     def change(
         self,
         job_id: str,
@@ -523,8 +519,6 @@ class Jobs(JobQueries):
     async def _do(self, action: Action, job_id: str, *, version: int | None, by: By, note: str) -> JobRecord:
         return await self._store.edit(job_id, action, version=version, by=by, note=note)
 
-    # What handles ask to be done -----------------------------------------------------------------------
-
     async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
         """See `JobService`."""
         if not self._store.has_store or (record := await self._store.find(job_id)) is None:
@@ -544,8 +538,6 @@ class Jobs(JobQueries):
             return Cancellation.ENDED
         after = await self.acancel(record.id, note=reason)
         return Cancellation.CANCELLED if after.state.is_final else Cancellation.REQUESTED
-
-    # -----------------------------------------------------------------------------------------------------
 
     def _called(self, task: "Call[..., R] | str", options: dict[str, Any]) -> Call[..., R]:
         if isinstance(task, str):

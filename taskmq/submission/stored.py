@@ -102,8 +102,6 @@ class StoredJobs:
         """Whether the app has one."""
         return self._sessions.current().store is not None
 
-    # Submitting ----------------------------------------------------------------------------------------
-
     async def submit(self, job: NewJob, *, connection: Any = None) -> Submitted:
         """Keep one job; together with those of other callers, unless it is kept by the caller's own transaction.
 
@@ -196,8 +194,6 @@ class StoredJobs:
         """
         return await upstream_of(depends_on, self.find) if depends_on else ()
 
-    # Looking -------------------------------------------------------------------------------------------
-
     async def find(self, job_id: str) -> JobRecord | None:
         """The job that is called so: the store's id, or the one that its submitter chose, with its tenant's mark."""
         store = self._sessions.store()
@@ -229,8 +225,6 @@ class StoredJobs:
         if large is None or record.blob is None:
             return record
         return msgspec.structs.replace(record, value=await large.fetch(record.job_id, record.blob), blob=None)
-
-    # Changing ------------------------------------------------------------------------------------------
 
     async def edit(
         self,

@@ -179,9 +179,6 @@ def forget(redis: Redis) -> None:
     redis.restart()
 
 
-# Places ------------------------------------------------------------------------------------------------
-
-
 def test_while_redis_is_paused_nothing_takes_a_place_and_then_it_does(redis: Redis, passages: Passages) -> None:
     async def test(shop: Shop) -> None:
         async with working(shop):
@@ -400,9 +397,6 @@ def test_open_limits_hold_nothing_up_while_redis_is_away_and_hold_again_when_it_
     play(redis.url, test)
 
 
-# Rates -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("fault", ["paused", "killed", "emptied"])
 def test_a_rate_is_not_exceeded_over_a_fault_of_redis_and_every_job_runs(
     redis: Redis, passages: Passages, fault: str
@@ -448,9 +442,6 @@ def test_a_rate_is_not_exceeded_over_a_fault_of_redis_and_every_job_runs(
                 assert last - first + 1 <= allowed, (first, last, starts)
 
     play(redis.url, test)
-
-
-# Locks -------------------------------------------------------------------------------------------------
 
 
 def test_a_lock_outlives_a_restart_of_redis(redis: Redis) -> None:

@@ -164,8 +164,6 @@ class PublishBatch:
         for entry in entries:
             entry.end(entry.error if error is None else self._translate(error))
 
-    # In the thread ----------------------------------------------------------------------------------------
-
     def _insert(self, connection: sqlite3.Connection, entries: list[_BatchEntry]) -> None:
         now = self._clock.now_ms()
         by_queue: dict[str, tuple[list[Outgoing], list[Outgoing]]] = {}
@@ -223,8 +221,6 @@ class PublishBatch:
             create_queues(connection, {name: self._declared[name]})
             queue = find_queue(connection, name)
         return queue
-
-    # On the loop ------------------------------------------------------------------------------------------
 
     def _translate(self, error: Exception) -> Exception:
         if isinstance(error, DatabaseFailure) and not error.is_certain:

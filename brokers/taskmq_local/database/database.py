@@ -60,8 +60,6 @@ class Database:
         self._session = DatabaseSession(path, self._give_up)
         self._thread: threading.Thread | None = None
 
-    # On the loop ------------------------------------------------------------------------------------------
-
     @property
     def trouble(self) -> str:
         """Why something takes long, as far as is known."""
@@ -198,8 +196,6 @@ class Database:
             asyncio.get_running_loop().call_soon(self._gather, turns - 1, quiet, self._arrived)
         else:
             self._hand_over()
-
-    # In the thread ----------------------------------------------------------------------------------------
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         try:

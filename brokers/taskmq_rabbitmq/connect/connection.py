@@ -223,8 +223,6 @@ class Connection:
             amqp.abort("it did not close in time")
             await self._gone(1.0)
 
-    # The states' edges --------------------------------------------------------------------------------------
-
     def _connect(self) -> None:
         hush_pika()
         self._timer = None
@@ -354,8 +352,6 @@ class Connection:
     def _enter(self, state: ConnectionState) -> None:
         self._state = state
 
-    # Waiting ------------------------------------------------------------------------------------------------
-
     async def _next_attempt(self) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.add(waiter)
@@ -376,8 +372,6 @@ class Connection:
     async def _gone(self, timeout: float) -> bool:
         assert self._ended is not None
         return bool((await asyncio.wait({self._ended}, timeout=timeout))[0])
-
-    # What pika is told --------------------------------------------------------------------------------------
 
     def _parameters(
         self, host: Host, credentials: PasswordCredentials | CertificateCredentials

@@ -208,8 +208,6 @@ class CredentialSource:
     def _place(self) -> str:
         return self._source.path if isinstance(self._source, TokenFile) else "the token server"
 
-    # Fetching -----------------------------------------------------------------------------------------------
-
     def _fetch(self) -> None:
         if self._is_fetching or self._is_closed:
             return

@@ -116,8 +116,6 @@ class Migration:
         await self._clear_away(names)
         return len(names)
 
-    # Out and anew ---------------------------------------------------------------------------------------------
-
     async def _replace_all(self, queues: Sequence[Queue], wanted: Sequence[Entity]) -> None:
         for queue in queues:
             await self._prepare(queue)
@@ -304,8 +302,6 @@ class Migration:
         await self._delete(beside)
         self._report(f"{name}: done; {beside} deleted")
         return True
-
-    # Steps ----------------------------------------------------------------------------------------------------
 
     async def _check_nodes(self) -> None:
         try:

@@ -153,8 +153,6 @@ class Publisher:
             self._upkeep.cancel()
             await asyncio.gather(self._upkeep, return_exceptions=True)
 
-    # In -------------------------------------------------------------------------------------------------------
-
     def _accept(self, pending: Pending, limit: int) -> None:
         if self._closing or pending.size > limit or self._line_bytes + pending.size > _LINE_BYTES:
             pending.end(self._refusal_of(pending, limit))
@@ -259,8 +257,6 @@ class Publisher:
         self._unconfirmed[tag] = pending
         self._unconfirmed_bytes += pending.size
         self._next_tag = tag + 1
-
-    # The channel ------------------------------------------------------------------------------------------------
 
     async def _keep_channel(self) -> None:
         backoff = reconnect_backoff()
@@ -388,8 +384,6 @@ class Publisher:
         self._denied.pop(exchange, None)
         return None
 
-    # What the broker says -----------------------------------------------------------------------------------------
-
     def _on_confirm(self, tag: int, is_multiple: bool, is_nack: bool) -> None:  # noqa: FBT001 - a positional callback of pika
         first = tag
         if is_multiple:
@@ -455,8 +449,6 @@ class Publisher:
         if tag is not None and (pending := self._unconfirmed.get(tag)) is not None:
             pending.returned = True
 
-    # Errands: what has to be asked for ------------------------------------------------------------------------------
-
     def _on_returned(self, pending: Pending) -> None:
         queue = pending.message.queue
         if not pending.restored and pending.message.due is not None:
@@ -476,8 +468,6 @@ class Publisher:
     def _send_again(self, waiting: list[Pending]) -> None:
         self._back_in_line(waiting)
         self._advance()
-
-    # Deadlines ------------------------------------------------------------------------------------------------------
 
     def _watch(self, deadline: float) -> None:
         if self._timer is not None:

@@ -1,8 +1,8 @@
 """Schedules that start workflows.
 
 A workflow is started at the broker and in the state, so it cannot be part of the store's transaction. Its occurrence
-is claimed there first, with a lease, and the claim goes once it is started: whoever finds it after its lease starts
-the same workflow again, under the same id.
+is claimed there first, with a lease, and the claim goes once it is started: a scheduler that finds it after its lease
+starts the same workflow again, under the same id.
 """
 
 import logging

@@ -461,9 +461,6 @@ def test_schedules_of_one_instant_are_all_emitted() -> None:
     _play(test)
 
 
-# Stop --------------------------------------------------------------------------------------------------
-
-
 def test_a_beat_without_schedules_waits_for_its_end() -> None:
     async def test(stage: Stage) -> None:
         beat = await stage.start(define=lambda _: None)

@@ -161,9 +161,6 @@ def test_a_beat_ends_where_messages_are_waited_for_and_the_broker_has_no_topic_e
     play(test, define)
 
 
-# Files --------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def memory() -> Iterator[str]:
     name = uuid.uuid4().hex

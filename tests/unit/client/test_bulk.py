@@ -127,9 +127,6 @@ def test_an_outcome_too_few_is_a_bug_and_not_passed_over(batches: Batches) -> No
             batches.settle([None])
 
 
-# Through an app ------------------------------------------------------------------------------------------
-
-
 def shop(url: str, **options: Any) -> TaskMQ:
     app = TaskMQ(url, **options)
 

@@ -82,9 +82,6 @@ async def _is_free(app: StagedApp, key: str) -> bool:
     return True
 
 
-# While it waits ----------------------------------------------------------------------------------------
-
-
 def test_a_second_job_of_a_key_is_refused_with_the_id_of_the_first_until_that_has_started() -> None:
     async def test(app: StagedApp, desk: Desk) -> None:
         first = await desk.task.asend("a", 1)
@@ -172,7 +169,7 @@ def test_throttled_calls_run_once_in_their_time_whatever_becomes_of_the_first() 
     _play(test, unique_policy="throttle", unique_ttl="1m")
 
 
-# Until it has ended ------------------------------------------------------------------------------------
+# Until it has ended
 
 
 def test_a_key_may_be_taken_until_its_job_has_ended_over_all_attempts() -> None:
@@ -296,9 +293,6 @@ def test_a_job_that_is_replaced_where_it_waits_in_the_state_is_gone_at_once() ->
                 await first.aresult(timeout=5)
 
     asyncio.run(main())
-
-
-# Sending -----------------------------------------------------------------------------------------------
 
 
 def test_a_failed_publish_frees_the_key_and_an_unknown_one_after_a_short_time() -> None:
@@ -426,9 +420,6 @@ def test_arguments_that_make_no_key_are_refused() -> None:
             await desk.task.asend("")
 
     _play(test)
-
-
-# Definition --------------------------------------------------------------------------------------------
 
 
 def test_without_a_state_it_is_refused_by_name() -> None:

@@ -282,9 +282,6 @@ def test_the_time_that_a_process_takes_to_import_the_app_is_not_the_tasks(tmp_pa
     _in_loop(test)
 
 
-# The processes ------------------------------------------------------------------------------------------------
-
-
 def test_a_process_is_started_ahead_and_one_that_has_ended_is_replaced() -> None:
     async def test(executor: ProcessExecutor) -> None:
         executor.warm()
@@ -317,9 +314,6 @@ def test_a_process_that_has_grown_is_replaced_after_its_run() -> None:
         assert await executor.run(_limited("pid")) != first
 
     _in_loop(test, max_memory=120 * 2**20)
-
-
-# Resources ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["group", "looks"])

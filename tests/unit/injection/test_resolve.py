@@ -82,9 +82,6 @@ def play(app: TaskMQ, test: Callable[[], Coroutine[Any, Any, None]], **config: A
     asyncio.run(main())
 
 
-# Plain calls -------------------------------------------------------------------------------------------
-
-
 def test_a_plain_call_is_given_everything_and_ends_it_last_first(app: TaskMQ, log: Log) -> None:
     a, b = log.provider("a"), log.aprovider("b")
 
@@ -151,9 +148,6 @@ def test_a_task_that_no_app_has_yet_can_be_called(log: Log) -> None:
     assert task() == "a"
 
 
-# Errors ------------------------------------------------------------------------------------------------
-
-
 def test_providers_see_the_tasks_error_and_cannot_make_a_success_of_it(app: TaskMQ, log: Log) -> None:
     def swallows() -> Iterator[str]:
         try:
@@ -198,9 +192,6 @@ def test_an_end_that_fails_is_the_tasks_error_and_keeps_no_other_from_its_end(ap
     with pytest.raises(RuntimeError, match="b cannot be ended"):
         task()
     assert log.words == ["open a", "open b", "close b", "a saw RuntimeError", "close a"]
-
-
-# In a worker -------------------------------------------------------------------------------------------
 
 
 def test_threads_open_and_end_in_their_own_thread_and_wait_for_asynchronous_providers_on_the_loop(
@@ -338,9 +329,6 @@ def test_a_failure_is_not_kept_and_those_who_waited_ask_again(app: TaskMQ, log: 
     play(app, test, concurrency=5)
 
     assert len(tries) == 3
-
-
-# Replacements ------------------------------------------------------------------------------------------
 
 
 def test_a_replacement_counts_where_it_is_entered_and_the_innermost_one_counts(app: TaskMQ) -> None:

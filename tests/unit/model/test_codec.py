@@ -47,7 +47,7 @@ def returning(kind: Any) -> Callable[[], Any]:
     return function
 
 
-# Types that a call can be made of ------------------------------------------------------------------------
+# Types that a call can be made of
 
 
 class Color(Enum):
@@ -290,9 +290,6 @@ def test_a_whole_number_of_any_size_travels_as_json() -> None:
     assert round_trip(JSON, taking(int), -(2**200)) == ((-(2**200),), {})
 
 
-# The injected parameter ----------------------------------------------------------------------------------
-
-
 def _first(ctx: Context, a: int, b: int = 0) -> Any:
     return ctx, a, b
 
@@ -396,7 +393,7 @@ def test_a_context_that_could_not_be_filled_in_by_position_is_refused() -> None:
         signature(function)
 
 
-# What does not fit ---------------------------------------------------------------------------------------
+# What does not fit
 
 
 def _sell(item: str, count: int = 1, *, price: Money | None = None) -> None: ...
@@ -611,9 +608,6 @@ def test_a_result_that_does_not_fit_any_more_is_an_encode_error() -> None:
 @pytest.mark.parametrize("kind", [None, inspect.Parameter.empty, Any, object])
 def test_a_result_of_no_declared_type_is_plain_data(kind: Any) -> None:
     assert ReturnType(kind).decode(b'{"a": [1]}', JSON) == {"a": [1]}
-
-
-# Definitions ---------------------------------------------------------------------------------------------
 
 
 class Plain:

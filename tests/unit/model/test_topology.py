@@ -158,7 +158,7 @@ def test_a_physical_queue_leads_to_the_dead_letter_queue_of_its_name_and_so_does
         assert dead_letter_queue(name) == "a.dlq"
 
 
-# What a queue can be -------------------------------------------------------------------------------------
+# What a queue can be
 
 
 def test_a_queue_with_native_priorities_is_one_queue_beside_that_of_the_store() -> None:
@@ -237,7 +237,7 @@ def test_a_queue_is_limited_by_either_limit() -> None:
     assert WorkQueue("a", max_bytes=1).is_limited
 
 
-# Where a message goes ------------------------------------------------------------------------------------
+# Where a message goes
 
 
 @given(_names, st.none() | st.integers(0, 9))

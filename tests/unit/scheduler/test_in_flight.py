@@ -263,7 +263,7 @@ def test_a_lost_job_that_must_not_run_twice_fails() -> None:
         job = stage.job(job_id)
         assert job.state is JobState.FAILED
         assert job.error is not None
-        assert "nobody knows whether it was run" in job.error.message
+        assert "it is unknown whether it was run" in job.error.message
         assert job.token >> 32 == 1
 
     play(test, _define)

@@ -58,9 +58,6 @@ def run_in(context: Context, call: Callable[[], Any]) -> Any:
         current_context.reset(token)
 
 
-# Defining ------------------------------------------------------------------------------------------------
-
-
 def _forms(app: TaskMQ) -> list[Callable[[Callable[..., Any]], Any]]:
     return [app.task, app.task(), app.task(queue="sales"), task, task(), task(queue="sales")]
 
@@ -209,9 +206,6 @@ def test_two_objects_under_one_name_are_told_apart_by_their_places(app: TaskMQ) 
         app.task(name="add")(add)
 
 
-# Calling here --------------------------------------------------------------------------------------------
-
-
 def test_a_task_is_still_the_plain_function(app: TaskMQ) -> None:
     assert app.task(add)(1) == 3
     assert app.task(name="again")(add)(1, b=1) == 2
@@ -257,9 +251,6 @@ def test_a_task_that_a_task_calls_shares_its_context(app: TaskMQ) -> None:
     outer = Context.detached("outer")
 
     assert run_in(outer, lambda: asyncio.run(sell("a"))) is outer
-
-
-# Sending -------------------------------------------------------------------------------------------------
 
 
 def test_what_is_sent_says_what_a_worker_needs_to_know(app: TaskMQ) -> None:

@@ -14,8 +14,6 @@ from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
 from tests.unit.worker.virtual_time import run
 
-# Slots -------------------------------------------------------------------------------------------------
-
 
 def test_tasks_run_their_results_are_stored_and_their_messages_acknowledged() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
@@ -171,9 +169,6 @@ def test_a_task_that_is_acknowledged_early_is_not_lost_before_it_starts() -> Non
         assert ids(await app.messages("work")) == ["a"]
 
     play(test, ack="early")
-
-
-# Drain -------------------------------------------------------------------------------------------------
 
 
 def test_a_draining_worker_gives_back_what_has_not_started_in_order_and_finishes_what_has() -> None:

@@ -14,8 +14,6 @@ from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
 from tests.unit.worker.virtual_time import run
 
-# Start -------------------------------------------------------------------------------------------------
-
 
 def test_a_worker_waits_for_a_broker_that_is_down_and_starts_when_it_comes() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
@@ -205,9 +203,6 @@ def test_a_worker_waits_for_a_broker_that_does_not_tell_which_lanes_there_are() 
                 await ran.wait()
 
     run(main())
-
-
-# Burst -------------------------------------------------------------------------------------------------
 
 
 def test_a_burst_ends_when_the_queues_stay_empty() -> None:

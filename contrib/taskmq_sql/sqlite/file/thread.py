@@ -72,8 +72,6 @@ class FileThread:
         self._stopped = asyncio.Event()
         self._thread: threading.Thread | None = None
 
-    # On the loop ------------------------------------------------------------------------------------------
-
     async def call(self, work: Callable[[Transaction], T], *, care: Care) -> T:
         """What `work` returns, called in one of the next transactions; again, from the start, where one fails.
 
@@ -146,8 +144,6 @@ class FileThread:
             request.end()
         # After those whose answers these are: what they ask for next goes along.
         self._hand_over_soon()
-
-    # In the thread ----------------------------------------------------------------------------------------
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         try:

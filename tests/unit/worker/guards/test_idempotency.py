@@ -293,9 +293,6 @@ def test_a_long_run_keeps_its_key() -> None:
     _play(test)
 
 
-# Who is gone -------------------------------------------------------------------------------------------
-
-
 def _state(app: StagedApp) -> State:
     return open_memory_state(app._memory, BrokerOptions(clock=app.fake_clock))
 
@@ -444,9 +441,6 @@ def test_only_success_keeps_the_key(outcome: Outcome, is_free: bool) -> None:
         assert isinstance(answer, Granted) is is_free
 
     _play(test)
-
-
-# Without a state ---------------------------------------------------------------------------------------
 
 
 def test_without_a_state_a_worker_refuses_to_start_with_tasks_that_have_keys() -> None:

@@ -361,9 +361,6 @@ def test_a_message_without_an_id_has_its_attempts_as_well() -> None:
     play(test)
 
 
-# Shards alone --------------------------------------------------------------------------------------------
-
-
 class Revoked(FakeDelivery):
     """A delivery whose connection was lost."""
 

@@ -20,9 +20,6 @@ LONG = 3 * ALLOWED
 END = 10 * ALLOWED
 
 
-# Ages ----------------------------------------------------------------------------------------------------
-
-
 @given(st.lists(st.tuples(st.floats(0.1, 100), st.sets(st.integers(0, 5))), min_size=1, max_size=20))
 def test_a_delivery_is_never_thought_younger_than_it_is_nor_older_by_more_than_one_look(
     looks: list[tuple[float, set[int]]],
@@ -43,9 +40,6 @@ def test_a_delivery_is_never_thought_younger_than_it_is_nor_older_by_more_than_o
         for number, delivery in deliveries.items():
             earliest, latest = bounds[number]
             assert now - latest <= ages.most(delivery, now=now) == pytest.approx(now - earliest)
-
-
-# Without trouble -----------------------------------------------------------------------------------------
 
 
 def test_a_long_job_runs_once_and_its_message_is_gone_when_it_has_ended() -> None:
@@ -121,9 +115,6 @@ def test_a_delivery_does_not_get_younger_where_the_guard_fails_before_it_is_hand
             assert it.began == it.ended == ["job"]
 
     run(main())
-
-
-# Each step -----------------------------------------------------------------------------------------------
 
 
 def test_a_state_that_is_down_until_it_is_too_late_leaves_all_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
@@ -233,9 +224,6 @@ def test_while_the_state_is_down_nobody_else_runs_the_job() -> None:
             assert it.ended in (["job"], ["job"] * 2)
 
     run(main())
-
-
-# Anything ------------------------------------------------------------------------------------------------
 
 
 @st.composite

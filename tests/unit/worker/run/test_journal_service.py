@@ -315,7 +315,7 @@ def test_a_thread_that_outlives_its_worker_is_told_and_its_progress_is_let_go(ap
     assert "the worker has stopped" in str(errors[0])
 
 
-# What becomes of it when the run has ended --------------------------------------------------------------
+# What becomes of it when the run has ended
 
 
 def _play(app: TaskMQ, body: Any) -> None:

@@ -46,9 +46,6 @@ def calls(app: StagedApp) -> list[str]:
     return [name for name in app.points.names if name in ("begin", "end", "put")]
 
 
-# A worker ------------------------------------------------------------------------------------------------
-
-
 def test_a_job_that_comes_for_the_first_time_costs_the_state_nothing() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await send(app, "a", "b")
@@ -306,9 +303,6 @@ def test_a_task_with_early_acknowledgement_is_not_counted() -> None:
     play(test, ack="early")
 
 
-# The quarantine alone ------------------------------------------------------------------------------------
-
-
 class Revoked(FakeDelivery):
     revoked = False
 
@@ -481,7 +475,7 @@ def process_stage(app: TaskMQ, run: Callable[[Attempt], Awaitable[Outcome]]) -> 
     return stage
 
 
-# Where an app without a state counts -------------------------------------------------------------------------
+# Where an app without a state counts
 
 
 def test_an_app_without_a_state_counts_in_a_folder_that_only_its_user_can_enter(

@@ -13,8 +13,6 @@ from taskmq.worker.attempt import Attempt
 from tests.unit.worker.bench import NOW, add, bench, outcome_of, run
 from tests.unit.worker.staged import FakeDelivery
 
-# Context -----------------------------------------------------------------------------------------------
-
 
 def test_the_context_tells_a_task_all_about_its_run() -> None:
     seen: list[Context] = []
@@ -76,9 +74,6 @@ def test_the_attempt_knows_when_its_function_was_called() -> None:
             assert attempt.started == NOW + 1000
 
     run(main())
-
-
-# Early acknowledgement ---------------------------------------------------------------------------------
 
 
 def _early(app: TaskMQ, delivery: FakeDelivery, seen: list[object]) -> None:

@@ -299,9 +299,6 @@ def test_what_has_ended_is_let_go_of() -> None:
     play(main())
 
 
-# In a worker -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("result", [True, False])
 def test_no_more_go_on_in_threads_than_there_are_slots(result: bool) -> None:
     async def main() -> None:
