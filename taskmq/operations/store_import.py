@@ -188,7 +188,7 @@ class _DelayedJobs:
                 "job",
                 f"{left} others",
                 "stays",
-                "they are in somebody's hands: again in half a minute, without workers",
+                "consumers hold them: again in half a minute, without workers",
             )
 
     def _read(self, message: WaitingMessage) -> tuple[NewJob | None, Imported]:

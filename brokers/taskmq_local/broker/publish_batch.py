@@ -54,7 +54,7 @@ class PublishOutcomes:
             self.future.set_result([])
 
     def tell(self, place: int, error: Exception | None) -> None:
-        """That of the one at `place`; told once."""
+        """Set the outcome of the one at `place`; once."""
         self._outcomes[place] = error
         self._left -= 1
         # Who waits no more takes nothing back.
@@ -66,7 +66,7 @@ class PublishOutcomes:
 class _BatchEntry:
     message: Outgoing
     deadline: float
-    # Of whoever waits: for this one, or for many, of which this is one.
+    # Of the waiter: for this one, or for many, of which this is one.
     future: asyncio.Future[Any]
     outcomes: PublishOutcomes | None = None
     place: int = 0

@@ -3,8 +3,8 @@
     idle -> connecting -> open -> (lost) -> waiting -> connecting ...        any -> closed
 
 No task is behind it: pika's callbacks and two timers drive it. Each connection that opens is a new generation;
-whoever needs one again asks `opened` or `channel` again. All nodes are tried one after the other before there is a
-pause, so that a dead one costs its own attempt and nothing else.
+a caller that needs one again asks `opened` or `channel` again. All nodes are tried one after the other before there
+is a pause, so that a dead one costs its own attempt and nothing else.
 """
 
 import asyncio
@@ -128,7 +128,7 @@ class Connection:
         return None if self._denial is None else str(self._denial)
 
     async def opened(self, timeout: float | None) -> AmqpConnection:
-        """The connection itself, once it is open; opens it when nobody has.
+        """The connection itself, once it is open; opens it when it is not.
 
         Raises:
             AccessDenied: the broker refused the user meanwhile.

@@ -309,7 +309,7 @@ class Publisher:
         return heads
 
     def _awaited(self, queue: str) -> Pending | None:
-        """A message for the queue that somebody waits for; if there is none, one that has no place in the window."""
+        """A message for the queue with a waiter; if there is none, one that has no place in the window."""
         for pending in self._unconfirmed.values():
             if pending.message.queue == queue and not pending.over:
                 return pending
@@ -480,7 +480,7 @@ class Publisher:
         now = self._loop.time()
         due, pause = now, _TICK
         if now - self._timer_at > HELD_UP_SECONDS:
-            # Each gets its grace once: where the loop is always late, nobody would ever be told.
+            # Each gets its grace once: where the loop is always late, no caller would ever get an answer.
             due, pause, self._held_up_at = self._held_up_at, GRACE_SECONDS, now
         kind, why = self._timeout_error()
         for pending in list(self._everything()):

@@ -258,7 +258,7 @@ def _user(user_id: str) -> Steps[Row]:
 def _keep_an_admin(user_id: str) -> Steps[None]:
     rows = yield from ask(_ADMINS)
     if [row[0] for row in rows] == [user_id]:
-        raise IdentityConflict("the instance would have no admin any more: make somebody else one first")
+        raise IdentityConflict("the instance would have no admin any more: make another user one first")
 
 
 def _set_membership(now: int, *, user_id: str, new: Membership, by: Actor) -> Steps[None]:

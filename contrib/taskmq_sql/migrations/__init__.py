@@ -45,7 +45,7 @@ _UNDERSTOOD_BY: Final = "understood_by"
 async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = (), patience: float = 5.0) -> None:
     """Make the tables, or bring them to `revision`; all of it in one transaction, or nothing.
 
-    Behind whoever waits for a table everybody waits who comes later. So it lets them by when somebody's transaction
+    Behind one that waits for a table all others wait that come later. So it lets them by when a transaction
     does not end, and tries again, some times.
 
     Args:

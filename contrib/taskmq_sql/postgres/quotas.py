@@ -63,7 +63,7 @@ from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id,
 where j.tenant = any($1::int[])"""
 # So many jobs of a lane are looked at, for those that others of its tenant do not keep from going.
 _LOOKED_AT: Final = 500
-# So long a change may go unseen by a process; where nobody has quotas, that look is all they cost.
+# So long a change may go unseen by a process; where there are no quotas, that look is all they cost.
 _FRESH: Final = 1.0
 
 

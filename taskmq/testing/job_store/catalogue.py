@@ -14,7 +14,7 @@ _KEPT_MS: Final = 30 * 86_400_000
 
 
 class CatalogueModel:
-    """The contracts `DefinitionStore` and `TaskStore` without their awaits, at the time that whoever calls says."""
+    """The contracts `DefinitionStore` and `TaskStore` without their awaits, at the caller's time."""
 
     def __init__(self) -> None:
         self._versions: defaultdict[tuple[str, str], list[Definition]] = defaultdict(list)

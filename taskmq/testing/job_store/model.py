@@ -75,7 +75,7 @@ class JobModel:
     """The contracts `JobStore` and `DispatchStore` without their awaits.
 
     Attributes:
-        now: ms since the epoch; whoever calls moves it.
+        now: ms since the epoch; the caller moves it.
         jobs: those that live and those that have ended, by id.
         leases: of the slots.
         identity: who may do what.

@@ -155,7 +155,7 @@ class JobDriver:
         return self._epochs[slot]
 
     async def next_epoch(self, slot: int) -> int:
-        """Take the slot from whoever has it."""
+        """Take the slot from its holder."""
         leases, key = self.schedulers.leases, slot_key(slot)
         answer = await leases.acquire(key, owner="driver", seconds=LONG)
         while isinstance(answer, Lease):

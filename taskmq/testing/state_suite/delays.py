@@ -344,7 +344,7 @@ class Delays(StateCase):
         assert not await other.delays.swap(waiting("job"), later)
         await self.advance(self.short * 1.5)
 
-        # Nobody is about to publish it any more, as far as anybody knows.
+        # No relay is about to publish it any more, as far as is known.
         assert await other.delays.swap(waiting("job"), later)
         await state.delays.done(taken)
         assert await other.delays.find("job") == later

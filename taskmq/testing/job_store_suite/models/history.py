@@ -154,7 +154,7 @@ class JobHistory:
             return set()
         stale = replace(job, version=job.version - self.dice.choice((0, 0, 1)))
         after = self.dice.choice(list(JobState))
-        # What is queued is due: nobody decides otherwise.
+        # What is queued is due: no rule decides otherwise.
         due = {"due": self.model.now} if after is JobState.QUEUED else {}
         return await self._apply_update(self._update(stale, after, kind="change", **due))
 
