@@ -277,7 +277,7 @@ def test_django_answers_503_while_there_is_no_broker(tmp_path: Path) -> None:
 
 
 @pytest.mark.rabbitmq
-def test_an_order_and_its_job_are_committed_together_and_the_job_is_sent_once_the_broker_is_there(
+def test_an_order_and_its_job_commit_together_and_are_sent_when_the_broker_is_back(
     tmp_path: Path, amqp_url: str, redis_url: str, postgres_url: str
 ) -> None:
     write_files(_PAGE, tmp_path)

@@ -364,7 +364,7 @@ def test_places_outlive_a_failover_to_a_replica(redis: Redis, passages: Passages
         play(f"redis://127.0.0.1:{redis.port},127.0.0.1:{other.port}/0", lambda shop: test(shop, other))
 
 
-def test_open_limits_hold_nothing_up_while_redis_is_away_and_hold_again_when_it_is_back(
+def test_open_limits_let_all_pass_while_redis_is_away_and_hold_again_afterwards(
     redis: Redis, passages: Passages
 ) -> None:
     async def test(shop: Shop) -> None:

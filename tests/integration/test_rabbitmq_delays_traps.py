@@ -273,7 +273,7 @@ def test_mandatory_proves_no_more_than_the_first_level(raw: Raw) -> None:
 
 class TestTheOtherEnd(RabbitMQCase):
     @case
-    async def test_a_queue_that_has_lost_its_binding_is_bound_again_before_something_is_delayed_for_it(self) -> None:
+    async def test_a_queue_without_its_binding_is_bound_again_before_a_delay_for_it(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(other)
         bindings = await self.http("GET", f"queues/{{vhost}}/{queue}/bindings")
@@ -366,7 +366,7 @@ def test_a_delivery_limit_of_minus_one_destroys_what_is_given_back_before_4_0(
         raw.wait_until(lambda: raw.ready("unlimited") == 1, "it is back")
 
 
-def test_the_limit_of_queues_that_keep_letters_destroys_nothing_and_keeps_their_order(raw: Raw) -> None:
+def test_the_limit_of_dead_letter_queues_destroys_nothing_and_keeps_their_order(raw: Raw) -> None:
     raw.quorum("letters", delivery_limit=2**31 - 1)
     for number in range(3):
         raw.publish("", "letters", b"%d" % number)

@@ -27,7 +27,7 @@ __all__ = [
 
 _OLDEST: Final = (3, 10)
 _NEWEST: Final = (4, 3)
-# Since when the RabbitMQ team mends a series no more, as far as known in November 2026. It mends the latest only.
+# Since when a series has had no fixes from the RabbitMQ team, as of November 2026. The latest one alone has them.
 _ENDED: Final[Mapping[tuple[int, int], str]] = {
     (3, 10): "since September 2022",
     (3, 11): "since June 2023",
@@ -84,9 +84,9 @@ def version_findings(version: tuple[int, ...] | None) -> list[Finding]:
         finding = f"version {text}: taskmq is not tested on it, the newest that it is tested on is 4.3"
         return [Finding("warning", "rabbitmq", finding, "look for a newer taskmq")]
     if series in _ENDED:
-        finding = f"version {text}: the RabbitMQ team mends {series[0]}.{series[1]} no more, {_ENDED[series]}"
+        finding = f"version {text}: RabbitMQ {series[0]}.{series[1]} has had no fixes from its team {_ENDED[series]}"
         through = ", through 3.13 and 4.2," if series < (3, 13) else ", through 4.2," if series < (4, 2) else ""
-        remedy = f"upgrade{through} to 4.3, or see that your distribution mends it; nothing changes for taskmq"
+        remedy = f"upgrade{through} to 4.3, or see that your distribution fixes it; nothing changes for taskmq"
         return [Finding("warning", "rabbitmq", finding, remedy)]
     return [Finding("ok", "rabbitmq", f"version {text}")]
 

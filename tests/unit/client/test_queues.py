@@ -274,7 +274,7 @@ def _app_with_lanes() -> tuple[TaskMQ, Any]:
 MAIL = WorkQueue("mail", lanes=16)
 
 
-def test_a_task_of_a_queue_with_lanes_can_have_no_priority_unless_its_jobs_are_in_the_store() -> None:
+def test_a_task_of_a_queue_with_lanes_has_no_priority_outside_of_the_store() -> None:
     app = app_with(MAIL)
 
     with pytest.raises(InvalidOption, match=r"post: its queue 'mail' has lanes, so it can have no priority="):
@@ -288,7 +288,7 @@ def test_a_task_of_a_queue_with_lanes_can_have_no_priority_unless_its_jobs_are_i
     assert "stored" in app.tasks
 
 
-def test_jobs_of_a_tenant_are_in_its_two_lanes_and_those_of_nobody_in_the_queue_itself() -> None:
+def test_a_tenants_jobs_are_in_its_two_lanes_and_others_in_the_queue_itself() -> None:
     app, post = _app_with_lanes()
     first, second = (f"mail.lane{number:02d}" for number in lane_pair("acme", 16))
 

@@ -82,7 +82,7 @@ async def _is_free(app: StagedApp, key: str) -> bool:
     return True
 
 
-def test_a_second_job_of_a_key_is_refused_with_the_id_of_the_first_until_that_has_started() -> None:
+def test_a_second_job_of_a_key_is_refused_with_the_firsts_id_until_that_starts() -> None:
     async def test(app: StagedApp, desk: Desk) -> None:
         first = await desk.task.asend("a", 1)
         with pytest.raises(DuplicateJob, match=first.id) as caught:
@@ -320,7 +320,7 @@ def test_a_failed_publish_frees_the_key_and_an_unknown_one_after_a_short_time() 
     _play(test)
 
 
-def test_a_producer_that_dies_before_it_has_published_blocks_the_key_for_a_short_time() -> None:
+def test_a_producer_that_dies_before_publishing_blocks_the_key_for_a_short_time() -> None:
     async def test(app: StagedApp, desk: Desk) -> None:
         await app.sessions.current().declare([app.producer.queue("work")])
         app.points.rest = Fault.HANGS

@@ -375,7 +375,7 @@ def test_a_run_is_not_killed_for_what_an_earlier_one_has_kept() -> None:
     _in_loop(test)
 
 
-def test_a_run_sees_the_devices_and_processors_that_it_was_given_and_no_process_changes_its_devices() -> None:
+def test_a_run_sees_its_devices_and_processors_and_no_process_changes_its_devices() -> None:
     async def test(executor: ProcessExecutor) -> None:
         grant = Grant({"gpu": 2, "cpu": 2.5}, ("0", "2"))
         assert await executor.run(_limited("environment")) == [os.environ.get("CUDA_VISIBLE_DEVICES"), None]

@@ -255,7 +255,7 @@ def test_a_provider_may_have_parameters_with_defaults_and_variadic_ones() -> Non
     assert task() == ""
 
 
-def test_a_default_that_stands_before_what_travels_is_refused_because_callers_would_count_it() -> None:
+def test_a_default_before_a_travelling_argument_is_refused() -> None:
     with pytest.raises(InvalidOption, match="task t -> db: 'count' comes after it and is given by position"):
 
         @app().task(name="t")

@@ -114,7 +114,7 @@ def test_what_a_caller_gives_itself_is_not_provided_nor_what_only_that_would_nee
     assert log.words == ["open y", "close y", "open a", "both a", "close a"]
 
 
-def test_a_plain_function_cannot_wait_for_an_asynchronous_provider_where_no_worker_is(app: TaskMQ, log: Log) -> None:
+def test_a_plain_function_cannot_await_an_asynchronous_provider_without_a_worker(app: TaskMQ, log: Log) -> None:
     @app.task(name="t")
     def task(b: str = Depends(log.aprovider("b"))) -> None: ...
 
@@ -194,9 +194,7 @@ def test_an_end_that_fails_is_the_tasks_error_and_keeps_no_other_from_its_end(ap
     assert log.words == ["open a", "open b", "close b", "a saw RuntimeError", "close a"]
 
 
-def test_threads_open_and_end_in_their_own_thread_and_wait_for_asynchronous_providers_on_the_loop(
-    app: TaskMQ, log: Log
-) -> None:
+def test_threads_open_and_end_providers_themselves_and_asynchronous_ones_on_the_loop(app: TaskMQ, log: Log) -> None:
     def above(b: str = Depends(log.aprovider("b"))) -> Iterator[str]:
         log("open above")
         yield b

@@ -478,7 +478,7 @@ def test_a_message_that_does_not_fit_is_refused_in_the_same_words(
         signature(function).decode(raw_args, raw_kwargs, content_type)
 
 
-def test_a_value_inside_an_argument_that_has_too_many_members_is_not_taken_for_too_many_arguments() -> None:
+def test_a_value_with_too_many_members_is_not_reported_as_too_many_arguments() -> None:
     class Pair(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
         a: int
 
@@ -633,7 +633,7 @@ class Plain:
     ],
     ids=str,
 )
-def test_a_type_that_no_message_can_hold_is_refused_at_definition_by_task_and_parameter(kind: Any, said: str) -> None:
+def test_a_type_that_no_message_can_hold_is_refused_with_its_task_and_parameter(kind: Any, said: str) -> None:
     with pytest.raises(InvalidOption, match=rf"^task shop.sell: parameter 'value' .*{said}"):
         signature(taking(kind))
     with pytest.raises(InvalidOption, match=rf"^task shop.sell: the return type .*{said}.*result=False$"):

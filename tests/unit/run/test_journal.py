@@ -191,7 +191,7 @@ def test_a_step_whose_value_cannot_be_saved_is_not_done_and_names_itself() -> No
     assert writer.values == {}
 
 
-def test_a_value_that_its_function_does_not_return_any_more_is_said_with_the_steps_name() -> None:
+def test_a_saved_value_of_another_type_is_refused_with_the_steps_name() -> None:
     writer = Shelf({"step old": b'"text"'})
 
     def old() -> int:

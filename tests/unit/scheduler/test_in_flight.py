@@ -22,7 +22,7 @@ async def _commands(stage: Stage) -> list[Command]:
     return told
 
 
-def test_a_cancel_of_a_dispatched_job_is_told_every_five_seconds_until_its_report_comes() -> None:
+def test_a_dispatched_jobs_cancel_is_sent_every_five_seconds_until_its_report() -> None:
     async def test(stage: Stage) -> None:
         stage.start()
         told = await _commands(stage)
@@ -115,7 +115,7 @@ def test_a_job_that_waits_in_its_queue_or_with_a_worker_is_never_lost() -> None:
     play(test)
 
 
-def test_a_running_job_whose_worker_is_gone_runs_again_and_the_third_death_is_the_last() -> None:
+def test_a_job_whose_worker_is_gone_runs_again_until_the_third_death() -> None:
     async def test(stage: Stage) -> None:
         process = stage.start()
         (job_id,) = await stage.submit()

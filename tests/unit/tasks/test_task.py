@@ -158,7 +158,7 @@ def test_an_option_that_cannot_be_is_refused_where_the_function_is_defined(app: 
         app.task(quue="x")(add)  # type: ignore[call-overload]
 
 
-def test_a_signature_that_no_message_can_hold_is_refused_where_the_function_is_defined(app: TaskMQ) -> None:
+def test_a_signature_that_no_message_can_hold_is_refused_at_its_definition(app: TaskMQ) -> None:
     def bad(value: complex) -> None: ...
     def bad_return() -> complex:
         return 1j

@@ -263,7 +263,7 @@ def test_a_burst_does_not_wait_for_what_is_delayed() -> None:
     run(main())
 
 
-def test_a_burst_may_be_stopped_and_does_not_mind_a_broker_that_does_not_answer_for_a_while() -> None:
+def test_a_burst_can_be_stopped_and_outlasts_a_silent_broker() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await send(app, "a")
         app.flaky.fail_calls("stats", 5, BrokerUnavailable("away"))

@@ -89,7 +89,7 @@ def test_a_range_of_one_value_is_that_value(expression: str, same: str) -> None:
         ("0 0 ? * MON", "0 0 * * MON"),
     ],
 )
-def test_a_day_field_that_each_day_meets_leaves_nothing_to_the_other_unless_it_begins_with_a_star(
+def test_a_day_field_that_every_day_meets_overrides_the_other_unless_it_is_starred(
     expression: str, same: str
 ) -> None:
     assert Cron(expression).fields == Cron(same).fields
@@ -168,7 +168,7 @@ def test_a_host_without_zones_is_told_what_it_lacks() -> None:
     )
 
 
-def test_a_day_of_the_month_or_of_the_week_is_enough_as_cron_has_it_unless_both_are_asked_for() -> None:
+def test_either_day_field_is_enough_as_in_cron_unless_both_are_asked_for() -> None:
     assert first(Cron("0 0 13 * 5"), "2026-02-01", 3) == ["2026-02-06 00:00", "2026-02-13 00:00", "2026-02-20 00:00"]
     assert first(Cron("0 0 13 * 5", both_days=True), "2026-02-01", 2) == ["2026-02-13 00:00", "2026-03-13 00:00"]
     assert first(Cron("0 0 * * 5", both_days=True), "2026-02-01", 1) == ["2026-02-06 00:00"]

@@ -522,7 +522,7 @@ def test_with_more_slots_one_is_kept_again_for_high_ones() -> None:
     assert _take(backlog, 4) == [DEFAULT] * 3
 
 
-def test_some_of_what_waits_is_taken_out_and_the_rest_comes_as_if_it_had_never_been_there() -> None:
+def test_deliveries_taken_out_of_the_backlog_do_not_change_the_order_of_the_rest() -> None:
     backlog = Backlog(QUEUES)
     _fill(backlog, HIGH, DEFAULT, each=3)
     waiting = list(backlog.deliveries())

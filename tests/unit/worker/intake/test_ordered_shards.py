@@ -220,7 +220,7 @@ def test_a_burst_does_not_end_while_a_job_waits() -> None:
     play(test)
 
 
-def test_a_worker_that_stops_gives_the_job_back_to_its_place_and_the_next_one_begins_anew() -> None:
+def test_a_stopping_worker_returns_the_job_to_its_place_and_the_next_begins_anew() -> None:
     async def test(shop: Shop) -> None:
         shop.fails = {0: 2}
         await shop.step.asend_many([(ONE, 0), (ONE, 1)])

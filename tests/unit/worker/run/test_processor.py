@@ -141,7 +141,7 @@ def test_arguments_that_do_not_fit_make_a_dead_letter_without_a_run(fields: dict
     assert words in str(outcome.error)
 
 
-def test_an_annotation_that_cannot_be_resolved_is_the_tasks_failure_and_not_the_workers() -> None:
+def test_an_unresolvable_annotation_is_the_tasks_failure_and_not_the_workers() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="broken", retry=None, result=False)
         async def broken(a: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821 - the point

@@ -92,7 +92,7 @@ def _early(app: TaskMQ, delivery: FakeDelivery, seen: list[object]) -> None:
         ({"args": ["x"]}, None),
     ],
 )
-def test_a_task_with_early_ack_is_acknowledged_right_before_its_function_is_called_and_not_earlier(
+def test_a_task_with_early_ack_is_acknowledged_right_before_its_function_is_called(
     fields: dict[str, object], settled: str | None
 ) -> None:
     async def main() -> None:

@@ -139,7 +139,7 @@ def test_what_a_function_returned_or_raised_is_told_with_its_attempt() -> None:
     play(main())
 
 
-def test_each_run_has_its_own_time_and_a_thread_that_comes_back_late_is_not_listened_to() -> None:
+def test_each_run_has_its_own_timeout_and_a_late_thread_is_ignored() -> None:
     async def main() -> None:
         yard = Yard()
         release = threading.Event()
