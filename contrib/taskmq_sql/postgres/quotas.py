@@ -62,7 +62,7 @@ select j.tenant, j.id, (select detail from taskmq.job_detail t where t.id = j.id
 from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id, token) cross join lateral
   (select id, tenant from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j
 where j.tenant = any($1::int[])"""
-# So long a change may go unseen by a process; where nobody has quotas, that look is all they cost.
+# So long a change may go unseen by a process; where there are no quotas, that look is all they cost.
 _FRESH: Final = 1.0
 
 

@@ -24,7 +24,7 @@ keys as (delete from taskmq.job_key where ctid = any(array(
   where p.key is not null))),
 bodies as (delete from taskmq.job_body where id = any(array(select id from part where is_large)))
 select id from part order by id desc limit 1"""
-# Each is looked for only where some of that time have any: to ask for those that nobody has is half of the work.
+# Each is looked for only where some of that time have any: to ask for those that do not exist is half of the work.
 _DETAILS: Final = """
 with part as materialized (select id from {day} where id > $1 order by id limit $2),
 details as (delete from taskmq.job_detail where id = any(array(select id from part where exists (
@@ -73,7 +73,7 @@ async def drop_days(connection: Connection, *, before: int) -> None:
 
 
 async def drop_day(connection: Connection, table: str, name: str) -> None:
-    """Drop a day, and before it what belongs to its jobs: some at a time, so that nobody waits for it."""
+    """Drop a day, and before it what belongs to its jobs: some at a time, so that no statement waits for it."""
     if table == "job_history":
         day = f"{SCHEMA}.{name}"
         await _in_parts(connection, _KEYS_AND_BODIES.format(day=day))
@@ -112,5 +112,5 @@ async def _detach(connection: Connection, whole: str, part: str) -> None:
     try:
         await connection.execute(f"alter table {whole} detach partition {part} concurrently")
     except asyncpg.ObjectNotInPrerequisiteStateError:
-        # Somebody was stopped in the middle of it.
+        # Another process was stopped in the middle of it.
         await connection.execute(f"alter table {whole} detach partition {part} finalize")
