@@ -12,8 +12,10 @@ from taskmq import TaskMQ
 from taskmq.contracts.jobs import Catalogued, Prunable
 from taskmq.model.jobs.registrations import TaskRegistration
 from taskmq.submission import Jobs
-from taskmq_sql.jobs.partitions import DAY, partition_statements
+from taskmq_sql.jobs.partitions import DAY, day_of, partition_statements
 from tests.unit.app_kit import new_url
+
+_TABLES = "select array_agg(relname::text order by relname) from pg_class where relnamespace = 'taskmq'::regnamespace"
 
 
 def _shop(store: str) -> TaskMQ:
@@ -85,6 +87,24 @@ def test_a_database_forgets_whole_days(job_store_url: str) -> None:
     asyncio.run(_check(_shop(job_store_url), age))
 
     assert asyncio.run(kept()) == 1
+
+
+def test_a_day_whose_dropper_died_after_taking_it_out_is_dropped_by_the_next(job_store_url: str) -> None:
+    async def main() -> None:
+        connection: Any = await asyncpg.connect(job_store_url)
+        before = await connection.fetchval(_TABLES)
+        now = await connection.fetchval("select taskmq.now_ms()")
+        for name, (made, _) in partition_statements(now - 60 * DAY).items():
+            assert day_of(name) < now // DAY - 30
+            await connection.execute(made)
+
+        async with _shop(job_store_url) as app:
+            await app.sessions.store().dispatching.maintain()
+
+        assert await connection.fetchval(_TABLES) == before
+        await connection.close()
+
+    asyncio.run(main())
 
 
 def test_a_database_forgets_what_was_submitted_under_quotas_long_ago(job_store_url: str) -> None:

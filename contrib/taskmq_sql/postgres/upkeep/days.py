@@ -34,6 +34,11 @@ select id from part order by id desc limit 1"""
 _HAS_DETAILS: Final = """
 select exists (select from taskmq.job_detail
   where id >= (select id from {day} order by id limit 1) and id <= (select id from {day} order by id desc limit 1))"""
+# Somebody was stopped before they were dropped: they are in no table any more, and on the disk.
+_LEFT: Final = """
+select relname::text as name from pg_class c
+where relnamespace = $2::text::regnamespace and relkind = 'r' and relname ~ $1
+  and not exists (select from pg_inherits where inhrelid = c.oid) order by 1"""
 _BEFORE_ALL: Final = "00000000-0000-0000-0000-000000000000"
 
 
@@ -67,6 +72,9 @@ async def drop_days(connection: Connection, *, before: int) -> None:
         for name in await days_of(connection, table):
             if (day_of(name) + 1) * DAY <= before:
                 await drop_day(connection, table, name)
+        for row in await connection.fetch(_LEFT, f"^{table}_[0-9]{{8}}$", SCHEMA):
+            if (day_of(row["name"]) + 1) * DAY <= before:
+                await connection.execute(f"drop table {SCHEMA}.{row['name']}")
 
 
 async def drop_day(connection: Connection, table: str, name: str) -> None:
