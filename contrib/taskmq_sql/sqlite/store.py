@@ -326,7 +326,7 @@ class SqliteDispatch:
         await self._writer.call(drop_usage, care=Care.LOOSE)
 
     async def drop_old(self, keep_days: int) -> None:
-        """Forget what ended longer ago than that, and give back the room."""
+        """Forget the days that were over before that, and give back the room."""
         work = partial(maintenance.drop_old, keep_days=keep_days)
         # In small transactions: others write meanwhile.
         while await self._writer.call(work, care=Care.LOOSE):

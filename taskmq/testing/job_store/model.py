@@ -40,7 +40,7 @@ from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
-from taskmq.model.jobs.quotas import KEPT_DAYS, QuotaBook, QuotaExcess, Quotas, QuotaUsage, usage_prefix
+from taskmq.model.jobs.quotas import KEPT_DAYS, CountedJob, QuotaBook, Quotas, QuotaUsage, usage_prefix
 from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, next_token
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
@@ -132,8 +132,18 @@ class JobModel:
             return Submitted(job_id, False, fingerprint == job.fingerprint, first.state, first.version)
         if (found := self.jobs.get(job.id)) is not None:
             return Submitted(job.id, False, True, found.state, found.version)
-        if book is not None and (excess := _admit(book, job, self.now)) is not None:
+        if book is None:
+            return self._make(job)
+        counted = _counted(job, self.now)
+        if (excess := book.admit(**counted)) is not None:
             return over_quota(job, excess)
+        answer = self._make(job)
+        if not answer.is_new:
+            book.take_back(**counted)
+        return answer
+
+    def _make(self, job: NewJob) -> Submitted:
+        """A new job, where it may be."""
         upstream = () if job.detail is None else job.detail.depends_on
         for each in upstream:
             if (other := self.jobs.get(each.id)) is None or other.tenant != job.tenant:
@@ -492,10 +502,10 @@ class JobModel:
         )
 
 
-def _admit(book: QuotaBook, job: NewJob, now: int) -> QuotaExcess | None:
+def _counted(job: NewJob, now: int) -> CountedJob:
     owner = "" if job.detail is None else job.detail.owner
     is_queued = not job.held and job.due <= now
-    return book.admit(tenant=job.tenant, user=owner, size=len(job.body), is_queued=is_queued)
+    return CountedJob(tenant=job.tenant, user=owner, size=len(job.body), is_queued=is_queued)
 
 
 def shard_of(job_id: str) -> int:
