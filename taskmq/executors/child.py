@@ -1,7 +1,7 @@
 """The process's side of `ProcessExecutor`: runs one request after the other until its pipe ends.
 
 Functions run in the main thread, where signals arrive. A second thread reads the control pipe, so that a run can be
-told that nobody waits for it any more. Standard output belongs to the frames; what tasks print goes to standard
+told that it is no longer wanted. Standard output belongs to the frames; what tasks print goes to standard
 error.
 """
 
@@ -116,10 +116,8 @@ class _Child:
             try:
                 write_frame(self._answers, content)
             except BrokenPipeError:
-                # The worker is gone: nobody is left to tell.
+                # The worker is gone: no reader is left.
                 os._exit(0)
-
-    # The listening thread -----------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         try:
@@ -129,14 +127,14 @@ class _Child:
                         self._stop(stop)
                     case Reply() as reply:
                         self._writer.hear(reply)
-        except BaseException:  # noqa: BLE001 - it could not be told of anything any more
+        except BaseException:  # noqa: BLE001 - no request could reach it any more
             traceback.print_exc()
             os._exit(1)
         self._writer.hear(None)
         with self._lock:
             is_busy = self._context is not None
         if is_busy:
-            # The worker is gone: nobody is left to tell what comes of it.
+            # The worker is gone: no reader is left for the outcome.
             os._exit(0)
 
     def _stop(self, stop: Stop) -> None:
@@ -153,8 +151,6 @@ class _Child:
             context.mark_cancelled()
         else:
             context.mark_preempted(stop.preempted)
-
-    # The main thread ----------------------------------------------------------------------------------------
 
     def _run(self, request: Request) -> RunAnswer:
         try:

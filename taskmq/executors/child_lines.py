@@ -1,7 +1,7 @@
-"""What a run logs in an executor process: told to the worker over the pipe, which writes it down as its own.
+"""What a run logs in an executor process: sent to the worker over the pipe, which writes it down as its own.
 
 The thread of the journal writes the frames: what is raised in the main thread from outside must not leave half a one.
-A run that logs for ever fills no pipe: beyond its lines only their number is told, at its end.
+A run that logs for ever fills no pipe: beyond its lines only their number is sent, at its end.
 """
 
 import threading

@@ -42,7 +42,7 @@ class ProcessExecutor:
 
     Processes are used again, until `max_tasks` runs, or until one has more than `max_memory` after a run. A run that
     was given memory is killed when its process takes more, a run that was given GPUs sees these and no others. Given
-    processors are told to numeric libraries (`OMP_NUM_THREADS` and kin), and not enforced.
+    processors are announced to numeric libraries (`OMP_NUM_THREADS` and kin), and not enforced.
 
     Args:
         target: `module:attribute` of the app, which each process imports.
@@ -138,8 +138,6 @@ class ProcessExecutor:
         self._idle.clear()
         await asyncio.gather(*(child.kill() for child in children))
 
-    # One run ------------------------------------------------------------------------------------------------
-
     async def _ask(self, child: Spawned, execution: Execution) -> RunAnswer:
         grant = execution.grant
         limit = None if grant is None else grant.amounts.get(MEMORY)
@@ -176,15 +174,13 @@ class ProcessExecutor:
         finally:
             bounds.lift()
 
-    # The pool -----------------------------------------------------------------------------------------------
-
     async def _free_child(self, execution: Execution) -> Spawned:
         grant = execution.grant
         devices = () if grant is None else grant.devices
         limit = None if grant is None else grant.amounts.get(MEMORY)
         if self._ahead is not None and not self._idle:
             await asyncio.wait((self._ahead,))
-        # One that died while it was idle is nobody's fault.
+        # One that died while it was idle counts against no run.
         while self._idle and not self._is_closed:
             child = self._idle.pop()
             if not child.is_alive:

@@ -1,9 +1,9 @@
 """Locks that one holder at a time has, over all processes: `async with app.lock("account:7") as lock`.
 
 A lock is a lease in the state, or where there is none in the job store. It is renewed in the background while the
-block runs, and given back at its end. Whoever holds it trusts it for the lease's time from the moment before it was
+block runs, and given back at its end. The holder trusts it for the lease's time from the moment before it was
 last asked for. When there is no answer for that long, when the process stood still, or when the state was emptied,
-the lock is lost, and somebody else may have it. The block can see that (`is_lost`, `lost()`, `check()`), and ends
+the lock is lost, and another holder may have it. The block can see that (`is_lost`, `lost()`, `check()`), and ends
 with `LockLost`.
 
 No lock of this kind can keep a holder that stood still from acting when it goes on. So what it guards takes the token
@@ -96,14 +96,14 @@ class Lock:
 
     @property
     def is_lost(self) -> bool:
-        """Whether somebody else may have it, although the block goes on. False before and after the block."""
+        """Whether another holder may have it, although the block goes on. False before and after the block."""
         return self.token > 0 and (self._is_gone or self._monotonic() >= self._trusted_until)
 
     def check(self) -> None:
         """Return if the lock is still held.
 
         Raises:
-            LockLost: somebody else may have it.
+            LockLost: another holder may have it.
         """
         if self.is_lost:
             raise LockLost(self.name, self.token)
@@ -123,7 +123,7 @@ class Lock:
 
         Raises:
             LockTimeout: it was not to be had in time.
-            StateUnavailable: nobody knows who has it.
+            StateUnavailable: the state cannot say who has it.
             InvalidOption: this very task has it already.
         """
         self._begin()
@@ -165,8 +165,6 @@ class Lock:
             self._call(self._release())
         self._end(was_lost=was_lost, error=error)
 
-    # Before and after ----------------------------------------------------------------------------------------
-
     def _begin(self) -> None:
         if self.token:
             raise InvalidOption(f"lock {self.name!r}: it is held; for another block make another one by its name")
@@ -188,8 +186,6 @@ class Lock:
         token, self.token, self._is_gone = self.token, 0, False
         if was_lost and error is None:
             raise LockLost(self.name, token)
-
-    # On the loop ---------------------------------------------------------------------------------------------
 
     async def _acquire(self) -> None:
         self._acquiring = asyncio.current_task()
@@ -259,7 +255,7 @@ class Lock:
             self.token = 0
 
     async def _give_up(self, leases: LeaseStore) -> None:
-        """Nobody waits for it any more, and it may have been granted."""
+        """Give back what may have been granted after its caller stopped waiting."""
         with contextlib.suppress(StateUnavailable):
             lease = await leases.find(self._key)
             if lease is not None and lease.note == self._note:

@@ -1,7 +1,7 @@
 """Takes what runs log: a handler of the root logger, and, if wanted, of what they print.
 
 Whose a record is follows from the context variables that it is made in, as with `taskmq.JobFields`: also in threads
-that copy them. What a run has left behind when it was settled is nobody's. A worker takes what runs log in its own
+that copy them. Lines that arrive after a run was settled belong to no run. A worker takes what runs log in its own
 process, and each process of `executor="process"` does so in its own, and says it over the pipe to the worker.
 """
 
@@ -108,7 +108,7 @@ class LogCapture:
         """Stop. May be called twice."""
         logging.getLogger().removeHandler(self._handler)
         for printed in self._printed:
-            # Somebody else may have replaced it since.
+            # Other code may have replaced it since.
             if getattr(sys, printed.stream_name) is printed:
                 setattr(sys, printed.stream_name, printed.stream)
         self._printed.clear()

@@ -1,6 +1,6 @@
 """Giving jobs of the store back, so that others have their slots.
 
-    a scheduler asks -> a run that goes on: told, and stopped after its grace -> reported as interrupted
+    a scheduler asks -> a run that goes on: asked, and stopped after its grace -> reported as interrupted
                         one that waits here for resources: given back at once
                         one that has not come yet, or waits for its slot: given back when its turn comes
 

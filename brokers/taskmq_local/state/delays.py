@@ -32,7 +32,7 @@ class LocalDelays:
     """One message per job; a message's version is new with every put and swap, and is the token of a take.
 
     Args:
-        hang_up: makes sure that its argument is called when somebody rings for messages that wait.
+        hang_up: makes sure that its argument is called on each ring for messages that wait.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ _DELETE_EXPIRED: Final = """
     )
 """
 _PROLONG: Final = "UPDATE revocations SET until = max(until, :until) WHERE job_id = :job"
-# Places are not used again, so that nobody who has read up to one misses what came after it.
+# Places are not used again, so that no reader that has read up to one misses what came after it.
 _ADD: Final = """
     INSERT INTO revocations (place, job_id, reason, until)
     VALUES ((SELECT value FROM counters WHERE name = 'revocation'), :job, :reason, :until)

@@ -227,7 +227,7 @@ redis.call('HSET', KEYS[1], ':' .. ARGV[2], ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1
 """)
-# The next number is nobody's; it is remembered for a while, so that tokens grow however fast runs come.
+# The next number is free; it is remembered for a while, so that tokens grow however fast runs come.
 FORGET_RUN: Final = Script("""
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then
     return 0

@@ -8,8 +8,8 @@ One call does all of it, without an asyncio task, an `Attempt` or a coroutine of
 has to wait, fails, or has a result to store goes on there behind the run.
 
 A task is plain when no middleware, resource, guard, soft timeout or early acknowledgement is concerned. The `timeout`
-of a coroutine counts from its first wait on, since before that nobody could interrupt it. What is plain and runs in a
-thread is given to `thread_runs`, which goes on with it in as thin a way. A message is plain when it came for the
+of a coroutine counts from its first wait on, since before that it could not be interrupted. What is plain and runs in
+a thread is given to `thread_runs`, which goes on with it in as thin a way. A message is plain when it came for the
 first time, is due and does not expire.
 """
 
@@ -133,7 +133,7 @@ class FastPath:
         journal_writer: where the tasks' contexts write to.
         processor: says what an error comes to.
         guards: a task that concerns some of them is not plain.
-        run_begins: told of each run of a job of the store that goes on in a thread.
+        run_begins: called for each run of a job of the store that goes on in a thread.
         threads: what carries out plain functions; None where nothing does.
 
     Attributes:
@@ -268,7 +268,7 @@ class FastPath:
         assert attempt.execution is not None
         count = None if run.plain.keeps_result or invitation is not None else run.plain.count
         try:
-            # Its own variables: what the function changes, nobody else sees.
+            # Its own variables: what the function changes, no other run sees.
             self._threads.begin(attempt, attempt.execution, copy_context(), count=count, now=run.now)
         except BaseException as error:  # noqa: BLE001 - what keeps a run from beginning is an outcome, too
             return EndedRun(attempt, self._processor.failed(attempt, error))
@@ -287,7 +287,7 @@ class FastPath:
         name, queue = key
         task = self._tasks.get(name)
         if task is None:
-            # Not remembered: names may be anything that somebody sends.
+            # Not remembered: names may be anything that a client sends.
             return None
         plan = task.plan
         plain: _Plain | None = None

@@ -1,4 +1,4 @@
-"""What a worker has done, in plain numbers, and who is told while it does it.
+"""What a worker has done, in plain numbers, and who hears of it meanwhile.
 
 The counters cost a few dictionary look-ups a run. An observer costs nothing where there is none.
 """

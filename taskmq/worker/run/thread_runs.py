@@ -1,10 +1,10 @@
-"""Runs of plain functions that go on in threads, and nobody waits for: no task, no future and no timer for each.
+"""Runs of plain functions in threads, without a waiter: no task, no future and no timer for each.
 
-    FastPath -> begin -> a thread -> told on the loop, together with others that have ended -> settled there
+    FastPath -> begin -> a thread -> reported on the loop, together with others that have ended -> settled there
 
-Each has a slot from its beginning to its end, as if a member of the task pool carried it out. An end is told once:
-that the function has returned or raised, that its time was over, or that it was given up. A thread that comes back
-after that is not listened to.
+Each has a slot from its beginning to its end, as if a member of the task pool carried it out. An end is reported
+once: that the function has returned or raised, that its time was over, or that it was given up. A thread that comes
+back after that is not listened to.
 """
 
 import asyncio
@@ -137,7 +137,7 @@ class ThreadRuns:
         failure: BaseException | None = None
         try:
             delivery.ack()
-        except BaseException as unexpected:  # noqa: BLE001 - told to whose delivery it is
+        except BaseException as unexpected:  # noqa: BLE001 - handed to the delivery's owner
             failure = unexpected
         execution.context.is_settled = True
         self._tell_settled(delivery, failure, now=now)
@@ -152,7 +152,7 @@ class ThreadRuns:
 
 
 class _ThreadRun(ThreadRun):
-    """One that nobody waits for."""
+    """A run without a waiter."""
 
     __slots__ = ("attempt", "count", "runs")
 
@@ -201,6 +201,6 @@ class _TimeLimit:
                 # A loop whose clock is coarse may ring too soon.
                 self._timer = loop.call_later(max(due - now, _NEVER_SOONER), self._ring, loop, context=Context())
                 return
-            # What was told of another one may have ended this one.
+            # The end of another one may have ended this one.
             if run in self.due:
                 self._over(run)

@@ -2,8 +2,8 @@
 
     any thread: add -> the run's lines -> every half a second, and before each report -> one message for each queue
 
-Lines are sent before the report of their run's end, over the same queue: whoever sees that a job has ended finds what
-it has logged. A message that cannot be sent is dropped, with its lines: logs are not worth a held-up job.
+Lines are sent before the report of their run's end, over the same queue: a reader that sees that a job has ended
+finds what it has logged. A message that cannot be sent is dropped, with its lines: logs are not worth a held-up job.
 """
 
 import asyncio
@@ -176,7 +176,7 @@ class RunLines:
         run = self._runs.get(key)
         if run is None:
             run = self._runs.setdefault(key, _Run(invitation, attempt))
-            # What a run has left behind may log for ever, and nobody says when it ends.
+            # What a run has left behind may log for ever, and its end is never reported.
             if len(self._runs) > _RUNS_KNOWN:
                 _, oldest = self._runs.popitem(last=False)
                 self._waiting -= len(oldest.waiting)

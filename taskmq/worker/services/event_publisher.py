@@ -1,9 +1,9 @@
 """Telling others what happens here: a worker's events, off the way of its jobs.
 
 A job's event is a small struct in a list; a timer sends what there is every 100 ms, by topic. Events of jobs are off
-until somebody listens, who says so by the command `watch` for a minute: until then a job costs nothing here. Nothing
-is waited for. What the broker does not take at once, and what is beyond 20,000 events between two flushes, is dropped
-and counted, and the count is in every batch.
+until a reader listens, which says so by the command `watch` for a minute: until then a job costs nothing here.
+Nothing is waited for. What the broker does not take at once, and what is beyond 20,000 events between two flushes, is
+dropped and counted, and the count is in every batch.
 """
 
 import asyncio
@@ -37,15 +37,15 @@ class EventPublisher:
 
     Args:
         broker: where they go.
-        stats: what it looks at, while somebody listens.
+        stats: what it looks at, while a reader listens.
         name: the worker's.
         status: how the worker is.
         clock: for the instants of events.
-        is_permanent: the events of jobs are told all the time, and not only while somebody listens.
+        is_permanent: the events of jobs are sent all the time, and not only while a reader listens.
         beat_seconds: between two beats.
 
     Attributes:
-        dropped: events that were not told.
+        dropped: events that were not sent.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class EventPublisher:
             self._stats.on_end = self._on_end
             self._stats.on_park = self._on_park
             if seconds is not None:
-                # Whoever begins to listen learns who is there.
+                # A new reader learns which workers are there.
                 self.tell("beat")
         if self._until is not None:
             self._until.cancel()

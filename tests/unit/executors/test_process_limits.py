@@ -300,9 +300,6 @@ def test_the_time_that_a_process_takes_to_import_the_app_is_not_the_tasks(tmp_pa
     _in_loop(test)
 
 
-# The processes ------------------------------------------------------------------------------------------------
-
-
 def test_a_process_is_started_ahead_and_one_that_has_ended_is_replaced() -> None:
     async def test(executor: ProcessExecutor) -> None:
         executor.warm()
@@ -335,9 +332,6 @@ def test_a_process_that_has_grown_is_replaced_after_its_run() -> None:
         assert await executor.run(_limited("pid")) != first
 
     _in_loop(test, max_memory=120 * 2**20)
-
-
-# Resources ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["group", "looks"])
@@ -399,7 +393,7 @@ def test_a_run_is_not_killed_for_what_an_earlier_one_has_kept() -> None:
     _in_loop(test)
 
 
-def test_a_run_sees_the_devices_and_processors_that_it_was_given_and_no_process_changes_its_devices() -> None:
+def test_a_run_sees_its_devices_and_processors_and_no_process_changes_its_devices() -> None:
     async def test(executor: ProcessExecutor) -> None:
         grant = Grant({"gpu": 2, "cpu": 2.5}, ("0", "2"))
         assert await executor.run(_limited("environment")) == [os.environ.get("CUDA_VISIBLE_DEVICES"), None]

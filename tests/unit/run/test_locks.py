@@ -313,9 +313,6 @@ def test_a_lock_says_how_it_stands(app: TaskMQ) -> None:
     assert lock.token == 0
 
 
-# In tasks --------------------------------------------------------------------------------------------------
-
-
 def test_tasks_take_locks_through_their_context(app: TaskMQ) -> None:
     seen: list[tuple[str, int]] = []
 

@@ -512,5 +512,5 @@ class Flows(StateCase):
                 flow_id, "0", token=begun.token, state=NodeState.SUCCEEDED, value=b"", taker="0", lease=LONG
             )
             assert told is not None
-            # The first one has been taken by nobody; what the end was answered with is the same taker's.
+            # The first one was not taken; what the end was answered with is the same taker's.
             assert "1" in taken_keys(told)

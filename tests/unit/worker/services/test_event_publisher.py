@@ -228,7 +228,7 @@ def test_a_message_that_nobody_knows_what_to_do_with_is_told_of() -> None:
     run(test)
 
 
-def test_a_worker_with_events_off_tells_its_tasks_alone_and_one_with_events_on_tells_all() -> None:
+def test_events_off_announces_tasks_alone_and_events_on_announces_all() -> None:
     async def test(app: TaskMQ) -> None:
         @app.task(name="t")
         async def quick() -> None: ...
