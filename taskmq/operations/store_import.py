@@ -202,7 +202,7 @@ class _DelayedJobs:
                 "job",
                 f"{left} others",
                 "stays",
-                "they are in somebody's hands: again in half a minute, without workers",
+                "consumers hold them: again in half a minute, without workers",
             )
 
     async def _submit(self, jobs: Sequence[NewJob]) -> dict[str, str]:

@@ -115,7 +115,7 @@ class ScheduleTurns:
             record.active = [ActiveRun(run.job_id, now + PENDING_MS) for run in record.active if run.job_id in alive]
             try:
                 decided.append(self._take_turn(row, rule, record, now))
-            except Exception as error:  # noqa: BLE001 - the app's middleware, or a trigger of its own
+            except Exception as error:  # noqa: BLE001 - the app's middleware, or its own trigger
                 broken.append(_broken(row, error, now))
         return decided, broken
 
