@@ -93,9 +93,12 @@ class _Child:
         self._context: Context | None = None
         self._writer = ChildJournalWriter(self._send)
         self._lines: ChildLines | None = None
+        self._capture: LogCapture | None = None
         if setup.capture is not None:
             self._lines = ChildLines(self._writer.tell, most=setup.capture.most)
-            LogCapture(self._lines, setup.capture).install()
+            self._capture = LogCapture(self._lines, setup.capture)
+            self._capture.install()
+        self._number = 0
         self._stopped: Stop | None = None
 
     def serve(self) -> None:
@@ -142,7 +145,7 @@ class _Child:
 
     def _mark(self, context: Context) -> None:
         stop = self._stopped
-        if stop is None or (context.job_id, context.attempt) != (stop.job_id, stop.attempt):
+        if stop is None or stop.number != self._number:
             return
         if stop.preempted is None:
             context.mark_cancelled()
@@ -208,7 +211,7 @@ class _Child:
         if self._lines is not None and request.is_logged:
             self._lines.open(context)
         with self._lock:
-            self._context = context
+            self._context, self._number = context, request.number
             self._mark(context)
         return context
 

@@ -74,6 +74,7 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
         fence: the run's idempotency key and token.
         amounts, devices: what it was given of the worker's resources.
         is_logged: what it logs is sent.
+        number: of the run among those of its process.
     """
 
     task: str
@@ -96,13 +97,16 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
     devices: tuple[str, ...] = ()
     fence: tuple[str, int] | None = None
     is_logged: bool = False
+    number: int = 0
 
 
 class Stop(msgspec.Struct, array_like=True, tag="stop"):
-    """This run is no longer wanted, or it is `preempted`. May be read before its request is."""
+    """The run of this number is no longer wanted, or it is `preempted`. May be read before its request is.
 
-    job_id: str
-    attempt: int
+    A job may come again in the same attempt: its id and attempt would stop that run, too.
+    """
+
+    number: int
     preempted: str | None = None
 
 

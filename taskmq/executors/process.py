@@ -120,12 +120,12 @@ class ProcessExecutor:
     def ask_to_stop(self, execution: Execution) -> None:
         execution.context.mark_cancelled()
         if (child := self._running.get(id(execution))) is not None:
-            child.tell(Stop(execution.context.job_id, execution.context.attempt))
+            child.tell(Stop(child.runs))
 
     def preempt(self, execution: Execution, reason: str) -> None:
         execution.context.mark_preempted(reason)
         if (child := self._running.get(id(execution))) is not None:
-            child.tell(Stop(execution.context.job_id, execution.context.attempt, reason))
+            child.tell(Stop(child.runs, reason))
 
     async def aclose(self) -> None:
         """Kill every process, running or not."""
@@ -157,7 +157,7 @@ class ProcessExecutor:
             return None
 
         is_logged = self.lines is not None and self.lines.is_wanted(execution.context)
-        request = _request(execution, is_logged=is_logged)
+        request = _request(execution, is_logged=is_logged, number=child.runs)
         if limit is None:
             return await child.ask(request, hear)
         bounds = _Bounds(child, int(limit))
@@ -280,7 +280,7 @@ class _Bounds:
             self._timer = asyncio.get_running_loop().call_later(LOOKS, self._look)
 
 
-def _request(execution: Execution, *, is_logged: bool) -> Request:
+def _request(execution: Execution, *, is_logged: bool, number: int) -> Request:
     envelope, context, grant = execution.envelope, execution.context, execution.grant
     return Request(
         envelope.task,
@@ -303,6 +303,7 @@ def _request(execution: Execution, *, is_logged: bool) -> Request:
         () if grant is None else grant.devices,
         context.fence,
         is_logged,
+        number,
     )
 
 

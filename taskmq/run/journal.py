@@ -17,7 +17,7 @@ from taskmq.contracts.stores import BegunRun
 from taskmq.errors import EncodeError, InvalidOption, TooLarge
 from taskmq.model.codec import ReturnType, decode_value, encode_value
 from taskmq.model.envelope import JSON
-from taskmq.model.units import Duration
+from taskmq.model.units import Duration, storable
 from taskmq.run.locks import Lock, OwnLeases
 
 __all__ = [
@@ -127,7 +127,7 @@ class RunJournal:
         self.run: BegunRun | None = None
 
     def tell_progress(self, done: float, total: float | None, note: str) -> None:
-        self.done, self.total, self.note = done, total, note[:_LONGEST_NOTE]
+        self.done, self.total, self.note = done, total, storable(note[:_LONGEST_NOTE])
         # After the news: the reader that takes the mark away reads them next.
         if not self.is_dirty:
             self._touch()

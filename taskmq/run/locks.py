@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol, Self, runtime_checkable
 
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.durable.lease_keeper import LeaseKeeper
-from taskmq.errors import InvalidOption, LockLost, LockTimeout, StateUnavailable
+from taskmq.errors import InvalidOption, LockLost, LockTimeout, StateUnavailable, UnsupportedFeature
 from taskmq.model.backoff import Backoff
 from taskmq.model.keys import lock_key
 from taskmq.model.units import Duration, parse_duration
@@ -92,6 +92,7 @@ class Lock:
         self._ended = asyncio.Event()
         self._keeper = LeaseKeeper(f"leases of lock {name!r}", seconds=self._seconds, renew=self._renew)
         self._mark: Mark[frozenset[str]] | None = None
+        self._acquiring: asyncio.Task[Any] | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -141,8 +142,17 @@ class Lock:
     def __enter__(self) -> Self:
         """`__aenter__` for code without a loop."""
         self._begin()
-        self._call(self._acquire())
-        self._remember()
+        try:
+            self._call(self._acquire())
+            self._remember()
+        except (LockTimeout, StateUnavailable, UnsupportedFeature):
+            raise
+        except BaseException:
+            # An interrupt ends the wait and not the call, which would get the lock for a block that never begins.
+            self._forget()
+            with contextlib.suppress(StateUnavailable, RuntimeError):
+                self._call(self._abandon())
+            raise
         return self
 
     def __exit__(
@@ -178,6 +188,7 @@ class Lock:
             raise LockLost(self.name, token)
 
     async def _acquire(self) -> None:
+        self._acquiring = asyncio.current_task()
         leases = self._leases()
         until = None if self._timeout is None else self._monotonic() + self._timeout
         # Between a half and all of it: those who wait are not to come together.
@@ -232,6 +243,16 @@ class Lock:
             await self._leases().release(self._key, token=self.token)
         except StateUnavailable as error:
             _log.warning("lock %r ends within %g s: %s", self.name, self._seconds, error)
+
+    async def _abandon(self) -> None:
+        """Nobody waits for `_acquire` any more: end it, and give back what it has got."""
+        acquiring = self._acquiring
+        if acquiring is not None and acquiring is not asyncio.current_task() and not acquiring.done():
+            acquiring.cancel()
+            await asyncio.wait((acquiring,))
+        if self.token:
+            await self._release()
+            self.token = 0
 
     async def _give_up(self, leases: LeaseStore) -> None:
         """Give back what may have been granted after its caller stopped waiting."""

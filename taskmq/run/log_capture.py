@@ -7,7 +7,9 @@ process, and each process of `executor="process"` does so in its own, and says i
 
 import io
 import logging
+import os
 import sys
+import weakref
 from typing import Any, Final, Protocol, TextIO
 
 import msgspec
@@ -20,6 +22,7 @@ _INFO: Final = 20
 _ERROR: Final = 40
 # Records about the sending of records would never end.
 _OURS: Final = ("taskmq.", "taskmq_", "pika")
+_OUR_OWN: Final = "taskmq"
 
 
 class CaptureSettings(msgspec.Struct, frozen=True, array_like=True):
@@ -88,6 +91,9 @@ class LogCapture:
         self._sink = sink
         self._takes_output = settings.output
         self._printed: list[_Printed] = []
+        # A fork has neither the sink's threads nor its locks, and the other end of the sink's pipe is not its own.
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_Removal(self))
 
     def install(self) -> None:
         """Begin."""
@@ -106,6 +112,17 @@ class LogCapture:
             if getattr(sys, printed.stream_name) is printed:
                 setattr(sys, printed.stream_name, printed.stream)
         self._printed.clear()
+
+
+class _Removal:
+    """Removes a capture, if it is still there."""
+
+    def __init__(self, capture: LogCapture) -> None:
+        self._capture = weakref.ref(capture)
+
+    def __call__(self) -> None:
+        if (capture := self._capture()) is not None:
+            capture.remove()
 
 
 class _Handler(logging.Handler):
@@ -131,7 +148,7 @@ class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Take the record if it is a run's; never raises."""
         context = current_context.get()
-        if context is None or context.is_settled or record.name.startswith(_OURS):
+        if context is None or context.is_settled or record.name == _OUR_OWN or record.name.startswith(_OURS):
             return
         if not self._sink.is_wanted(context):
             return

@@ -37,7 +37,7 @@ from taskmq.submission.group_commit import GroupCommit
 from taskmq.submission.new_jobs import name_of
 from taskmq.submission.task_catalogue import RegisteredSignature
 
-__all__ = ["NOTHING", "By", "Change", "StoredJobs", "check_cursor", "instant_ms", "ready_topic"]
+__all__ = ["NOTHING", "By", "Change", "StoredJobs", "check_cursor", "instant_ms", "ready_topic", "require_taken"]
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ class StoredJobs:
         else:
             answer = await self._commit().submit(job)
         check_refusal(answer, name_of(job))
-        return _same(job, answer)
+        return require_taken(job, answer)
 
     async def submit_all(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         """Keep many; what became of each. A conflict or a duplicate is the caller's to look for."""
@@ -388,7 +388,13 @@ def _exceeded(task: str, excess: QuotaExcess) -> QuotaExceeded:
     )
 
 
-def _same(job: NewJob, answer: Submitted) -> Submitted:
+def require_taken(job: NewJob, answer: Submitted) -> Submitted:
+    """The answer, where the store has taken the job now or before, or another one has its unique key.
+
+    Raises:
+        QuotaExceeded: there is no room for it.
+        JobConflict: another job has its id.
+    """
     if answer.exceeded is not None:
         raise _exceeded(job.task, answer.exceeded)
     if answer.is_same or answer.is_duplicate:

@@ -251,8 +251,10 @@ while true do
     redis.call('HDEL', KEYS[3], unpack(gone))
 end
 """
+# Pruned first: what has ended is a new one when it comes again, behind the places that were read.
 REVOKE: Final = Script(
     _NOW
+    + _PRUNE_REVOKED
     + """
 local ends = now + ARGV[3]
 local known = redis.call('ZSCORE', KEYS[2], ARGV[1])
@@ -273,9 +275,8 @@ for at = 1, 3 do
         redis.call('PEXPIRE', KEYS[at], ARGV[3])
     end
 end
+return 1
 """
-    + _PRUNE_REVOKED
-    + "return 1"
 )
 REVOKED_SINCE: Final = Script(
     _NOW

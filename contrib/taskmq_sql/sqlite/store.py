@@ -214,6 +214,9 @@ class SqliteJobStore:
 
     async def forget_tenant(self, tenant: str) -> None:
         """See `taskmq.contracts.jobs.Retaining`."""
+        some = partial(maintenance.forget_some_of_tenant, tenant=tenant)
+        while await self._writer.call(some, care=Care.DURABLE):
+            pass
         await self._writer.call(partial(maintenance.forget_tenant, tenant=tenant), care=Care.DURABLE)
 
     async def check(self) -> None:

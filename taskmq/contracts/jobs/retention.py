@@ -63,6 +63,7 @@ class Retaining(Protocol):
 
         That is definitions with all their versions, logs, figures, failures, alerts with their rules, silences and
         notices, allocations that have ended, and what was submitted under quotas. Jobs, schedules, quotas,
-        accounts and the audit stay.
+        accounts and the audit stay. Of very many logs and failures some are forgotten at a time, so that other
+        changes do not wait; what fails in between is done by doing it again.
         """
         ...

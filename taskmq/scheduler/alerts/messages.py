@@ -24,6 +24,7 @@ __all__ = [
 
 _WORDS: Final = {"firing": "FIRING", "again": "STILL FIRING", "resolved": "RESOLVED", "test": "TEST"}
 _DAY: Final = 86_400
+_TEST_MS: Final = 300_000
 
 
 def notice_id(rule: AlertRule, channel: str, changes: Sequence[AlertChange]) -> str:
@@ -105,7 +106,8 @@ def alertmanager_body(notice: AlertNotice) -> bytes:
     alerts: list[dict[str, Any]] = []
     for change in notice.changes:
         alert = change.alert
-        is_over = change.kind in {"resolved", "test"}
+        # One that has ended before Alertmanager knows it is told to nobody, so a test goes on for a while.
+        lasts = {"resolved": 0, "test": _TEST_MS}.get(change.kind, round(kept))
         alerts.append(
             {
                 "labels": {
@@ -119,7 +121,7 @@ def alertmanager_body(notice: AlertNotice) -> bytes:
                     "description": rule.note,
                 },
                 "startsAt": _instant(min(alert.since, notice.at)),
-                "endsAt": _instant(notice.at if is_over else notice.at + round(kept)),
+                "endsAt": _instant(notice.at + lasts),
             }
         )
     return msgspec.json.encode(alerts)

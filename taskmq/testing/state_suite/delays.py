@@ -239,6 +239,22 @@ class Delays(StateCase):
         stop()
         stop()
 
+    @case
+    async def test_whoever_listens_is_told_of_the_first_message_that_nobody_has_taken(self) -> None:
+        state, other = self.state(), self.state()
+        heard = asyncio.Event()
+        state.delays.listen(heard.set)
+        await self._until_heard(other, heard)
+
+        for due in (_DUE - 9, _DUE - 8):
+            heard.clear()
+            await other.delays.put(waiting(new("job"), due=due))
+            async with asyncio.timeout(self.patience):
+                await heard.wait()
+            if due < _DUE - 8:
+                assert len(await other.delays.take(now=due, limit=100, lease=LONG)) == 1
+        assert await state.delays.next_due() == _DUE - 8
+
     async def _until_heard(self, state: State, heard: asyncio.Event) -> None:
         for step in range(1_000):
             await state.delays.put(waiting(new("knock"), due=_DUE + 1_000_000 - step))

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from taskmq.contracts.broker import Delivery
 from taskmq.executors.coroutine import timed_out
 from taskmq.executors.thread import ThreadExecutor, ThreadRun
+from taskmq.model.outcome import Succeeded
 from taskmq.model.telemetry.metrics import Count
 from taskmq.run.execution import Execution
 from taskmq.worker.attempt import Attempt
@@ -23,6 +24,8 @@ from taskmq.worker.run.stats import WorkerStats
 __all__ = ["ThreadRuns"]
 
 _NEVER_SOONER: Final = 0.001
+# Whoever is told of it is not told its value.
+_SUCCESS: Final = Succeeded(None)
 
 
 class _Settled(Protocol):
@@ -120,7 +123,6 @@ class ThreadRuns:
             or error is not None
             or attempt.cancelled is not None
             or execution.context.journal is not None
-            or stats.on_end
         ):
             self._tell_ended(attempt, value, error)
             return
@@ -128,7 +130,10 @@ class ThreadRuns:
         stats.ended += 1
         due = envelope.enqueued if envelope.attempt == 1 else None
         waited = None if due is None else (execution.context.started - due) / 1000
-        count.succeeded(now - stats.running.pop(attempt, now), waited)
+        seconds = now - stats.running.pop(attempt, now)
+        count.succeeded(seconds, waited)
+        if stats.on_end is not None:
+            stats.on_end(delivery, envelope, attempt.job_id, _SUCCESS, seconds)
         failure: BaseException | None = None
         try:
             delivery.ack()

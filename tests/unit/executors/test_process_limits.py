@@ -107,6 +107,9 @@ def yields(context: Context, started: str) -> str:
     return f"{context.preempted}, {context.cancelled}"
 
 @task
+def is_preempted(context: Context) -> str | None: return context.preempted
+
+@task
 def closes() -> None: os.closerange(3, 256)
 
 @task
@@ -246,6 +249,21 @@ def test_a_run_hears_over_there_that_it_is_to_give_way(tmp_path: Path) -> None:
         executor.preempt(it, "preempted by pool acme")
         assert await running == "preempted by pool acme, False"
         assert await executor.run(_limited("add", 1)) == 2
+
+    _in_loop(test)
+
+
+def test_a_run_that_gave_way_is_not_asked_again_when_it_comes_back(tmp_path: Path) -> None:
+    started = tmp_path / "yielding"
+
+    async def test(executor: ProcessExecutor) -> None:
+        it = _limited("yields", str(started))
+        running = asyncio.ensure_future(executor.run(it))
+        await until(started.exists)
+        executor.preempt(it, "preempted by pool acme")
+        await running
+
+        assert await executor.run(_limited("is_preempted")) is None
 
     _in_loop(test)
 

@@ -91,6 +91,15 @@ def test_a_note_has_an_end() -> None:
     assert len(run.journal.note) == 500
 
 
+def test_a_note_without_a_form_in_utf_8_is_written_out() -> None:
+    run = context(Shelf())
+
+    run.progress(1, note="caf\udce9")
+
+    assert run.journal is not None
+    assert run.journal.note == "caf\\udce9"
+
+
 def test_a_heartbeat_tells_its_details_and_keeps_them_when_the_next_one_has_none() -> None:
     writer = Shelf()
     run = context(writer)
