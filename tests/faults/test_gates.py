@@ -87,9 +87,9 @@ def test_of_a_key_one_job_is_under_way_at_a_time_while_the_scheduler_is_killed(
                         start("scheduler-1", "scheduler", "jobs:app")
                     await asyncio.sleep(0.01)
             assert is_killed
-            # Nobody turned one back: none has waited for its time.
-            for job in jobs:
-                assert (await app.jobs.aget(job.id)).token >> 32 == 1, job
+            # None was turned back, but where a message that was not confirmed came twice, and ran again meanwhile.
+            dispatches = [(await app.jobs.aget(job.id)).token >> 32 for job in jobs]
+            assert sum(count > 1 for count in dispatches) <= len(_KEYS), dispatches
 
     asyncio.run(main())
 

@@ -77,6 +77,11 @@ class Gates:
         room: dict[str, int] = {}
         free: Counter[Lane] = Counter()
         behind: dict[str, str] = {}
+        jobs = list(jobs)
+        for job in jobs:
+            if job.id in self._turned_back:
+                # It is there again, and needs the place that it has kept.
+                self._end(job.id)
         for job in jobs:
             demands = self._demands.of(job.task, job.body)
             for demand in demands:
