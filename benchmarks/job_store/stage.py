@@ -48,10 +48,6 @@ _starts = os.open("starts", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 async def nothing(number: int) -> None: ...
 
 
-@app.task(name="alone", queue="alone", retry=None, concurrency=1)
-async def alone(number: int) -> None: ...
-
-
 @app.task(name="stamp", queue="work", retry=None)
 async def stamp(sent: int) -> None:
     os.write(_starts, b"%d %d\\n" % (sent, time.time_ns()))
