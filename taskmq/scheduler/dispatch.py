@@ -285,9 +285,8 @@ class JobDispatcher:
             closed = [lane for lane, jobs in ready.items() if any(job.id in behind for job in jobs)]
             depths = {lane: max(limited[lane], _BATCH // len(closed)) for lane in closed}
             self._is_stale |= look == _LOOKS - 1
-        return [pick for pick in picks if pick.lane not in limited] + [
-            Pick(lane, count) for lane in limited if (count := free[lane])
-        ]
+        rest = [Pick(pick.lane, free[pick.lane] if pick.lane in limited else pick.count) for pick in picks]
+        return [pick for pick in rest if pick.count]
 
     async def _open_gates(self, now: float) -> None:
         """Let jobs go for which there is room in their limits."""

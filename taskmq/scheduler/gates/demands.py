@@ -30,22 +30,26 @@ class TaskDemands:
         """Where jobs of tasks with limits are, unless they were sent elsewhere."""
 
     def of(self, task: str, body: bytes) -> Sequence[Demand]:
-        """What the job of this body demands."""
+        """What the job of this body demands; where that is empty, what all jobs of the task do."""
         known = self._tasks.get(task)
-        if known is None or not body:
+        if known is None:
             return _NOTHING
-        try:
-            envelope = decode_envelope(body)
-            args = _args.decode(envelope.args)
-            kwargs = _kwargs.decode(envelope.kwargs)
-        except (MalformedMessage, msgspec.MsgspecError):
-            return _NOTHING
-        # Those of a reference are not here.
-        has_keys = envelope.blob is None
+        args: tuple[Any, ...] = ()
+        kwargs: dict[str, Any] = {}
+        tenant: str | None = None
+        has_arguments = False
+        if body:
+            try:
+                envelope = decode_envelope(body)
+                args, kwargs = _args.decode(envelope.args), _kwargs.decode(envelope.kwargs)
+            except (MalformedMessage, msgspec.MsgspecError):
+                return _NOTHING
+            # Those of a reference are not here.
+            tenant, has_arguments = envelope.tenant, envelope.blob is None
         found = [
-            limit.plain_demand(args, kwargs, tenant=envelope.tenant)
+            limit.plain_demand(args, kwargs, tenant=tenant)
             for limit in known.limits
-            if has_keys or not limit.takes_key
+            if has_arguments or not limit.takes_key
         ]
         return [demand for demand in found if demand is not None and _is_kept(demand)]
 
