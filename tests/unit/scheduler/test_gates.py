@@ -30,14 +30,12 @@ def _define(app: TaskMQ) -> None:
     def free(number: int = 0) -> None: ...
 
 
-async def _submit(stage: Stage, task: str, *args: object, count: int = 1, **fields: Any) -> list[str]:
+async def _submit(stage: Stage, task: str, *args: object, count: int = 1) -> list[str]:
     jobs: list[NewJob] = []
     for _ in range(count):
         job_id = new_job_id(stage.clock.now_ms(), len(stage.model.jobs).to_bytes(5) + len(jobs).to_bytes(5))
-        call = Envelope(
-            id=job_id, task=task, args=msgspec.Raw(msgspec.json.encode(args)), tenant=fields.get("tenant")
-        )
-        jobs.append(NewJob(**{"id": job_id, "task": task, "queue": "work", "body": encode_envelope(call), **fields}))
+        call = Envelope(id=job_id, task=task, args=msgspec.Raw(msgspec.json.encode(args)))
+        jobs.append(NewJob(id=job_id, task=task, queue="work", body=encode_envelope(call)))
     await stage.store.submit(jobs)
     return [job.id for job in jobs]
 
