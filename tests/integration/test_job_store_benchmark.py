@@ -10,8 +10,8 @@ from benchmarks.job_store.figures import Goal, keep, text_of
 
 pytestmark = pytest.mark.rabbitmq
 
-_SMALL = ["--rounds", "1", "--jobs", "100", "--rows", "600", "--lists", "3", "--queued", "300", "--gated", "10"]
-_SMALL += ["--seconds", "1"]
+_SMALL = ["--rounds", "1", "--jobs", "100", "--rows", "600", "--lists", "3", "--queued", "300", "--seconds", "1",
+          "--gated", "10"]  # fmt: skip
 _QUICK = {
     "throughput": ["bulk", "submits, 1 caller", "submits, 64 callers", "starts"],
     "lists": ["lists", "day dropped"],

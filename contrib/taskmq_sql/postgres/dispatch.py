@@ -147,7 +147,7 @@ class PostgresDispatch:
         return [
             ReadyJob(
                 id=str(row["id"]),
-                lane=known[row["place"] - 1].lane,
+                lane=known[int(row["place"]) - 1].lane,
                 task=tasks[row["task"]],
                 body=row["body"] or b"",
             )
