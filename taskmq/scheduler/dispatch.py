@@ -122,7 +122,7 @@ class JobDispatcher:
     def ended(self, queue: str, count: int) -> None:
         """Jobs of a queue have left: there is room."""
         self._window(queue).ended(count, now=self._now())
-        if self._shares:
+        if self._shares or self._gates.are_closed:
             self._waking.set()
 
     def resume(self, batch: DispatchBatch) -> None:

@@ -1,6 +1,7 @@
 """Limits of jobs of the store over two workers, while the scheduler that keeps them is killed (-9).
 
 RabbitMQ, Redis and PostgreSQL, all of them real. Each run notes when it began and when it ended, outside.
+`$TASKMQ_TEST_GATED_JOBS` jobs of each of two keys (default 12).
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from tests.faults.test_beat import _Starter
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
 
-_JOBS: Final = int(os.environ.get("TASKMQ_TEST_GATED_JOBS", "30"))
+_JOBS: Final = int(os.environ.get("TASKMQ_TEST_GATED_JOBS", "12"))
 _KEYS: Final = ("north", "south")
 _APP: Final = """
 import asyncio, os, time

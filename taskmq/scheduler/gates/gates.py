@@ -11,7 +11,7 @@ with room and jobs behind it is never forgotten.
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from taskmq.contracts.jobs import DispatchedJob, Lane, ReadyJob
@@ -50,6 +50,7 @@ class Gates:
         self._in_use: Counter[str] = Counter()
         # Until when the rate is used up.
         self._paces: dict[str, float] = {}
+        self._most_paces = _MOST_PACES
         self._news: set[str] = set()
         self._alarms: list[tuple[float, str]] = []
         # Those that were turned back; their places end unless they go again before.
@@ -66,7 +67,7 @@ class Gates:
         return bool(self._waiting)
 
     def sort(
-        self, jobs: Iterable[ReadyJob], counts: Mapping[Lane, int], *, now: float
+        self, jobs: Sequence[ReadyJob], counts: Mapping[Lane, int], *, now: float
     ) -> tuple[Counter[Lane], dict[str, str]]:
         """How many of the first jobs of each lane may go, and those that have to wait, each with its gate.
 
@@ -77,7 +78,6 @@ class Gates:
         room: dict[str, int] = {}
         free: Counter[Lane] = Counter()
         behind: dict[str, str] = {}
-        jobs = list(jobs)
         for job in jobs:
             if job.id in self._turned_back:
                 # It is there again, and needs the place that it has kept.
@@ -113,8 +113,9 @@ class Gates:
             for demand in demands:
                 if not isinstance(demand, PlaceDemand):
                     self._paces[demand.key] = self._base(demand.key, now) + demand.interval
-        if len(self._paces) > _MOST_PACES:
+        if len(self._paces) > self._most_paces:
             self._paces = {key: until for key, until in self._paces.items() if until > now}
+            self._most_paces = max(_MOST_PACES, 2 * len(self._paces))
 
     def turned_back(self, job_id: str, seconds: float, *, now: float) -> None:
         """A worker has not let the job in, for so long: where it is limited, there is no more room than it has."""
