@@ -215,7 +215,7 @@ def test_a_place_of_a_job_that_was_cancelled_on_its_way_is_given_to_the_next() -
     play(test, _define)
 
 
-def test_the_next_holder_of_the_slot_counts_what_is_in_flight_and_looks_at_all_others_anew() -> None:
+def test_the_next_holder_counts_what_is_in_flight_and_looks_at_all_others_anew() -> None:
     async def test(stage: Stage) -> None:
         jobs = await _submit(stage, "one", "acme", count=600)
         first = stage.start()

@@ -110,7 +110,7 @@ class GateCases(JobStoreCase):
         await driver.accepted(sent, "succeeded")
 
     @case
-    async def test_a_job_behind_a_gate_is_cancelled_held_and_changed_as_if_it_were_in_its_lane(self) -> None:
+    async def test_a_job_behind_a_gate_is_cancelled_held_and_changed_like_any_other(self) -> None:
         driver = self.driver()
         cancelled, held, moved, delayed = await driver.submit_many(4)
         await _put(driver, dict.fromkeys((cancelled.id, held.id, moved.id, delayed.id), "k"))
@@ -125,7 +125,7 @@ class GateCases(JobStoreCase):
         assert ids((await driver.dispatch()).jobs) == [moved.id]
 
     @case
-    async def test_an_end_that_the_store_has_forgotten_to_expect_takes_the_job_from_behind_its_gate(self) -> None:
+    async def test_an_end_of_a_forgotten_dispatch_takes_the_job_from_behind_its_gate(self) -> None:
         driver = self.driver()
         sent = await driver.dispatched()
         job = await driver.accepted(sent, "interrupted")
