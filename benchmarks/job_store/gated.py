@@ -21,7 +21,7 @@ _STATEMENTS: Final = "select xact_commit from pg_stat_database where datname = c
 
 
 async def gated(stage: Stage, jobs: int) -> Figures:
-    """So many jobs are there when a scheduler starts, and one of them is run by nobody: the others wait for it."""
+    """So many jobs are there when a scheduler starts, and no worker runs the first one: the others wait for it."""
     for first in range(0, jobs, 1000):
         calls = [(number,) for number in range(first, min(first + 1000, jobs))]
         await stage.app.jobs.asubmit_many("alone", calls)

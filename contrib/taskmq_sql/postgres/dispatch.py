@@ -57,7 +57,7 @@ __all__ = ["PostgresDispatch"]
 
 KEPT_DAYS: Final = 30
 _SHARDS: Final = 64
-# So many jobs come from behind gates that nobody names.
+# One call that names no gates opens them for so many jobs.
 _OPENED: Final = 500
 _OVER: Final = "its time was over before it started"
 _DROP_KEYS: Final = "delete from taskmq.unique_key where until <= taskmq.now_ms()"

@@ -22,7 +22,7 @@ __all__ = ["Gates"]
 
 # So much before their time jobs of a rate go: what the way to a worker takes.
 _LEAD: Final = 0.1
-# So much of the time in which a rate let nobody go is made up for.
+# So much of the time in which a rate let no job go is made up for.
 _MADE_UP: Final = 0.25
 # Not each job of a high rate by itself.
 _STEP: Final = 0.05
@@ -158,7 +158,7 @@ class Gates:
                 self._waiting.pop(key, None)
 
     def next(self) -> float:
-        """When `due` may find something that nobody tells of."""
+        """When `due` may find something without any other call before; infinity: it will not."""
         times = [heap[0][0] for heap in (self._alarms, self._returns) if heap]
         return min(times, default=math.inf)
 

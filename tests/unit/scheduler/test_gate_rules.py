@@ -87,7 +87,7 @@ class _History:
             taken += [job for job in rest if job.lane == lane][: free[lane]]
         gone = {job.id for job in taken}
         self.ready = [job for job in rest if job.id not in gone]
-        # Now and then somebody was faster.
+        # Now and then an operator was faster.
         taken = [job for job in taken if self.dice.random() < 0.9]
         self.gates.taken([_dispatched(job) for job in taken], now=self.now)
         self.flying |= {job.id: job for job in taken}
@@ -128,7 +128,7 @@ class _History:
             assert len(self.began) - first <= (span + 0.36) * _RATE + 2, self.began[first:]
 
     def drain(self) -> None:
-        """Time passes, everything in flight ends at once, and nobody looks but when the gates say so."""
+        """Time passes, everything in flight ends at once, and the dispatcher looks when the gates say so."""
         self.has_room = True
         until = self.now + _A_DAY
         while self.ready or self.flying or self.away or any(self.behind.values()):

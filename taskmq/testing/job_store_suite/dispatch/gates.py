@@ -26,7 +26,7 @@ class GateCases(JobStoreCase):
         await driver.submit()
         lane = Lane("other", 9, "acme")
 
-        found = await driver.schedulers.look([Pick(_LANE, 2), Pick(Lane("nobody knows it", 4, ""), 3), Pick(lane, 3)])
+        found = await driver.schedulers.look([Pick(_LANE, 2), Pick(Lane("unknown", 4, ""), 3), Pick(lane, 3)])
 
         assert [(job.id, job.lane, job.task, job.body) for job in found] == [
             (first.id, _LANE, "send_mail", first.body),
@@ -57,7 +57,7 @@ class GateCases(JobStoreCase):
         first, elsewhere = await driver.submit(priority=9), await driver.submit()
         await _put(driver, {last.id: "k", middle.id: "k", first.id: "k", elsewhere.id: "l"})
 
-        assert await _open(other, {"k": 2, "nobody waits behind it": 5}) == [
+        assert await _open(other, {"k": 2, "no job waits behind it": 5}) == [
             ("k", Lane(QUEUE, 4, "")),
             ("k", Lane(QUEUE, 9, "")),
         ]
@@ -71,7 +71,7 @@ class GateCases(JobStoreCase):
         assert set(ids((await other.dispatch()).jobs)) == {last.id, middle.id, first.id, elsewhere.id}
 
     @case
-    async def test_whoever_takes_a_slot_over_lets_all_of_it_go(self) -> None:
+    async def test_the_next_holder_of_a_slot_lets_all_of_it_go(self) -> None:
         driver = self.driver()
         jobs = await driver.submit_many(3)
         await _put(driver, {job.id: gate for job, gate in zip(jobs, "kkl", strict=True)})
@@ -83,7 +83,7 @@ class GateCases(JobStoreCase):
         assert ids((await driver.dispatch()).jobs) == ids(jobs)
 
     @case
-    async def test_nobody_moves_jobs_without_the_slot(self) -> None:
+    async def test_no_scheduler_moves_jobs_without_the_slot(self) -> None:
         driver = self.driver()
         slot = driver.schedulers.slot_of(QUEUE)
         behind, ready = await driver.submit_many(2)
