@@ -55,6 +55,7 @@ _QUEUED: Final = """
 select i.name, (select count(*) from (
     select from taskmq.queue q cross join generate_series(0, 9) p cross join lateral
         (select from taskmq.ready r where r.queue = q.id and r.priority = p and r.tenant = i.tenant limit i.most) r
+    union all select from taskmq.gated g where g.tenant = i.tenant
     limit i.most) w) as waiting
 from unnest($1::text[], $2::int[], $3::bigint[]) as i(name, tenant, most)"""
 # As many batches as there are under way; those that have left their batch have another token, or another state.

@@ -48,6 +48,7 @@ _PLACES: Final = """
     )
     SELECT queue, priority FROM place WHERE queue IS NOT NULL
 """
+_COUNT_GATED: Final = "SELECT count(*) FROM (SELECT 1 FROM gated WHERE tenant = ? LIMIT ?)"
 _COUNT: Final = """
     SELECT count(*) FROM (SELECT 1 FROM ready WHERE queue = ? AND priority = ? AND tenant = ? LIMIT ?)
 """
@@ -131,6 +132,7 @@ class Room:
                 if left == 0:
                     break
                 left -= connection.execute(_COUNT, (*place, number, left)).fetchone()[0]
+            left -= connection.execute(_COUNT_GATED, (number, left)).fetchone()[0]
             found[tenant] = most - left
         return found
 

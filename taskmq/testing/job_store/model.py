@@ -6,7 +6,7 @@ Nothing here waits, and nothing is left to chance but what `dice` says: the same
 import hashlib
 import random
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -88,6 +88,7 @@ class JobModel:
         sharing: what operators have said about turns.
         nodes: machines, and what is allocated of them.
         quotas, quota_usage: what they have said about quotas, and what was submitted of late.
+        gates: behind which jobs wait that are ready, by their ids.
     """
 
     def __init__(self, *, slots: int = SLOTS, now: int = 0, dice: random.Random | None = None) -> None:
@@ -106,6 +107,7 @@ class JobModel:
         self.nodes = NodeModel()
         self.quotas = Quotas()
         self.quota_usage: dict[str, QuotaUsage] = {}
+        self.gates: dict[str, str] = {}
         self._dice = dice or random.Random(0)
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
         self._unique: dict[str, tuple[str, int]] = {}
@@ -293,22 +295,19 @@ class JobModel:
         return self.placed.get(queue, own)
 
     def lanes(self, slot: int) -> list[Lane]:
-        return sorted(
-            {
-                lane_of(job)
-                for job in self.jobs.values()
-                if job.state is JobState.QUEUED and self.slot_of(job.queue) == slot
-            }
-        )
+        return sorted({lane_of(job) for job in self._in_lanes() if self.slot_of(job.queue) == slot})
 
     def ready(self, lane: Lane) -> list[JobRecord]:
         """Those of the lane that can be dispatched, in their order."""
-        found = [job for job in self.jobs.values() if job.state is JobState.QUEUED and lane_of(job) == lane]
-        return sorted(found, key=_by_due)
+        return sorted((job for job in self._in_lanes() if lane_of(job) == lane), key=_by_due)
 
     def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
-        lanes = {lane_of(job) for job in self.jobs.values() if job.state is JobState.QUEUED and job.queue in queues}
+        lanes = {lane_of(job) for job in self._in_lanes() if job.queue in queues}
         return {lane: LaneHead(self.ready(lane)[0].due, self.ready(lane)[0].expires) for lane in lanes}
+
+    def _in_lanes(self) -> Iterator[JobRecord]:
+        """Those that are ready and wait behind no gate."""
+        return (job for job in self.jobs.values() if job.state is JobState.QUEUED and job.id not in self.gates)
 
     def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         if not self._holds(slot, epoch):
@@ -492,6 +491,7 @@ class JobModel:
             fields.setdefault("finished", self.now)
         changed = replace(job, state=after, version=job.version + 1, **fields)
         self.jobs[job.id] = changed
+        self.gates.pop(job.id, None)
         if after in TERMINAL:
             self.dependencies.end(job.id, after)
         return changed
