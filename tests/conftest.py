@@ -21,6 +21,17 @@ def pytest_collection() -> None:
     gc.disable()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # Of several processes none is left with a long test when the others have ended: what asks for more time comes first.
+    if hasattr(config, "workerinput"):
+        items.sort(key=_time_limit, reverse=True)
+
+
+def _time_limit(item: pytest.Item) -> float:
+    found = item.get_closest_marker("timeout")
+    return 0 if found is None else float(found.args[0])
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     gc.collect()
