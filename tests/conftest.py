@@ -15,6 +15,12 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.servers import PostgreSQL, RabbitMQ, Redis, StartRabbitMQ
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        # The processes of the tests are measured, and those that they start are not: it doubles what a start costs.
+        os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection() -> None:
     # Ten thousand tests are made here and none is let go of: the collector would look through them again and again.
