@@ -1,5 +1,6 @@
 """Forgetting jobs for good: those of a tenant or a person, or of a kind that is kept for a shorter time."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -30,11 +31,19 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
     left: int
 
 
-async def erase_jobs(app: TaskMQ, which: JobFilter, *, by: Actor, everything_of: str | None = None) -> Erased:
+async def erase_jobs(
+    app: TaskMQ,
+    which: JobFilter,
+    *,
+    by: Actor,
+    everything_of: str | None = None,
+    on_progress: Callable[[int, int | None], None] | None = None,
+) -> Erased:
     """Cancel what the filter finds, and forget it for good; the audit keeps that it was done, and how many they were.
 
     Args:
         everything_of: a tenant, whose definitions, logs and figures are forgotten as well.
+        on_progress: called with how many jobs are forgotten, of how many.
 
     Raises:
         UnsupportedFeature: the store cannot do that.
@@ -47,7 +56,7 @@ async def erase_jobs(app: TaskMQ, which: JobFilter, *, by: Actor, everything_of:
     while (await store.dispatching.release_dependents()).is_more:
         pass
     ids = await _found(app, which)
-    jobs = await _forget(app, ids)
+    jobs = await _forget(app, ids, on_progress)
     if everything_of is not None:
         await source.forget_tenant(everything_of)
     left = len(await _found(app, which))
@@ -60,13 +69,19 @@ async def erase_jobs(app: TaskMQ, which: JobFilter, *, by: Actor, everything_of:
 
 
 async def thin_out(
-    app: TaskMQ, which: JobFilter, *, older_than: int | None = None, keep_last: int | None = None
+    app: TaskMQ,
+    which: JobFilter,
+    *,
+    older_than: int | None = None,
+    keep_last: int | None = None,
+    on_progress: Callable[[int, int | None], None] | None = None,
 ) -> int:
     """Forget ended jobs that the filter finds, before the store would; how many.
 
     Args:
         older_than: ms since their end.
         keep_last: but for so many, those that were submitted last.
+        on_progress: see `erase_jobs`.
 
     Raises:
         InvalidOption: neither of them.
@@ -90,7 +105,7 @@ async def thin_out(
                 gone.append(job.id)
         if (after := page.after) is None:
             break
-    return await _forget(app, gone)
+    return await _forget(app, gone, on_progress)
 
 
 async def _cancel(app: TaskMQ, which: JobFilter, *, by: Actor) -> None:
@@ -104,9 +119,14 @@ async def _cancel(app: TaskMQ, which: JobFilter, *, by: Actor) -> None:
             await app.jobs.acancel(job_id, by=by.user, note="erased")
 
 
-async def _forget(app: TaskMQ, ids: list[str]) -> int:
+async def _forget(app: TaskMQ, ids: list[str], on_progress: Callable[[int, int | None], None] | None) -> int:
     source = retaining(app.sessions.store())
-    return sum([await source.forget_ended(ids[start : start + _PAGE]) for start in range(0, len(ids), _PAGE)])
+    gone = 0
+    for start in range(0, len(ids), _PAGE):
+        if on_progress is not None:
+            on_progress(start, len(ids))
+        gone += await source.forget_ended(ids[start : start + _PAGE])
+    return gone
 
 
 async def _found(app: TaskMQ, which: JobFilter) -> list[str]:
