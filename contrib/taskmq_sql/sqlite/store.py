@@ -309,7 +309,7 @@ class SqliteDispatch:
         return await self._writer.call(partial(updates.fire, slot=slot, epoch=epoch, jobs=jobs), care=Care.DURABLE)
 
     async def release_dependents(self, *, limit: int = 500) -> Released:
-        # Nearly always there is nothing, and then nobody has to wait for the file.
+        # Nearly always there is nothing, and then no caller has to wait for the file.
         if not await self._reader.call(has_ends, care=Care.READ):
             return Released()
         return await self._writer.call(partial(release, limit=limit), care=Care.DURABLE)

@@ -54,7 +54,7 @@ class Retaining(Protocol):
         """Forget those of the jobs that have ended for good, with all that is kept about them; how many there were.
 
         Their events, attempts, logs and failures and what they had of nodes go too, and the ids of their submitters,
-        which may be used again. Those that live, and those that nobody knows, stay what they are.
+        which may be used again. Those that live, and unknown ones, stay what they are.
         """
         ...
 

@@ -1,7 +1,7 @@
 """Carries out the bulks of a store, in small pieces: a `Service` of schedulers and servers.
 
-The ids of a piece are written down before anything is done to its jobs, under a lease. Whoever finds a piece of
-somebody who died looks into the history of each of its jobs, which names the bulk where it was done already. What is
+The ids of a piece are written down before anything is done to its jobs, under a lease. A runner that finds the piece
+of a dead one looks into the history of each of its jobs, which names the bulk where it was done already. What is
 done compares the job's version, so that of two who are at the same piece, since one was taken for dead, one does it.
 """
 
@@ -17,7 +17,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import JobRecord
 from taskmq.durable.service import pause
 from taskmq.errors import JobConflict, StoreUnavailable, TaskMQError
-from taskmq.model.jobs.bulks import Bulk, BulkRefused, add_outcomes
+from taskmq.model.jobs.bulks import MOST_REFUSALS, Bulk, BulkRefused, add_outcomes
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.operations.bulks.tenant_bulks import bulk_entry
 from taskmq.operations.tenant_jobs import TenantJobs
@@ -91,7 +91,13 @@ class BulkRunner:
         was_begun = bool(bulk.pending)
         if not was_begun and not bulk.is_listed:
             size = _PIECE if bulk.rate is None else max(1, min(_PIECE, int(bulk.rate)))
-            page = await jobs.list(parse_filter(bulk.filter, bulk.began), after=bulk.after, limit=size)
+            try:
+                page = await jobs.list(parse_filter(bulk.filter, bulk.began), after=bulk.after, limit=size)
+            except StoreUnavailable:
+                raise
+            except TaskMQError as error:
+                await self._give_up(bulk, error)
+                return True
             ids = tuple(record.id for record in page.jobs)
             bulk = replace(bulk, pending=ids, after=page.after, is_listed=page.after is None)
         claimed = await bulks.write(replace(bulk, holder=self._me, lease_until=now + _LEASE_MS))
@@ -109,6 +115,18 @@ class BulkRunner:
             await bulks.write(after)
         return True
 
+    async def _give_up(self, bulk: Bulk, error: TaskMQError) -> None:
+        """End a bulk whose jobs cannot be found: it has a filter that this version cannot read."""
+        _log.error("bulk %s is aborted, its jobs cannot be found: %s", bulk.id, error)
+        reason = BulkRefused("", type(error).__name__, str(error))
+        ended = replace(
+            bulk,
+            state="aborted",
+            ended=await self._app.sessions.store().now_ms(),
+            refusals=(reason, *bulk.refusals)[:MOST_REFUSALS],
+        )
+        await self._app.sessions.store().bulks.write(ended, audit=bulk_entry(ended))
+
 
 class _Act:
     """Does to one job what a bulk is about."""
@@ -122,7 +140,7 @@ class _Act:
         """Why it stays as it is; None where it was done to.
 
         Args:
-            may_be_done: somebody else was at it.
+            may_be_done: another runner was at it.
         """
         name = job_id
         try:
@@ -154,7 +172,7 @@ class _Act:
                 at = None if bulk.at is None else datetime.fromtimestamp(bulk.at / 1000, UTC)
                 await self._jobs.change(record.id, at=at, priority=bulk.priority, **given)
             case "retry":
-                # The same id whoever repeats it: so it is made once.
+                # The same id at each repetition: so it is made once.
                 new_id = str(uuid.uuid5(_REPEATS, f"{bulk.id}/{record.id}")) if record.state.is_final else None
                 await self._jobs.retry(record.id, new_id=new_id, **given)
             case "cancel":

@@ -1,4 +1,4 @@
-"""What people and programs are told: mail, the JSON of webhooks and its signature, and Alertmanager's form."""
+"""The messages to people and programs: mail, the JSON of webhooks and its signature, and Alertmanager's form."""
 
 import hashlib
 import hmac
@@ -28,7 +28,7 @@ _TEST_MS: Final = 300_000
 
 
 def notice_id(rule: AlertRule, channel: str, changes: Sequence[AlertChange]) -> str:
-    """Follows from what is told and to whom: whoever looks at the same alerts makes the same one."""
+    """Follows from text and receiver, so that the same alerts always give the same one."""
     said = [
         # `number` begins anew with a rule that is made again; `since` tells its alerts from those before.
         (
@@ -50,7 +50,7 @@ def mail_of(notice: AlertNotice, recipient: str, sender: str) -> EmailMessage:
     message["Subject"] = subject_line(notice)
     message["From"] = sender
     message["To"] = recipient
-    # The same when it is sent again because nobody knows whether it was: mail programs show it once.
+    # The same when it is sent again because it is unknown whether it was: mail programs show it once.
     message["Message-ID"] = f"<{notice.id}@taskmq.invalid>"
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(_text(notice))
@@ -101,7 +101,7 @@ def signature(secret: str, body: bytes, *, at: int) -> str:
 def alertmanager_body(notice: AlertNotice) -> bytes:
     """The notice in the form of Alertmanager's `/api/v2/alerts`."""
     rule = notice.rule
-    # It forgets what it is not told of again.
+    # It forgets alerts that are not repeated.
     kept = (rule.repeat * 2 or _DAY) * 1000
     alerts: list[dict[str, Any]] = []
     for change in notice.changes:

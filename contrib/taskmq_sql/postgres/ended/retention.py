@@ -42,7 +42,7 @@ _BESIDE: Final = (
 _TOLD: Final = (
     "delete from taskmq.job_log where job = any($1::text[])",
     "delete from taskmq.run_failure where job = any($1::text[])",
-    # One by hand that is open is somebody's who uses the node.
+    # One by hand that is open belongs to a user of the node.
     "delete from taskmq.allocation where label = any($1::text[]) and (token is not null or ended is not null)",
 )
 _DEFINITIONS: Final = (

@@ -49,7 +49,7 @@ _KNOWN: Final = "SELECT id FROM job_history WHERE id IN (@values)"
 _TOLD: Final = (
     "DELETE FROM job_log WHERE job IN (@values)",
     "DELETE FROM run_failure WHERE job IN (@values)",
-    # One by hand that is open is somebody's who uses the node.
+    # One by hand that is open belongs to a user of the node.
     "DELETE FROM allocation WHERE label IN (@values) AND (token IS NOT NULL OR ended IS NOT NULL)",
 )
 _DEFINITIONS: Final = (
