@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
+from taskmq.cli.progress import progress
 from taskmq.cli.server_link import over_http
 from taskmq.cli.typed_values import (
     array_of,
@@ -379,7 +380,8 @@ def _act(
             return [], {FAILED}
         rows: list[dict[str, Any]] = []
         codes = {OK}
-        for job in chosen:
+        for number, job in enumerate(chosen):
+            advance(number, len(chosen))
             try:
                 rows.append({"job": job, "state": await one(target, job), "refused": ""})
             except JobNotFound as error:
@@ -390,7 +392,8 @@ def _act(
                 rows.append({"job": job, "state": error.state, "refused": str(error)})
         return rows, codes
 
-    rows, codes = run_with_app(run)
+    with progress(f"{what}: jobs") as advance:
+        rows, codes = run_with_app(run)
     print_rows(ACTED_COLUMNS, rows)
     return max(codes)
 

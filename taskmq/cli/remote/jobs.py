@@ -12,6 +12,7 @@ from taskmq.cli.globals import current_globals
 from taskmq.cli.jobs.job import CANCELLED
 from taskmq.cli.jobs.stored_jobs import ACTED_COLUMNS, ATTEMPT_COLUMNS, HISTORY_COLUMNS, LIST_COLUMNS
 from taskmq.cli.output import confirm, note, print_rows
+from taskmq.cli.progress import progress
 from taskmq.cli.server_link import only_here, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import array_of, instant_of, label_of, node_labels_of, object_of, upstream_from
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
@@ -236,21 +237,23 @@ def _act(
     rows: list[dict[str, Any]] = []
     told: list[Any] = []
     codes = {OK}
-    for job in chosen:
-        try:
-            after = one(job)
-            is_another = what == "retry" and job not in (after.id, after.job_id)
-            state = f"queued as {after.job_id}" if is_another else "queued" if what == "retry" else after.state
-            rows.append({"job": job, "state": state, "refused": ""})
-            told.append(after)
-        except JobNotFound as error:
-            codes.add(NOT_FOUND)
-            rows.append({"job": job, "state": JobState.UNKNOWN, "refused": str(error)})
-            told.append(RefusalView(job_id=job, code="job_not_found", detail=str(error)))
-        except JobConflict as error:
-            codes.add(CONFLICT)
-            rows.append({"job": job, "state": error.state, "refused": str(error)})
-            told.append(RefusalView(job_id=job, code="job_conflict", detail=str(error)))
+    with progress(f"{what}: jobs") as advance:
+        for number, job in enumerate(chosen):
+            advance(number, len(chosen))
+            try:
+                after = one(job)
+                is_another = what == "retry" and job not in (after.id, after.job_id)
+                state = f"queued as {after.job_id}" if is_another else "queued" if what == "retry" else after.state
+                rows.append({"job": job, "state": state, "refused": ""})
+                told.append(after)
+            except JobNotFound as error:
+                codes.add(NOT_FOUND)
+                rows.append({"job": job, "state": JobState.UNKNOWN, "refused": str(error)})
+                told.append(RefusalView(job_id=job, code="job_not_found", detail=str(error)))
+            except JobConflict as error:
+                codes.add(CONFLICT)
+                rows.append({"job": job, "state": error.state, "refused": str(error)})
+                told.append(RefusalView(job_id=job, code="job_conflict", detail=str(error)))
     if current_globals().output == "table":
         print_rows(ACTED_COLUMNS, rows)
     else:

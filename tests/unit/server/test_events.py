@@ -215,6 +215,28 @@ def test_a_slow_stream_is_told_how_many_it_has_missed() -> None:
     _run(test)
 
 
+def test_a_digest_says_how_many_events_there_were_and_only_so_often() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, is_welcome=_always, every=3_600)
+        await anext(lines)
+        for number in range(1, 4):
+            hub._tell(_event(number))
+        assert await anext(lines) == f'id: {hub.name}-3\nevent: digest\ndata: {{"job":3}}\n\n'.encode()
+
+        hub._tell(_event(4))
+        hub._tell(WorkerEvent(event="online", worker="w1", number=1, at=1, status=STATUS))
+        hub._tell(None, is_connected=False)
+        hub.close()
+
+        # Not before the hour is over, but for the end of the server.
+        assert [line async for line in lines] == [
+            f'id: {hub.name}-6\nevent: broker\ndata: {{"is_connected":false}}\n\n'.encode(),
+            f'id: {hub.name}-6\nevent: digest\ndata: {{"job":1,"worker":1}}\n\n'.encode(),
+        ]
+
+    _run(test)
+
+
 def test_a_stream_ends_once_its_caller_is_not_welcome_any_more() -> None:
     async def test(app: TaskMQ, hub: EventHub) -> None:
         async def never() -> bool:
