@@ -59,6 +59,7 @@ async def follow_events(
         caller.identity.user_id,
         event_filter(tenant=caller.tenant, queue=queue, task=task, job_id=job_id, kinds=kinds),
         tenant=caller.tenant,
+        most=most,
         last_id=None if last_id is None else last_id[:_LONGEST_ID],
         is_welcome=lambda: _is_welcome(request, caller),
     )
@@ -77,16 +78,22 @@ async def event_lines(
     last_id: str | None,
     tenant: str | None,
     is_welcome: Callable[[], Awaitable[bool]],
+    most: int,
     heartbeat: float = _HEARTBEAT,
 ) -> AsyncGenerator[bytes]:
     """What is sent to one stream, until the server stops or its user is not welcome any more.
 
     Args:
         last_id: the last event that the client has.
+        most: streams of one user; one more ends at once.
         tenant: whose jobs the client knows by their own names; None: everybody's, by names that say the tenant.
         is_welcome: asked after so many seconds in which nothing happened, and at least as often while much does.
     """
     loop = asyncio.get_running_loop()
+    if hub.streams_of(user) >= most:
+        # All of them were let in before the first of them began.
+        yield b"retry: 5000\n\n"
+        return
     async with hub.subscribed(user, fits, last_id=last_id) as (subscription, has_gap):
         yield b"retry: 3000\n\n"
         if has_gap:
