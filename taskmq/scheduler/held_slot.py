@@ -44,7 +44,7 @@ __all__ = ["HeldSlot"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-_NOBODY_KNOWS: Final = "nobody knows whether it was run: its scheduler died, and ack='early' never runs a job twice"
+_NOBODY_KNOWS: Final = "it is unknown whether it was run: its scheduler died, and ack='early' never runs a job twice"
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 _GRACE: Final = 6.0
@@ -101,6 +101,7 @@ class HeldSlot:
             quotas=store.quotas,
             placer=placer,
             is_placed=lambda queue: app.producer.queue(queue).placed,
+            unsure=self.stop,
             counts=counts,
         )
         clock = StoreClock(store.now_ms)
@@ -164,7 +165,7 @@ class HeldSlot:
         self._is_stopping.set()
 
     def lose(self) -> None:
-        """Somebody else may hold the slot: have `run` return at once."""
+        """Another scheduler may hold the slot: have `run` return at once."""
         self.dispatcher.abandon()
         for service in (self.timers, self._schedules, self._watch, self._preemption, self._reports, self.ledger):
             service.stop()
@@ -229,9 +230,7 @@ class HeldSlot:
             _log.warning("slot %d: %d jobs were not confirmed; publishing them again", self.lease.slot, count)
         once = [job for job in batch.jobs if self._runs_once(job.task)]
         if once:
-            await self._store.fail(once, reason=_NOBODY_KNOWS)
-            for job in once:
-                self.ledger.left(job.id, job.token, seconds=0.0)
+            await self.publisher.fail(once, reason=_NOBODY_KNOWS)
         rest = [job for job in batch.jobs if not self._runs_once(job.task)]
         if rest:
             self.dispatcher.publish(DispatchBatch(batch.id, False, rest))

@@ -37,6 +37,8 @@ _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 # They tell every ten seconds.
 _SILENT: Final = 35.0
+# A worker that was killed says nothing at its end, and the next one has another name.
+_FORGOTTEN: Final = 600.0
 _ECHO_EVERY: Final = 4.0
 # So long that one may be lost; of what workers tell at most one each is missed meanwhile.
 _DEAF: Final = 10.0
@@ -52,6 +54,10 @@ class LiveWorkers:
         self._since: float | None = None
         self._proven = 0.0
 
+    def __len__(self) -> int:
+        """How many workers it remembers to have heard."""
+        return len(self._heard)
+
     def hears(self) -> None:
         """What workers tell is heard now."""
         if self._listens_for() is None:
@@ -63,13 +69,17 @@ class LiveWorkers:
         self._since = None
 
     def hear(self, event: WorkerEvent) -> None:
-        """A worker has told something."""
+        """A worker has sent an event."""
         # Two may have been given one name.
         name = f"{event.worker} {event.status.host}:{event.status.pid}"
         if event.event in ("offline", "draining"):
             self._heard.pop(name, None)
         else:
+            # The one that was heard last is the last.
+            self._heard.pop(name, None)
             self._heard[name] = (_now(), event.status)
+        while self._heard and _now() - next(iter(self._heard.values()))[0] > _FORGOTTEN:
+            del self._heard[next(iter(self._heard))]
         self._counted = 0.0
 
     def slots_of(self, queue: str) -> int | None:
@@ -110,7 +120,7 @@ class LiveWorkers:
         return all(_now() - at >= seconds for at in heard)
 
     def _listens_for(self) -> float | None:
-        """Seconds; None where it is deaf, also where nobody has noticed yet."""
+        """Seconds; None where it is deaf, also where that is not noticed yet."""
         if self._since is None or _now() - self._proven >= _DEAF:
             return None
         return _now() - self._since
@@ -127,8 +137,8 @@ class Signals:
         ready: called with a slot whose jobs may be ready.
         due: called with a slot, and in how many seconds a timer of it may be due.
         freed: called when slots may be free.
-        told: called with what a worker tells of its tasks; workers are asked for it at the beginning.
-        nodes: called with the node of a worker that has told that it is there.
+        told: called with a worker's description of its tasks; workers are asked for it at the beginning.
+        nodes: called with the node of a worker that has announced itself.
     """
 
     def __init__(

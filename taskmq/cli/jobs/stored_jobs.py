@@ -267,7 +267,7 @@ def release(*jobs: str, note: _Note = "", by: _By = None) -> int:
 
 @over_http("jobs:retry")
 def retry(*jobs: str, note: _Note = "", by: _By = None) -> int:
-    """Run jobs now: one that waits at once; one that has ended again, as another job with an id of its own.
+    """Run jobs now: one that waits at once; one that has ended again, as a new job with a new id.
 
     Of a filter: `taskmq bulk begin retry`.
 

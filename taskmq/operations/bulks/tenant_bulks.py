@@ -12,9 +12,10 @@ from taskmq.errors import InvalidOption
 from taskmq.model.envelope import LAST_INSTANT, new_job_id
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.bulks import Bulk, BulkAction
-from taskmq.model.units import Duration, parse_duration
+from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.operations.bulks.pages import BulkChange, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.submission.stored import instant_ms
 
 __all__ = ["BulkOrder", "StoredBulks", "TenantBulks", "bulk_entry"]
 
@@ -78,10 +79,9 @@ class TenantBulks:
         which = await jobs.filter(order.filter)
         matched = min(await jobs.count(which, cap=_CAP), _CAP)
         now = await store.now_ms()
-        at = None if order.at is None else round(order.at.timestamp() * 1000)
+        at = None if order.at is None else instant_ms(order.at, what="at")
         if order.delay is not None:
-            delay = round(parse_duration(order.delay, what="delay").total_seconds() * 1000)
-            at = min(now + delay, LAST_INSTANT)
+            at = min(now + to_ms(parse_duration(order.delay, what="delay")), LAST_INSTANT)
         bulk = Bulk(
             id=new_job_id(now, os.urandom(10)),
             tenant=self._tenant,
@@ -116,7 +116,7 @@ class TenantBulks:
     async def abort(self, bulk_id: str) -> Bulk | None:
         """Have no more jobs be done to; the bulk then. One that has ended stays as it is.
 
-        To the up to 20 jobs that somebody is at it may be done still. None: there is none.
+        It may still reach the up to 20 jobs that a runner is at. None: there is none.
         """
         store = self._app.sessions.store()
         while (bulk := await self.get(bulk_id)) is not None and bulk.ended is None:

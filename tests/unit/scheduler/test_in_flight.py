@@ -7,7 +7,8 @@ from taskmq.model.commands import Command, decode_command
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue
 from taskmq.scheduler.duties import Duties
-from tests.unit.scheduler.stage import Stage, play, until
+from taskmq.scheduler.signals import LiveWorkers
+from tests.unit.scheduler.stage import Stage, play, until, worker_event
 
 
 def _define(app: TaskMQ) -> None:
@@ -22,7 +23,7 @@ async def _commands(stage: Stage) -> list[Command]:
     return told
 
 
-def test_a_cancel_of_a_dispatched_job_is_told_every_five_seconds_until_its_report_comes() -> None:
+def test_a_dispatched_jobs_cancel_is_sent_every_five_seconds_until_its_report() -> None:
     async def test(stage: Stage) -> None:
         stage.start()
         told = await _commands(stage)
@@ -115,7 +116,7 @@ def test_a_job_that_waits_in_its_queue_or_with_a_worker_is_never_lost() -> None:
     play(test)
 
 
-def test_a_running_job_whose_worker_is_gone_runs_again_and_the_third_death_is_the_last() -> None:
+def test_a_job_whose_worker_is_gone_runs_again_until_the_third_death() -> None:
     async def test(stage: Stage) -> None:
         process = stage.start()
         (job_id,) = await stage.submit()
@@ -140,6 +141,20 @@ def test_a_running_job_whose_worker_is_gone_runs_again_and_the_third_death_is_th
         assert job.error is not None
         assert job.error.type_name == "WorkerLost"
         assert len(await stage.store.attempts(job_id)) == 2
+
+    play(test)
+
+
+def test_workers_that_were_killed_are_forgotten_after_a_while() -> None:
+    async def test(stage: Stage) -> None:
+        workers = LiveWorkers()
+
+        for number in range(100):
+            workers.hear(worker_event(name=f"w{number}"))
+            await stage.pass_by(10)
+
+        assert len(workers) == 60
+        assert workers.count_of("work") == 3
 
     play(test)
 
@@ -263,7 +278,7 @@ def test_a_lost_job_that_must_not_run_twice_fails() -> None:
         job = stage.job(job_id)
         assert job.state is JobState.FAILED
         assert job.error is not None
-        assert "nobody knows whether it was run" in job.error.message
+        assert "it is unknown whether it was run" in job.error.message
         assert job.token >> 32 == 1
 
     play(test, _define)

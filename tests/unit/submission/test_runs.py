@@ -8,6 +8,7 @@ import pytest
 
 from taskmq import Job
 from taskmq.errors import BrokerUnavailable, JobCancelled, JobConflict, TaskFailed
+from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.states import JobState
 from tests.unit.scheduler.stage import until
 from tests.unit.submission.kit import Shop, in_shop
@@ -27,7 +28,7 @@ def test_a_submitted_job_runs_and_its_result_comes_back(has_state: bool) -> None
     in_shop(test, has_state=has_state)
 
 
-def test_a_failing_job_is_tried_again_by_its_task_s_policy_and_waits_in_the_store_meanwhile() -> None:
+def test_a_failing_job_is_retried_by_its_tasks_policy_and_waits_in_the_store() -> None:
     async def test(shop: Shop) -> None:
         job: Job[Any] = await shop.jobs.asubmit("fail", "oops")
         await until(lambda: shop.stage.job(job.id).state is JobState.RETRYING)
@@ -78,6 +79,20 @@ def test_a_snoozed_job_waits_in_the_store_and_its_attempt_does_not_count() -> No
 
         assert (await shop.jobs.aget(job.id)).attempt == 1
         assert await shop.jobs.aattempts(job.id) == []
+
+    in_shop(test)
+
+
+def test_a_job_that_is_snoozed_beyond_all_times_waits_and_harms_no_other_report() -> None:
+    async def test(shop: Shop) -> None:
+        never: Job[Any] = await shop.jobs.asubmit("end", "never")
+        other: Job[Any] = await shop.jobs.asubmit("end", "now")
+
+        assert await other.aresult(timeout=60) == "now"
+        await until(lambda: shop.stage.job(never.id).state is JobState.SCHEDULED)
+
+        assert shop.stage.job(never.id).due <= LAST_INSTANT
+        assert await shop.stage.parked() == []
 
     in_shop(test)
 
@@ -193,7 +208,7 @@ def test_a_worker_that_stops_gives_the_job_back_and_it_runs_elsewhere() -> None:
     in_shop(test)
 
 
-def test_a_success_has_no_slot_while_its_report_is_on_its_way_and_is_acknowledged_after_it() -> None:
+def test_a_success_frees_its_slot_before_its_report_and_is_acknowledged_after_it() -> None:
     async def test(shop: Shop) -> None:
         shop.broker.hang_publishes()
         jobs: list[Job[Any]] = [await shop.jobs.asubmit("double", number) for number in range(12)]
