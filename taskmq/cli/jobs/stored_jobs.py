@@ -235,7 +235,9 @@ def change(
 
 @over_http("jobs:hold")
 def hold(*jobs: str, note: _Note = "", by: _By = None) -> int:
-    """Have jobs that wait not run until they are released. Of a filter: `taskmq bulk begin hold`.
+    """Have jobs that wait not run until they are released.
+
+    Of a filter: `taskmq bulk begin hold`.
 
     Parameters
     ----------
@@ -251,7 +253,9 @@ def hold(*jobs: str, note: _Note = "", by: _By = None) -> int:
 
 @over_http("jobs:release")
 def release(*jobs: str, note: _Note = "", by: _By = None) -> int:
-    """Let held jobs run, each at its time. Of a filter: `taskmq bulk begin release`.
+    """Let held jobs run, each at its time.
+
+    Of a filter: `taskmq bulk begin release`.
 
     Parameters
     ----------
