@@ -176,7 +176,8 @@ class DispatchStore(Protocol):
         """`dispatch` of tenants whose quotas let jobs wait (`Quotas.held_back`): of each no more than these let go.
 
         Counted is what is under way in all queues, whichever scheduler dispatches. A job that has to wait is passed
-        by those behind it whose owners have room, among the first that are `looked_at`: 500 of its lane, 10,000 of all.
+        by those behind it whose owners have room, among the first that are `looked_at`: 500 of its lane, 10,000 of
+        all.
         """
         ...
 
