@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import logging
 import sys
 import threading
@@ -16,6 +17,7 @@ from taskmq import Context, RetryPolicy, TaskMQ
 from taskmq.contracts.history import history_of
 from taskmq.errors import TaskFailed
 from taskmq.model.history.logs import LogFilter, StoredLine
+from taskmq.run.log_capture import CaptureSettings, LogCapture
 from taskmq.scheduler import Scheduler
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory
@@ -173,6 +175,35 @@ def test_threads_log_and_print_as_their_run(tmp_path: Path, capsys: pytest.Captu
     _play(tmp_path, test, capture_logs="debug", capture_output=True)
     assert sys.stdout is stdout
     assert capsys.readouterr() == ("of nobody\nprinted twice\n", "an error\n")
+
+
+def test_a_stream_that_is_taken_is_otherwise_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nobody:
+        def is_wanted(self, context: Context) -> bool:
+            del context
+            return False
+
+        def add(self, context: Context, level: int, logger: str, message: str) -> None:
+            raise AssertionError((context, level, logger, message))
+
+        write = add
+
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    capture = LogCapture(Nobody(), CaptureSettings(10, output=True))
+    capture.install()
+    taken: Any = sys.stdout
+    try:
+        taken.reconfigure(encoding="utf-8", line_buffering=True)
+        print("é")
+
+        assert taken is not stream
+        assert (taken.encoding, taken.line_buffering) == ("utf-8", True)
+        assert stream.buffer.getvalue().decode() == "é\n"
+        with pytest.raises(AttributeError):
+            assert taken.nothing_of_the_kind
+    finally:
+        capture.remove()
 
 
 def test_what_a_run_prints_without_an_end_of_line_is_taken_at_its_end(tmp_path: Path) -> None:
