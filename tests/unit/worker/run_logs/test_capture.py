@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from taskmq import Context, RetryPolicy, TaskMQ
+from taskmq.contracts.history import history_of
 from taskmq.errors import TaskFailed
 from taskmq.model.history.logs import LogFilter, StoredLine
 from taskmq.run.log_capture import CaptureSettings, LogCapture
@@ -238,6 +239,18 @@ def test_a_run_has_so_many_lines_and_the_number_of_the_others(tmp_path: Path) ->
         ]
 
     _play(tmp_path, test, capture_logs="debug", log_lines=5)
+
+
+def test_a_text_is_found_behind_more_lines_than_a_search_looks_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(app: TaskMQ) -> None:
+        job = (await _lines(app, "chatter", 12))[0].job
+        monkeypatch.setattr(history_of(app.sessions.store()).logs, "_looked_at", 4)
+
+        assert [line.message async for line in app.jobs.follow_logs(job, text="line 11")] == ["line 11"]
+
+    _play(tmp_path, test, capture_logs="debug")
 
 
 def test_what_is_no_run_of_a_job_of_the_store_is_not_taken(tmp_path: Path) -> None:
