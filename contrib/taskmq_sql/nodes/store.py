@@ -1,10 +1,10 @@
 """The part of a database that knows nodes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from taskmq.contracts.jobs import DispatchBatch, Pick, PlacedJob, UnplacedJob
+from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, PlacedJob, UnplacedJob
 from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NewAllocation, NodeTold, Placement
 from taskmq_sql.identity.steps import Runner, Steps
 from taskmq_sql.nodes import allocations, registry
@@ -20,7 +20,7 @@ class JobsAtHand(Protocol):
     @property
     def under_way(self) -> allocations.UnderWay: ...
 
-    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
+    async def waiting(self, picks: Sequence[Pick], behind: Mapping[Lane, tuple[int, str]]) -> list[UnplacedJob]:
         """See `NodeStore.waiting`."""
         ...
 
@@ -68,8 +68,10 @@ class SqlNodes:
     ) -> list[Allocation]:
         return await self._runner.read(partial(allocations.allocations, which=which, after=after, limit=limit))
 
-    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
-        return await self._jobs.waiting(picks)
+    async def waiting(
+        self, picks: Sequence[Pick], *, behind: Mapping[Lane, tuple[int, str]] | None = None
+    ) -> list[UnplacedJob]:
+        return await self._jobs.waiting(picks, behind or {})
 
     async def place(
         self, slot: int, epoch: int, placements: Sequence[Placement], over: Sequence[str] = ()

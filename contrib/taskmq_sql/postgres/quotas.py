@@ -24,7 +24,7 @@ from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import decode_detail
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
-from taskmq_sql.postgres.statements import PLACE, WAITING
+from taskmq_sql.postgres.statements import FIRST, PLACE, WAITING
 
 __all__ = ["DROP_USAGE", "KnownQuotas", "admit_jobs", "concern", "dispatch_within", "lock_usage"]
 
@@ -128,7 +128,10 @@ async def dispatch_within(
         for row in await connection.fetch(_UNDER_WAY, sorted(names))
     }
     waiting = await connection.fetch(
-        WAITING, *([lane[column] for lane in lanes] for column in range(3)), [_LOOKED_AT] * len(lanes)
+        WAITING,
+        *([lane[column] for lane in lanes] for column in range(3)),
+        [_LOOKED_AT] * len(lanes),
+        *([part] * len(lanes) for part in FIRST),
     )
     found = [(row, names[row["tenant"]], _owner_in(row["detail"])) for row in waiting]
     wanted = {

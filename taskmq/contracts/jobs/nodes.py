@@ -7,12 +7,12 @@
 What is allocated of a node is never more than its capacity was when it was allocated, whoever allocates at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from taskmq.contracts.jobs.dispatch import DispatchBatch, Pick
+from taskmq.contracts.jobs.dispatch import DispatchBatch, Lane, Pick
 from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, JobNeeds, NewAllocation, NodeTold, Placement
 
 __all__ = ["NodeStore", "PlacedJob", "UnplacedJob"]
@@ -31,11 +31,21 @@ class UnplacedJob(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     tenant: str
     queue: str
+    priority: int
     task: str
     due: int
     is_first: bool
     expires: int | None = None
     needs: JobNeeds | None = None
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(self.queue, self.priority, self.tenant)
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """By what the jobs of a lane are in order."""
+        return self.due, self.id
 
 
 class PlacedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,8 +112,14 @@ class NodeStore(Protocol):
         """Up to `limit` of those, the newest first, from behind the one with the id `after`."""
         ...
 
-    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
-        """The first jobs of these lanes, as many of each as the pick says, in the order of the picks."""
+    async def waiting(
+        self, picks: Sequence[Pick], *, behind: Mapping[Lane, tuple[int, str]] | None = None
+    ) -> list[UnplacedJob]:
+        """The first jobs of these lanes, as many of each as the pick says, in the order of the picks.
+
+        Args:
+            behind: of a lane the place of a job (`UnplacedJob.place`): the first ones behind it are meant.
+        """
         ...
 
     async def place(

@@ -18,6 +18,7 @@ from taskmq.model.nodes.host_nodes import (
     check_labels,
     check_node_name,
     checked_node,
+    lost_after,
 )
 from taskmq.model.nodes.needs import (
     SLOTS,
@@ -58,6 +59,7 @@ __all__ = [
     "has_labels",
     "job_needs",
     "left_over",
+    "lost_after",
     "reservable",
     "startable",
     "usage_of",

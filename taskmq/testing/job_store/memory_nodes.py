@@ -1,10 +1,10 @@
 """The nodes of a job store in this process."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import DispatchBatch, Pick, PlacedJob, UnplacedJob, slot_key
+from taskmq.contracts.jobs import DispatchBatch, JobRecord, Lane, Pick, PlacedJob, UnplacedJob, slot_key
 from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NewAllocation, NodeTold, Placement, startable
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.testing.job_store.model import JobModel
@@ -60,13 +60,16 @@ class MemoryNodes:
     ) -> list[Allocation]:
         return self._look().nodes.allocations(which, after=after, limit=limit)
 
-    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
-        model = self._look()
+    async def waiting(
+        self, picks: Sequence[Pick], *, behind: Mapping[Lane, tuple[int, str]] | None = None
+    ) -> list[UnplacedJob]:
+        model, places = self._look(), behind or {}
         return [
             UnplacedJob(
                 id=job.id,
                 tenant=job.tenant,
                 queue=job.queue,
+                priority=job.priority,
                 task=job.task,
                 due=job.due,
                 is_first=not job.token,
@@ -74,7 +77,7 @@ class MemoryNodes:
                 needs=None if job.detail is None else job.detail.needs,
             )
             for pick in picks
-            for job in model.ready(pick.lane)[: pick.count]
+            for job in _behind(model.ready(pick.lane), places.get(pick.lane))[: pick.count]
         ]
 
     async def place(
@@ -105,6 +108,10 @@ class MemoryNodes:
 
     async def _find(self, name: str) -> HostNode | None:
         return next((node for node in await self.nodes() if node.name == name), None)
+
+
+def _behind(jobs: list[JobRecord], place: tuple[int, str] | None) -> list[JobRecord]:
+    return jobs if place is None else [job for job in jobs if (job.due, job.id) > place]
 
 
 def _under_way(model: JobModel) -> Callable[[str, int], bool]:

@@ -1,9 +1,9 @@
 """Jobs that are placed on nodes, on PostgreSQL."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from taskmq.contracts.jobs import DispatchBatch, Pick, UnplacedJob, slot_key
+from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, UnplacedJob, slot_key
 from taskmq.model.nodes import Placement, startable
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES
@@ -13,7 +13,7 @@ from taskmq_sql.nodes.store import Reserve
 from taskmq_sql.postgres.connections import Connection, Row, undone
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.records import dispatched_jobs, large_bodies
-from taskmq_sql.postgres.statements import PLACE, PLACEABLE, WAITING
+from taskmq_sql.postgres.statements import FIRST, PLACE, PLACEABLE, WAITING
 from taskmq_sql.postgres.transactions import drive
 
 __all__ = ["PostgresPlacements"]
@@ -31,12 +31,13 @@ class PostgresPlacements:
         self._database = database
         self._names = database.names
 
-    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
+    async def waiting(self, picks: Sequence[Pick], behind: Mapping[Lane, tuple[int, str]]) -> list[UnplacedJob]:
         queues = await self._names.find("queue", {pick.lane.queue for pick in picks})
         tenants = await self._names.find("tenant", {pick.lane.tenant for pick in picks})
         known = [pick for pick in picks if pick.lane.queue in queues and pick.lane.tenant in tenants]
         if not known:
             return []
+        places = [behind.get(pick.lane, FIRST) for pick in known]
         rows = await self._database.dispatches.run(
             "read",
             lambda connection: connection.fetch(
@@ -45,6 +46,7 @@ class PostgresPlacements:
                 [pick.lane.priority for pick in known],
                 [tenants[pick.lane.tenant] for pick in known],
                 [pick.count for pick in known],
+                *map(list, zip(*places, strict=True)),
             ),
         )
         tasks = await self._names.texts("task", {row["task"] for row in rows})
@@ -54,6 +56,7 @@ class PostgresPlacements:
                 id=str(row["id"]),
                 tenant=names[row["tenant"]],
                 queue=known[int(row["place"]) - 1].lane.queue,
+                priority=known[int(row["place"]) - 1].lane.priority,
                 task=tasks[row["task"]],
                 due=row["due"],
                 is_first=not row["token"],

@@ -55,20 +55,45 @@ class PlacementCases(JobStoreCase):
         )
 
         assert found == [
-            UnplacedJob(id=other.id, tenant="acme", queue=QUEUE, task="send_mail", due=other.due, is_first=True),
             UnplacedJob(
-                id=first.id, tenant="", queue=QUEUE, task="send_mail", due=first.due, is_first=True, needs=_NEEDS
+                id=other.id, tenant="acme", queue=QUEUE, priority=7, task="send_mail", due=other.due, is_first=True
+            ),
+            UnplacedJob(
+                id=first.id,
+                tenant="",
+                queue=QUEUE,
+                priority=first.priority,
+                task="send_mail",
+                due=first.due,
+                is_first=True,
+                needs=_NEEDS,
             ),
             UnplacedJob(
                 id=second.id,
                 tenant="",
                 queue=QUEUE,
+                priority=second.priority,
                 task="send_mail",
                 due=second.due,
                 is_first=True,
                 expires=second.expires,
             ),
         ]
+
+    @case
+    async def test_the_jobs_of_a_lane_behind_a_place_are_told(self) -> None:
+        driver = self.driver()
+        jobs = sorted([*(await driver.submit_many(3)), await driver.submit()], key=lambda job: (job.due, job.id))
+        lane = Lane(QUEUE, jobs[0].priority, "")
+        (other,) = [await driver.submit(tenant="acme")]
+        picks = [Pick(lane, 2), Pick(Lane(QUEUE, other.priority, "acme"), 2)]
+
+        (first, second, _) = await driver.store.nodes.waiting(picks)
+        found = await driver.store.nodes.waiting(picks, behind={lane: first.place})
+
+        assert [one.id for one in found] == [second.id, jobs[2].id, other.id]
+        assert second.lane == lane
+        assert await driver.store.nodes.waiting([Pick(lane, 2)], behind={lane: (jobs[-1].due, jobs[-1].id)}) == []
 
     @case
     async def test_a_job_is_placed_and_dispatched_at_once(self) -> None:
