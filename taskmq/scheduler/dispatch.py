@@ -54,6 +54,8 @@ class JobDispatcher:
         sharing: reads what operators have said about turns, which goes before.
         quotas: reads what they have said about quotas, of which some let jobs wait.
         placer: chooses nodes for the jobs of queues that are `is_placed`.
+        unsure: called where the store may have dispatched jobs that are not known here: the next holder of the slot
+            gets them.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class JobDispatcher:
         quotas: Callable[[], Awaitable[Quotas]],
         placer: Placer,
         is_placed: Callable[[str], bool],
+        unsure: Callable[[], None],
         counts: SchedulerCounts,
     ) -> None:
         self._store = store
@@ -78,6 +81,7 @@ class JobDispatcher:
         self._slots_of = slots_of
         self._placer = placer
         self._is_placed = is_placed
+        self._unsure = unsure
         self._counts = counts
         self._shares = Shares()
         self._shares.configure(policies, {})
@@ -171,6 +175,15 @@ class JobDispatcher:
                     has_dispatched = await self._dispatch()
                     self._backoff.reset()
                 except StoreUnavailable as error:
+                    if not error.is_certain:
+                        _log.warning(
+                            "slot %d is given back and taken anew: jobs may have been dispatched there that are not "
+                            "known here: %s",
+                            self._lease.slot,
+                            error,
+                        )
+                        self._unsure()
+                        break
                     _log.debug("slot %d: nothing is dispatched for now: %s", self._lease.slot, error)
                     await pause(self._is_stopping, self._backoff.next())
                     continue

@@ -101,6 +101,7 @@ class HeldSlot:
             quotas=store.quotas,
             placer=placer,
             is_placed=lambda queue: app.producer.queue(queue).placed,
+            unsure=self.stop,
             counts=counts,
         )
         clock = StoreClock(store.now_ms)
@@ -229,9 +230,7 @@ class HeldSlot:
             _log.warning("slot %d: %d jobs were not confirmed; publishing them again", self.lease.slot, count)
         once = [job for job in batch.jobs if self._runs_once(job.task)]
         if once:
-            await self._store.fail(once, reason=_NOBODY_KNOWS)
-            for job in once:
-                self.ledger.left(job.id, job.token, seconds=0.0)
+            await self.publisher.fail(once, reason=_NOBODY_KNOWS)
         rest = [job for job in batch.jobs if not self._runs_once(job.task)]
         if rest:
             self.dispatcher.publish(DispatchBatch(batch.id, False, rest))

@@ -91,11 +91,22 @@ class ParkedReports:
             SendError: it is not kept.
         """
         (body,) = encode_reports([report])
+        await self._keep(body, reason, job_id=report.id)
+
+    async def park_part(self, body: bytes, reason: str) -> None:
+        """Keep what should be a report, and is none; as a list, as reports are.
+
+        Raises:
+            SendError: it is not kept.
+        """
+        await self._keep(b"[%s]" % body, reason, job_id="")
+
+    async def _keep(self, body: bytes, reason: str, *, job_id: str) -> None:
         message = Outgoing(
             queue=PARKING,
             body=body,
             content_type=JSON,
-            job_id=report.id,
+            job_id=job_id,
             task="taskmq.reports",
             headers=self._headers(reason),
         )

@@ -131,6 +131,10 @@ class InvitationPublisher:
                 self._room()
         self._ledger.confirmed(batch.id)
 
+    async def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
+        """End these instead of publishing them; return once the store has that, or trying was stopped."""
+        await self._told(self._store.fail, jobs, reason)
+
     async def declare_reports(self, queues: Sequence[str] = ()) -> None:
         """Make sure that the reports queue is there, and gets what the broker drops of these queues' jobs.
 
@@ -160,7 +164,7 @@ class InvitationPublisher:
                 again.append(job)
                 outage = error
             elif isinstance(error, _NEVER):
-                await self._told(self._store.fail, [job], str(error))
+                await self.fail([job], reason=str(error))
             else:
                 refused.setdefault(_way(job), []).append(job)
                 reasons[_way(job)] = error

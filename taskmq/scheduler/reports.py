@@ -34,7 +34,7 @@ from taskmq.errors import (
 )
 from taskmq.model.backoff import Backoff
 from taskmq.model.history.logs import LOGS_TASK, RunLog, decode_logs
-from taskmq.model.jobs.reports import Report, after_report, decode_reports, goes_on
+from taskmq.model.jobs.reports import Report, after_report, goes_on, read_reports
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.letters import ParkedReports, report_of_letter
@@ -202,8 +202,7 @@ class ReportConsumer:
                 _log.warning("%s: %s", self._name, error)
             return []
         try:
-            reports = decode_reports(delivery.body)
-            return [_Received(each, delivery.redelivered) for each in reports if not self._is_alive(each)]
+            reports, unread = read_reports(delivery.body)
         except MalformedMessage as error:
             if (report := report_of_letter(delivery)) is not None:
                 _log.warning("job %s: %s", report.id, report.error.message if report.error else "")
@@ -212,6 +211,11 @@ class ReportConsumer:
             _log.error("%s: message %s is parked: %s", self._name, delivery.message_id, error)
             await self._parked.park(delivery, str(error))
             return []
+        for one in unread:
+            self._counts.reports["malformed"] += 1
+            _log.error("%s: a report is parked: %s", self._name, one.reason)
+            await self._parked.park_part(one.body, one.reason)
+        return [_Received(each, delivery.redelivered) for each in reports if not self._is_alive(each)]
 
     def _is_alive(self, report: Report) -> bool:
         """Whether it says no more than that a job runs on; the ledger is told so then."""

@@ -37,6 +37,8 @@ _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 # They tell every ten seconds.
 _SILENT: Final = 35.0
+# A worker that was killed says nothing at its end, and the next one has another name.
+_FORGOTTEN: Final = 600.0
 _ECHO_EVERY: Final = 4.0
 # So long that one may be lost; of what workers tell at most one each is missed meanwhile.
 _DEAF: Final = 10.0
@@ -51,6 +53,10 @@ class LiveWorkers:
         self._counted = 0.0
         self._since: float | None = None
         self._proven = 0.0
+
+    def __len__(self) -> int:
+        """How many workers it remembers to have heard."""
+        return len(self._heard)
 
     def hears(self) -> None:
         """What workers tell is heard now."""
@@ -69,7 +75,11 @@ class LiveWorkers:
         if event.event in ("offline", "draining"):
             self._heard.pop(name, None)
         else:
+            # The one that was heard last is the last.
+            self._heard.pop(name, None)
             self._heard[name] = (_now(), event.status)
+        while self._heard and _now() - next(iter(self._heard.values()))[0] > _FORGOTTEN:
+            del self._heard[next(iter(self._heard))]
         self._counted = 0.0
 
     def slots_of(self, queue: str) -> int | None:

@@ -14,6 +14,7 @@ from taskmq.errors import DuplicateJob, InvalidOption, PartlySent, QuotaExceeded
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
+from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.changes import Action
 from taskmq.model.nodes import JobNeeds, PlaceOptions, job_needs
 from taskmq.model.states import CHANGEABLE, Cancellation
@@ -447,7 +448,8 @@ class Jobs(JobQueries):
         if at is not None:
             due = instant_ms(at, what="at")
         elif delay is not None:
-            due = await self.sessions.store().now_ms() + to_ms(parse_duration(delay, what="delay"))
+            wanted = await self.sessions.store().now_ms() + to_ms(parse_duration(delay, what="delay"))
+            due = min(wanted, LAST_INSTANT)
         class_of(priority)
         change = Change(
             due=due,

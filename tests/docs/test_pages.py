@@ -1,5 +1,6 @@
 """Links, and the examples of `docs/`."""
 
+import ast
 import re
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ from tests.servers import eventually
 
 _LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
 _PATH = re.compile(r"`((?:taskmq|brokers|contrib|tests|docs|benchmarks)/[\w./]+)`")
+_TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
 
 def _mentions() -> list[tuple[Path, Path]]:
@@ -29,6 +31,14 @@ def _mentions() -> list[tuple[Path, Path]]:
 @pytest.mark.parametrize(("page", "target"), _mentions(), ids=lambda path: path.name)
 def test_what_a_page_refers_to_exists(page: Path, target: Path) -> None:
     assert target.exists(), f"{page.relative_to(ROOT)} refers to {target}"
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    for page in PAGES:
+        for file, name in _TEST.findall(page.read_text()):
+            tree = ast.parse((ROOT / file).read_text())
+            found = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+            assert name in found, f"{page.name}: {file} has no {name}"
 
 
 def test_no_page_has_a_line_of_trailing_blanks_or_tabs() -> None:

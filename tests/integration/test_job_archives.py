@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import sqlite3
 from collections.abc import Callable, Coroutine
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from taskmq_sql.sqlite.jobs import maintenance
 from tests.unit.app_kit import new_url
 
 _ANN = Actor(user="ann")
+_EPOCH = date(1970, 1, 1).toordinal()
 
 
 def _with_app(store: str, test: Callable[[TaskMQ, JobDriver], Coroutine[Any, Any, None]]) -> None:
@@ -124,7 +126,11 @@ def test_an_archive_that_was_stopped_is_begun_again(tmp_path: Path) -> None:
 
         with pytest.raises(StoreUnavailable):
             await archive_days(stopping, folder, keep_days=-1)
-        assert [one.suffix for one in folder.iterdir()] == [".part"]
+        # Hour after hour they would fill the disk.
+        assert list(folder.iterdir()) == []
+        (day, *_) = await stopping.ended_days()
+        killed = folder / f"jobs-{date.fromordinal(_EPOCH + day)}.ndjson.0a1b2c3d.part"
+        killed.write_bytes(b"of one who was killed")
         written = await archive_days(app.sessions.store(), folder, keep_days=-1)
 
         # Midnight may have been between them.

@@ -15,7 +15,7 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.contracts.jobs import JobStore, NewJob
+from taskmq.contracts.jobs import DispatchStore, JobStore, Lane, NewJob, Pick, slot_key
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import StateUnavailable, StoreUnavailable
 from taskmq.model.envelope import new_job_id
@@ -261,17 +261,52 @@ def _calls(store: JobStore, job: NewJob) -> list[Awaitable[object]]:
 
 
 @asynccontextmanager
-async def _locked(url: str) -> AsyncGenerator[None, None]:
+async def _locked(
+    url: str, tables: str = "taskmq.job, taskmq.dispatch_batch, taskmq.lease"
+) -> AsyncGenerator[None, None]:
     """Somebody has all of the tables to himself."""
     connection: Any = await cast("Any", asyncpg).connect(url)
     transaction = connection.transaction()
     await transaction.start()
-    await connection.execute("lock table taskmq.job, taskmq.dispatch_batch, taskmq.lease in access exclusive mode")
+    await connection.execute(f"lock table {tables} in access exclusive mode")
     try:
         yield
     finally:
         await transaction.rollback()
         await connection.close()
+
+
+def test_a_dispatch_whose_bodies_cannot_be_read_is_not_taken_for_one_that_was_not_made(server: Server) -> None:
+    async def main() -> None:
+        database = urlsplit(server.url).path.removeprefix("/")
+        server.sql(f'alter database "{database}" set lock_timeout = 200')
+        async with _opened(server.url) as store:
+            dispatching, slot = store.dispatching, store.dispatching.slot_of("work")
+            job = _job(_LARGE)
+            await store.submit([job])
+            epoch = await dispatching.leases.acquire(slot_key(slot), owner="first", seconds=60)
+            assert isinstance(epoch, int)
+
+            async with _locked(server.url, "taskmq.job_body"):
+                with pytest.raises(StoreUnavailable) as caught:
+                    await dispatching.dispatch(slot, epoch, [Pick(Lane("work", job.priority, ""), 1)])
+                assert not caught.value.is_certain
+                epoch = await _taken_anew(dispatching, slot, epoch)
+                with pytest.raises(StoreUnavailable) as caught:
+                    await dispatching.take_over(slot, epoch)
+                assert not caught.value.is_certain
+
+            (batch,) = await dispatching.take_over(slot, await _taken_anew(dispatching, slot, epoch))
+            assert [(one.id, one.body) for one in batch.jobs] == [(job.id, job.body)]
+
+    asyncio.run(main())
+
+
+async def _taken_anew(dispatching: DispatchStore, slot: int, epoch: int) -> int:
+    await dispatching.leases.release(slot_key(slot), token=epoch)
+    found = await dispatching.leases.acquire(slot_key(slot), owner="next", seconds=60)
+    assert isinstance(found, int)
+    return found
 
 
 def test_a_file_that_is_locked_for_too_long_changes_nothing(tmp_path: Path) -> None:

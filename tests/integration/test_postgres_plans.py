@@ -9,9 +9,11 @@ from typing import Any, Final
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
+from taskmq.testing.job_store_suite.driver import JobDriver, report
 from taskmq_sql.postgres import dependencies, reports, statements, store, submission
 from taskmq_sql.postgres.connections import HOT
 from taskmq_sql.postgres.schedules import statements as schedules
+from taskmq_sql.postgres.store import PostgresJobStore
 
 _LARGE: Final = {
     "dependency", "job", "job_body", "job_key", "ready", "timer", "schedule", "schedule_due", "occurrence",
@@ -36,6 +38,9 @@ _STATEMENTS: Final[dict[str, str]] = {
     "UPSTREAM_ENDED": dependencies._ENDED,  # pyright: ignore[reportPrivateUsage]
     "ENDED": reports._ENDED,  # pyright: ignore[reportPrivateUsage]
 }
+_ROUNDS: Final = 40
+_AT_A_TIME: Final = 10
+_UPDATES: Final = "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relid = 'taskmq.job'::regclass"
 # Whoever asks for the front of each lane asks the index in its order.
 _BY_ORDER: Final = {("LANES", "ready")}
 _FILL: Final = """
@@ -114,5 +119,28 @@ def test_firing_confirming_and_forgetting_do_not_wait_for_the_disk(job_store_url
             await connection.execute("rollback")
             assert await connection.fetchval("show synchronous_commit") == "on"
         await connection.close()
+
+    asyncio.run(main())
+
+
+def test_changes_of_a_live_job_are_made_in_place_and_touch_no_index(job_store_url: str) -> None:
+    async def main() -> None:
+        store = PostgresJobStore(job_store_url)
+        driver = JobDriver(store)
+        for _ in range(_ROUNDS):
+            await driver.submit_many(_AT_A_TIME)
+            jobs = (await driver.dispatch()).jobs
+            await store.dispatching.apply([report(job, "started", worker="w") for job in jobs])
+            await store.dispatching.apply([report(job, "succeeded", worker="w", result=b"7") for job in jobs])
+        # A server counts what a connection has done once that is closed.
+        await store.aclose()
+        connection: Any = await asyncpg.connect(job_store_url)
+        async with asyncio.timeout(30):
+            while (counts := await connection.fetchrow(_UPDATES))[0] < 2 * _ROUNDS * _AT_A_TIME:
+                await asyncio.sleep(0.05)
+        await connection.close()
+
+        changed, in_place = counts
+        assert in_place >= 0.95 * changed
 
     asyncio.run(main())

@@ -38,19 +38,24 @@ class _ForeignWorker:
     """Takes invitations of one queue and reports, as the page says."""
 
     def __init__(self, url: str, queue: str) -> None:
-        self._connection = pika.BlockingConnection(pika.URLParameters(url))
+        self._url = url
         self._queue = f"{queue}.jobs"
         self.seen: list[tuple[str, int]] = []
 
     def run(self, last: set[tuple[str, int]]) -> None:
         """Run invitations until these attempts have been reported."""
-        try:
-            self._run_all(last)
-        finally:
-            self._connection.close()
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                with pika.BlockingConnection(pika.URLParameters(self._url)) as connection:
+                    return self._run_all(connection, last)
+            except pika.exceptions.ConnectionClosedByBroker:
+                # A quorum queue that is being declared is there before it can be consumed.
+                if time.monotonic() >= end:
+                    raise
 
-    def _run_all(self, last: set[tuple[str, int]]) -> None:
-        channel = self._consuming_channel()
+    def _run_all(self, connection: Any, last: set[tuple[str, int]]) -> None:
+        channel = self._consuming_channel(connection)
         # A scheduler that has not heard of a confirm publishes the invitation again: their number says nothing.
         for method, _, body in channel.consume(self._queue, inactivity_timeout=_PATIENCE):
             assert method is not None, f"no further invitation has come after {self.seen}"
@@ -63,16 +68,16 @@ class _ForeignWorker:
                 break
         channel.cancel()
 
-    def _consuming_channel(self) -> Any:
+    def _consuming_channel(self, connection: Any) -> Any:
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
-            channel = self._connection.channel()
+            channel = connection.channel()
             with contextlib.suppress(pika.exceptions.ChannelClosedByBroker):
                 channel.queue_declare(self._queue, passive=True)
                 channel.confirm_delivery()
                 return channel
             # A scheduler declares it with the first job.
-            self._connection.process_data_events(time_limit=0.05)
+            connection.process_data_events(time_limit=0.05)
         raise AssertionError(f"{self._queue} was never declared")
 
     def _run(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +112,7 @@ def test_a_worker_in_another_language_takes_invitations_and_reports_how_they_end
     async def main() -> None:
         scheduler = Scheduler(_shop(amqp_url, tmp_path / "jobs.db", queue))
         scheduling = asyncio.create_task(scheduler.run())
-        worker = await asyncio.to_thread(_ForeignWorker, amqp_url, queue)
+        worker = _ForeignWorker(amqp_url, queue)
         try:
             async with _shop(amqp_url, tmp_path / "jobs.db", queue) as app:
                 attempts = {("double", 1), ("fail", 1), ("flaky", 1), ("flaky", 2)}

@@ -75,16 +75,15 @@ def encode_detail(detail: JobDetail) -> str:
     try:
         return _encoder.encode(detail).decode()
     except UnicodeEncodeError:
-        return _encoder.encode(
-            JobDetail(
-                description=escaped(detail.description),
-                owner=escaped(detail.owner),
-                labels={escaped(name): escaped(value) for name, value in detail.labels.items()},
-                definition=escaped(detail.definition),
-                definition_version=detail.definition_version,
-                retry_of=escaped(detail.retry_of),
-            )
-        ).decode()
+        kept = msgspec.structs.replace(
+            detail,
+            description=escaped(detail.description),
+            owner=escaped(detail.owner),
+            labels={escaped(name): escaped(value) for name, value in detail.labels.items()},
+            definition=escaped(detail.definition),
+            retry_of=escaped(detail.retry_of),
+        )
+        return _encoder.encode(kept).decode()
 
 
 def decode_detail(text: str | None) -> JobDetail | None:

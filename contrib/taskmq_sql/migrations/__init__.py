@@ -26,7 +26,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from taskmq_sql.jobs.partitions import make_partitions
-from taskmq_sql.jobs.tables import SCHEMA, VERSION_TABLE, setting
+from taskmq_sql.jobs.tables import HEAD, SCHEMA, VERSION_TABLE, setting
+from taskmq_sql.migrations.views import make_views
 from taskmq_sql.urls import plain_url
 
 __all__ = ["current", "revisions", "upgrade"]
@@ -44,6 +45,8 @@ _UNDERSTOOD_BY: Final = "understood_by"
 
 async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = (), patience: float = 5.0) -> None:
     """Make the tables, or bring them to `revision`; all of it in one transaction, or nothing.
+
+    The views for people (`views`) are made with the newest one.
 
     Behind whoever waits for a table everybody waits who comes later. So it lets them by when somebody's transaction
     does not end, and tries again, some times.
@@ -64,6 +67,8 @@ async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = (
         command.upgrade(config, revision)
         _say_who_understands(connection, ScriptDirectory.from_config(config))
         make_partitions(connection)
+        if _current(connection) == HEAD:
+            make_views(connection)
 
     for left in reversed(range(_TRIES)):
         try:

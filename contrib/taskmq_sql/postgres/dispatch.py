@@ -28,7 +28,7 @@ from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import release, repair
 from taskmq_sql.postgres.leases import DROP_ENDED, PostgresLeases
 from taskmq_sql.postgres.quotas import DROP_USAGE, dispatch_within
-from taskmq_sql.postgres.records import dispatched_jobs, job_records, large_bodies
+from taskmq_sql.postgres.records import handed_out, job_records
 from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import (
@@ -142,7 +142,7 @@ class PostgresDispatch:
         rows = sorted(
             rows, key=lambda row: (order[row["queue"], row["priority"], row["tenant"]], row["due"], row["id"].bytes)
         )
-        jobs = await dispatched_jobs(rows, await large_bodies(rows, self._database.dispatches), self._names)
+        jobs = await handed_out(rows, self._database.dispatches, self._names)
         return DispatchBatch(rows[0]["batch"], False, jobs)
 
     async def confirm(self, batches: Sequence[int]) -> None:
@@ -170,14 +170,10 @@ class PostgresDispatch:
             return [row for row in rows if row["id"] is not None]
 
         rows = await self._database.dispatches.run("transaction", take_over)
-        bodies = await large_bodies(rows, self._database.dispatches)
-        batches: dict[int, list[Row]] = {}
-        for row in rows:
-            batches.setdefault(row["batch"], []).append(row)
-        return [
-            DispatchBatch(number, found[0]["confirmed"], await dispatched_jobs(found, bodies, self._names))
-            for number, found in sorted(batches.items())
-        ]
+        batches: dict[int, tuple[bool, list[DispatchedJob]]] = {}
+        for row, job in zip(rows, await handed_out(rows, self._database.dispatches, self._names), strict=True):
+            batches.setdefault(row["batch"], (row["confirmed"], []))[1].append(job)
+        return [DispatchBatch(number, *found) for number, found in sorted(batches.items())]
 
     async def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
         return await apply(self._database, reports)

@@ -16,6 +16,7 @@ from taskmq.model.jobs.quotas import (
     QuotaUsage,
     RunBook,
     limited_tenants,
+    looked_at,
     read_quotas,
     run_name,
     usage_name,
@@ -61,8 +62,6 @@ select j.tenant, j.id, (select detail from taskmq.job_detail t where t.id = j.id
 from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id, token) cross join lateral
   (select id, tenant from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j
 where j.tenant = any($1::int[])"""
-# So many jobs of a lane are looked at, for those that others of its tenant do not keep from going.
-_LOOKED_AT: Final = 500
 # So long a change may go unseen by a process; where nobody has quotas, that look is all they cost.
 _FRESH: Final = 1.0
 
@@ -127,10 +126,11 @@ async def dispatch_within(
         str(row["id"]): (names[row["tenant"]], _owner_in(row["detail"]))
         for row in await connection.fetch(_UNDER_WAY, sorted(names))
     }
+    depths = looked_at(quotas, [(pick.lane.tenant, pick.count) for pick in picks])
     waiting = await connection.fetch(
         WAITING,
         *([lane[column] for lane in lanes] for column in range(3)),
-        [_LOOKED_AT] * len(lanes),
+        depths,
         *([part] * len(lanes) for part in FIRST),
     )
     found = [(row, names[row["tenant"]], _owner_in(row["detail"])) for row in waiting]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from taskmq.contracts.jobs import AttemptRecord, DispatchedJob, HistoryEntry, JobRecord
+from taskmq.errors import StoreUnavailable
 from taskmq.model.outcome import ErrorRecord
 from taskmq_sql.jobs.codes import EVENT_KINDS, STATES
 from taskmq_sql.jobs.values import decode_detail, submitted_at
@@ -12,12 +13,11 @@ from taskmq_sql.postgres.names import Kind, Names
 
 __all__ = [
     "attempt_records",
-    "dispatched_jobs",
     "error_columns",
     "error_of",
+    "handed_out",
     "history_entries",
     "job_records",
-    "large_bodies",
 ]
 
 _BODIES: Final = "select id, body from taskmq.job_body where id = any($1::uuid[])"
@@ -30,7 +30,26 @@ async def job_records(rows: Sequence[Row], names: Names) -> list[JobRecord]:
     return [_job_record(row, text) for row in rows]
 
 
-async def large_bodies(rows: Sequence[Row], connections: Connections) -> dict[Any, bytes]:
+async def handed_out(
+    rows: Sequence[Row], connections: Connections, names: Names, nodes: Mapping[str, str] = _NOWHERE
+) -> list[DispatchedJob]:
+    """Jobs that a transaction has handed out, whose commit is over.
+
+    Args:
+        nodes: of those that were placed, by id.
+
+    Raises:
+        StoreUnavailable: what they are could not be read. It is never certain: they were handed out.
+    """
+    try:
+        return await _dispatched_jobs(rows, await _large_bodies(rows, connections), names, nodes)
+    except StoreUnavailable as error:
+        raise StoreUnavailable(
+            f"jobs were dispatched, and could not be read afterwards: {error}", is_certain=False
+        ) from error
+
+
+async def _large_bodies(rows: Sequence[Row], connections: Connections) -> dict[Any, bytes]:
     """The bodies that do not stand in the rows; no change reaches them while their jobs are under way."""
     wanted = [row["id"] for row in rows if row["body"] is None]
     if not wanted:
@@ -39,15 +58,9 @@ async def large_bodies(rows: Sequence[Row], connections: Connections) -> dict[An
     return {row["id"]: row["body"] for row in found}
 
 
-async def dispatched_jobs(
-    rows: Sequence[Row], bodies: dict[Any, bytes], names: Names, nodes: Mapping[str, str] = _NOWHERE
+async def _dispatched_jobs(
+    rows: Sequence[Row], bodies: dict[Any, bytes], names: Names, nodes: Mapping[str, str]
 ) -> list[DispatchedJob]:
-    """Jobs that were dispatched.
-
-    Args:
-        bodies: of those whose bodies are not in their rows, by id.
-        nodes: of those that were placed, by id.
-    """
     text = await _texts(rows, names, ("tenant", "queue", "task"))
     tenants, queues, tasks = text["tenant"], text["queue"], text["task"]
     return [

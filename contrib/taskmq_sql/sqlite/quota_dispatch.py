@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from taskmq.contracts.jobs import DispatchBatch, Pick
-from taskmq.model.jobs.quotas import Quotas, RunBook, run_name
+from taskmq.model.jobs.quotas import Quotas, RunBook, looked_at, run_name
 from taskmq_sql.jobs.values import decode_detail
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import select_each
@@ -19,8 +19,6 @@ _WAITING: Final = """
     SELECT r.id, j.expires, j.detail FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
     WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
 """
-# So many jobs of a lane are looked at, for those that others of its tenant do not keep from going.
-_LOOKED_AT: Final = 500
 
 
 def dispatch_within(
@@ -35,9 +33,10 @@ def dispatch_within(
         for tenant, detail in select_each(connection, _UNDER_WAY, under_way(transaction))
     )
     found: list[tuple[int, Any, str, str, bool]] = []
-    for place, pick in enumerate(picks):
+    depths = looked_at(said, [(pick.lane.tenant, pick.count) for pick in picks])
+    for place, (pick, depth) in enumerate(zip(picks, depths, strict=True)):
         lane = pick.lane
-        key = (names.find(connection, lane.queue), lane.priority, names.find(connection, lane.tenant), _LOOKED_AT)
+        key = (names.find(connection, lane.queue), lane.priority, names.find(connection, lane.tenant), depth)
         for job, expires, detail in connection.execute(_WAITING, key).fetchall():
             is_over = expires is not None and expires <= now
             found.append((place, job, lane.tenant, _owner_in(detail), is_over))

@@ -165,7 +165,8 @@ class DispatchStore(Protocol):
     async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         """Take the jobs, and write down the batch; None where none was to be had.
 
-        Expired ones end instead, and count as taken.
+        Expired ones end instead, and count as taken. Who did not get the answer (`StoreUnavailable` that is not
+        certain) takes the slot anew: its next holder is given the batch by `take_over`.
         """
         ...
 
@@ -175,7 +176,7 @@ class DispatchStore(Protocol):
         """`dispatch` of tenants whose quotas let jobs wait (`Quotas.held_back`): of each no more than these let go.
 
         Counted is what is under way in all queues, whoever dispatches at a time. A job that has to wait is passed by
-        those behind it whose owners have room, among the first 500 of its lane.
+        those behind it whose owners have room, among the first that are `looked_at`: 500 of its lane, 10,000 of all.
         """
         ...
 

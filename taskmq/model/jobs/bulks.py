@@ -19,6 +19,7 @@ class BulkRefused(msgspec.Struct, frozen=True):
     """A job that stayed as it was, by the name that its tenant has for it, and why.
 
     Attributes:
+        job_id: "" where it is about the bulk, whose jobs could not be found.
         error: the name of the error's type.
     """
 

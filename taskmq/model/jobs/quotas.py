@@ -29,6 +29,7 @@ __all__ = [
     "Quotas",
     "RunBook",
     "limited_tenants",
+    "looked_at",
     "read_quotas",
     "run_name",
     "usage_name",
@@ -45,6 +46,9 @@ KEPT_DAYS: Final = 2
 """So many days the usage of a day is kept behind it."""
 _DAY: Final = 86_400_000
 _LONGEST: Final = 200
+# So many jobs of a lane are looked at, and of all lanes together.
+_LOOKED_AT: Final = 500
+_LOOKED_AT_TOGETHER: Final = 10_000
 
 
 class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -315,6 +319,20 @@ class RunBook:
         self._running[tenant, None] += 1
         self._running[tenant, user] += 1
         return True
+
+
+def looked_at(quotas: Quotas, picks: Sequence[tuple[str, int]]) -> list[int]:
+    """How many of its first jobs each lane is looked at for those that may go.
+
+    Where no quota tells the users of the tenant apart, one that has to wait says the same of all behind it.
+
+    Args:
+        picks: tenant of each lane, and how many of its jobs are to go.
+    """
+    parted = {quota.tenant for quota in quotas.quotas.values() if quota.user is not None and quota.holds_back}
+    deep = [tenant in parted or (EVERYBODY in parted and bool(tenant)) for tenant, _ in picks]
+    most = min(_LOOKED_AT, _LOOKED_AT_TOGETHER // max(sum(deep), 1))
+    return [max(count, most) if is_deep else count for (_, count), is_deep in zip(picks, deep, strict=True)]
 
 
 def _free(quota: Quota, usage: QuotaUsage) -> float:

@@ -8,7 +8,7 @@ part of the wire format, which docs/wire.md describes for workers in other langu
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -19,19 +19,24 @@ from taskmq.model.states import JobState
 
 __all__ = [
     "LONGEST",
+    "LONGEST_DELAY",
     "PREEMPTED",
     "Report",
     "ReportKind",
+    "UnreadReport",
     "after_report",
     "decode_reports",
     "encode_reports",
     "gave_way",
     "goes_on",
     "invite",
+    "read_reports",
 ]
 
 LONGEST: Final = 262_144
 """Bytes of one message with reports; a single report that is larger has a message of its own."""
+LONGEST_DELAY: Final = 365_000 * 86_400_000
+"""Milliseconds: a job that is to run again later than that runs then."""
 
 ReportKind = Literal[
     "started", "succeeded", "failed", "retry", "snoozed", "expired", "cancelled", "refused", "interrupted",
@@ -84,7 +89,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         worker: who ran it.
         started: when its run began; None where it had none.
         ran: how long it ran.
-        delay: when it is to run again, from now on.
+        delay: when it is to run again, from now on; `LONGEST_DELAY` at most counts.
         content_type, result: the encoded return value of a success.
         error: of a failure; of other ends `message` is the reason.
     """
@@ -96,10 +101,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     worker: str = ""
     started: _Instant | None = None
     ran: _Span = 0
-    delay: _Span = 0
+    delay: Annotated[int, msgspec.Meta(ge=0)] = 0
     content_type: str = ""
     result: bytes = b""
     error: ErrorRecord | None = None
+
+
+class UnreadReport(NamedTuple):
+    """What should be a report, as it came, and why it is none."""
+
+    body: bytes
+    reason: str
 
 
 def after_report(kind: ReportKind, *, cancel_requested: bool) -> JobState:
@@ -122,8 +134,11 @@ def gave_way(report: Report) -> str | None:
     return report.error.message if report.kind == "interrupted" and report.error is not None else None
 
 
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(list[Report])
+_decoder_of_one = msgspec.json.Decoder(Report)
+_parts = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def encode_reports(reports: Iterable[Report]) -> Iterator[bytes]:
@@ -156,9 +171,38 @@ def decode_reports(body: bytes) -> list[Report]:
         MalformedMessage: it has none.
     """
     try:
-        return _decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return [_within_time(report) for report in _decoder.decode(body)]
+    except _UNREADABLE as error:
         raise MalformedMessage(f"the message has no reports: {type(error).__name__}: {error}") from error
+
+
+def read_reports(body: bytes) -> tuple[list[Report], list[UnreadReport]]:
+    """The reports in one message, and what of it is none: a worker sends those of several jobs together.
+
+    Raises:
+        MalformedMessage: it has none.
+    """
+    try:
+        return decode_reports(body), []
+    except MalformedMessage:
+        try:
+            parts = _parts.decode(body)
+        except _UNREADABLE:
+            parts = []
+        reports: list[Report] = []
+        unread: list[UnreadReport] = []
+        for part in parts:
+            try:
+                reports.append(_within_time(_decoder_of_one.decode(part)))
+            except _UNREADABLE as error:
+                unread.append(UnreadReport(bytes(part), f"it is no report: {type(error).__name__}: {error}"))
+        if not reports:
+            raise
+        return reports, unread
+
+
+def _within_time(report: Report) -> Report:
+    return report if report.delay <= LONGEST_DELAY else msgspec.structs.replace(report, delay=LONGEST_DELAY)
 
 
 def invite(body: bytes, *, attempt: int, invitation: Invitation) -> bytes:

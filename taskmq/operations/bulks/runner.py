@@ -17,7 +17,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import JobRecord
 from taskmq.durable.service import pause
 from taskmq.errors import JobConflict, StoreUnavailable, TaskMQError
-from taskmq.model.jobs.bulks import Bulk, BulkRefused, add_outcomes
+from taskmq.model.jobs.bulks import MOST_REFUSALS, Bulk, BulkRefused, add_outcomes
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.operations.bulks.tenant_bulks import bulk_entry
 from taskmq.operations.tenant_jobs import TenantJobs
@@ -91,7 +91,13 @@ class BulkRunner:
         was_begun = bool(bulk.pending)
         if not was_begun and not bulk.is_listed:
             size = _PIECE if bulk.rate is None else max(1, min(_PIECE, int(bulk.rate)))
-            page = await jobs.list(parse_filter(bulk.filter, bulk.began), after=bulk.after, limit=size)
+            try:
+                page = await jobs.list(parse_filter(bulk.filter, bulk.began), after=bulk.after, limit=size)
+            except StoreUnavailable:
+                raise
+            except TaskMQError as error:
+                await self._give_up(bulk, error)
+                return True
             ids = tuple(record.id for record in page.jobs)
             bulk = replace(bulk, pending=ids, after=page.after, is_listed=page.after is None)
         claimed = await bulks.write(replace(bulk, holder=self._me, lease_until=now + _LEASE_MS))
@@ -108,6 +114,18 @@ class BulkRunner:
         else:
             await bulks.write(after)
         return True
+
+    async def _give_up(self, bulk: Bulk, error: TaskMQError) -> None:
+        """End a bulk whose jobs cannot be found: it has a filter that this version cannot read."""
+        _log.error("bulk %s is aborted, its jobs cannot be found: %s", bulk.id, error)
+        reason = BulkRefused("", type(error).__name__, str(error))
+        ended = replace(
+            bulk,
+            state="aborted",
+            ended=await self._app.sessions.store().now_ms(),
+            refusals=(reason, *bulk.refusals)[:MOST_REFUSALS],
+        )
+        await self._app.sessions.store().bulks.write(ended, audit=bulk_entry(ended))
 
 
 class _Act:

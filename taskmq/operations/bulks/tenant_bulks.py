@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from taskmq.app import TaskMQ
 from taskmq.contracts.identity import Actor
 from taskmq.errors import InvalidOption
-from taskmq.model.envelope import new_job_id
+from taskmq.model.envelope import LAST_INSTANT, new_job_id
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.bulks import Bulk, BulkAction
-from taskmq.model.units import Duration, parse_duration
+from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.submission.stored import instant_ms
 
 __all__ = ["BulkOrder", "TenantBulks", "bulk_entry"]
 
@@ -72,9 +73,9 @@ class TenantBulks:
         which = await jobs.filter(order.filter)
         matched = min(await jobs.count(which, cap=_CAP), _CAP)
         now = await store.now_ms()
-        at = None if order.at is None else round(order.at.timestamp() * 1000)
+        at = None if order.at is None else instant_ms(order.at, what="at")
         if order.delay is not None:
-            at = now + round(parse_duration(order.delay, what="delay").total_seconds() * 1000)
+            at = min(now + to_ms(parse_duration(order.delay, what="delay")), LAST_INSTANT)
         bulk = Bulk(
             id=new_job_id(now, os.urandom(10)),
             tenant=self._tenant,

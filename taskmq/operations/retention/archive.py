@@ -8,6 +8,7 @@ Bytes (a job's body and result) are in base64. A file gets its name once it was 
 """
 
 import asyncio
+import contextlib
 import gzip
 import hashlib
 import os
@@ -145,8 +146,10 @@ async def _archive(source: Retaining, folder: Path, day: int) -> ArchivedDay:
             await asyncio.to_thread(file.write, jobs)
             after = jobs[-1].job.id
         await asyncio.to_thread(file.finish)
-    finally:
-        file.close()
+    except BaseException:
+        # Where this fails hour after hour, its remains would fill the disk.
+        file.discard()
+        raise
     return ArchivedDay(name, str(path), file.jobs, True)
 
 
@@ -192,6 +195,7 @@ class _DayFile:
         self._file.close()
         self._raw.flush()
         os.fsync(self._raw.fileno())
+        self._raw.close()
         if (found := check_archive(self._part)) != self.jobs:
             raise MalformedMessage(f"{self._part}: {found:,} of {self.jobs:,} jobs were read back")
         self._part.replace(self._path)
@@ -199,10 +203,13 @@ class _DayFile:
             # Of somebody who was stopped; or who finds that the day is there.
             other.unlink(missing_ok=True)
 
-    def close(self) -> None:
-        """Let go of the file; once more where it was finished."""
-        self._file.close()
-        self._raw.close()
+    def discard(self) -> None:
+        """Let go of the file, and leave nothing of it where it was not finished."""
+        for file in (self._file, self._raw):
+            # On a disk that is full, what they would write to the end fails as well.
+            with contextlib.suppress(OSError, ValueError):
+                file.close()
+        self._part.unlink(missing_ok=True)
 
     def _add(self, value: _Head | KeptJob) -> None:
         line = msgspec.json.encode(value) + b"\n"

@@ -3,7 +3,7 @@
 import builtins
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.jobs import (
@@ -36,7 +36,7 @@ from taskmq.model.clock import Clock
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
-from taskmq.model.jobs.quotas import Quotas, QuotaUsage, RunBook
+from taskmq.model.jobs.quotas import Quotas, QuotaUsage, RunBook, looked_at
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import TERMINAL, UNDERWAY
 from taskmq.testing.fake_clock import FakeClock
@@ -50,8 +50,6 @@ from taskmq.testing.job_store.model import JobModel
 __all__ = ["MemoryJobStore"]
 
 _ADDRESS = "memory://jobs"
-
-_LOOKED_AT: Final = 500
 
 
 class MemoryJobStore:
@@ -354,9 +352,10 @@ def _dispatch_within(
     running = Counter((job.tenant, _owner_of(job)) for job in model.jobs.values() if job.state in UNDERWAY)
     book = RunBook(quotas, usage=model.quota_usage, running=running, now=model.now)
     chosen: list[JobRecord] = []
-    for pick in picks:
+    depths = looked_at(quotas, [(pick.lane.tenant, pick.count) for pick in picks])
+    for pick, depth in zip(picks, depths, strict=True):
         left = pick.count
-        for job in model.ready(pick.lane)[:_LOOKED_AT]:
+        for job in model.ready(pick.lane)[:depth]:
             is_over = job.expires is not None and job.expires <= model.now
             if left > 0 and (is_over or book.admit(tenant=job.tenant, user=_owner_of(job))):
                 left -= 1

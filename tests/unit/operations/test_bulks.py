@@ -13,6 +13,7 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.identity import Actor, AuditFilter
 from taskmq.contracts.jobs import JobUpdate, NewJob, Submitted
 from taskmq.errors import InvalidFilter, InvalidOption, StoreUnavailable
+from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.identity import EVERYTHING_OF_ALL
 from taskmq.model.jobs.bulks import Bulk
 from taskmq.model.states import JobState
@@ -20,7 +21,7 @@ from taskmq.operations.bulks import BulkOrder, BulkRunner, TenantBulks
 from taskmq.testing.job_store import MemoryJobStore
 from taskmq_local import open_memory_broker
 from tests.unit.app_kit import OneSession
-from tests.unit.scheduler.stage import Stage, play
+from tests.unit.scheduler.stage import START, Stage, play
 
 _ANN = Actor(user_id="u1", user="ann", via="session")
 _HOUR = 3_600_000
@@ -253,6 +254,38 @@ def test_a_store_that_is_away_is_asked_again() -> None:
             await stage.pass_by(6)
 
         assert (await _ended(stage, bulk)).done == 5
+
+    play(test)
+
+
+def test_a_bulk_that_cannot_be_carried_out_ends_and_holds_up_no_other() -> None:
+    async def test(stage: Stage) -> None:
+        await _jobs(stage, 3)
+        broken = Bulk(id="0" * 8, tenant=None, action="hold", filter="stats:held", user="ann", began=START, due=START)
+        await stage.store.bulks.add(broken)
+        bulk = await _bulks(stage).begin(BulkOrder("hold", ""))
+
+        async with stage.running(BulkRunner(_app(stage), me="a")):
+            await stage.pass_by(1)
+
+        assert (await _ended(stage, bulk)).done == 3
+        found = await stage.store.bulks.get(broken.id)
+        assert found is not None
+        assert (found.state, [one.error for one in found.refusals]) == ("aborted", ["InvalidFilter"])
+
+    play(test)
+
+
+def test_a_delay_beyond_all_times_is_the_last_instant_there_is() -> None:
+    async def test(stage: Stage) -> None:
+        ids = await _jobs(stage, 2)
+        bulk = await _bulks(stage).begin(BulkOrder("change", "", delay="999999999d"))
+
+        async with stage.running(BulkRunner(_app(stage), me="a")):
+            await stage.pass_by(1)
+
+        assert (await _ended(stage, bulk)).done == 2
+        assert {stage.job(job_id).due for job_id in ids} == {LAST_INSTANT}
 
     play(test)
 

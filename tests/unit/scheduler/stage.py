@@ -26,7 +26,7 @@ from taskmq_local.memory.broker import MemoryBroker
 from tests.unit.app_kit import OneSession
 from tests.unit.worker.virtual_time import run
 
-__all__ = ["START", "LoopClock", "Player", "Process", "Stage", "play", "until"]
+__all__ = ["START", "LoopClock", "Player", "Process", "Stage", "play", "until", "worker_event"]
 
 START = 1_700_000_000_000
 
@@ -183,9 +183,10 @@ class Stage:
         has_state: bool = True,
         counts_runs: bool = False,
         alerts: AlertSettings | None = None,
+        name: str = "shop",
     ) -> Process:
-        """One more scheduler."""
-        app = TaskMQ(f"memory://{self.name}", name="shop", queues=self.queues)
+        """One more scheduler of the app of that name."""
+        app = TaskMQ(f"memory://{self.name}", name=name, queues=self.queues)
         self.define(app)
         app.sessions.clock = self.clock
         options = BrokerOptions(name="scheduler", clock=self.clock)
@@ -274,12 +275,7 @@ class Stage:
 
     def worker_says(self, event: str = "beat", *, name: str = "player", **fields: Any) -> None:
         """A worker tells how it is."""
-        known: dict[str, Any] = dict.fromkeys(
-            ("running", "backlog", "ended", "abandoned", "memory", "descriptors", "started"), 0
-        )
-        known |= {"host": "h", "pid": 1, "version": "1", "app": "shop", "queues": ["work"], "state": "running"}
-        status = WorkerStatus(**{**known, "name": name, "slots": 1, "loop_lag": 0.0, **fields})
-        told = WorkerEvent(event=event, number=1, at=0, status=status)
+        told = worker_event(event, name=name, **fields)
         self.broker.announce(worker_topic(event), encode_batch(name, [told], dropped=0))
 
     async def pass_by(self, seconds: float) -> None:
@@ -293,6 +289,16 @@ class Stage:
         """Reason and body of what is in the parking queue."""
         async with self.broker.peek("taskmq.parking", limit=100) as found:
             return [(str(each.headers["x-taskmq-reason"]), each.body) for each in found]
+
+
+def worker_event(event: str = "beat", *, name: str = "player", **fields: Any) -> WorkerEvent:
+    """What a worker tells of itself."""
+    known: dict[str, Any] = dict.fromkeys(
+        ("running", "backlog", "ended", "abandoned", "memory", "descriptors", "started"), 0
+    )
+    known |= {"host": "h", "pid": 1, "version": "1", "app": "shop", "queues": ["work"], "state": "running"}
+    status = WorkerStatus(**{**known, "name": name, "slots": 1, "loop_lag": 0.0, **fields})
+    return WorkerEvent(event=event, number=1, at=0, status=status, worker=name)
 
 
 async def until(condition: Callable[[], "bool | Coroutine[Any, Any, bool]"], *, within: float = 60.0) -> None:

@@ -1,10 +1,15 @@
 """The audit is sealed each second, by one scheduler at a time."""
 
+import asyncio
+from pathlib import Path
+
 from taskmq.contracts.identity import Actor
 from taskmq.durable.service import ServiceGroup
 from taskmq.model.identity import ChainLink, broken_link
 from taskmq.scheduler.duties import AuditSeal
+from taskmq.testing import FakeClock
 from taskmq.testing.job_store import MemoryJobStore
+from taskmq_sql.sqlite.store import SqliteJobStore
 from tests.unit.scheduler.stage import Stage, play
 
 
@@ -74,3 +79,33 @@ def test_a_store_that_is_away_is_asked_again() -> None:
             assert _sealed(stage) == 1
 
     play(test)
+
+
+class _SetClock(FakeClock):
+    """A clock that somebody sets."""
+
+    ahead = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead
+
+
+def test_entries_are_sealed_also_where_the_stores_clock_was_ahead_for_a_while(tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = _SetClock()
+        store = SqliteJobStore("sqlite:///jobs.db", tmp_path / "jobs.db", clock=clock)
+        audit = store.identity.audit
+        entry = Actor(user="ann").entry("queue.purge")
+        for clock.ahead in (0, 3_600_000, 0):
+            await audit.add([entry])
+            await audit.seal()
+
+        clock.advance("2h")
+        await audit.add([entry])
+        await audit.seal()
+
+        assert await audit.unsealed() == 0
+        assert broken_link(ChainLink(), await audit.chain()) == ""
+        await store.aclose()
+
+    asyncio.run(main())

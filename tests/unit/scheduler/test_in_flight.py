@@ -7,7 +7,8 @@ from taskmq.model.commands import Command, decode_command
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue
 from taskmq.scheduler.duties import Duties
-from tests.unit.scheduler.stage import Stage, play, until
+from taskmq.scheduler.signals import LiveWorkers
+from tests.unit.scheduler.stage import Stage, play, until, worker_event
 
 
 def _define(app: TaskMQ) -> None:
@@ -140,6 +141,20 @@ def test_a_running_job_whose_worker_is_gone_runs_again_and_the_third_death_is_th
         assert job.error is not None
         assert job.error.type_name == "WorkerLost"
         assert len(await stage.store.attempts(job_id)) == 2
+
+    play(test)
+
+
+def test_workers_that_were_killed_are_forgotten_after_a_while() -> None:
+    async def test(stage: Stage) -> None:
+        workers = LiveWorkers()
+
+        for number in range(100):
+            workers.hear(worker_event(name=f"w{number}"))
+            await stage.pass_by(10)
+
+        assert len(workers) == 60
+        assert workers.count_of("work") == 3
 
     play(test)
 

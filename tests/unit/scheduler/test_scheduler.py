@@ -2,15 +2,17 @@
 
 import asyncio
 import copy
+from dataclasses import replace
 
 import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.jobs import Lane
 from taskmq.errors import StoreMismatch, StoreWentBack, UnsupportedFeature
+from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
 from taskmq.scheduler import Scheduler
-from taskmq.testing.job_store import MemoryJobStore
+from taskmq.testing.job_store import JobModel, MemoryJobStore
 from tests.unit.app_kit import new_url
 from tests.unit.scheduler.stage import START, Player, Stage, play, until
 from tests.unit.worker.virtual_time import run
@@ -142,6 +144,50 @@ def test_thousands_of_jobs_of_several_queues_all_end() -> None:
 
         assert stage.states() == {JobState.SUCCEEDED: 2100}
         await until(lambda: stage.batches() == 0)
+
+    play(test)
+
+
+def test_thousands_of_jobs_that_fail_twice_each_all_succeed_with_their_third_attempt() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        player = await stage.player_of_declared()
+
+        async def work() -> None:
+            while True:
+                await player.has(1)
+                taken, player.deliveries = player.deliveries, []
+                for delivery in taken:
+                    envelope = decode_envelope(delivery.body)
+                    await player.report(envelope, "succeeded" if envelope.attempt == 3 else "retry", delay=1_000)
+                    delivery.ack()
+
+        stage.tasks.append(asyncio.create_task(work()))
+        ids = await stage.submit(2_000)
+        await stage.all_ended()
+
+        assert stage.states() == {JobState.SUCCEEDED: len(ids)}
+        assert {stage.job(job_id).attempt for job_id in ids} == {3}
+        assert len(await stage.store.attempts(ids[0])) == 2
+
+    play(test)
+
+
+def test_schedulers_of_two_databases_share_a_broker_and_its_workers() -> None:
+    async def test(stage: Stage) -> None:
+        other = replace(stage, model=JobModel(now=START))
+        stage.start()
+        other.start(name="shop-2")
+        ids = [await here.submit(300) for here in (stage, other)]
+
+        await stage.playing()
+        for here in (stage, other):
+            await here.all_ended()
+
+        for here, own in zip((stage, other), ids, strict=True):
+            assert set(here.model.jobs) == set(own)
+            assert here.states() == {JobState.SUCCEEDED: len(own)}
+        assert await stage.parked() == []
 
     play(test)
 

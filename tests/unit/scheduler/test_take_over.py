@@ -1,7 +1,11 @@
 """Schedulers that come, go, die and are cut off from the store."""
 
+from collections.abc import Sequence
+
+import pytest
+
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import DispatchBatch
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Pick
 from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.states import JobState
 from taskmq.scheduler.slots import LEASE
@@ -67,6 +71,31 @@ def test_a_take_over_whose_answer_was_lost_is_made_anew_and_no_job_is_forgotten(
 
         assert lost == [stage.model.slot_of("work")]
         assert stage.job(job_id).token >> 32 == 1
+
+    play(test)
+
+
+def test_a_dispatch_whose_answer_was_lost_makes_the_slot_be_taken_anew_and_no_job_waits() -> None:
+    async def test(stage: Stage) -> None:
+        store, lost = stage.store, list[str]()
+        dispatch = store.dispatching.dispatch
+
+        async def answer_lost(slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+            batch = await dispatch(slot, epoch, picks)
+            if batch is not None and not lost:
+                lost.extend(job.id for job in batch.jobs)
+                raise StoreUnavailable("no answer (staged)", is_certain=False)
+            return batch
+
+        vars(store.dispatching)["dispatch"] = answer_lost
+        stage.start(store=store)
+        job_ids = await stage.submit(3)
+        await stage.playing()
+
+        await stage.all_ended()
+
+        assert sorted(lost) == sorted(job_ids)
+        assert {stage.job(job_id).token >> 32 for job_id in job_ids} == {1}
 
     play(test)
 
@@ -159,6 +188,43 @@ def test_a_job_that_must_not_run_twice_fails_where_nobody_confirmed_it() -> None
         assert stage.job(once).state is JobState.FAILED
         assert "nobody knows" in stage.job(once).error.message  # type: ignore[union-attr]
         assert stage.job(other).state is JobState.SUCCEEDED
+
+    play(test, define)
+
+
+def test_a_take_over_goes_on_where_the_store_was_away_in_the_middle_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="once", ack="early")
+        async def once() -> None: ...
+
+    async def test(stage: Stage) -> None:
+        first = stage.start()
+        await until(lambda: len(first.scheduler.status().slots) == 8)
+        first.broker.hang_publishes()
+        (other,) = await stage.submit()
+        await until(lambda: first.broker.hanging == 1)
+        (once,) = await stage.submit(task="once")
+        await until(lambda: first.broker.hanging == 2)
+        await first.kill()
+        store, lost = stage.store, list[str]()
+        fail = store.dispatching.fail
+
+        async def fails_once(jobs: Sequence[DispatchedJob], *, reason: str) -> None:
+            if not lost:
+                lost.append(reason)
+                raise StoreUnavailable("it is away (staged)")
+            await fail(jobs, reason=reason)
+
+        vars(store.dispatching)["fail"] = fails_once
+        stage.start(store=store)
+        player = await stage.player()
+        await until(lambda: stage.job(once).state is JobState.FAILED)
+        await player.has(1)
+        await stage.pass_by(10)
+
+        assert lost
+        assert {envelope.store.id for envelope in player.envelopes if envelope.store} == {other}
+        assert "a slot's work has failed" not in caplog.text
 
     play(test, define)
 

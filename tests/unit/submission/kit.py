@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 from taskmq import Ignore, Reject, Retry, RetryPolicy, Snooze, TaskMQ
 from taskmq.client.session import Session
@@ -43,6 +44,8 @@ def define(app: TaskMQ) -> None:
                 return object()
             case "retry":
                 raise Retry(delay="5s", reason="again")
+            case "never":
+                raise Snooze(delay=timedelta.max)
             case _:
                 return how
 

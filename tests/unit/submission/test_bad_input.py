@@ -8,6 +8,7 @@ import pytest
 
 from taskmq import Job
 from taskmq.errors import EncodeError, InvalidArguments, InvalidFilter, InvalidOption, TaskMQError, UnknownTask
+from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.states import JobState
 from tests.unit.submission.kit import Shop, in_shop
@@ -97,6 +98,7 @@ def test_a_time_that_is_over_is_now_and_a_far_one_is_kept() -> None:
         record = await shop.jobs.aget(far.id)
         assert record.state is JobState.SCHEDULED
         assert record.due == round(datetime(2999, 12, 31, tzinfo=UTC).timestamp() * 1000)
+        assert (await shop.jobs.achange(far.id, delay="999999999d")).due == LAST_INSTANT
 
     in_shop(test)
 

@@ -8,6 +8,7 @@ import pytest
 
 from taskmq import Job
 from taskmq.errors import BrokerUnavailable, JobCancelled, JobConflict, TaskFailed
+from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.states import JobState
 from tests.unit.scheduler.stage import until
 from tests.unit.submission.kit import Shop, in_shop
@@ -78,6 +79,20 @@ def test_a_snoozed_job_waits_in_the_store_and_its_attempt_does_not_count() -> No
 
         assert (await shop.jobs.aget(job.id)).attempt == 1
         assert await shop.jobs.aattempts(job.id) == []
+
+    in_shop(test)
+
+
+def test_a_job_that_is_snoozed_beyond_all_times_waits_and_harms_no_other_report() -> None:
+    async def test(shop: Shop) -> None:
+        never: Job[Any] = await shop.jobs.asubmit("end", "never")
+        other: Job[Any] = await shop.jobs.asubmit("end", "now")
+
+        assert await other.aresult(timeout=60) == "now"
+        await until(lambda: shop.stage.job(never.id).state is JobState.SCHEDULED)
+
+        assert shop.stage.job(never.id).due <= LAST_INSTANT
+        assert await shop.stage.parked() == []
 
     in_shop(test)
 

@@ -12,7 +12,7 @@ from taskmq_sql.nodes import take
 from taskmq_sql.nodes.store import Reserve
 from taskmq_sql.postgres.connections import Connection, Row, undone
 from taskmq_sql.postgres.database import Database
-from taskmq_sql.postgres.records import dispatched_jobs, large_bodies
+from taskmq_sql.postgres.records import handed_out
 from taskmq_sql.postgres.statements import FIRST, PLACE, PLACEABLE, WAITING
 from taskmq_sql.postgres.transactions import drive
 
@@ -89,7 +89,6 @@ class PostgresPlacements:
             return None
         order = {job: number for number, job in enumerate(accepted)}
         rows = sorted(rows, key=lambda row: order[str(row["id"])])
-        bodies = await large_bodies(rows, self._database.dispatches)
         nodes = {job: each.node for job, each in accepted.items()}
-        jobs = await dispatched_jobs(rows, bodies, self._names, nodes)
+        jobs = await handed_out(rows, self._database.dispatches, self._names, nodes)
         return DispatchBatch(rows[0]["batch"], False, jobs)

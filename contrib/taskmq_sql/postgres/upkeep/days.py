@@ -14,8 +14,7 @@ _PATIENCE: Final = "set local lock_timeout = '5s'"
 _CONCURRENTLY: Final = 140_000
 _TOGETHER: Final = 5_000
 # By keys, a part of the day at a time: joined as a whole, each would read the whole of the other table.
-_PARTS: Final = (
-    """
+_KEYS_AND_BODIES: Final = """
 with part as materialized (
   select id, tenant, key, body is null as is_large from {day}
   where id > $1 and (key is not null or body is null) order by id limit $2),
@@ -24,15 +23,17 @@ keys as (delete from taskmq.job_key where ctid = any(array(
     (select ctid from taskmq.job_key where tenant = p.tenant and key = p.key and id = p.id offset 0) k
   where p.key is not null))),
 bodies as (delete from taskmq.job_body where id = any(array(select id from part where is_large)))
-select id from part order by id desc limit 1""",
-    # Each is looked for only where some of that time have any: to ask for those that nobody has is half of the work.
-    """
+select id from part order by id desc limit 1"""
+# Each is looked for only where some of that time have any: to ask for those that nobody has is half of the work.
+_DETAILS: Final = """
 with part as materialized (select id from {day} where id > $1 order by id limit $2),
 details as (delete from taskmq.job_detail where id = any(array(select id from part where exists (
   select from taskmq.job_detail where id >= (select id from part order by id limit 1)
     and id <= (select id from part order by id desc limit 1)))))
-select id from part order by id desc limit 1""",
-)
+select id from part order by id desc limit 1"""
+_HAS_DETAILS: Final = """
+select exists (select from taskmq.job_detail
+  where id >= (select id from {day} order by id limit 1) and id <= (select id from {day} order by id desc limit 1))"""
 _BEFORE_ALL: Final = "00000000-0000-0000-0000-000000000000"
 
 
@@ -71,12 +72,18 @@ async def drop_days(connection: Connection, *, before: int) -> None:
 async def drop_day(connection: Connection, table: str, name: str) -> None:
     """Drop a day, and before it what belongs to its jobs: some at a time, so that nobody waits for it."""
     if table == "job_history":
-        for part in _PARTS:
-            statement, last = part.format(day=f"{SCHEMA}.{name}"), _BEFORE_ALL
-            while last is not None:
-                last = await connection.fetchval(statement, last, _TOGETHER)
+        day = f"{SCHEMA}.{name}"
+        await _in_parts(connection, _KEYS_AND_BODIES.format(day=day))
+        if await connection.fetchval(_HAS_DETAILS.format(day=day)):
+            await _in_parts(connection, _DETAILS.format(day=day))
     await _detach(connection, f"{SCHEMA}.{table}", f"{SCHEMA}.{name}")
     await connection.execute(f"drop table {SCHEMA}.{name}")
+
+
+async def _in_parts(connection: Connection, statement: str) -> None:
+    last: object = _BEFORE_ALL
+    while last is not None:
+        last = await connection.fetchval(statement, last, _TOGETHER)
 
 
 async def _detach(connection: Connection, whole: str, part: str) -> None:

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
-from taskmq.contracts.jobs import DependencyRefusal, JobDetail, NewJob, Submitted, over_quota, renamed
+from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, over_quota, renamed
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.dependencies import generations
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.states import JobState
+from taskmq_sql.jobs.values import encode_detail
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.file.sets import run_each, select_each
@@ -174,7 +173,7 @@ class _Submission:
     def _add(self, job_id: bytes, tenant: int, job: NewJob, *, key: str | None, due: int, state: JobState) -> None:
         queue = self._names.id(self._connection, job.queue)
         task = self._names.id(self._connection, job.task)
-        detail = None if job.detail is None else _encode(job.detail)
+        detail = None if job.detail is None else encode_detail(job.detail)
         self._rows.append(
             (
                 job_id,
@@ -211,15 +210,3 @@ def _id(job: NewJob) -> bytes:
     if found is None:
         raise InvalidOption(f"the id of a job of the store is a UUID, and {job.id[:100]!r} is none")
     return found
-
-
-def _encode(detail: JobDetail) -> str:
-    kept = msgspec.structs.replace(
-        detail,
-        description=escaped(detail.description),
-        owner=escaped(detail.owner),
-        labels={escaped(name): escaped(value) for name, value in detail.labels.items()},
-        definition=escaped(detail.definition),
-        retry_of=escaped(detail.retry_of),
-    )
-    return msgspec.json.encode(kept).decode()

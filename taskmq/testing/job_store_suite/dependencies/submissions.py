@@ -27,6 +27,19 @@ class WaitingJobs(JobStoreCase):
     """What `submit` and `update` promise of jobs with `depends_on`."""
 
     @case
+    async def test_texts_that_a_database_cannot_hold_take_nothing_else_with_them(self) -> None:
+        driver = self.driver()
+        first = await driver.submit()
+        detail = replace(after(first), description="a\ud800b", preemptible=True)
+
+        job = await driver.submit(detail=detail)
+
+        assert job.detail is not None
+        assert (job.detail.depends_on, job.detail.preemptible) == (detail.depends_on, True)
+        assert job.detail.description in ("a\ud800b", "a\\ud800b")
+
+    @case
+    @case
     async def test_a_job_waits_for_another_one_that_lives_whatever_that_one_does(self) -> None:
         driver = self.driver()
 

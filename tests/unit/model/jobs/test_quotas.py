@@ -15,6 +15,7 @@ from taskmq.model.jobs.quotas import (
     QuotaUsage,
     RunBook,
     limited_tenants,
+    looked_at,
     read_quotas,
     run_name,
     usage_name,
@@ -190,3 +191,20 @@ def test_what_runs_have_used_is_kept_beside_what_was_submitted() -> None:
     assert len(set(names)) == 4
     assert all(name.startswith(usage_prefix("acme")) for name in names)
     assert not run_name("acme2").startswith(usage_prefix("acme"))
+
+
+def test_lanes_are_looked_at_deeply_only_where_users_have_quotas_and_no_more_of_many() -> None:
+    whole = Quota(tenant="*", running=5)
+    user = Quota(tenant="acme", user="*", running=1)
+    refusing = Quota(tenant="other", user="ann", rate=1.0)
+    everybodys = Quota(tenant="*", user="*", running=1)
+
+    def depths(*quotas: Quota, picks: list[tuple[str, int]]) -> list[int]:
+        said = Quotas(version=1, quotas={usage_name(quota.tenant, quota.user): quota for quota in quotas})
+        return looked_at(said, picks)
+
+    assert depths(whole, refusing, picks=[("acme", 3), ("other", 1)]) == [3, 1]
+    assert depths(whole, user, refusing, picks=[("acme", 3), ("other", 1)]) == [500, 1]
+    assert depths(everybodys, picks=[("acme", 3), ("", 2)]) == [500, 2]
+    many = [(f"t{number}", 1) for number in range(400)]
+    assert depths(everybodys, picks=[*many, ("large", 100)]) == [*[24] * 400, 100]

@@ -11,6 +11,7 @@ from taskmq.errors import EncodeError, MalformedMessage
 from taskmq.model.envelope import LAST_INSTANT, Envelope, Invitation, decode_envelope, encode_envelope
 from taskmq.model.jobs.reports import (
     LONGEST,
+    LONGEST_DELAY,
     Report,
     ReportKind,
     after_report,
@@ -18,6 +19,7 @@ from taskmq.model.jobs.reports import (
     encode_reports,
     goes_on,
     invite,
+    read_reports,
 )
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
@@ -36,7 +38,7 @@ _reports = st.builds(
     worker=_texts,
     started=st.none() | _instants,
     ran=_instants,
-    delay=_instants,
+    delay=st.integers(0, LONGEST_DELAY),
     content_type=_texts,
     result=st.binary(max_size=50),
     error=st.none() | _errors,
@@ -148,6 +150,27 @@ def test_what_later_versions_say_besides_is_read_over() -> None:
 def test_what_is_no_list_of_reports_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedMessage, match="the message has no reports"):
         decode_reports(body)
+
+
+def test_a_report_that_cannot_be_read_takes_none_of_the_others_with_it() -> None:
+    good = next(encode_reports([_report()])).strip(b"[]")
+    bad = b'{"id":"1","token":7,"kind":"slept"}'
+
+    reports, unread = read_reports(b"[%s,%s,%s]" % (good, bad, good))
+
+    assert reports == [_report(), _report()]
+    assert [one.body for one in unread] == [bad]
+    assert "slept" in unread[0].reason
+    assert read_reports(b"[%s]" % good) == ([_report()], [])
+    for body in (b"[%s]" % bad, b"{}", b"["):
+        with pytest.raises(MalformedMessage, match="the message has no reports"):
+            read_reports(body)
+
+
+def test_a_delay_beyond_all_times_counts_as_the_longest() -> None:
+    (body,) = encode_reports([_report(kind="snoozed", delay=2**60)])
+
+    assert decode_reports(body) == [_report(kind="snoozed", delay=LONGEST_DELAY)]
 
 
 @given(st.binary())
