@@ -5,6 +5,7 @@ from functools import partial
 from typing import Protocol
 
 from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, PlacedJob, UnplacedJob
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NewAllocation, NodeTold, Placement
 from taskmq_sql.identity.steps import Runner, Steps
 from taskmq_sql.nodes import allocations, registry
@@ -24,7 +25,9 @@ class JobsAtHand(Protocol):
         """See `NodeStore.waiting`."""
         ...
 
-    async def place(self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]) -> DispatchBatch | None:
+    async def place(
+        self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str], quotas: Quotas
+    ) -> DispatchBatch | None:
         """See `NodeStore.place`; `reserve` says which jobs, as the first part of the transaction."""
         ...
 
@@ -74,7 +77,13 @@ class SqlNodes:
         return await self._jobs.waiting(picks, behind or {})
 
     async def place(
-        self, slot: int, epoch: int, placements: Sequence[Placement], over: Sequence[str] = ()
+        self,
+        slot: int,
+        epoch: int,
+        placements: Sequence[Placement],
+        over: Sequence[str] = (),
+        *,
+        quotas: Quotas | None = None,
     ) -> DispatchBatch | None:
         if not placements and not over:
             return None
@@ -83,6 +92,7 @@ class SqlNodes:
             epoch,
             partial(allocations.reserve, placements=placements, find=self._find),
             over,
+            quotas or Quotas(),
         )
 
     async def placed(self, jobs: Sequence[str]) -> list[PlacedJob]:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, UnplacedJob
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import startable
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.values import decode_detail
@@ -15,6 +16,7 @@ from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.identity import drive
 from taskmq_sql.sqlite.jobs.codes import CODES, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dispatches import hand_out, holds
+from taskmq_sql.sqlite.quota_dispatch import admit_placements
 
 __all__ = ["SqlitePlacements"]
 
@@ -38,8 +40,10 @@ class SqlitePlacements:
     async def waiting(self, picks: Sequence[Pick], behind: Mapping[Lane, tuple[int, str]]) -> list[UnplacedJob]:
         return await self._reader.call(partial(_waiting, picks=picks, behind=behind), care=Care.READ)
 
-    async def place(self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]) -> DispatchBatch | None:
-        work = partial(_place, slot=slot, epoch=epoch, reserve=reserve, over=over)
+    async def place(
+        self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str], quotas: Quotas
+    ) -> DispatchBatch | None:
+        work = partial(_place, slot=slot, epoch=epoch, reserve=reserve, over=over, quotas=quotas)
         return await self._writer.call(work, care=Care.DURABLE)
 
 
@@ -74,7 +78,7 @@ def _waiting_job(transaction: Transaction, lane: Lane, row: Sequence[Any]) -> Un
 
 
 def _place(
-    transaction: Transaction, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]
+    transaction: Transaction, slot: int, epoch: int, reserve: Reserve, over: Sequence[str], *, quotas: Quotas
 ) -> DispatchBatch | None:
     if not holds(transaction, slot, epoch):
         return None
@@ -88,6 +92,8 @@ def _place(
     }
     expired = [job for job in is_over if is_over[job]]
     chosen = startable(accepted, is_over.keys() - expired)
+    if any(quotas.may_hold_back(each.tenant) for each in chosen.values()):
+        chosen = admit_placements(transaction, quotas, chosen)
     nodes = {job: each.node for job, each in chosen.items()}
     batch = hand_out(transaction, slot, epoch, {**nodes, **dict.fromkeys(expired, "")})
     if batch is not None:

@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from taskmq.contracts.jobs.dispatch import DispatchBatch, Lane, Pick
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, JobNeeds, NewAllocation, NodeTold, Placement
 
 __all__ = ["NodeStore", "PlacedJob", "UnplacedJob"]
@@ -123,7 +124,13 @@ class NodeStore(Protocol):
         ...
 
     async def place(
-        self, slot: int, epoch: int, placements: Sequence[Placement], over: Sequence[str] = ()
+        self,
+        slot: int,
+        epoch: int,
+        placements: Sequence[Placement],
+        over: Sequence[str] = (),
+        *,
+        quotas: Quotas | None = None,
     ) -> DispatchBatch | None:
         """Allocate and dispatch these jobs, all in one transaction; None where none was to be had.
 
@@ -131,6 +138,9 @@ class NodeStore(Protocol):
         changed or taken meanwhile is left out, and of a gang all where one is. `DispatchedJob.node` says where each
         goes. `slot` and `epoch` are the scheduler's, as in `DispatchStore.dispatch`; of the placements, and
         of the jobs named by `over`, those that have expired end.
+
+        Args:
+            quotas: those that let jobs wait, see `DispatchStore.dispatch_within`: what has to wait is left out.
         """
         ...
 

@@ -33,6 +33,7 @@ from taskmq.model.nodes.needs import (
     left_over,
     reservable,
     startable,
+    together,
     why_unplaced,
 )
 
@@ -62,6 +63,7 @@ __all__ = [
     "lost_after",
     "reservable",
     "startable",
+    "together",
     "usage_of",
     "why_unplaced",
 ]

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from taskmq.contracts.jobs import DispatchBatch, JobRecord, JobStore, Lane, Pick, UnplacedJob
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import HostNode, JobNeeds
 from taskmq.model.topology import node_queue
 from taskmq.scheduler.fairness.costs import RunTimes
@@ -57,14 +58,17 @@ class Placer:
         self._held = ""
         # Of lanes whose first jobs do not all fit: behind which job the next look goes on.
         self._behind: dict[Lane, tuple[int, str]] = {}
+        # Queues and tenants of which a quota has let a job wait that had a node.
+        self._waiting: set[tuple[str, str]] = set()
         # When those have left that were asked to, by the loop's clock.
         self._leaving: dict[str, float] = {}
 
-    async def place(self, picks: Sequence[Pick]) -> DispatchBatch | None:
+    async def place(self, picks: Sequence[Pick], quotas: Quotas) -> DispatchBatch | None:
         """Dispatch of these lanes what fits somewhere, and end what has expired; None where nothing fits.
 
         Of each tenant and queue no more are dispatched than were picked. Jobs behind those that fit nowhere get their
-        turn too: each look goes on where the one before has stopped, up to the end of the lane, and begins again.
+        turn too: each look goes on where the one before has stopped, up to the end of the lane, and begins again. A
+        tenant whose quota has let a job wait leaves the next look to the others.
 
         Raises:
             StoreUnavailable: it could not be reached.
@@ -78,16 +82,28 @@ class Placer:
         now, now_ms = asyncio.get_running_loop().time(), await self._store.now_ms()
         over = [one.id for one in waiting if one.expires is not None and one.expires <= now_ms]
         gone = set(over)
+        queues = {one.id: one.queue for one in waiting}
         candidates = [self._candidate(one, now_ms) for one in waiting if one.id not in gone]
         most: Counter[tuple[str, str]] = Counter()
         for pick in picks:
             most[pick.lane.queue, pick.lane.tenant] += pick.count
+        for owner in self._waiting:
+            most[owner] = 0
+        self._waiting = set()
         plan = plan_placements(candidates, nodes, list(self._flights()), now=now, held=self._held, most=most)
         self._held = plan.held
         self._move_back(picks, waiting, {each.job for each in plan.placements} | gone)
         if not plan.placements and not over:
             return None
-        batch = await self._store.nodes.place(self._lease.slot, self._lease.epoch, plan.placements, over)
+        batch = await self._store.nodes.place(
+            self._lease.slot, self._lease.epoch, plan.placements, over, quotas=quotas
+        )
+        dispatched: set[str] = set() if batch is None else {job.id for job in batch.jobs}
+        self._waiting = {
+            (queues[each.job], each.tenant)
+            for each in plan.placements
+            if each.job not in dispatched and quotas.may_hold_back(each.tenant)
+        }
         if batch is not None:
             by_job = {each.job: each for each in plan.placements}
             for job in batch.jobs:

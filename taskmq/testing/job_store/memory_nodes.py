@@ -1,11 +1,22 @@
 """The nodes of a job store in this process."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from taskmq.contracts.jobs import DispatchBatch, JobRecord, Lane, Pick, PlacedJob, UnplacedJob, slot_key
-from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NewAllocation, NodeTold, Placement, startable
+from taskmq.model.jobs.quotas import Quotas, RunBook
+from taskmq.model.nodes import (
+    Allocation,
+    AllocationFilter,
+    HostNode,
+    NewAllocation,
+    NodeTold,
+    Placement,
+    startable,
+    together,
+)
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.testing.job_store.model import JobModel
 
@@ -81,7 +92,13 @@ class MemoryNodes:
         ]
 
     async def place(
-        self, slot: int, epoch: int, placements: Sequence[Placement], over: Sequence[str] = ()
+        self,
+        slot: int,
+        epoch: int,
+        placements: Sequence[Placement],
+        over: Sequence[str] = (),
+        *,
+        quotas: Quotas | None = None,
     ) -> DispatchBatch | None:
         model = self._look()
         if not model.leases.has(slot_key(slot), epoch):
@@ -91,6 +108,7 @@ class MemoryNodes:
         there = [job for job in there if job.state is JobState.QUEUED]
         expired = [job for job in there if job.expires is not None and job.expires <= model.now]
         chosen = startable(accepted, {job.id for job in there} - {job.id for job in expired})
+        chosen = _admitted(model, quotas or Quotas(), chosen)
         batch = model.hand_out(slot, epoch, [*(model.jobs[job] for job in chosen), *expired])
         if batch is None:
             return None
@@ -108,6 +126,19 @@ class MemoryNodes:
 
     async def _find(self, name: str) -> HostNode | None:
         return next((node for node in await self.nodes() if node.name == name), None)
+
+
+def _admitted(model: JobModel, quotas: Quotas, placements: dict[str, Placement]) -> dict[str, Placement]:
+    running = Counter(_owner_of(job) for job in model.jobs.values() if job.state in UNDERWAY)
+    book = RunBook(quotas, usage=model.quota_usage, running=running, now=model.now)
+    units = together(placements)
+    admitted = [unit for unit in units if book.admit_all(_owner_of(model.jobs[job]) for job in unit)]
+    model.quota_usage |= book.changed
+    return {job: placements[job] for unit in admitted for job in unit}
+
+
+def _owner_of(job: JobRecord) -> tuple[str, str]:
+    return job.tenant, "" if job.detail is None else job.detail.owner
 
 
 def _behind(jobs: list[JobRecord], place: tuple[int, str] | None) -> list[JobRecord]:

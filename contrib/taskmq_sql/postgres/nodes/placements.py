@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, UnplacedJob, slot_key
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Placement, startable
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES
@@ -12,6 +13,7 @@ from taskmq_sql.nodes import take
 from taskmq_sql.nodes.store import Reserve
 from taskmq_sql.postgres.connections import Connection, Row, undone
 from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.quotas import admit_placements
 from taskmq_sql.postgres.records import handed_out
 from taskmq_sql.postgres.statements import FIRST, PLACE, PLACEABLE, WAITING
 from taskmq_sql.postgres.transactions import drive
@@ -66,7 +68,9 @@ class PostgresPlacements:
             for row in rows
         ]
 
-    async def place(self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]) -> DispatchBatch | None:
+    async def place(
+        self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str], quotas: Quotas
+    ) -> DispatchBatch | None:
         async def place(connection: Connection) -> tuple[Sequence[Row], dict[str, Placement]]:
             now = int(await connection.fetchval("select taskmq.now_ms()"))
             accepted = {each.job: each for each in await drive(connection, reserve(now)) if is_job_id(each.job)}
@@ -76,6 +80,9 @@ class PostgresPlacements:
             is_over = {str(row["id"]): row["is_over"] for row in await connection.fetch(PLACEABLE, list(asked))}
             expired = [job for job in is_over if is_over[job]]
             chosen = startable(accepted, is_over.keys() - expired)
+            if limited := {each.tenant for each in chosen.values() if quotas.may_hold_back(each.tenant)}:
+                tenants = await self._names.find("tenant", limited)
+                chosen = await admit_placements(connection, quotas, chosen, tenants)
             rows = await connection.fetch(PLACE, [*chosen, *expired], slot_key(slot), epoch, slot, _OVER)
             found = {str(row["id"]) for row in rows}
             if found - chosen.keys() or any(each.gang and job not in found for job, each in chosen.items()):
