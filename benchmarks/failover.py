@@ -2,6 +2,7 @@
 
     a leader         holds a lock of 5 s, at Redis and at PostgreSQL; another process waits for it
     a scheduler      one of two, with jobs of both halves at a steady pace
+    a server         one of two behind a balancer that asks each ten times a second; then the other one, started again
     Redis, RabbitMQ  one server of each, started again at once on its data
     PostgreSQL       the same; a standby that is promoted is in `tests/docs/test_disaster_recovery_page.py`
 
@@ -19,9 +20,14 @@ from typing import Final
 
 from benchmarks.job_store.stage import Servers, Stage
 from benchmarks.job_store.takeover import scheduler_killed
+from benchmarks.server.clients import WebClient, get
 from taskmq import TaskMQ, TaskMQError
+from taskmq.access import IdentityAdministration, PasswordHasher
+from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import Upgradable
+from tests.faults.balancer import Balancer
 from tests.servers import PostgreSQL, RabbitMQ, Redis
+from tests.servers.ports import PortLease
 from tests.servers.server import Server
 
 __all__ = ["main"]
@@ -29,6 +35,8 @@ __all__ = ["main"]
 _LEASE: Final = 5
 _PACE: Final = 50
 _PATIENCE: Final = 120
+_CALM: Final = 3.0
+_EACH: Final = 0.02
 _LEADER: Final = """
 import asyncio, os
 from taskmq import TaskMQ
@@ -52,6 +60,7 @@ def main() -> int:
             _row("a leader, by a lock in Redis", _leader({"LEADER_STATE": redis.url}))
             _row("a leader, by a lock in PostgreSQL", _leader({"LEADER_STORE": stage.store}))
             _row("a scheduler, jobs of its slots", asyncio.run(_scheduler(stage)))
+            asyncio.run(_servers(stage))
         asyncio.run(_state(redis))
         asyncio.run(_broker(rabbitmq))
         asyncio.run(_store(postgres))
@@ -112,6 +121,56 @@ async def _scheduler(stage: Stage) -> float:
         found = await scheduler_killed(stage, pace=_PACE)
     assert not found["lost"]
     return found["lease left, s"] + found["taken over after, s"]
+
+
+async def _servers(stage: Stage) -> None:
+    async with stage.app:
+        administration = IdentityAdministration(stage.app.sessions.store().identity, hasher=PasswordHasher())
+        user = await administration.add_first_admin("root", "correct horse battery", by=Actor())
+        request = get(
+            "/api/v1/jobs?limit=1", (await administration.add_token(user.id, "failover", by=Actor())).secret
+        )
+    with PortLease(2) as lease, Balancer(lease.ports) as balancer:
+        servers = [stage.start("server", "--port", str(port), "--rate", "0") for port in lease.ports]
+        async with asyncio.timeout(_PATIENCE):
+            while len(balancer.ready) < len(servers):
+                await asyncio.sleep(0.05)
+        await _ask(balancer.port, request)
+        servers[0].kill()
+        _row("a server, one of two", await _answered(balancer.port, request))
+        servers[1].kill()
+        stage.start("server", "--port", str(lease.ports[1]), "--rate", "0")
+        _row("the only server, started again", await _answered(balancer.port, request))
+
+
+async def _answered(port: int, request: bytes) -> float:
+    """Seconds until requests, one each 20 ms whatever becomes of the others, are answered again and none fails."""
+    loop = asyncio.get_running_loop()
+    began = failed = loop.time()
+
+    async def ask(asked: float) -> None:
+        nonlocal failed
+        if not await _ask(port, request):
+            failed = max(failed, asked)
+
+    async with asyncio.timeout(_PATIENCE), asyncio.TaskGroup() as requests:
+        while (now := loop.time()) < failed + _CALM:
+            requests.create_task(ask(now))
+            await asyncio.sleep(_EACH)
+    return failed + _EACH - began
+
+
+async def _ask(port: int, request: bytes) -> bool:
+    """Whether the request is answered."""
+    try:
+        client = await WebClient.opened(port)
+        try:
+            await client.ask(request)
+        finally:
+            await client.aclose()
+    except (OSError, asyncio.IncompleteReadError):
+        return False
+    return True
 
 
 async def _state(redis: Redis) -> None:

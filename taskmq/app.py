@@ -141,8 +141,6 @@ class TaskMQ:
         self.tasks.serve(self._services)
         self.schedules: Schedules = Schedules(name, self.tasks, self.producer)
 
-    # Tasks and schedules -------------------------------------------------------------------------------
-
     @overload
     def task(  # type: ignore[overload-overlap]
         self,
@@ -383,8 +381,6 @@ class TaskMQ:
             lease=lease,
             monotonic=self.sessions.clock.monotonic,
         )
-
-    # Connections ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the connections that `send` without a loop has opened. Using the app again opens new ones."""

@@ -83,9 +83,6 @@ class TaskMQError(Exception):
         return rebuild, (type(self), self.args, self.__dict__)
 
 
-# Sending -----------------------------------------------------------------------------------------------
-
-
 class SendError(TaskMQError):
     """A task was not sent, or it is not known whether it was (`PublishUnknown` only)."""
 
@@ -218,9 +215,6 @@ class EncodeError(SendError):
 
 class InvalidArguments(EncodeError):
     """The arguments do not fit the task's signature."""
-
-
-# Results -----------------------------------------------------------------------------------------------
 
 
 class ResultTimeout(TaskMQError, TimeoutError):
@@ -357,9 +351,6 @@ class DefinitionConflict(TaskMQError):
         self.version = version
 
 
-# Who may do what ---------------------------------------------------------------------------------------
-
-
 class NotAuthenticated(TaskMQError):
     """The caller presents no credential that is good. The message never says what is wrong with it."""
 
@@ -396,9 +387,6 @@ class IdentityConflict(TaskMQError):
     """A tenant, user or token is not what the caller takes it for; nothing was changed."""
 
 
-# Over HTTP ---------------------------------------------------------------------------------------------
-
-
 class ServerUnavailable(TaskMQError):
     """A taskmq server could not be reached, or has not answered.
 
@@ -412,7 +400,7 @@ class ServerUnavailable(TaskMQError):
 
 
 class RequestRefused(TaskMQError):
-    """A server has refused a request for a reason that has no error of its own here.
+    """A server has refused a request for a reason that has no error class here.
 
     Attributes:
         status: of the answer.
@@ -423,9 +411,6 @@ class RequestRefused(TaskMQError):
         super().__init__(message)
         self.status = status
         self.code = code
-
-
-# Definition and start ----------------------------------------------------------------------------------
 
 
 class InvalidOption(TaskMQError):
@@ -462,9 +447,6 @@ class UnsupportedFeature(TaskMQError):
 
 class AppNotFound(TaskMQError):
     """The target of a command is not an importable module with an app."""
-
-
-# Broker and worker -------------------------------------------------------------------------------------
 
 
 class QueueMissing(TaskMQError):
@@ -511,7 +493,7 @@ class LockTimeout(TaskMQError, TimeoutError):
 
 
 class LockLost(TaskMQError):
-    """A lock was lost while its block went on: somebody else may have it, and may have acted meanwhile.
+    """A lock was lost while its block went on: another holder may have acted meanwhile.
 
     Attributes:
         name: the lock's.

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-# What `typing` has under this name; whoever has taskmq installed pays for what is imported here.
+# What `typing` has under this name; every pytest run beside taskmq pays for what is imported here.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:

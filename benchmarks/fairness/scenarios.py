@@ -61,7 +61,7 @@ def _orders(weights: Mapping[str, float]) -> dict[str, Turns]:
     }
 
 
-# Weights, a flood, run times that differ a hundredfold -----------------------------------------------------
+# Weights, a flood, run times that differ a hundredfold
 
 
 def flood(*, jobs: int = 100_000, slots: int = 64, seconds: float = 600.0) -> dict[str, Outcome]:
@@ -130,9 +130,6 @@ def strict_flood(*, jobs: int = 100_000, slots: int = 64, seconds: float = 600.0
     return found
 
 
-# Many tenants ----------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Decisions:
     """What decisions cost.
@@ -174,9 +171,6 @@ def decisions(tenants: int, *, count_of: int = 50_000, batch: int = 500) -> Deci
         served.update(lane.tenant for _, _, lane in jobs)
     # The machine does other things too: what it takes undisturbed is what counts.
     return Decisions(statistics.median(spent), size / tenants, len(served))
-
-
-# Lending, restarts -----------------------------------------------------------------------------------------
 
 
 def lent(*, slots: int = 40, seconds: float = 300.0) -> Outcome:
@@ -227,8 +221,6 @@ class _Successor(Ours):
             self.succeed(before)
 
 
-# Several resources -----------------------------------------------------------------------------------------
-
 _PAPER: Amounts = {"cpu": 9.0, "memory": 18.0}
 _ASKED: Mapping[str, Amounts] = {
     "memory-bound": {"slots": 1.0, "cpu": 1.0, "memory": 4.0},
@@ -260,9 +252,6 @@ def paper(*, seconds: float = 2000.0) -> dict[str, dict[str, float]]:
             for tenant in runs
         }
     return found
-
-
-# Policies --------------------------------------------------------------------------------------------------
 
 
 def policies(*, slots: int = 16, seconds: float = 240.0) -> dict[Policy, Outcome]:

@@ -5,6 +5,7 @@ public names of taskmq are used, so that older commits can be measured, too.
 """
 
 import asyncio
+import inspect
 import json
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from typing import Any, Self
 _HERE = Path(__file__).resolve().parents[2]
 _ARGUMENTS = ("hello", {"a": 1, "b": "x"})
 _GROUP = 100
+# Options of a worker by their names today, and by those that they had before.
+_FORMER_OPTIONS = {"max_crashes": "max_starts"}
 # The share of tasks that runs before anything is counted.
 _WARM = 0.2
 
@@ -91,14 +94,24 @@ def _app(url: str, **options: Any) -> Any:
     return TaskMQ(url, queues=[WorkQueue("bench")], default_queue="bench", **options)
 
 
-async def _drain(number: int, define: Callable[[Any, _Gauge], None], task: str) -> dict[str, float | None]:
+def _worker(app: Any, **options: Any) -> Any:
+    """A worker with these options, as far as the tree that is measured knows them."""
     from taskmq.worker import Worker, WorkerConfig
 
+    known = inspect.signature(WorkerConfig).parameters
+    names = {name: name if name in known else _FORMER_OPTIONS.get(name, name) for name in options}
+    quiet = {"name": "w", "control": False, "events": "off"}
+    return Worker(app, WorkerConfig(**quiet | {names[name]: value for name, value in options.items()}))
+
+
+async def _drain(
+    number: int, define: Callable[[Any, _Gauge], None], task: str, **options: Any
+) -> dict[str, float | None]:
     gauge = _Gauge(number)
     with _Player(number, task) as player:
         app = _app(player.url)
         define(app, gauge)
-        worker = Worker(app, WorkerConfig(name="w", control=False, events="off", max_crashes=0))
+        worker = _worker(app, max_crashes=0, **options)
         running = asyncio.create_task(worker.run())
         await gauge.over.wait()
         worker.drain()
@@ -106,15 +119,20 @@ async def _drain(number: int, define: Callable[[Any, _Gauge], None], task: str) 
     return gauge.figures
 
 
+def _noop(app: Any, gauge: _Gauge) -> None:
+    @app.task(name="bench.noop", timeout=30)
+    async def noop(number: int, text: str, data: dict[str, int | str]) -> None:
+        gauge.count()
+
+
 async def coroutine(number: int) -> dict[str, float | None]:
     """A worker, a no-op coroutine."""
+    return await _drain(number, _noop, "bench.noop")
 
-    def define(app: Any, gauge: _Gauge) -> None:
-        @app.task(name="bench.noop", timeout=30)
-        async def noop(number: int, text: str, data: dict[str, int | str]) -> None:
-            gauge.count()
 
-    return await _drain(number, define, "bench.noop")
+async def told(number: int) -> dict[str, float | None]:
+    """The same, of a worker that tells its events all the time."""
+    return await _drain(number, _noop, "bench.noop", events="on")
 
 
 async def waiting(number: int) -> dict[str, float | None]:
@@ -187,8 +205,6 @@ async def bulk(number: int) -> dict[str, float | None]:
 
 async def embedded(number: int) -> dict[str, float | None]:
     """A producer and a worker with results, on `memory://`."""
-    from taskmq.worker import Worker, WorkerConfig
-
     gauge = _Gauge(number)
     app = _app("memory://bench")
 
@@ -197,7 +213,7 @@ async def embedded(number: int) -> dict[str, float | None]:
         gauge.count()
         return number
 
-    worker = Worker(app, WorkerConfig(name="w", control=False, events="off"))
+    worker = _worker(app)
     running = asyncio.create_task(worker.run())
     for first in range(0, number, _GROUP):
         jobs = await noop.asend_many((each, *_ARGUMENTS) for each in range(first, first + _GROUP))
@@ -210,6 +226,7 @@ async def embedded(number: int) -> dict[str, float | None]:
 
 WAYS: dict[str, Callable[[int], Awaitable[dict[str, float | None]]]] = {
     "coroutine": coroutine,
+    "told": told,
     "waiting": waiting,
     "thread": thread,
     "one_by_one": one_by_one,

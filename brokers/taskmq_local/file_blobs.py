@@ -64,7 +64,7 @@ class FileBlobs:
         return name
 
     async def get(self, name: str) -> bytes | None:
-        # What stands in the state is not trusted to be a path.
+        # A name from the state is not trusted to be a path.
         if not _NAME.fullmatch(name):
             return None
         try:
@@ -89,7 +89,7 @@ class FileBlobs:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            # Whole or not at all, whoever reads it at this moment.
+            # Whole or not at all, for readers at this moment.
             draft.replace(directory / name)
         except BaseException:
             with suppress(OSError):

@@ -36,7 +36,7 @@ _REMEDY: Final = "no worker keeps an archive of dead letters yet; they do with ?
 
 
 def keep_copy(publisher: Publisher, letter: Outgoing, *, timeout: float, limit: int) -> None:
-    """Publish a copy of a dead letter into the archive; nobody waits for it."""
+    """Publish a copy of a dead letter into the archive; no caller waits for it."""
 
     def look_at(future: asyncio.Future[None]) -> None:
         if not future.cancelled() and (error := future.exception()) is not None:

@@ -290,7 +290,7 @@ class RabbitMQBroker:
     async def aclose(self) -> None:
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(), name="taskmq broker closes")
-        # Whoever stops waiting, or calls again, changes nothing.
+        # A caller that stops waiting, or calls again, changes nothing.
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
@@ -363,6 +363,6 @@ class _Parts:
         return self.sending
 
     def separate(self, name: str) -> Connection:
-        """A connection for a purpose of its own, whatever the wire is; closed by whoever asked for it."""
+        """A separate connection, whatever the wire is; the caller closes it."""
         endpoint = replace(self._endpoint, wire="fast")
         return Connection(endpoint, self.login, name=name, role="publish", loop=self._loop)

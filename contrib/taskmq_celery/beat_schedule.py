@@ -53,7 +53,7 @@ def crontab(
     day_of_month: CronField = "*",
     month_of_year: CronField = "*",
 ) -> Crontab:
-    """Stands in for Celery's, in a `beat_schedule`.
+    """Replaces Celery's, in a `beat_schedule`.
 
     Raises:
         InvalidOption: it cannot be read, or is never due.
@@ -93,7 +93,7 @@ def read_beat_schedule(entries: Mapping[str, Mapping[str, Any]], *, tz: str = "U
         tz: Celery's `timezone`, for each `crontab`.
 
     Raises:
-        InvalidOption: an entry cannot be read, has a key that nobody knows, or a schedule by the sun.
+        InvalidOption: an entry cannot be read, has an unknown key, or a schedule by the sun.
     """
     return [_entry(name, entry, tz) for name, entry in entries.items()]
 

@@ -25,7 +25,7 @@ without one: `maxmemory-policy noeviction`, or a `volatile-` one. `RedisState.di
 A key's name is also the channel on which its change is told: a result that was put, a message that is due earlier
 than all others.
 
-**Connections.** A state object has one connection for commands and, once somebody waits or listens, one for the
+**Connections.** A state object has one connection for commands and, once a caller waits or listens, one for the
 channels (`PubSub`). Commands are gathered on the event loop while a batch is under way and sent together
 (`Pipeline`), so thousands of calls share a few round trips, and cancelling a call never tears a reply apart. On a
 Redis Cluster there is one more connection per node that was referred to (`Server`).

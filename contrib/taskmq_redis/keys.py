@@ -46,7 +46,7 @@ class Keys(msgspec.Struct, frozen=True):
         return f"{self.prefix}:{{flows}}:places"
 
     def flow_places_of(self, tenant: str) -> str:
-        """Of a tenant's flows, "" those of nobody, when they were made."""
+        """Of a tenant's flows, "" those without a tenant, when they were made."""
         return f"{self.prefix}:{{flows}}:of:{tenant}"
 
     def flow_lists(self, flow_id: str) -> tuple[str, str, str]:

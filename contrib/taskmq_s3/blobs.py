@@ -62,7 +62,7 @@ class S3Blobs:
         return name
 
     async def get(self, name: str) -> bytes | None:
-        # What stands in the state is not trusted to be a path.
+        # A name from the state is not trusted to be a path.
         if not _NAME.fullmatch(name):
             return None
         try:

@@ -8,7 +8,7 @@ A credential is looked up in the store at most every `SessionTimes.fresh` second
 here at once, what another one revokes ends here when that time is over. Errors of a login never say what was wrong.
 Passwords are hashed with argon2id, in threads, a few at a time.
 
-Used by the server, and by `taskmq admin`, which needs no credential: whoever reaches the store's database may do
+Used by the server, and by `taskmq admin`, which needs no credential: a user who reaches the store's database may do
 anything to it.
 """
 

@@ -91,8 +91,6 @@ class Access:
         self._generation = 0
         self._change = asyncio.Event()
 
-    # Who calls ---------------------------------------------------------------------------------------------
-
     async def authenticate(self, *, token: str | None = None, session: str | None = None) -> Identity:
         """Who presents that API token, or the secret of that session; a token counts where both are there.
 
@@ -137,8 +135,6 @@ class Access:
     async def changed(self) -> None:
         """Return at the next revocation by this process: a stream looks then whether its caller is still welcome."""
         await self._change.wait()
-
-    # Browser sessions --------------------------------------------------------------------------------------
 
     async def login(
         self,
@@ -258,8 +254,6 @@ class Access:
         """
         if not hmac.compare_digest(csrf_token(secret).encode(), (presented or "").encode(errors="replace")):
             raise NotPermitted("the CSRF token is missing or not this session's: reload the page")
-
-    # What they may do --------------------------------------------------------------------------------------
 
     def authorise(self, identity: Identity, permission: Permission, tenant: str | None = None) -> Scope:
         """The rows that the caller may do that to: what every query of a repository takes.

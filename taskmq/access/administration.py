@@ -45,7 +45,7 @@ class IdentityAdministration:
     """What administrators do with accounts. Who may is decided before (`Access.authorise`).
 
     Args:
-        access: what forgets at once whom a change concerns; None where nobody is served, as on the command line.
+        access: what forgets at once whom a change concerns; None where no user is served, as on the command line.
     """
 
     def __init__(self, store: IdentityStore, *, hasher: PasswordHasher, access: Access | None = None) -> None:
@@ -125,7 +125,7 @@ class IdentityAdministration:
         return await self.change_user(user_id, UserChange(password_hash=kept, keep_session=keep_session), by=by)
 
     async def change_own_password(self, user_id: str, before: str, after: str, *, by: Actor) -> User:
-        """As `set_password`, by somebody who knows the present one; the session that they use stays.
+        """As `set_password`, by a user who knows the present one; the session that they use stays.
 
         Raises:
             NotAuthenticated: the present password is another.

@@ -50,7 +50,7 @@ class PasswordHasher:
         """Whether it is the password of that hash. An account that has none takes as long as one that has."""
         if not kept:
             if self._nobodys is None:
-                self._nobodys = await self.hash("nobody has this password")
+                self._nobodys = await self.hash("no user has this password")
             await self._in_thread(functools.partial(_verify, self._hasher, self._nobodys, password))
             return False
         return await self._in_thread(functools.partial(_verify, self._hasher, kept, password))

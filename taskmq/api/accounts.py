@@ -93,7 +93,7 @@ class TenantChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class TenantView(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant; `disabled`: since when nobody but the instance's roles has access."""
+    """A tenant; `disabled`: since when only the instance's roles have access."""
 
     name: str
     description: str

@@ -27,7 +27,7 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     """A share of a queue's capacity.
 
     Attributes:
-        pool: the tenant whose jobs belong to it; `*`: each that has none of its own.
+        pool: the tenant whose jobs belong to it; `*`: each that has no pool.
         parent: the pool that it is a part of; None: of the queue itself.
         min: amounts that it gets first.
         max: amounts above which its jobs wait.

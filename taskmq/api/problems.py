@@ -89,7 +89,7 @@ PROBLEMS: Final[tuple[tuple[type[TaskMQError], int, str, str], ...]] = (
     (StoreMismatch, 503, "store_mismatch", "the job store's tables are of another version than this server's"),
     (TopologyMismatch, 409, "topology_mismatch", ""),
 )
-"""Each error with its status, its code, and for those that are no caller's what is told instead of the message."""
+"""Each error with its status, its code, and, for those that no caller can mend, the text instead of the message."""
 
 
 class FieldProblem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -111,7 +111,7 @@ class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     Attributes:
         code: stable; programs go by it.
         detail: for people: what happened, to which name, and what to do.
-        request_id: to be named where somebody is asked for help.
+        request_id: to be named in a request for help.
         errors: about single fields.
         state, version: of the job, where it is in conflict.
         column: where a filter cannot be read, from 1.

@@ -25,8 +25,8 @@ class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ready: messages that wait for a worker.
-        in_hand: messages in workers' hands; None where nobody can tell.
-        is_paused: nothing of the queue is started; None where nobody can tell.
+        in_hand: messages in workers' hands; None where that is unknown.
+        is_paused: nothing of the queue is started; None where that is unknown.
     """
 
     queue: str

@@ -92,7 +92,7 @@ class PutScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         cron: an expression, by the clocks of the zone `tz`.
         every: a duration, such as "15m".
         at: the one instant.
-        catchup: what becomes of occurrences that nobody emitted in time.
+        catchup: what becomes of occurrences that were not emitted in time.
         overlap: what becomes of an occurrence while `max_concurrency` earlier ones wait or run.
         on_resume: what becomes of the occurrences of a pause.
         jitter: emit each later by a time up to this, which follows from the schedule's name.

@@ -143,9 +143,9 @@ class ServerView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         app: its name.
-        environment: what the server was told that it serves, such as `production`; "" where it was told nothing.
+        environment: what `--environment` says, such as `production`; "" without it.
         is_read_only: nothing can be changed through this server.
-        is_development: nobody signs in: it is for this machine's developer.
+        is_development: there is no sign-in: it is for this machine's developer.
     """
 
     app: str

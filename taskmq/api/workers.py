@@ -154,6 +154,6 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CancelFlowBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What those are told who await its result."""
+    """The reason for callers that await its result."""
 
     reason: Note = "cancelled by an operator"

@@ -5,9 +5,9 @@ No replica leads. Each computes the same nominal instants, and all change one re
 
     due --> turn: claim, in the record --> publish, under the occurrence's own job id --> confirmed: out of the claims
               ^                                                                |
-              +---- by whoever sees the end of its lease <--- its owner died --+
+              +---- by a beat that sees its lease end    <--- its owner died --+
 
-Whoever is second sees what the first has decided, and decides no more about it. So an instant is claimed once, or
+The second beat sees what the first has decided, and decides no more about it. So an instant is claimed once, or
 counted as missed, and what is claimed is published until the broker has confirmed it. It may be published twice, by
 one who dies between publish and record, or who was frozen; both messages have the same id and idempotency key, so
 that workers run one of them.

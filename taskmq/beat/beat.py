@@ -62,7 +62,7 @@ class BeatStatus(msgspec.Struct, frozen=True, kw_only=True):
         next: when something is due next, ms since the epoch; None: nothing is.
         state_silence: seconds since the state last answered; None: it never has.
         emitted: occurrences that the broker has confirmed since the start.
-        failed: those that cannot be sent, by anybody.
+        failed: those that can never be sent.
     """
 
     version: str
@@ -126,8 +126,6 @@ class Beat:
         """`run` returns once what is being emitted is confirmed."""
         self._is_stopping.set()
         self._is_nudged.set()
-
-    # For others to see -----------------------------------------------------------------------------------
 
     @property
     def state_silence(self) -> float | None:
@@ -212,8 +210,6 @@ class Beat:
         reacting.add_done_callback(lambda _: self.stop())
         return reacting
 
-    # What there is -------------------------------------------------------------------------------------
-
     async def _first_look(self) -> None:
         while not self._is_stopping.is_set():
             try:
@@ -226,7 +222,7 @@ class Beat:
                 continue
             self._has_answered()
             self._has_begun = True
-            # At once, so that a schedule which nobody has seen before begins here.
+            # At once, so that a schedule which no beat has seen before begins here.
             self._wake(self._catalogue.entries, self._clock.now_ms())
             return
 
@@ -266,8 +262,6 @@ class Beat:
                 heapq.heappush(self._due, (instant, name))
         if instant < first:
             self._is_nudged.set()
-
-    # Rounds --------------------------------------------------------------------------------------------
 
     async def _start_rounds(self) -> None:
         """One round for every few schedules that are due."""
@@ -319,7 +313,7 @@ class Beat:
         try:
             await self._records.change(steps)
         except StateUnavailable as error:
-            # What was claimed all the same is published by whoever sees the end of its lease.
+            # What was claimed all the same is published by the beat that sees the end of its lease.
             self._trouble = f"schedules are not claimed: {error}"
             _log.warning("schedules are not claimed: %s", error)
             self._wake([entry.name for entry in entries], self._clock.now_ms() + _RETRY_PAUSE_MS)
@@ -357,7 +351,7 @@ class Beat:
                 self._trouble = None
 
     async def _publish(self, emissions: Sequence[Emission], now: int) -> dict[Emission, SendError]:
-        """Publish; what a middleware breaks is left to the end of its lease, and holds up nobody else."""
+        """Publish; what a middleware breaks is left to the end of its lease, and holds up no other schedule."""
         try:
             return await self._emitter.publish(emissions, now=now)
         except Exception as error:  # noqa: BLE001 - the app's own code, which must not stop the beat
@@ -427,8 +421,6 @@ class Beat:
                 )
             except (SendError, StateUnavailable) as error:
                 _log.warning("job %s is not cancelled, and runs to its end: %s", job_id, error)
-
-    # Time ----------------------------------------------------------------------------------------------
 
     async def _pause(self) -> None:
         await unless_set(self._is_stopping, self._clock.sleep_until(self._clock.now_ms() + _RETRY_PAUSE_MS))

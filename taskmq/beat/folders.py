@@ -1,10 +1,10 @@
-"""Files that arrive: looked for once a second, and each one told once by all replicas together.
+"""Files that arrive: looked for once a second, and each one reported once by all replicas together.
 
     look --> complete --> claim, by what the file is --> deliver --> complete the claim, which is remembered
                             +- held, done: by another replica   died before: its lease ends, another takes over
 
-Every replica looks at its own file system. What is told are path, inode, size and time of a file: replicas that share
-one see the same, and a file that is written anew is another one.
+Every replica looks at its own file system. What is reported are path, inode, size and time of a file: replicas that
+share one see the same, and a file that is written anew is another one.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Folder:
         self._complaint = ""
 
     async def look(self) -> None:
-        """Tell what is complete; what cannot be told now is found again by the next look."""
+        """Report what is complete; what cannot be reported now is found again by the next look."""
         found = await _in_a_thread(lambda: scan(self._condition))
         for file, noted in self._arrivals.look(found, now=self._passed()):
             try:
@@ -77,7 +77,7 @@ class Folder:
                 return
 
     async def _tell(self, noted: RecordedEvent) -> bool:
-        """Whether the file is told, by this replica or another one."""
+        """Whether the file is reported, by this replica or another one."""
         key = arrival_key(self._app, self._reaction.name, self._number, noted.id)
         job_id = reaction_job_id(self._app, self._reaction.name, noted.id)
         answer = await self._claims.claim(key, job_id=job_id, owner=self._owner, lease=_LEASE, ttl=_SILENT)
@@ -106,7 +106,7 @@ def scan(condition: FileArrives) -> list[Sighting]:
         if condition.done and path.endswith(condition.done):
             continue
         try:
-            # A name that is no text cannot be told to anybody.
+            # A name that is no text cannot be reported.
             path.encode()
             facts = Path(path).stat()
             is_flagged = bool(condition.done) and _is_flagged(path + condition.done, facts.st_mtime_ns)
@@ -143,7 +143,7 @@ async def _in_a_thread(look: Callable[[], list[Sighting]]) -> list[Sighting]:
         failure: Exception | None = None
         try:
             found = look()
-        except Exception as error:  # noqa: BLE001 - told where it is awaited
+        except Exception as error:  # noqa: BLE001 - raised where it is awaited
             failure = error
         if not loop.is_closed():
             loop.call_soon_threadsafe(tell, found, failure)

@@ -20,7 +20,7 @@ class RecordStep(msgspec.Struct, eq=False):
     """A change of one schedule's record.
 
     Attributes:
-        apply: changes the record in place; called again, with what is there now, when somebody was faster.
+        apply: changes the record in place; called again, with what is there now, when another writer was faster.
         failed: called instead of raising what `apply` raises, or that the record cannot be read; nothing is changed.
     """
 

@@ -51,7 +51,7 @@ class ScheduleIndex:
 
     def _learn(self, name: str, definition: bytes | None) -> None:
         if not self._fires or name in self._app.schedules:
-            # The code's own; it was told about, or is in the way of one that was made before.
+            # The code's own; it was logged, or is in the way of one that was made before.
             return
         self._entries.pop(name, None)
         if definition is None:

@@ -1,7 +1,7 @@
 """The time that all replicas agree on: the clock of the state's server, where it has one.
 
 Between two looks at that clock this one runs on by the time that has passed, suspended or not. So it does not matter
-what the host's wall clock says, or that somebody sets it.
+what the host's wall clock says, or a change of it.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class ServerClock:
         if self._base is not None and took > _QUICK and answered - self._measured < _OLD:
             return
         is_first = self._base is None
-        # It was told somewhere between asking and answer, and without its fraction of a millisecond.
+        # It was read somewhere between question and answer, and without its fraction of a millisecond.
         self._base, self._measured = told + 0.5 + took / 2, answered
         if is_first and abs(self.offset) > _NOTEWORTHY:
             _log.warning("the clock of this host is off by %d ms; schedules go by the state's", -self.offset)

@@ -52,7 +52,7 @@ def target_of(given: str | None) -> str:
     """The app's `module:attribute`: from the argument, `--app`, or the settings.
 
     Raises:
-        InvalidSetting: nobody says which.
+        InvalidSetting: neither flag nor setting names it.
     """
     target = given or current_globals().app or _settings_app()
     if target is None:

@@ -1,4 +1,4 @@
-"""How data is printed: tables for people, JSON for programs, never truncated when nobody looks."""
+"""How data is printed: tables for people, JSON for programs, never truncated when the output is not a terminal."""
 
 import logging
 import sys

@@ -27,7 +27,7 @@ _COMMANDS = {
     ),
     "bench": (
         "taskmq.cli.processes.bench:bench_installation",
-        "Measure throughput and latency of broker and state, in a queue of its own.",
+        "Measure throughput and latency of broker and state, in a separate queue.",
     ),
     "worker": (
         "taskmq.cli.processes.worker:app",

@@ -99,7 +99,7 @@ def upstream_from(text: str) -> tuple[str, DependencyCondition]:
 
 
 def user_name(given: str | None) -> str:
-    """Who is at work, for the history of what is changed; the user of the process where nobody is named."""
+    """Who is at work, for the history of what is changed; the user of the process where no name is given."""
     if given is not None:
         return given
     try:

@@ -81,7 +81,7 @@ async def reschedule(store: DelayStore, job_id: str, *, due: int) -> bool:
         body = amend(found.body, found.content_type, {"eta": due})
         if await store.swap(found, changed(found, due=due, body=body)):
             return True
-        # Changed by somebody else meanwhile, or, if it is still the same, on its way.
+        # Another caller has changed it; or, if it is still the same, it is on its way.
         seen = found
     return False
 

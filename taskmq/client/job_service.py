@@ -2,7 +2,7 @@
 
 A job is cancelled wherever it is: waiting in the state, at the broker, in a worker's hands, or running. One that
 waits in the state is taken away there and then. For every other the state remembers the wish, workers hear of it, and
-whoever has the job, or gets it, ends it as cancelled. Nothing is taken out of the broker's queues.
+the worker that has the job, or gets it, ends it as cancelled. Nothing is taken out of the broker's queues.
 """
 
 import secrets
@@ -66,7 +66,7 @@ class JobService:
         """The call, for the store, of what is called so: a task, or a definition in its last or this version.
 
         Args:
-            tenant: whose definition and whose call it is; "": nobody's.
+            tenant: whose definition and whose call it is; "": no tenant.
 
         Raises:
             UnknownTask: nothing is called so.
@@ -111,7 +111,7 @@ class JobService:
         return await self.results().has_expired(job_id)
 
     async def find_progress(self, job_id: str) -> JobProgress | None:
-        """What the job's task has told last, if it has told anything."""
+        """The last progress that the job's task has reported, if any."""
         record = await require_store(self.sessions.current().stores.progress, "progress needs").find(job_id)
         return None if record is None else progress_of(record)
 

@@ -1,4 +1,4 @@
-"""Large values beside state and broker: those keep a reference, the value is fetched when somebody needs it.
+"""Large values beside state and broker: those keep a reference, and the value is fetched on use.
 
 put    value -> blob store, durable -> record with its name, size and hash -> state
 wait   record -> blob store -> size and hash checked -> record with its value
@@ -6,7 +6,7 @@ send   arguments -> blob store, durable -> message with their name, size and has
 
 The report of a job of the store refers to its value, and so does the job afterwards.
 
-The result of a job with an idempotency key stands in the key's claim as well: both refer to one value, as long as
+The result of a job with an idempotency key is in the key's claim as well: both refer to one value, as long as
 the claim is kept for the longer time.
 """
 
@@ -48,10 +48,10 @@ __all__ = [
 
 # A value is put before its record, which lives as long from a little later on.
 _SPARE: Final = 600.0
-# Of these it is known that they are kept: of runs that end at the same time, a claim is told first, then a result.
+# Of these it is known that they are kept: of runs that end at the same time, the claim comes first, then the result.
 _KNOWN: Final = 1000
 REFERENCE: Final = "taskmq/reference"
-"""The content type of what stands in a claim, or in a report and a job of the store, in place of a large value."""
+"""The content type of the reference that replaces a large value in a claim, a report or a job of the store."""
 
 
 class LargeValues:
@@ -136,7 +136,7 @@ class LargeResults:
 
 
 class _Reference(msgspec.Struct, frozen=True):
-    """What stands somewhere in place of a large value."""
+    """The reference that replaces a large value."""
 
     content_type: str
     blob: BlobReference

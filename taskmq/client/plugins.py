@@ -118,7 +118,7 @@ def entry_points(*, group: str) -> "EntryPoints":
 
 def _load(group: str, url: str, *, what: str) -> Any:
     scheme = url.partition("://")[0]
-    # Checked before it is shown: what stands in front of a misplaced "://" may be a password.
+    # Checked before it is shown: the part before a misplaced "://" may be a password.
     if not url.startswith(f"{scheme}://") or not _SCHEME.fullmatch(scheme):
         raise InvalidSetting(f"the {what} URL has no scheme: it looks like amqp://host/ or local://PATH")
     if (own := _OWN.get(group, {}).get(scheme)) is not None:

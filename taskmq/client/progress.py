@@ -1,4 +1,4 @@
-"""How far a job is, for whoever asks from outside. Pure."""
+"""How far a job is, as callers outside of its run read it. Pure."""
 
 from datetime import UTC, datetime
 
@@ -11,13 +11,13 @@ __all__ = ["JobProgress", "progress_of"]
 
 
 class JobProgress(msgspec.Struct, frozen=True):
-    """What a job's task has told last.
+    """The last progress that a job's task has reported.
 
     Attributes:
         done: how much is done, in the task's own unit.
         total: of how much; None when the task does not know.
         note: a few words for people.
-        attempt: the attempt that told it.
+        attempt: the attempt that reported it.
         updated: when, UTC, by its worker's clock; a heartbeat counts as well.
         state: `running`, or what that run came to.
     """

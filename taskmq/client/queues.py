@@ -1,6 +1,6 @@
-"""The queues of an app: from a name to what stands behind it, and which of them are paused.
+"""The queues of an app: from a name to its description, and which of them are paused.
 
-Which queues are paused stands in the state, as schedules that are made at run time do: a small definition by name,
+The state records which queues are paused, as it does schedules that are made at run time: a small definition by name,
 changed by compare-and-set, for ever until it is taken away. Workers read all of them (`paused_queues`).
 """
 

@@ -235,13 +235,13 @@ class Session:
         return [_send_error(failure) for failure in await broker.publish_many(messages, timeout=timeout)]
 
     def _publish(self, message: Outgoing, *, timeout: float) -> "asyncio.Future[None]":
-        # By its id a message is told from others in the state: one without goes to the broker.
+        # The state tells messages apart by their ids: one without an id goes to the broker.
         if self.delays is None or not message.job_id or message.due is None or message.due <= self._clock.now_ms():
             return self.broker.publish(message, timeout=timeout)
         return asyncio.ensure_future(self._set_aside(self.delays, message, message.due, timeout))
 
     async def _set_aside(self, delays: DelayStore, message: Outgoing, due: int, timeout: float) -> None:
-        """Have the message wait in the state. It never goes to the broker instead: there nobody would find it."""
+        """Have the message wait in the state. It never goes to the broker instead, where no caller would find it."""
         limit = self.broker.max_message_bytes
         if len(message.body) > limit:
             raise TooLarge(len(message.body), limit, f"the message of job {message.job_id}")
@@ -271,7 +271,7 @@ class Session:
 
 async def _outcomes(futures: "Sequence[asyncio.Future[None]]") -> list[SendError | None]:
     for future in futures:
-        # Whoever is cancelled here looks at none of them.
+        # A caller that is cancelled here looks at none of them.
         future.add_done_callback(_seen)
     if futures:
         await asyncio.wait(futures)

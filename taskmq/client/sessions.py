@@ -89,8 +89,6 @@ class Sessions:
         self.patience: Patience | None = None
         self.job_store: Callable[[BrokerOptions], JobStore] | None = None
 
-    # Settings ------------------------------------------------------------------------------------------
-
     @property
     def settings(self) -> Settings:
         """The settings in force; what was given in the code comes first.
@@ -166,8 +164,6 @@ class Sessions:
         if (found := self.current().coordinator) is None:
             raise coordinator_required("locks need")
         return found
-
-    # Sessions ------------------------------------------------------------------------------------------
 
     def current(self) -> Session:
         """The session of the running loop, opened on first use.
@@ -268,8 +264,6 @@ class Sessions:
         before = (self._settings, self.clock, self._sessions)
         self._settings, self.clock, self._sessions = settings, clock, sessions
         return before
-
-    # From code without a loop --------------------------------------------------------------------------
 
     def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T:
         """Run a coroutine of this app from code that has no loop."""

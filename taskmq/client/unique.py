@@ -39,7 +39,7 @@ _log = logging.getLogger("taskmq")
 
 WAITING: Final = "waiting"
 RUNNING: Final = "running"
-"""What stands as the owner of a unique job's claim."""
+"""The owner's name in a unique job's claim."""
 
 REMEMBERED: Final = 3600.0
 """For how many seconds a key's last token is known once the key is free."""
@@ -61,7 +61,7 @@ async def send_unique(
 ) -> None:
     """Send a job whose key is free; otherwise do what its policy says.
 
-    Where that gives the existing job, its id stands in `sending.envelope` afterwards.
+    Where that gives the existing job, `sending.envelope` has its id afterwards.
 
     Args:
         patience: seconds that a publish may take.

@@ -59,7 +59,7 @@ _NO_HEADERS: Mapping[str, HeaderValue] = {}
 
 
 class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What an adapter is told when a broker is opened.
+    """What an adapter gets when a broker is opened.
 
     Args:
         name: what people see at the broker for this process, for example "worker shop web-3:4711".
@@ -71,7 +71,7 @@ class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to be published. Nobody changes one.
+    """A message to be published. It is never changed.
 
     Attributes:
         queue: a physical queue's name.
@@ -166,7 +166,7 @@ class Browser(Protocol):
     async def take(self, count: int) -> list[Delivery]:
         """Up to `count` ready messages, those behind what was taken before; empty when nothing is ready.
 
-        Nobody has to keep them: what is not settled goes back when the look ends.
+        The caller need not keep them: what is not settled goes back when the look ends.
 
         Raises:
             QueueMissing: the queue does not exist.
@@ -182,7 +182,7 @@ class Subscription(msgspec.Struct, frozen=True):
         queue: its name.
         prefetch: how many unsettled deliveries the consumer may hold; at least 1.
         longest: how many seconds a delivery may stay unsettled, where that is known: the longest time limit of
-            the tasks in the queue. A broker with a limit of its own is told, or its limit is warned about.
+            the tasks in the queue. A broker with its own limit gets it, or the worker warns of the limit.
         is_punctual: whatever takes longer than the broker allows is settled before: no need to warn.
         is_paused: nothing is delivered before `Consumer.resume`.
     """
@@ -269,7 +269,7 @@ class Counting(Protocol):
     """A broker whose `stats` do not tell everything, because it would cost too much to be asked for often."""
 
     async def unsettled(self) -> Mapping[str, int] | None:
-        """Messages in consumers' hands, by physical queue, as of some seconds ago; None where nobody tells."""
+        """Messages in consumers' hands, by physical queue, as of some seconds ago; None where that is unknown."""
         ...
 
     async def delayed(self) -> int:
@@ -405,12 +405,12 @@ class Broadcasting(Protocol):
     """A broker that can tell something to everybody who listens at the moment: events, presence, commands.
 
     Topics are words separated by dots, at most 255 bytes. In a pattern `*` stands for one word and `#` for any
-    number of them. Nothing is durable: what nobody listens to is gone, and what a slow listener has not taken may be
+    number of them. Nothing is durable: what has no listener is gone, and what a slow listener has not taken may be
     dropped.
     """
 
     def announce(self, topic: str, body: bytes) -> bool:
-        """Hand a message to whoever listens to `topic`; False where it was dropped at once.
+        """Hand a message to all that listen to `topic`; False where it was dropped at once.
 
         Never waits, never raises for a broker that is not there; connects in the background when it is not
         connected. What was announced in one order arrives in that order.

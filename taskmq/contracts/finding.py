@@ -1,4 +1,4 @@
-"""What an examination has found: by `taskmq doctor`, and by whoever else asks."""
+"""What an examination has found: by `taskmq doctor`, and by programs."""
 
 from typing import Literal, NamedTuple
 

@@ -1,8 +1,8 @@
 """The one way in which a message is published again: as a fresh copy.
 
 A copy carries the sender's headers as far as they can be written again. What the broker has written on the original
-(`x-death` and kin are tables and lists) it never carries, and of taskmq's own headers only those it is told to keep:
-each copy says for itself what happened on the way.
+(`x-death` and kin are tables and lists) it never carries, and of taskmq's own headers only those that the caller
+names: each copy says for itself what happened on the way.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,8 @@
 """What taskmq keeps at a broker, compared with what is there: the contract of brokers that can tell. Plain values.
 
 A broker whose objects live on a server of their own (queues, exchanges, permissions, policies) is `Plannable`. What
-is missing may be created. What is there with other properties is told and never changed by itself; what is there
-and not wanted is told and never deleted.
+is missing may be created. What is there with other properties is reported and never changed by itself; what is there
+and not wanted is reported and never deleted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class TopologyEntry(msgspec.Struct, frozen=True):
 
     Attributes:
         status: `later` is not there and need not be: it is declared when a message first needs it; `extra` is
-            there, looks like taskmq's, and nobody asked for it; `unseen` could not be looked at, or not closely
+            there, looks like taskmq's, and was not asked for; `unseen` could not be looked at, or not closely
             enough.
         kind: `exchange`, `queue`, `binding`, in the broker's own words.
         detail: what is wanted and what was found.
@@ -142,7 +142,7 @@ class Topology(Protocol):
 
         Args:
             report: called with each step, in words for people.
-            producers_stopped: nobody publishes to these queues: nobody has to be disconnected.
+            producers_stopped: no client publishes to these queues: none has to be disconnected.
 
         Raises:
             AccessDenied: this user may not do what is needed.

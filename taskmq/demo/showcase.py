@@ -54,7 +54,7 @@ async def send_mail(to: str, subject: str, *, urgent: bool = False) -> str:
 @app.cron("0 6 1 * *", name="monthly-report", tz="Europe/Paris")
 @app.task(name="reports.summarise", queue="reports", retry=None)
 def summarise(month: date | None = None) -> str:
-    """Sum a month up: the one before this one, unless told otherwise."""
+    """Sum a month up: the one before this one, unless another is given."""
     return f"nothing was sold in {'the last month' if month is None else f'{month:%B %Y}'}: it is a demo"
 
 

@@ -5,5 +5,5 @@
 - `ServiceGroup` owns the parts that live as long as the process: starts, restarts and stops them.
 - `serving` shows others, over HTTP, whether the process is live, ready, and what it has done.
 - `Watermark` notices that a store went back.
-- `TaskSet` owns short pieces of work that nobody waits for.
+- `TaskSet` owns short pieces of work without a waiter.
 """

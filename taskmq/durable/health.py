@@ -1,7 +1,7 @@
 """Health over HTTP: `/live`, `/ready`, `/status` and `/metrics` of a process, for probes and monitoring.
 
 Answers GET and HEAD of HTTP/1.1, one request a connection, without authentication: bound to this machine alone
-unless told otherwise. Nothing here asks the broker.
+by default. Nothing here asks the broker.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Leases that last for longer than anybody asks for: the store's clock was ahead as they were granted.
+"""Leases that last for longer than any caller asks for: the store's clock was ahead as they were granted.
 
-A clock that leaps an hour ahead and back leaves leases of five seconds that last for an hour. Where everybody asks
-for the same time under a key, such a lease is known by what is left of it, and is ended by whoever finds it. Whoever
-holds it still learns of that with the next renewal, and the epochs refuse what it writes until then.
+A clock that leaps an hour ahead and back leaves leases of five seconds that last for an hour. Where all ask
+for the same time under a key, such a lease is known by what is left of it, and is ended by its finder. A process that
+still holds it learns of that with the next renewal, and the epochs refuse what it writes until then.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from taskmq.contracts.stores import Lease, LeaseStore
 __all__ = ["TOLERANCE", "acquire_in_term", "is_beyond_term"]
 
 TOLERANCE: Final = 60.0
-"""Seconds that a call may take, and for which a database's host stands still while it is moved to another machine."""
+"""Seconds that a call may take, and for which a database's host is frozen while it is moved to another machine."""
 
 
 def is_beyond_term(lease: Lease, seconds: float) -> bool:

@@ -33,7 +33,7 @@ _log = logging.getLogger("taskmq")
 T = TypeVar("T")
 
 _BATCH: Final = 200
-# Not everything is told: a lease that ends makes no noise, and a message may get lost.
+# Not everything is announced: a lease that ends makes no noise, and a message may get lost.
 _LOOK: Final = 1.0
 # Between two batches, so that relays which wake for the same message spread their questions.
 _BREATH: Final = 0.01
@@ -145,9 +145,9 @@ class Relay(Generic[T]):
             try:
                 await self._outbox.done(done)
             except StateUnavailable:
-                # As long as nobody else may take them there is time.
+                # As long as no other taker may have them there is time.
                 if self._stopping.is_set() or loop.time() + _PAUSE > end:
-                    _log.warning("%d %s may run twice: the state was not told of them", len(done), self._what)
+                    _log.warning("%d %s may run twice: the state did not take note of them", len(done), self._what)
                     raise
                 await asyncio.sleep(_PAUSE)
             else:

@@ -82,7 +82,7 @@ class ServiceGroup:
         finally:
             for _, task, _ in self._running:
                 task.cancel()
-            # Not told of the block's own error, which goes on as it is.
+            # Not given the block's own error, which goes on as it is.
             await self._group.__aexit__(None, None, None)
 
     async def _keep(self, service: Service, name: str) -> None:

@@ -1,7 +1,7 @@
-"""Short asyncio tasks that somebody owns: none outlives its owner, and none fails unseen.
+"""Short asyncio tasks with an owner: none outlives its owner, and none fails unseen.
 
-For pieces of work that come up now and then, where nobody waits for the single one. What lives as long as its owner
-is a `Service`.
+For pieces of work that come up now and then, where no caller waits for the single one. What lives as long as its
+owner is a `Service`.
 """
 
 import asyncio

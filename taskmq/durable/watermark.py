@@ -41,7 +41,7 @@ class Watermark:
         self._wall = wall
         self._token: int | None = None
         self._confirmed = 0
-        # By the loop's clock, which nobody sets and which may stand still, and by the other one.
+        # By the loop's clock, which cannot be set and which may stop, and by the other one.
         self._until = self._wall_until = 0.0
 
     async def keep(self) -> None:

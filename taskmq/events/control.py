@@ -29,8 +29,8 @@ _CONNECT_SECONDS: Final = 10.0
 async def command_workers(broker: Broker, command: Command, *, within: Duration = 1.0) -> Sequence[CommandAnswer]:
     """What workers answer within this time, one answer of each process, by name.
 
-    Nobody knows how many there are, so it takes all of that time, unless the command names workers by their names and
-    each of them has answered.
+    It is unknown how many there are, so it takes all of that time, unless the command names workers by their names
+    and each of them has answered.
 
     Args:
         broker: where the workers are.
@@ -54,7 +54,7 @@ async def command_workers(broker: Broker, command: Command, *, within: Duration 
         try:
             answer = decode_answer(body)
         except MalformedMessage:
-            # Whoever may announce may have written it.
+            # Any client that may announce may have written it.
             return
         if answer.id == command_id:
             answers[answer.worker, answer.status.host, answer.status.pid] = answer
@@ -71,7 +71,7 @@ async def command_workers(broker: Broker, command: Command, *, within: Duration 
             async with asyncio.timeout(seconds):
                 await complete.wait()
         except TimeoutError:
-            # Whoever has not answered is not there, or is held up.
+            # A worker that has not answered is not there, or is held up.
             pass
     finally:
         await listening.stop()

@@ -1,8 +1,8 @@
 """Events as they come: `async with app.events() as events`, then `async for event in events`.
 
-Workers tell about jobs only while somebody listens: a stream asks all of them for it as it opens, and again every
-20 s for as long as it is open; a worker that has not been asked for a minute stops. So looking costs only while one
-looks, and a worker that starts, or was cut off, tells within 20 s.
+Workers publish events of jobs only while a reader listens: a stream asks all of them for it as it opens, and again
+every 20 s for as long as it is open; a worker that has not been asked for a minute stops. So looking costs only while
+one looks, and a worker that starts, or was cut off, tells within 20 s.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ def as_broadcasting(broker: Broker) -> Broadcasting:
 class EventStream:
     """Events from the moment on when the block is entered, each worker's in their order for each topic.
 
-    Whoever is slower than the events come misses the oldest; losing the connection costs what is told meanwhile.
+    A reader that is slower than the events misses the oldest; losing the connection costs those sent meanwhile.
 
     Args:
         broker: opened when the block is entered.

@@ -1,7 +1,7 @@
 """The process's side of `ProcessExecutor`: runs one request after the other until its pipe ends.
 
 Functions run in the main thread, where signals arrive. A second thread reads the control pipe, so that a run can be
-told that nobody waits for it any more. Standard output belongs to the frames; what tasks print goes to standard
+told that it is no longer wanted. Standard output belongs to the frames; what tasks print goes to standard
 error.
 """
 
@@ -93,9 +93,12 @@ class _Child:
         self._context: Context | None = None
         self._writer = ChildJournalWriter(self._send)
         self._lines: ChildLines | None = None
+        self._capture: LogCapture | None = None
         if setup.capture is not None:
             self._lines = ChildLines(self._writer.tell, most=setup.capture.most)
-            LogCapture(self._lines, setup.capture).install()
+            self._capture = LogCapture(self._lines, setup.capture)
+            self._capture.install()
+        self._number = 0
         self._stopped: Stop | None = None
 
     def serve(self) -> None:
@@ -113,10 +116,8 @@ class _Child:
             try:
                 write_frame(self._answers, content)
             except BrokenPipeError:
-                # The worker is gone: nobody is left to tell.
+                # The worker is gone: no reader is left.
                 os._exit(0)
-
-    # The listening thread -----------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         try:
@@ -126,14 +127,14 @@ class _Child:
                         self._stop(stop)
                     case Reply() as reply:
                         self._writer.hear(reply)
-        except BaseException:  # noqa: BLE001 - it could not be told of anything any more
+        except BaseException:  # noqa: BLE001 - no request could reach it any more
             traceback.print_exc()
             os._exit(1)
         self._writer.hear(None)
         with self._lock:
             is_busy = self._context is not None
         if is_busy:
-            # The worker is gone: nobody is left to tell what comes of it.
+            # The worker is gone: no reader is left for the outcome.
             os._exit(0)
 
     def _stop(self, stop: Stop) -> None:
@@ -144,14 +145,12 @@ class _Child:
 
     def _mark(self, context: Context) -> None:
         stop = self._stopped
-        if stop is None or (context.job_id, context.attempt) != (stop.job_id, stop.attempt):
+        if stop is None or stop.number != self._number:
             return
         if stop.preempted is None:
             context.mark_cancelled()
         else:
             context.mark_preempted(stop.preempted)
-
-    # The main thread ----------------------------------------------------------------------------------------
 
     def _run(self, request: Request) -> RunAnswer:
         try:
@@ -212,7 +211,7 @@ class _Child:
         if self._lines is not None and request.is_logged:
             self._lines.open(context)
         with self._lock:
-            self._context = context
+            self._context, self._number = context, request.number
             self._mark(context)
         return context
 

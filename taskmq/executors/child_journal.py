@@ -1,6 +1,6 @@
 """The journal writer of an executor process: its end of the pipe to the worker, which is connected to the state.
 
-A thread of its own writes, from the first time on that a task tells or saves anything: what is raised in the main
+A separate thread writes, from the first time on that a task tells or saves anything: what is raised in the main
 thread from outside (a soft timeout) must not leave half a frame in the pipe.
 """
 
@@ -41,8 +41,6 @@ class ChildJournalWriter:
         self._thread: threading.Thread | None = None
         self._journal: RunJournal | None = None
 
-    # The worker's part -------------------------------------------------------------------------------------
-
     def open(self, journal: RunJournal) -> None:
         """Take what this journal says, and no other: its run begins."""
         self._journal = journal
@@ -62,8 +60,6 @@ class ChildJournalWriter:
     def tell(self, content: LoggedLine | DroppedLines) -> None:
         """Have a line of the run written, in its order."""
         self._write(content)
-
-    # The writer --------------------------------------------------------------------------------------------
 
     def changed(self, journal: RunJournal) -> None:
         if journal is self._journal:
@@ -90,7 +86,7 @@ class ChildJournalWriter:
         if journal is not self._journal:
             raise StateUnavailable("the task has ended: what it has left running can save nothing")
         self._write(question)
-        # A reply to an earlier one, whose wait was interrupted, is nobody's.
+        # A reply to an earlier one, whose wait was interrupted, has no reader.
         while (reply := self._replies.get()) is not None and reply.number != question.number:
             pass
         if reply is None:
@@ -99,8 +95,6 @@ class ChildJournalWriter:
         if reply.error:
             raise pickle.loads(reply.error)  # noqa: S301 - written by the worker that started this process
         return reply
-
-    # The writing thread ------------------------------------------------------------------------------------
 
     def _write(self, content: _Written | None) -> None:
         self._outbox.put(content)

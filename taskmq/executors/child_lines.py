@@ -1,14 +1,16 @@
-"""What a run logs in an executor process: told to the worker over the pipe, which writes it down as its own.
+"""What a run logs in an executor process: sent to the worker over the pipe, which writes it down as its own.
 
 The thread of the journal writes the frames: what is raised in the main thread from outside must not leave half a one.
-A run that logs for ever fills no pipe: beyond its lines only their number is told, at its end.
+A run that logs for ever fills no pipe: beyond its lines only their number is sent, at its end.
 """
 
+import threading
 from collections.abc import Callable
 from typing import Final
 
 from taskmq.executors.frames import DroppedLines, LoggedLine
 from taskmq.model.history.logs import LONGEST_LINE
+from taskmq.model.units import storable
 from taskmq.run.context import Context
 from taskmq.run.log_capture import PrintedText
 
@@ -29,25 +31,29 @@ class ChildLines:
     def __init__(self, tell: Callable[[LoggedLine | DroppedLines], None], *, most: int) -> None:
         self._tell = tell
         self._most = most
+        # A finaliser may log while this thread has it.
+        self._lock = threading.RLock()
         self._context: Context | None = None
         self._printed = PrintedText(longest=_LONGEST)
         self._count = 0
 
     def open(self, context: Context) -> None:
         """Take what this run says, and no other."""
-        self._count = 0
-        self._printed = PrintedText(longest=_LONGEST)
-        self._context = context
+        with self._lock:
+            self._count = 0
+            self._printed = PrintedText(longest=_LONGEST)
+            self._context = context
 
     def finish(self) -> None:
         """The run has ended: what it has left running says nothing more."""
-        if (context := self._context) is None:
-            return
-        for stream, level, text in self._printed.end():
-            self.add(context, level, stream, text)
-        self._context = None
-        if (dropped := self._count - self._most) > 0:
-            self._tell(DroppedLines(dropped))
+        with self._lock:
+            if (context := self._context) is None:
+                return
+            for stream, level, text in self._printed.end():
+                self.add(context, level, stream, text)
+            self._context = None
+            if (dropped := self._count - self._most) > 0:
+                self._tell(DroppedLines(dropped))
 
     def is_wanted(self, context: Context) -> bool:
         """See `LineSink`."""
@@ -55,12 +61,17 @@ class ChildLines:
 
     def add(self, context: Context, level: int, logger: str, message: str) -> None:
         """See `LineSink`."""
-        del context
-        self._count += 1
-        if self._count <= self._most:
-            self._tell(LoggedLine(level, logger, message[:_LONGEST]))
+        with self._lock:
+            if context is not self._context:
+                # Its run has ended since it was asked.
+                return
+            self._count += 1
+            if self._count <= self._most:
+                self._tell(LoggedLine(level, storable(logger), storable(message[:_LONGEST])))
 
     def write(self, context: Context, level: int, stream: str, text: str) -> None:
         """See `LineSink`."""
-        for line in self._printed.lines(stream, level, text):
-            self.add(context, level, stream, line)
+        with self._lock:
+            if context is self._context:
+                for line in self._printed.lines(stream, level, text):
+                    self.add(context, level, stream, line)

@@ -41,7 +41,7 @@ class CoroutineExecutor:
             async with limit:
                 return await rest
         except TimeoutError as error:
-            # The function's own TimeoutError passes; ours is told apart by the timer.
+            # The function's own TimeoutError passes; ours is known by the timer.
             if limit.expired():
                 execution.context.mark_cancelled()
                 raise timed_out(execution) from error

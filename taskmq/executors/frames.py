@@ -9,7 +9,7 @@ side. The pipes:
                                      before an answer is about the run: News, BeginRun, SaveValue, and of what it
                                      logs LoggedLine and DroppedLines
 
-A pipe of its own for control: the thread that runs the tasks reads its requests itself, and is not woken for each by
+A separate pipe for control: the thread that runs the tasks reads its requests itself, and is not woken for each by
 one that reads for it.
 """
 
@@ -55,7 +55,7 @@ class Setup(msgspec.Struct, array_like=True, tag="setup"):
         url, state, store: where the tasks send to.
         log_level: of the root logger; None leaves logging alone.
         answer_limit: bytes of an answer.
-        capture: what runs log is told; None: it is not listened to.
+        capture: what runs log is sent; None: it is not.
     """
 
     url: str
@@ -73,7 +73,8 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
         carry: what middleware wants to have over there.
         fence: the run's idempotency key and token.
         amounts, devices: what it was given of the worker's resources.
-        is_logged: what it logs is told.
+        is_logged: what it logs is sent.
+        number: of the run among those of its process.
     """
 
     task: str
@@ -96,13 +97,16 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
     devices: tuple[str, ...] = ()
     fence: tuple[str, int] | None = None
     is_logged: bool = False
+    number: int = 0
 
 
 class Stop(msgspec.Struct, array_like=True, tag="stop"):
-    """Nobody waits for this run any more, or it is `preempted`. May be read before its request is."""
+    """The run of this number is no longer wanted, or it is `preempted`. May be read before its request is.
 
-    job_id: str
-    attempt: int
+    A job may come again in the same attempt: its id and attempt would stop that run, too.
+    """
+
+    number: int
     preempted: str | None = None
 
 

@@ -73,7 +73,7 @@ class CoroutineInterrupt(Generator[Any, Any, Any]):
     def throw(self, error: Any, value: Any = None, traceback: Any = None) -> Any:  # noqa: ARG002 - as generators have it
         if self._is_asked and isinstance(error, asyncio.CancelledError):
             self._is_asked = False
-            # Somebody else may have cancelled the task in the same turn: that goes first.
+            # Other code may have cancelled the task in the same turn: that goes first.
             if not self._task.uncancel():
                 error = _Interrupted(self._words)
         return self._step(self._coroutine.throw, error)

@@ -20,7 +20,7 @@ __all__ = ["BeginRun", "News", "Reply", "SaveValue", "Told", "take"]
 
 
 class News(msgspec.Struct, array_like=True, tag="news"):
-    """What the task has told: see `Journal`."""
+    """What the task has reported: see `Journal`."""
 
     done: float
     total: float | None
@@ -32,7 +32,7 @@ class BeginRun(msgspec.Struct, array_like=True, tag="begin"):
     """What have earlier runs saved?
 
     Attributes:
-        number: what the reply is told by.
+        number: identifies the reply.
     """
 
     number: int

@@ -42,7 +42,7 @@ class ProcessExecutor:
 
     Processes are used again, until `max_tasks` runs, or until one has more than `max_memory` after a run. A run that
     was given memory is killed when its process takes more, a run that was given GPUs sees these and no others. Given
-    processors are told to numeric libraries (`OMP_NUM_THREADS` and kin), and not enforced.
+    processors are announced to numeric libraries (`OMP_NUM_THREADS` and kin), and not enforced.
 
     Args:
         target: `module:attribute` of the app, which each process imports.
@@ -120,12 +120,12 @@ class ProcessExecutor:
     def ask_to_stop(self, execution: Execution) -> None:
         execution.context.mark_cancelled()
         if (child := self._running.get(id(execution))) is not None:
-            child.tell(Stop(execution.context.job_id, execution.context.attempt))
+            child.tell(Stop(child.runs))
 
     def preempt(self, execution: Execution, reason: str) -> None:
         execution.context.mark_preempted(reason)
         if (child := self._running.get(id(execution))) is not None:
-            child.tell(Stop(execution.context.job_id, execution.context.attempt, reason))
+            child.tell(Stop(child.runs, reason))
 
     async def aclose(self) -> None:
         """Kill every process, running or not."""
@@ -137,8 +137,6 @@ class ProcessExecutor:
         children = [*self._idle, *self._busy]
         self._idle.clear()
         await asyncio.gather(*(child.kill() for child in children))
-
-    # One run ------------------------------------------------------------------------------------------------
 
     async def _ask(self, child: Spawned, execution: Execution) -> RunAnswer:
         grant = execution.grant
@@ -159,7 +157,7 @@ class ProcessExecutor:
             return None
 
         is_logged = self.lines is not None and self.lines.is_wanted(execution.context)
-        request = _request(execution, is_logged=is_logged)
+        request = _request(execution, is_logged=is_logged, number=child.runs)
         if limit is None:
             return await child.ask(request, hear)
         bounds = _Bounds(child, int(limit))
@@ -176,15 +174,13 @@ class ProcessExecutor:
         finally:
             bounds.lift()
 
-    # The pool -----------------------------------------------------------------------------------------------
-
     async def _free_child(self, execution: Execution) -> Spawned:
         grant = execution.grant
         devices = () if grant is None else grant.devices
         limit = None if grant is None else grant.amounts.get(MEMORY)
         if self._ahead is not None and not self._idle:
             await asyncio.wait((self._ahead,))
-        # One that died while it was idle is nobody's fault.
+        # One that died while it was idle counts against no run.
         while self._idle and not self._is_closed:
             child = self._idle.pop()
             if not child.is_alive:
@@ -284,7 +280,7 @@ class _Bounds:
             self._timer = asyncio.get_running_loop().call_later(LOOKS, self._look)
 
 
-def _request(execution: Execution, *, is_logged: bool) -> Request:
+def _request(execution: Execution, *, is_logged: bool, number: int) -> Request:
     envelope, context, grant = execution.envelope, execution.context, execution.grant
     return Request(
         envelope.task,
@@ -307,6 +303,7 @@ def _request(execution: Execution, *, is_logged: bool) -> Request:
         () if grant is None else grant.devices,
         context.fence,
         is_logged,
+        number,
     )
 
 

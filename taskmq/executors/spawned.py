@@ -179,7 +179,7 @@ class Spawned:
 
 
 class _Protocol(asyncio.SubprocessProtocol):
-    """Keeps what a process has said until somebody asks, and ends what it has started as soon as it ends.
+    """Keeps what a process has said until a caller asks, and ends what it has started as soon as it ends.
 
     Its forks hold its pipes open: without that, neither the end of the answers nor of the process would be seen.
 
@@ -256,7 +256,7 @@ async def _writer(loop: asyncio.AbstractEventLoop, descriptor: int) -> asyncio.W
 
 
 def _kill_group(pid: int) -> None:
-    """Kill a process and what it has started; it is the leader of a session of its own."""
+    """Kill a process and what it has started; it leads its own session."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 

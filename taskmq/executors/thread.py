@@ -3,8 +3,8 @@
 Runs that have not begun stand in one line, and every thread that is awake takes the next one from it. How many are
 awake depends on how long runs take: where each takes long, there is a thread for each; where they are short, one
 carries out many in a row, since waking another would cost more than the run. Should the line stand still for a moment
-all the same, there is a thread for each again. Ended runs are told to the loop together, as many as there are by the
-time that it looks.
+all the same, there is a thread for each again. Ended runs are reported to the loop together, as many as there are by
+the time that it looks.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _IDLE_SECONDS: Final = 30.0
 
 _AGAIN: Final = 0.01
 
-# Seconds that a short run takes at most, and after which a line that stands still is too long.
+# Seconds that a short run takes at most, and after which a line that does not move is too long.
 _SHORT: Final = 0.0005
 _STILL: Final = 0.002
 # Of the mean, how much a new run counts.
@@ -66,7 +66,7 @@ class ThreadExecutor:
         self._is_told = False
         self._told: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        # A bell for each idle thread would have to be kept apart; whoever hears this one goes.
+        # A bell for each idle thread would have to be kept apart; the thread that hears this one goes.
         self._wakeup: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
@@ -117,13 +117,11 @@ class ThreadExecutor:
                 self._wakeup.put(False)
 
     def on_told(self, call: Callable[[], None]) -> None:
-        """Have `call` called on the loop whenever that was told of some runs: once for all of them."""
+        """Have `call` called on the loop after it was given ended runs: once for all of them."""
         self._told.append(call)
 
-    # On the loop -------------------------------------------------------------------------------------------
-
     def submit(self, run: "ThreadRun", loop: asyncio.AbstractEventLoop) -> None:
-        """Have a thread carry out the run, which is told on `loop` how it has ended.
+        """Have a thread carry out the run, which learns on `loop` how it has ended.
 
         Raises:
             WorkerLost: after `aclose`.
@@ -143,7 +141,7 @@ class ThreadExecutor:
             if awake < wanted:
                 self._wake(1)
         except BaseException:
-            # Where no thread can be started, nobody is left to carry it out.
+            # Where no thread can be started, none is left to carry it out.
             with contextlib.suppress(ValueError):
                 self._line.remove(run)
             raise
@@ -181,7 +179,7 @@ class ThreadExecutor:
         self._looking = loop.call_later(_STILL, self._look, loop, self._begun)
 
     def _collect(self) -> None:
-        # First: what ends from here on is told again.
+        # First: what ends from here on is reported again.
         self._is_told = False
         while self._ended:
             run, (value, error) = self._ended.popleft()
@@ -192,8 +190,6 @@ class ThreadExecutor:
                 run.tell(value, error)
         for call in self._told:
             call()
-
-    # In the threads ----------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         ended: tuple[ThreadRun, _Result] | None = None
@@ -219,7 +215,7 @@ class ThreadExecutor:
             self._coming -= 1
 
     def _serve_line(self, ended: "tuple[ThreadRun, _Result] | None") -> "tuple[ThreadRun, _Result] | None":
-        """Carry out what stands in line, and how the last one ended; the one before is told before each begins."""
+        """Carry out what is in line, and how the last one ended; each end is reported before the next begins."""
         line, ident, clock = self._line, threading.get_ident(), time.monotonic
         while line:
             try:
@@ -254,7 +250,7 @@ class ThreadExecutor:
                     self._idle -= 1
                     self._threads.discard(threading.current_thread())
                     return False
-                # Somebody has counted on this thread meanwhile, and has rung for it.
+                # A caller has counted on this thread meanwhile, and has rung for it.
                 is_work = self._wakeup.get_nowait()
         if not is_work:
             with self._lock:

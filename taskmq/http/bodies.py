@@ -21,7 +21,7 @@ __all__ = ["change_body", "items_of", "named_bodies", "new_key", "query_of_jobs"
 
 
 def new_key() -> str:
-    """An `Idempotency-Key` of its own."""
+    """A new `Idempotency-Key`."""
     return uuid.uuid4().hex
 
 

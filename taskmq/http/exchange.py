@@ -1,4 +1,4 @@
-"""From a call to its request, and from an answer to a value or to the error that it stands for."""
+"""From a call to its request, and from an answer to a value or to an error."""
 
 import contextlib
 import os
@@ -70,7 +70,7 @@ class Prepared(NamedTuple):
 
     Attributes:
         path: below the server's address, quoted, with its query.
-        repeats: it may be sent again where nobody knows what became of it.
+        repeats: it may be sent again where its outcome is unknown.
     """
 
     operation: str
@@ -81,7 +81,7 @@ class Prepared(NamedTuple):
     repeats: bool
 
     def __repr__(self) -> str:
-        # The token and the job's arguments are nobody's to read in a log.
+        # The token and the job's arguments do not belong in a log.
         return f"<{self.method} {self.path.partition('?')[0]}>"
 
 
@@ -92,7 +92,7 @@ def address_of(url: str | None) -> str:
         url: default: `$TASKMQ_SERVER`.
 
     Raises:
-        InvalidSetting: nobody says which, or it is none.
+        InvalidSetting: no setting names it, or it is none.
     """
     text = url or os.environ.get("TASKMQ_SERVER", "")
     if not text:
@@ -182,7 +182,7 @@ def decoded(content: bytes, kind: type[T], *, server: str) -> T:
 
 
 def error_of(status: int, content: bytes, *, server: str) -> TaskMQError:
-    """The error that an answer stands for: the same that the call raises in Python, where there is one."""
+    """The error that an answer means: the same that the call raises in Python, where there is one."""
     try:
         problem = msgspec.json.decode(content, type=ProblemDetails)
     except (msgspec.MsgspecError, UnicodeDecodeError):

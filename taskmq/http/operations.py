@@ -13,7 +13,7 @@ class Operation(NamedTuple):
 
     Attributes:
         path: with the names of its parameters in braces.
-        repeats: it may be sent again where nobody knows what became of it: twice is the same as once.
+        repeats: it may be sent again where its outcome is unknown: twice is the same as once.
     """
 
     method: str

@@ -57,14 +57,14 @@ def Depends(provider: Callable[..., Iterator[T]], /, *, scope: Scope = "task") -
 def Depends(provider: Callable[..., Coroutine[Any, Any, T]], /, *, scope: Scope = "task") -> T: ...
 @overload
 def Depends(provider: Callable[..., T], /, *, scope: Scope = "task") -> T: ...
-def Depends(provider: Provider, /, *, scope: Scope = "task") -> Any:  # noqa: N802 - it stands where a type's instance does
+def Depends(provider: Provider, /, *, scope: Scope = "task") -> Any:  # noqa: N802 - used where an instance is
     """Fill a task's parameter with what `provider` returns or yields, when the task runs.
 
     As a default value, `session: Session = Depends(open_session)`, the type checkers know that callers leave it out;
     `Annotated[Session, Depends(open_session)]` does the same at run time.
 
-    A provider is a function, a coroutine function, or a generator of either sort, which yields once: what stands
-    behind the `yield` runs when the task has ended, also by an error, a timeout or a cancellation, the last provider
+    A provider is a function, a coroutine function, or a generator of either sort, which yields once: the code
+    after the `yield` runs when the task has ended, also by an error, a timeout or a cancellation, the last provider
     first. It sees the task's exception at the `yield` and cannot make it unseen. Its own parameters may be
     dependencies or a `Context`; others need defaults. Within a run it is called once, however many ask for it.
 
@@ -106,7 +106,7 @@ class _ParameterPlace(msgspec.Struct, frozen=True):
     """A parameter of the task's function.
 
     Attributes:
-        index: where it stands among those given by position; -1: it is given by name.
+        index: its place among those given by position; -1: it is given by name.
         is_last: only dependencies stand behind it, so that a caller can give it by position.
         node: that fills it.
     """
@@ -229,7 +229,7 @@ class _Planner:
             if travel and parameter.default is not inspect.Parameter.empty:
                 raise _refused(
                     chain,
-                    f"{travel[0].name!r} stands behind it and is given by position: put the dependency last, or "
+                    f"{travel[0].name!r} comes after it and is given by position: put the dependency last, or "
                     "behind a `*`",
                 )
             found.append(
@@ -266,7 +266,8 @@ class _Planner:
                 if parameter.default is inspect.Parameter.empty and parameter.kind not in _VARIADIC:
                     raise _refused(
                         chain,
-                        f"nobody gives {parameter.name!r}: make it a dependency or a Context, or give it a default",
+                        f"no caller gives {parameter.name!r}: make it a dependency or a Context, or give it a "
+                        "default",
                     )
                 continue
             if parameter.kind in (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY):

@@ -7,9 +7,9 @@ Around every run of a function that depends on something:
 For a coroutine function that happens on the loop, and its plain providers run there as well: they should not wait for
 anything. For a plain function it happens in its thread, and only its asynchronous providers run on the worker's loop.
 
-What has the scope of the worker lives in a `Pool`: made by whoever asks first, while the others wait, and ended when
-the worker has drained. A failure is not kept: the next one asks again. Outside of a worker there is no pool, and the
-scope of the worker is the call.
+What has the scope of the worker lives in a `Pool`: made for the first run that asks, while the others wait, and ended
+when the worker has drained. A failure is not kept: the next one asks again. Outside of a worker there is no pool, and
+the scope of the worker is the call.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ class Pool:
             if found is not None and not (found.done() and found.exception() is not None):
                 return found, False
             made = self._made[key] = concurrent.futures.Future[Any]()
-            # From now on nobody who waits for it can cancel it.
+            # From now on no waiter can cancel it.
             made.set_running_or_notify_cancel()
             return made, True
 
@@ -168,9 +168,6 @@ def provided_sync(
     return functools.wraps(function)(call)
 
 
-# On the loop -------------------------------------------------------------------------------------------
-
-
 async def _resolve(plan: InjectionPlan, pool: Pool | None, stack: AsyncExitStack, owner: str) -> dict[int, Any]:
     values: dict[int, Any] = {}
     for index, node in enumerate(plan.nodes):
@@ -202,9 +199,6 @@ async def _shared(pool: Pool, node: DependencyNode, arguments: dict[str, Any]) -
             raise
         _made(pool, node, opened, future, value)
         return value
-
-
-# In a thread -------------------------------------------------------------------------------------------
 
 
 def _resolve_blocking(plan: InjectionPlan, pool: Pool | None, stack: ExitStack, owner: str) -> dict[int, Any]:
@@ -271,9 +265,6 @@ def _no_loop(node: DependencyNode, owner: str) -> UnsupportedFeature:
     )
 
 
-# What is opened ----------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _for_no_job() -> Generator[None]:
     """What is made for a whole worker, and what that begins, does not belong to the job that came first."""
@@ -285,7 +276,7 @@ def _for_no_job() -> Generator[None]:
 
 
 class _Failed(Exception):
-    """Whoever was making the value has failed."""
+    """The run that was making the value has failed."""
 
 
 class _Opened:

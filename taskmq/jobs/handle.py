@@ -129,7 +129,7 @@ class Job(Generic[R_co]):
 
     def _check_kept(self) -> None:
         if not self._keeps_result:
-            raise UnsupportedFeature(f"task {self.task} keeps no results (result=False): nobody can wait for one")
+            raise UnsupportedFeature(f"task {self.task} keeps no results (result=False), so none can be awaited")
 
     async def _record(self, timeout: Duration | None) -> ResultRecord:
         self._check_kept()
@@ -140,7 +140,7 @@ class Job(Generic[R_co]):
         return record
 
     def state(self) -> JobState:
-        """How far the job is, as far as anybody knows.
+        """How far the job is, as far as broker, state and store know.
 
         | state | known from |
         |---|---|
@@ -148,7 +148,7 @@ class Job(Generic[R_co]):
         | `scheduled`, `retrying` | the state, where it waits for its time there (`TaskMQ(delay="state")`) |
         | `running`, and what a run came to | the progress that its task tells; a worker that dies tells nothing |
         | `queued` | it was sent, and nothing else is known: it waits at the broker, or it runs and tells nothing |
-        | `unknown` | nothing: of a handle made from an id alone (`app.job`) nobody even knows that it was sent |
+        | `unknown` | nothing: a handle made from an id alone (`app.job`) does not even show that it was sent |
 
         Raises:
             ResultExpired: it has ended, and how is not kept any more.
@@ -162,7 +162,7 @@ class Job(Generic[R_co]):
         return await self._jobs.state_of(self.id, was_sent=self._was_sent)
 
     def progress(self) -> JobProgress | None:
-        """What the running task has told last through `Context.progress`; None where it has told nothing (yet).
+        """The last progress that the running task reported with `Context.progress`; None before the first.
 
         At most half a second old while the state answers. It stays readable for the app's `result_ttl`, also when the
         job has ended.
@@ -285,7 +285,7 @@ class AsCompleted(Generic[R]):
         finally:
             for wait in waits:
                 wait.cancel()
-            # What they have come to is looked at by nobody.
+            # No caller looks at their outcomes.
             await asyncio.gather(*waits, return_exceptions=True)
 
     def __iter__(self) -> Iterator[tuple[Job[R], JobOutcome[R]]]:

@@ -1,7 +1,7 @@
 """What happens to one job, as it happens: for pages that show it.
 
 The end is waited for where results are, by a subscription. Progress and state are looked at now and then, since they
-are told too often to be announced. A look asks the state once, or twice before the task has told any progress.
+come too often to be announced. A look asks the state once, or twice before the task has reported any progress.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ _SPREAD: Final = (0.8, 1.2)
 
 
 class StateNews(msgspec.Struct, frozen=True):
-    """The job has another state, see `Job.state`; or it is the first that is told."""
+    """The job has another state, see `Job.state`; or this is the first one reported."""
 
     state: JobState
 
 
 class ProgressNews(msgspec.Struct, frozen=True):
-    """The job's task has told how far it is."""
+    """The job's task has reported how far it is."""
 
     progress: JobProgress
 
@@ -152,5 +152,5 @@ def _end_of(outcome: JobOutcome[Any]) -> dict[str, Any]:
 
 
 def _event(name: str, facts: dict[str, Any]) -> str:
-    # JSON has no line breaks of its own, so it is one line of data.
+    # JSON has no line breaks, so it is one line of data.
     return f"event: {name}\ndata: {msgspec.json.encode(facts).decode()}\n\n"

@@ -1,6 +1,6 @@
 """One onion around sending and one around executing. Middleware *changes*; it does not observe.
 
-`Sending` and `Execution` each travel as one object, so that fields can be added without breaking anybody.
+`Sending` and `Execution` each travel as one object, so that fields can be added without breaking a middleware.
 The first middleware of an app is the outermost.
 """
 
@@ -34,7 +34,7 @@ _NOTHING = nullcontext()
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store is told of a call beside its envelope.
+    """What the store gets of a call beside its envelope.
 
     Attributes:
         job_id: that its submitter has chosen.
@@ -71,7 +71,7 @@ class Sending(msgspec.Struct):
 
 
 class Middleware:
-    """Override what is needed; each passes through as it stands."""
+    """Override what is needed; each passes through unchanged."""
 
     def send(self, sending: Sending) -> AbstractContextManager[object] | None:  # noqa: ARG002 - for who overrides it
         """Called before a message is encoded; may change `sending`.
@@ -89,7 +89,7 @@ class Middleware:
         return await proceed(execution)
 
     def attach(self, carry: Mapping[str, str]) -> AbstractContextManager[object] | None:  # noqa: ARG002 - as above
-        """Called where a function runs that has a process of its own, with what is in its `Execution.carry`.
+        """Called in the separate process where a function runs, with what is in its `Execution.carry`.
 
         A context manager that it returns is entered around the function. Not called for functions that run in the
         worker's process: what `execute` sets there, they see.

@@ -1,4 +1,4 @@
-"""Pauses between attempts, which grow until one of them succeeds. Pure: randomness comes from whoever makes one."""
+"""Pauses between attempts, which grow until one of them succeeds. Pure: randomness comes from the caller."""
 
 from collections.abc import Callable
 

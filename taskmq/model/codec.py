@@ -390,7 +390,7 @@ class Signature:
             InvalidArguments: they do not fit.
         """
         compiled = self._cache or self._compiled()
-        # Decoders are kept by this: what stands behind a ";" in a sender's content type must not count.
+        # Decoders are kept by this: what follows a ";" in a sender's content type must not count.
         return compiled.decode(args, kwargs, MSGPACK if content_type == MSGPACK else JSON)
 
     @property
@@ -470,7 +470,7 @@ def _located(error: Exception) -> tuple[str, str]:
     """What is wrong, and where in the value; the place is empty when it is the value itself, or unknown."""
     if not isinstance(error, msgspec.MsgspecError):
         return f"{type(error).__name__}: {error}", ""
-    # The last one: what stands before it may quote the value.
+    # The last one: what is before it may quote the value.
     reason, marker, path = str(error).rpartition(" - at `$")
     return (reason, path.removesuffix("`")) if marker else (path, "")
 

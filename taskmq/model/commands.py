@@ -1,8 +1,8 @@
-"""What workers are told to do, and what they answer: one message of JSON each, version 1. Pure.
+"""The commands to workers, and their answers: one message of JSON each, version 1. Pure.
 
 A command is announced on `worker.command.NAME` and is for every worker that it addresses; each of those answers on
 the topic that the command names. Workers answer `unknown` to a command that they do not know: during a deploy not all
-of them are of one version. Whoever may announce may command: nothing in a message proves who sent it.
+of them are of one version. A user that may announce may command: nothing in a message proves who sent it.
 """
 
 from typing import Final, Literal
@@ -69,7 +69,7 @@ class Preemption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What somebody wants of workers.
+    """What an operator wants of workers.
 
     Attributes:
         v: version of the format.

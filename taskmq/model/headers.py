@@ -75,16 +75,16 @@ WORKER: Final = f"{OWN}worker"
 """Of a dead letter: the worker that wrote it."""
 
 LEASE: Final = f"{OWN}lease"
-"""Of a message that stands in for a long run: the key of its lease."""
+"""Of a long run's standby message: the key of its lease."""
 
 QUEUE: Final = f"{OWN}queue"
-"""The queue that it was for, where it stands in none: it could not be routed, or waited in the state."""
+"""The queue that it was for, where it is in none: it could not be routed, or waited in the state."""
 
 SEQUENCE: Final = f"{OWN}pub"
 """Which publish of its channel it is, where that has to be known when it comes back."""
 
 REPUBLISHED: Final = f"{OWN}republished"
-"""It was published again, because nobody knew whether the broker had it."""
+"""It was published again, because it was unknown whether the broker had it."""
 
 ETA: Final = f"{OWN}eta"
 """When it is due, for who publishes it again, ms since the epoch."""

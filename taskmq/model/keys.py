@@ -32,7 +32,7 @@ _SCHEDULED: Final = "6f1d2c3a-8d52-5b0e-9a44-1f8d3f5e2b77"
 _REACTED: Final = "b4c1b7e0-2f0e-5a36-9d0b-6f3f5b1d7a10"
 _LONGEST: Final = 512
 QUEUE_PAUSES: Final = "/queues"
-"""Where it stands which queues are paused: a scope of definitions that no app is called."""
+"""Which queues are paused: a scope of definitions that no app is called."""
 
 
 def tenant_key(tenant: str | None, key: str) -> str:
@@ -77,7 +77,7 @@ def unique_key(task: str, key: str, *, tenant: str | None) -> str:
 
 
 def replaced_key(job_id: str) -> str:
-    """Where it stands that a unique job was replaced, and by which."""
+    """The note that a unique job was replaced, and by which."""
     return f"replaced:{job_id}"
 
 
@@ -92,12 +92,12 @@ def lock_key(name: str) -> str:
 
 
 def worker_key(owner: str) -> str:
-    """Where it stands that the worker which owns claims is alive."""
+    """The note that the worker which owns claims is alive."""
     return f"worker:{owner}"
 
 
 def long_run_key(job_id: str, chance: str) -> str:
-    """Of the lease that stands in for the delivery of a long run."""
+    """The lease that replaces the delivery of a long run."""
     return f"handover:{job_id}:{chance}"
 
 
@@ -118,7 +118,7 @@ def reaction_record_key(app: str, reaction: str) -> str:
 
 
 def reaction_job_id(app: str, reaction: str, event: str) -> str:
-    """The id of the job that follows an event: the same, whoever has seen it, and however often."""
+    """The id of the job that follows an event: the same in every process, however often it is seen."""
     return _uuid(_REACTED, f"{reaction_record_key(app, reaction)}@{event}")
 
 
@@ -133,7 +133,7 @@ def flow_job_id(flow_id: str, node: str, run: int) -> str:
 
 
 def flow_end_id(flow_id: str, run: int) -> str:
-    """Where the end of a workflow stands among the results."""
+    """The end of a workflow, among the results."""
     return f"{flow_id}.end~{run}"
 
 

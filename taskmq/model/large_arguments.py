@@ -27,7 +27,7 @@ _msgpack = msgspec.msgpack.Decoder(_Call)
 
 
 def arguments_in(body: bytes, content_type: str | None) -> bytes:
-    """What stands in a body for its arguments: an array of `args` and `kwargs`, in the body's own content type.
+    """What replaces the arguments in a body: an array of `args` and `kwargs`, in the body's own content type.
 
     Raises:
         MalformedMessage: the body is no object.

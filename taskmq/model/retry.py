@@ -30,8 +30,8 @@ class RetryPolicy:
         cap: no delay is longer.
         jitter: the delay is drawn evenly from 0 to the longest one, so that jobs which failed together do not come
             back together; without it, the delay is the longest one.
-        on: errors that are tried again. `Exception` stands for all that a task raises, also `SystemExit`,
-            `KeyboardInterrupt` and a `CancelledError` of its own.
+        on: errors that are tried again. `Exception` means all that a task raises, also `SystemExit`,
+            `KeyboardInterrupt` and its own `CancelledError`.
         never: errors that are not tried again, even if `on` has them.
 
     Raises:

@@ -6,7 +6,7 @@
 
 A job that is sent starts `scheduled` (its time has not come) or `queued`. One that is submitted to the store may
 start `waiting` for others or `held` by an operator as well, and is `dispatched` while its message is at the broker;
-without a store nobody knows that, and `queued` is all of it. A job ends in exactly one terminal state. An end is
+without a store that is unknown, and `queued` is all of it. A job ends in exactly one terminal state. An end is
 final, but for two of jobs that were sent: a `failed` one that is replayed, and a `cancelled` one that is sent again
 under its id, is `queued` again. In the store an ended job never changes: to run it again is another job.
 """
@@ -44,7 +44,7 @@ class JobState(StrEnum):
     UPSTREAM_FAILED = "upstream_failed"
     """A job that it waited for has not ended as it had to."""
     UNKNOWN = "unknown"
-    """Nobody knows the job: said of an id, and never the state of a job."""
+    """The job is unknown: said of an id, and never the state of a job."""
 
     DEAD = FAILED
 
@@ -93,7 +93,7 @@ TERMINAL = frozenset(
 CHANGEABLE = frozenset(
     {JobState.WAITING, JobState.HELD, JobState.SCHEDULED, JobState.QUEUED, JobState.RETRYING},
 )
-"""Those in which a job of the store is nobody's but the store's: it can be changed, and cancelled for good."""
+"""Those in which only the store has a job of the store: it can be changed, and cancelled for good."""
 
 UNDERWAY = frozenset({JobState.DISPATCHED, JobState.RUNNING})
 """Those in which a worker has a job of the store, or may have it."""

@@ -71,7 +71,7 @@ Policy = Literal["fifo", "priority", "fair", "weighted", "deadline", "round_robi
 - `fair`: priority classes by their shares, in each the tenants by the time that their jobs take, all alike;
 - `weighted`: the same, tenants and pools by their weights;
 - `round_robin`: the same, one job of each tenant after the other, however long they take;
-- `priority`: the highest priority first, whoever submitted it; who waits rises;
+- `priority`: the highest priority first, whatever its owner; a waiting job rises;
 - `deadline`: priority classes by their shares, in each the job that expires first;
 - `fifo`: the job that has waited longest.
 """
@@ -101,7 +101,7 @@ _MIDDLE: Final = 4
 class WorkQueue:
     """A queue as people name it, and what it is to be at the broker.
 
-    All apps that use a queue have to describe it alike; one that nobody describes has the values given here. What
+    All apps that use a queue have to describe it alike; one that no app describes has the values given here. What
     exists at RabbitMQ is never changed: a queue that is described otherwise than it was made is refused.
 
     Args:
@@ -219,7 +219,7 @@ class WorkQueue:
         return class_queue(self.name, priority)
 
     def native_priority(self, priority: int | None) -> int | None:
-        """What the broker is told for a numeric priority; None where the queue leaves no order to the broker."""
+        """The broker's priority for a numeric priority; None where the queue leaves no order to the broker."""
         if self.priorities != "native":
             return None
         level = _MIDDLE if priority is None else priority

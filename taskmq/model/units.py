@@ -1,4 +1,4 @@
-"""Durations, amounts of memory and numbers of processes as people write them, and names that they miswrite. Pure."""
+"""Durations, amounts of memory and numbers of processes as people write them, and their texts. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -17,6 +17,7 @@ __all__ = [
     "parse_size",
     "seconds_in",
     "size_text",
+    "storable",
     "to_ms",
 ]
 
@@ -135,3 +136,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
+
+
+def storable(text: str) -> str:
+    """Lone surrogates, as in names of files, have no form in UTF-8: they are written out."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()

@@ -26,7 +26,7 @@ _NO_END: Final = frozenset({"started", "snoozed", "interrupted", "parked"})
 
 
 class TaskActivity(msgspec.Struct, kw_only=True):
-    """What one task did within the last minute, or since somebody looked.
+    """What one task did within the last minute, or since the reader began.
 
     Attributes:
         per_second: attempts that ended, for each second of it.
@@ -78,7 +78,7 @@ class Activity:
             self._count(event, int(now))
 
     def workers(self, *, now: float) -> Sequence[WorkerStatus]:
-        """Those that have told of themselves within 35 seconds, by their names."""
+        """Workers that have been heard of within 35 seconds, by their names."""
         self._workers = {name: each for name, each in self._workers.items() if now - each[0] < _SILENT}
         return [self._workers[name][1] for name in sorted(self._workers)]
 

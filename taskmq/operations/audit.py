@@ -48,8 +48,8 @@ async def verify_chain(store: AuditStore, *, expected: ChainLink | None = None) 
     """Look through the whole chain.
 
     Args:
-        expected: a link that was written down elsewhere: the chain has to have it. Without one whoever may change
-            every row of the database may have made another chain.
+        expected: a link that was written down elsewhere: the chain has to have it. Without one, a person who may
+            change every row of the database may have made another chain.
     """
     head, erased, fault = ChainLink(), 0, ""
     while not fault and (page := await store.chain(after=head.position, limit=_PAGE)):

@@ -85,7 +85,7 @@ async def _broker(app: TaskMQ, watch: float) -> AsyncIterator[Finding]:
             yield Finding(
                 "problem",
                 entry.queue,
-                f"{entry.ready} messages that nobody can run",
+                f"{entry.ready} messages that no worker can run",
                 f"taskmq dlq list {entry.queue}; once its cause is gone, taskmq dlq replay {entry.queue}",
             )
     for queue in app.tasks.queues:

@@ -36,11 +36,11 @@ class JobLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a job. What nobody knows is None.
+    """What is known of a job. What is unknown is None.
 
     Attributes:
-        state: as `Job.state` has it, or as a worker or a dead letter says; `unknown` where nobody knows the job; None
-            where it has ended, and how is not kept any more.
+        state: as `Job.state` has it, or as a worker or a dead letter says; `unknown` where no part knows the job;
+            None where it has ended, and how is not kept any more.
         queue: as people name it.
         attempt: the last one that is known of; of a job that waits for its time, the next.
         due: when a job that waits in the state goes to its queue.
@@ -48,7 +48,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         worker: that runs it, or ran it last.
         running_for: seconds since its run began, where a worker says that it runs.
         error_type, error, traceback: of a job that has failed; `error` of a cancelled one is the reason.
-        cancelled: why somebody has cancelled it, whether or not it has ended since.
+        cancelled: why it was cancelled, whether or not it has ended since.
         workflow: the workflow whose step it is.
         has_value: there is a result to be had.
         letters: of the job, in all queues that were looked at.
@@ -80,7 +80,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether anybody knows the job."""
+        """Whether broker, state or store knows the job."""
         return self.state is not JobState.UNKNOWN or bool(self.letters) or self.cancelled is not None
 
 
@@ -88,7 +88,7 @@ async def report_job(app: TaskMQ, job_id: str, *, within: Duration = 1.0, depth:
     """What the store, else the state, the dead letters and the workers that answer know of one job.
 
     The broker cannot be asked for a single job: one that waits in a queue, or in RabbitMQ's delay ladder, is unknown
-    unless its task has told its progress before. A letter of a dead job that has been replayed since is gone.
+    unless its task has reported progress before. A letter of a dead job that has been replayed since is gone.
 
     Args:
         within: how long the workers have to answer.

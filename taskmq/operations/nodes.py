@@ -112,7 +112,7 @@ async def allocate(
     tenant: str = "",
     ttl: float | None = None,
 ) -> Allocation | None:
-    """Allocate for somebody outside; None where no open node has so much free.
+    """Allocate for a user outside of taskmq; None where no open node has so much free.
 
     Args:
         node: its name; None: the one that fits best.

@@ -28,7 +28,7 @@ class Moved(NamedTuple):
     Attributes:
         moved: messages that are in the other queue now.
         stayed: of those that were meant, how many that queue cannot take: they have no order key and it is ordered,
-            or they have one and it is not, or nobody can read them.
+            or they have one and it is not, or no process can read them.
     """
 
     moved: int = 0

@@ -54,7 +54,7 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
             has them and does not tell whose they are.
         dead: dead letters; None where the queue does not exist yet.
         consumers: how many consume it at the broker: a worker counts once, whatever classes or shards there are.
-        paused: since when and why it is paused; None where it is not, or nobody can tell.
+        paused: since when and why it is paused; None where it is not, or that is unknown.
         tasks: of the app, that use it.
         workers: names of those that answer and consume it.
         parts: its queues at the broker that exist.
@@ -76,7 +76,7 @@ class QueueList(NamedTuple):
     """Queues at one moment.
 
     Attributes:
-        queues: in all their priority classes or shards, and their dead-letter queues; last what nobody can run.
+        queues: in all their priority classes or shards, and their dead-letter queues; last what no worker can run.
             Messages in workers' hands that the broker does not tell are those that answering workers say, in the
             queue itself.
         delayed: jobs and retries that wait for their time, at the broker and in the state; of all queues where the
@@ -104,7 +104,7 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
     broker = app.sessions.current().broker
     found: list[QueueStats] = []
     for queue in queues:
-        # What a queue without lanes had of them is looked for where somebody asks for that queue.
+        # What a queue without lanes had of them is looked for on a question for that queue.
         found += await broker.stats(queue.physical) if queue.lanes is None else await find_parts(broker, queue)
         found += await broker.stats([dead_letter_queue(queue.name)])
     found += await broker.stats([PARKING, UNROUTABLE])
@@ -215,7 +215,7 @@ async def find_parts(broker: Broker, queue: WorkQueue) -> list[QueueStats]:
 
 
 async def find_pauses(app: TaskMQ) -> dict[str, QueuePause] | None:
-    """The queues that are paused, by name; None where nobody can tell: no state, or none that answers."""
+    """The queues that are paused, by name; None where that is unknown: no state, or none that answers."""
     store = app.sessions.current().stores.schedules
     if store is None:
         return None

@@ -1,4 +1,4 @@
-"""A task sent by its name, by somebody who may not have its code."""
+"""Sends a task by its name, without its code."""
 
 from typing import Any, NamedTuple, Unpack
 
@@ -30,7 +30,7 @@ async def send_by_name(
 
     Where the app has a task of that name, the call has that task's options, keys and types, as `task.send` gives it.
     An app without tasks knows nothing of them: the call has what is given here and the defaults of the app. The queue
-    has to exist in either case: nobody checks a name that was typed.
+    has to exist in either case: a typed name is not checked otherwise.
 
     Args:
         args: a JSON array.

@@ -16,7 +16,14 @@ from msgspec.structs import replace
 from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import JobScheduleStore, JobStore, NewJob, ScheduleChange, StoredSchedule
 from taskmq.contracts.stores import State, TakenMessage, WaitingMessage, state_required
-from taskmq.errors import EncodeError, InvalidOption, MalformedMessage, UnsupportedFeature
+from taskmq.errors import (
+    EncodeError,
+    InvalidOption,
+    JobConflict,
+    MalformedMessage,
+    QuotaExceeded,
+    UnsupportedFeature,
+)
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.envelope import (
     JSON,
@@ -35,6 +42,7 @@ from taskmq.schedules.kept_records import StateRecords
 from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord, encode_record
 from taskmq.schedules.store_records import StoredRecords, record_of
 from taskmq.submission.new_jobs import new_job
+from taskmq.submission.stored import require_taken
 
 __all__ = ["Imported", "import_state"]
 
@@ -118,9 +126,9 @@ class _Schedules:
         *,
         dry_run: bool,
     ) -> Imported:
-        if row is not None and record_of(row).mark is not None:
+        if row is not None and record_of(row) != ScheduleRecord():
             found = Imported("schedule", entry.name, "is there")
-        elif record.mark is None and definition is None:
+        elif record == ScheduleRecord() and definition is None:
             return Imported("schedule", entry.name, "stays", "no beat has seen it; a scheduler begins with it anew")
         else:
             try:
@@ -171,25 +179,41 @@ class _DelayedJobs:
             return
         staying: list[TakenMessage] = []
         while taken := await self._delays.take(now=LAST_INSTANT, limit=_PAGE, lease=_LEASE):
-            done: list[TakenMessage] = []
-            jobs: list[NewJob] = []
+            moving: list[tuple[TakenMessage, NewJob]] = []
             for each in taken:
                 job, found = self._read(each.message)
-                (staying if job is None else done).append(each)
-                jobs += [] if job is None else [job]
-                yield found
-            if jobs:
-                await self._store.submit(jobs)
+                if job is None:
+                    staying.append(each)
+                    yield found
+                else:
+                    moving.append((each, job))
+            refusals = await self._submit([job for _, job in moving])
             # Last: until here another import finds them, and the store knows them by their ids.
-            await self._delays.done(done)
+            await self._delays.done([each for each, job in moving if job.id not in refusals])
+            for each, job in moving:
+                if (why := refusals.get(job.id)) is None:
+                    yield Imported("job", each.message.job_id, "moves")
+                else:
+                    staying.append(each)
+                    yield Imported("job", each.message.job_id, "stays", why)
         await self._delays.give_back(staying)
         if left := await self._delays.count() - len(staying):
             yield Imported(
                 "job",
                 f"{left} others",
                 "stays",
-                "they are in somebody's hands: again in half a minute, without workers",
+                "consumers hold them: again in half a minute, without workers",
             )
+
+    async def _submit(self, jobs: Sequence[NewJob]) -> dict[str, str]:
+        """Submit the jobs; why the store has not taken some of them, by their ids."""
+        refusals: dict[str, str] = {}
+        for job, answer in zip(jobs, await self._store.submit(jobs) if jobs else [], strict=True):
+            try:
+                require_taken(job, answer)
+            except (JobConflict, QuotaExceeded) as error:
+                refusals[job.id] = str(error)
+        return refusals
 
     def _read(self, message: WaitingMessage) -> tuple[NewJob | None, Imported]:
         try:

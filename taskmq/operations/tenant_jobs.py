@@ -96,8 +96,6 @@ class TenantJobs:
         self._tenant = tenant
         self._by = by
 
-    # Submitting ----------------------------------------------------------------------------------------
-
     async def submit(self, order: JobOrder) -> SubmitOutcome:
         """Keep one job; it is durable when this returns.
 
@@ -161,8 +159,6 @@ class TenantJobs:
         except TaskMQError as error:
             return error
 
-    # Looking -------------------------------------------------------------------------------------------
-
     def name_of(self, record: JobRecord) -> str:
         """What the caller calls the job: the id that its submitter chose, else the store's."""
         if record.key is None:
@@ -207,7 +203,7 @@ class TenantJobs:
         return JobPage([], None) if own is None else await self._jobs.alist(own, after=after, limit=limit)
 
     async def count(self, which: JobFilter, *, cap: int = 10_000) -> int:
-        """How many of the caller's jobs fit, exactly up to `cap`; `cap` + 1 stands for more."""
+        """How many of the caller's jobs fit, exactly up to `cap`; `cap` + 1 means more."""
         own = self._own(which)
         return 0 if own is None else await self._jobs.acount(own, cap=cap)
 
@@ -254,8 +250,6 @@ class TenantJobs:
             ResultExpired, ResultDamaged: it is not kept any more, or is not what was stored.
         """
         return await self._app.job(record.id).aresult(0)
-
-    # Changing ------------------------------------------------------------------------------------------
 
     async def change(
         self,

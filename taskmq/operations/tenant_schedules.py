@@ -26,7 +26,7 @@ class TenantSchedule(NamedTuple):
 
     Attributes:
         name: what the caller calls it.
-        status: None where nobody knows more of it than the code: the app has neither a store nor a state.
+        status: None where only the code knows it: the app has neither a store nor a state.
     """
 
     name: str
@@ -121,7 +121,7 @@ class TenantSchedules:
         self._check((await self._app.jobs.named(task, tenant=self._tenant)).task)
 
     async def remove(self, name: str) -> None:
-        """Have nobody emit it any more, within a second.
+        """End its emission, within a second.
 
         Raises:
             InvalidOption: the code defines it.

@@ -1,4 +1,4 @@
-"""Running workers: who answers, and what they are told to do."""
+"""Running workers: which answer, and the commands to them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

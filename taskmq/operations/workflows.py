@@ -107,7 +107,7 @@ async def report_workflow(app: TaskMQ, flow_id: str) -> WorkflowReport:
     """
     flow = app.flow(flow_id)
     steps = await flow.asteps()
-    # After the steps: where it says that it has ended, all of them are told as ended, or were driven anew.
+    # After the steps: where it says that it has ended, all of them show as ended, or were driven anew.
     state = await flow.astate()
     return WorkflowReport(id=flow_id, state=state.state, cancelled=state.cancelled, steps=steps)
 

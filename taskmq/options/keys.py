@@ -54,7 +54,7 @@ class ArgumentKey:
     Args:
         maker: the name of a parameter, a template with names of parameters in braces (their attributes and items,
             too), or a function that is called as the task is and returns a string; True: a digest of all
-            arguments. What stands in a key is a
+            arguments. A value in a key is a
             string, an integer, a UUID, a date, or a member of an Enum of those.
         owner: the task's name, for errors.
         option: what it is given as, for errors.

@@ -84,11 +84,11 @@ class TaskOptions(TypedDict, total=False):
         concurrency: how many of its runs there are at a time, over all workers, such as 5. Needs a state. Default:
             no limit.
         executor: `auto` runs coroutines on the worker's event loop and plain functions in threads; `process` runs a
-            plain function in a process of its own, which can be killed. Default: `auto`.
+            plain function in a separate process, which can be killed. Default: `auto`.
         result: store what it returns, or its error, for `Job.result`. A finished job keeps its slot until that is
-            stored, so say False where nobody asks. Default: `True` if the app has a state.
+            stored, so say False where no caller asks for it. Default: `True` if the app has a state.
         result_ttl: how long that is kept. Default: the app's.
-        tenant: whom the jobs belong to. Each tenant has job ids and keys of its own. Default: nobody.
+        tenant: whom the jobs belong to. Each tenant has its own job ids and keys. Default: no tenant.
         meta: strings that travel with the job; the task reads `ctx.meta`. Default: none.
         idempotency_key: the work of one key is done once; later jobs get the first one's result. Needs a state.
             Default: none.
@@ -185,7 +185,7 @@ class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A task's options, checked. Timeouts and `result_ttl` are in seconds; `names_queue`: whether they name a queue.
 
     `order_key` is the name of a parameter, or what makes the key of the arguments. `needs` are its `resources`, its
-    `worker_concurrency` as one of its own (`one_of`), and the process that it runs in; None when a slot is enough.
+    `worker_concurrency` as a further one (`one_of`), and the process that it runs in; None when a slot is enough.
     """
 
     name: str

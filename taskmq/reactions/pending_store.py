@@ -37,7 +37,7 @@ async def change_pending(
 ) -> tuple[T, PendingReaction]:
     """What `change` returns, called with the record, in which it changes something; and the record.
 
-    Called again where somebody was faster.
+    Called again where another writer was faster.
 
     Raises:
         StateUnavailable: the state could not be reached; then it may have been changed all the same.

@@ -49,7 +49,7 @@ class Reaction(msgspec.Struct, frozen=True):
 
     @property
     def is_direct(self) -> bool:
-        """Whether everything that happens is a call of its own, so that nothing has to be remembered."""
+        """Whether each event is one call, so that nothing has to be remembered."""
         return not self.plan.debounce and _each_is_enough(self.plan.expression)
 
     @property
@@ -68,7 +68,7 @@ class Reaction(msgspec.Struct, frozen=True):
 
 
 class ReactionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A reaction as it stands; for those that have to remember something.
+    """A reaction at this moment; for those that have to remember something.
 
     Attributes:
         come: what has come since the last call, by the condition's words.
@@ -160,12 +160,12 @@ class Reactions(Mapping[str, Reaction]):
                     if missing := sorted(set(condition.tasks) - known.keys()):
                         raise InvalidOption(
                             f"reaction {reaction.name!r} waits for jobs of {missing[0]!r}, and this app has no such "
-                            "task; what other apps do is told over a topic exchange: on_message"
+                            "task; for events of other apps use a topic exchange and on_message"
                         )
         return found
 
     def status(self, name: str) -> ReactionStatus:
-        """How a reaction stands that has to remember something.
+        """What a reaction has so far, for one that has to remember something.
 
         Raises:
             InvalidOption: there is none of that name.
@@ -184,7 +184,7 @@ class Reactions(Mapping[str, Reaction]):
         conditions = self._own[name].plan.conditions
         return ReactionStatus(
             name=name,
-            # What stands there may have been noted for an earlier version of the code.
+            # It may have been noted for an earlier version of the code.
             come={
                 conditions[number].describe(): noted.event
                 for number, noted in sorted(pending.came.items())

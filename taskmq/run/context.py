@@ -44,7 +44,7 @@ def due_instant(envelope: Envelope) -> int | None:
     meta = envelope.meta
     # The steps of a workflow are due one after the other.
     if meta is not None and envelope.root is None and (instant := meta.get(SCHEDULE_DUE) or meta.get(SCHEDULED_FOR)):
-        # Anybody may have written it.
+        # Any client may have written it.
         with contextlib.suppress(ValueError):
             return int(instant)
     return envelope.enqueued
@@ -135,7 +135,7 @@ class Context(msgspec.Struct, eq=False):
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for this run any more: a thread should look at it now and then, and return."""
+        """Whether the run is no longer wanted: a thread should look at it now and then, and return."""
         return self._cancelled
 
     def mark_cancelled(self) -> None:
@@ -144,7 +144,7 @@ class Context(msgspec.Struct, eq=False):
 
     @property
     def preempted(self) -> str | None:
-        """Why this run is to give way to others; None while nobody asks for that.
+        """Why this run is to give way to others; None while it need not.
 
         A coroutine that is asked gets a `CancelledError` raised inside, and may save a checkpoint before it lets that
         pass. A plain function should look here now and then: it saves a checkpoint and raises `Snooze(0)`. The job
@@ -170,15 +170,13 @@ class Context(msgspec.Struct, eq=False):
 
         Raises:
             InvalidOption: a value that cannot be.
-            UnsupportedFeature: the app has neither a state nor a store; or the task runs in a process of its own.
+            UnsupportedFeature: the app has neither a state nor a store; or the task runs in a separate process.
         """
         if not isinstance(self._writer, LockService):
             raise UnsupportedFeature(
                 "context.lock does not reach into processes of executor='process': use `with app.lock(...)` there"
             )
         return self._writer.lock(name, owner=f"job {self.job_id or self.task}", timeout=timeout, lease=lease)
-
-    # While it runs -------------------------------------------------------------------------------------
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Tell how far the task is; seen from outside through `Job.progress()`."""
@@ -191,8 +189,6 @@ class Context(msgspec.Struct, eq=False):
             EncodeError: the details have no form as JSON.
         """
         self.open_journal().tell_heartbeat(details)
-
-    # For later runs ------------------------------------------------------------------------------------
 
     def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """What `function` returns, which runs once per job: later runs get what was saved.
@@ -323,7 +319,7 @@ class Context(msgspec.Struct, eq=False):
 
     @property
     def root(self) -> str:
-        """The id of the job that this one descends from; its own id when nobody sent it from a task."""
+        """The id of the job that this one descends from; its own id when no task sent it."""
         return self._envelope.root or self.job_id
 
     @property

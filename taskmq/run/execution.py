@@ -58,7 +58,7 @@ class Executor(Protocol):
         ...
 
     def ask_to_stop(self, execution: Execution, /) -> None:
-        """Tell a run that nobody waits for it any more; it may go on, and end by itself.
+        """Tell a run that it is no longer wanted; it may go on, and end by itself.
 
         All of them see `context.cancelled`. Does nothing for a run that has ended. Cancelling `run` does not ask.
         """

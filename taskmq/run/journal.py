@@ -17,7 +17,7 @@ from taskmq.contracts.stores import BegunRun
 from taskmq.errors import EncodeError, InvalidOption, TooLarge
 from taskmq.model.codec import ReturnType, decode_value, encode_value
 from taskmq.model.envelope import JSON
-from taskmq.model.units import Duration
+from taskmq.model.units import Duration, storable
 from taskmq.run.locks import Lock, OwnLeases
 
 __all__ = [
@@ -86,10 +86,10 @@ class RunJournal:
 
     Attributes:
         started: when the run began, ms since the epoch.
-        done, total, note: the progress that the task has told last.
+        done, total, note: the progress that the task has reported last.
         details: of its last heartbeat, as JSON; None without one.
         is_dirty: news has come since it was written.
-        has_told: the task has told how far it is, or that it lives.
+        has_told: the task has reported progress, or that it lives.
         run: the run as the state knows it, from its first `begin` on.
     """
 
@@ -127,8 +127,8 @@ class RunJournal:
         self.run: BegunRun | None = None
 
     def tell_progress(self, done: float, total: float | None, note: str) -> None:
-        self.done, self.total, self.note = done, total, note[:_LONGEST_NOTE]
-        # After the news, which whoever takes the mark away then reads.
+        self.done, self.total, self.note = done, total, storable(note[:_LONGEST_NOTE])
+        # After the news: the reader that takes the mark away reads them next.
         if not self.is_dirty:
             self._touch()
 
@@ -167,7 +167,7 @@ class RunJournal:
         """Raise `InvalidOption` when the run has had a step of that name."""
         if name in self._steps:
             raise InvalidOption(
-                f"job {self.job_id}: step {name!r} comes a second time in one run: give each step a name of its own"
+                f"job {self.job_id}: step {name!r} comes a second time in one run: give each step a different name"
             )
         self._steps.add(name)
 
@@ -189,7 +189,7 @@ class RunJournal:
 
 
 class SavedStep:
-    """One step of a run: where its value stands, and how that is read.
+    """One step of a run: where its value is, and how to read it.
 
     What a step returns is always what its saved value reads as, by the annotated return type of its function: a run
     that resumes gets nothing else than the one before got.

@@ -1,9 +1,9 @@
 """Locks that one holder at a time has, over all processes: `async with app.lock("account:7") as lock`.
 
 A lock is a lease in the state, or where there is none in the job store. It is renewed in the background while the
-block runs, and given back at its end. Whoever holds it trusts it for the lease's time from the moment before it was
+block runs, and given back at its end. The holder trusts it for the lease's time from the moment before it was
 last asked for. When there is no answer for that long, when the process stood still, or when the state was emptied,
-the lock is lost, and somebody else may have it. The block can see that (`is_lost`, `lost()`, `check()`), and ends
+the lock is lost, and another holder may have it. The block can see that (`is_lost`, `lost()`, `check()`), and ends
 with `LockLost`.
 
 No lock of this kind can keep a holder that stood still from acting when it goes on. So what it guards takes the token
@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol, Self, runtime_checkable
 
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.durable.lease_keeper import LeaseKeeper
-from taskmq.errors import InvalidOption, LockLost, LockTimeout, StateUnavailable
+from taskmq.errors import InvalidOption, LockLost, LockTimeout, StateUnavailable, UnsupportedFeature
 from taskmq.model.backoff import Backoff
 from taskmq.model.keys import lock_key
 from taskmq.model.units import Duration, parse_duration
@@ -92,17 +92,18 @@ class Lock:
         self._ended = asyncio.Event()
         self._keeper = LeaseKeeper(f"leases of lock {name!r}", seconds=self._seconds, renew=self._renew)
         self._mark: Mark[frozenset[str]] | None = None
+        self._acquiring: asyncio.Task[Any] | None = None
 
     @property
     def is_lost(self) -> bool:
-        """Whether somebody else may have it, although the block goes on. False before and after the block."""
+        """Whether another holder may have it, although the block goes on. False before and after the block."""
         return self.token > 0 and (self._is_gone or self._monotonic() >= self._trusted_until)
 
     def check(self) -> None:
         """Return if the lock is still held.
 
         Raises:
-            LockLost: somebody else may have it.
+            LockLost: another holder may have it.
         """
         if self.is_lost:
             raise LockLost(self.name, self.token)
@@ -122,7 +123,7 @@ class Lock:
 
         Raises:
             LockTimeout: it was not to be had in time.
-            StateUnavailable: nobody knows who has it.
+            StateUnavailable: the state cannot say who has it.
             InvalidOption: this very task has it already.
         """
         self._begin()
@@ -141,8 +142,17 @@ class Lock:
     def __enter__(self) -> Self:
         """`__aenter__` for code without a loop."""
         self._begin()
-        self._call(self._acquire())
-        self._remember()
+        try:
+            self._call(self._acquire())
+            self._remember()
+        except (LockTimeout, StateUnavailable, UnsupportedFeature):
+            raise
+        except BaseException:
+            # An interrupt ends the wait and not the call, which would get the lock for a block that never begins.
+            self._forget()
+            with contextlib.suppress(StateUnavailable, RuntimeError):
+                self._call(self._abandon())
+            raise
         return self
 
     def __exit__(
@@ -154,8 +164,6 @@ class Lock:
         with contextlib.suppress(StateUnavailable):
             self._call(self._release())
         self._end(was_lost=was_lost, error=error)
-
-    # Before and after ----------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         if self.token:
@@ -179,9 +187,8 @@ class Lock:
         if was_lost and error is None:
             raise LockLost(self.name, token)
 
-    # On the loop ---------------------------------------------------------------------------------------------
-
     async def _acquire(self) -> None:
+        self._acquiring = asyncio.current_task()
         leases = self._leases()
         until = None if self._timeout is None else self._monotonic() + self._timeout
         # Between a half and all of it: those who wait are not to come together.
@@ -237,8 +244,18 @@ class Lock:
         except StateUnavailable as error:
             _log.warning("lock %r ends within %g s: %s", self.name, self._seconds, error)
 
+    async def _abandon(self) -> None:
+        """Nobody waits for `_acquire` any more: end it, and give back what it has got."""
+        acquiring = self._acquiring
+        if acquiring is not None and acquiring is not asyncio.current_task() and not acquiring.done():
+            acquiring.cancel()
+            await asyncio.wait((acquiring,))
+        if self.token:
+            await self._release()
+            self.token = 0
+
     async def _give_up(self, leases: LeaseStore) -> None:
-        """Nobody waits for it any more, and it may have been granted."""
+        """Give back what may have been granted after its caller stopped waiting."""
         with contextlib.suppress(StateUnavailable):
             lease = await leases.find(self._key)
             if lease is not None and lease.note == self._note:

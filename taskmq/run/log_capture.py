@@ -1,13 +1,15 @@
 """Takes what runs log: a handler of the root logger, and, if wanted, of what they print.
 
 Whose a record is follows from the context variables that it is made in, as with `taskmq.JobFields`: also in threads
-that copy them. What a run has left behind when it was settled is nobody's. A worker takes what runs log in its own
+that copy them. Lines that arrive after a run was settled belong to no run. A worker takes what runs log in its own
 process, and each process of `executor="process"` does so in its own, and says it over the pipe to the worker.
 """
 
 import io
 import logging
+import os
 import sys
+import weakref
 from typing import Any, Final, Protocol, TextIO
 
 import msgspec
@@ -20,6 +22,7 @@ _INFO: Final = 20
 _ERROR: Final = 40
 # Records about the sending of records would never end.
 _OURS: Final = ("taskmq.", "taskmq_", "pika")
+_OUR_OWN: Final = "taskmq"
 
 
 class CaptureSettings(msgspec.Struct, frozen=True, array_like=True):
@@ -88,6 +91,9 @@ class LogCapture:
         self._sink = sink
         self._takes_output = settings.output
         self._printed: list[_Printed] = []
+        # A fork has neither the sink's threads nor its locks, and the other end of the sink's pipe is not its own.
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_Removal(self))
 
     def install(self) -> None:
         """Begin."""
@@ -102,10 +108,21 @@ class LogCapture:
         """Stop. May be called twice."""
         logging.getLogger().removeHandler(self._handler)
         for printed in self._printed:
-            # Somebody else may have replaced it since.
+            # Other code may have replaced it since.
             if getattr(sys, printed.stream_name) is printed:
                 setattr(sys, printed.stream_name, printed.stream)
         self._printed.clear()
+
+
+class _Removal:
+    """Removes a capture, if it is still there."""
+
+    def __init__(self, capture: LogCapture) -> None:
+        self._capture = weakref.ref(capture)
+
+    def __call__(self) -> None:
+        if (capture := self._capture()) is not None:
+            capture.remove()
 
 
 class _Handler(logging.Handler):
@@ -131,7 +148,7 @@ class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Take the record if it is a run's; never raises."""
         context = current_context.get()
-        if context is None or context.is_settled or record.name.startswith(_OURS):
+        if context is None or context.is_settled or record.name == _OUR_OWN or record.name.startswith(_OURS):
             return
         if not self._sink.is_wanted(context):
             return

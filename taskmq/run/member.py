@@ -3,7 +3,7 @@
 A member holds a lease under its name, as a lock's holder does, and gives it back at the end of the block; when it
 dies, it is a member until the lease ends. Those who want to know who is there ask the same state or job store.
 
-What is shared out by the members that one sees may be done by two for as long as a lease lasts: while somebody comes
+What is shared out by the members that one sees may be done by two for as long as a lease lasts: while a member comes
 or goes, not all see the same group. What must not be done by two takes a lock as well, and hands on its token.
 """
 
@@ -59,7 +59,7 @@ class Member:
 
         Raises:
             LockLost: this member is not one of them any more.
-            StateUnavailable: nobody knows.
+            StateUnavailable: the state does not answer.
         """
         found = await self._members()
         self._lease.check()
@@ -92,7 +92,7 @@ class Member:
         """Which of the items are this member's: each has one of the members, and moves only if that one leaves.
 
         Args:
-            items: told apart by their `str`.
+            items: distinguished by their `str`.
             members: as `members` or `changes` gave them.
         """
         return [item for item in items if _owner_of(str(item), members) == self.name]
@@ -105,7 +105,7 @@ class Member:
 
         Raises:
             LockTimeout: it was there for all of `timeout`.
-            StateUnavailable: nobody knows who is there.
+            StateUnavailable: the state cannot say who is there.
         """
         await self._lease.__aenter__()
         return self

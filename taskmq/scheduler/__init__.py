@@ -10,19 +10,19 @@ Any number run, active-active. Queues and timers are divided into slots, and eac
       reports    the workers' words -> applied, 500 at a time -> results
       timers     scheduled, retrying -> ready, when their time has come
       preemption runs that give way, so that pools have what they are guaranteed
-      lost_jobs  cancels until they are heard; jobs that nobody has any more
+      lost_jobs  cancels until they are heard; jobs that no worker has any more
     signals      hints over the broker: ready jobs, free slots, live workers
     duties       once an hour, for all
     history      what workers tell of their runs -> figures by the minute, failures of plain jobs
-    alerts       rules -> who is told of what
+    alerts       rules -> notices to people
 
 What holds, whatever happens:
 
 - A job is dispatched by the holder of its queue's slot alone: each statement that takes jobs compares the lease's
   epoch, so a holder that was replaced takes nothing.
-- A job that was dispatched is at the broker, or is published again: the batch stands in the store until the broker
+- A job that was dispatched is at the broker, or is published again: the batch is in the store until the broker
   has confirmed it, and the next holder begins with those that are not.
-- A report counts once, by its token, whoever applies it. It is acknowledged after it was applied.
+- A report counts once, by its token, whichever scheduler applies it. It is acknowledged after it was applied.
 - Without the store nothing is dispatched and no report is taken from its queue; without the broker nothing is taken
   out of the store. Both are waited for.
 """

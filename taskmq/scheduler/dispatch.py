@@ -49,7 +49,7 @@ class JobDispatcher:
     """Dispatches for one slot: a `Service`.
 
     Args:
-        slots_of: live worker slots of a queue; None: nobody knows.
+        slots_of: live worker slots of a queue; None: unknown.
         policies: of queues, as the app describes them.
         sharing: reads what operators have said about turns, which goes before.
         quotas: reads what they have said about quotas, of which some let jobs wait.
@@ -131,7 +131,7 @@ class JobDispatcher:
         self._shares.began(job_id, now=self._now())
 
     def left(self, job_id: str, seconds: float | None) -> None:
-        """A job is not in flight any more, and has run for so long; 0: it never did; None: nobody knows."""
+        """A job is not in flight any more, and has run for so long; 0: it never did; None: unknown."""
         self._shares.ended(job_id, seconds)
         if self._placer.left(job_id, seconds):
             # There is room on its node, perhaps for one that had none before.
@@ -205,7 +205,7 @@ class JobDispatcher:
         await self._refresh()
         now = self._now()
         others = self._shares.picks(self._room, limit=_BATCH, now=now)
-        # Beside the others, not out of their number: what fits nowhere takes nobody's turn.
+        # Beside the others, not out of their number: what fits nowhere takes no other job's turn.
         placed = self._shares.picks(self._room_of_nodes, limit=_BATCH, now=now) if now >= self._next_placing else []
         picks = others + placed
         if not picks:
@@ -214,8 +214,8 @@ class JobDispatcher:
         try:
             await self._take(others, placed, batches)
         finally:
-            # What became of the picks, also where nobody knows of the rest: another dispatch counts what is in flight
-            # anew, and nobody else publishes what the store has.
+            # What became of the picks, also where the rest is unknown: another dispatch counts what is in flight
+            # anew, and no other scheduler publishes what the store has.
             for batch in batches:
                 self._ledger.add(batch)
                 self._counts.dispatched += len(batch.jobs)
@@ -224,7 +224,7 @@ class JobDispatcher:
         if placed:
             self._see_nodes(batches)
         if not batches:
-            # They had expired, somebody has changed them, no node has room, or the slot is another scheduler's.
+            # They had expired, a caller has changed them, no node has room, or the slot is another scheduler's.
             for pick in picks:
                 self._shares.exhausted(pick.lane)
             if others:

@@ -2,7 +2,7 @@
 
 Once an hour the store makes room for the days to come, and drops what is old, once it is in an archive where there is
 to be one; each second new entries of the audit are sealed into its chain. The lease of either lasts for its turn and
-is not renewed: whoever takes it has the turn.
+is not renewed: the scheduler that takes it has the turn.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _OVER_FOR: Final = 1
 
 
 class Duties:
-    """Does this hour's duties, if nobody else has: a `Service`.
+    """Does this hour's duties, if no other scheduler has: a `Service`.
 
     Args:
         archive: the folder into which each day goes once it is over, before it is forgotten; None: none.
@@ -67,7 +67,7 @@ class Duties:
                 await self._store.identity.credentials.sweep()
                 await forget_old(self._store)
             except StoreUnavailable:
-                # Somebody else may have more luck; the lease may not be given back either.
+                # Another scheduler may have more luck; the lease may not be given back either.
                 await leases.release(_DUTIES, token=token)
                 raise
         except (StateUnavailable, StoreUnavailable) as error:

@@ -44,7 +44,7 @@ __all__ = ["HeldSlot"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-_NOBODY_KNOWS: Final = "nobody knows whether it was run: its scheduler died, and ack='early' never runs a job twice"
+_NOBODY_KNOWS: Final = "it is unknown whether it was run: its scheduler died, and ack='early' never runs a job twice"
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 _GRACE: Final = 6.0
@@ -165,7 +165,7 @@ class HeldSlot:
         self._is_stopping.set()
 
     def lose(self) -> None:
-        """Somebody else may hold the slot: have `run` return at once."""
+        """Another scheduler may hold the slot: have `run` return at once."""
         self.dispatcher.abandon()
         for service in (self.timers, self._schedules, self._watch, self._preemption, self._reports, self.ledger):
             service.stop()

@@ -20,8 +20,8 @@ __all__ = ["Flight", "Ledger", "public_name"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-# What comes within this time is told together: a batch that is not confirmed in the store is published twice after a
-# crash, and a statement for each batch costs more than that.
+# What comes within this time is written together: a batch that is not confirmed in the store is published twice after
+# a crash, and a statement for each batch costs more than that.
 _TOGETHER: Final = 0.02
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
@@ -33,7 +33,7 @@ def _none(_: DispatchedJob, /) -> bool:
 
 
 def _nobody_asks(job_id: str, seconds: float | None, /) -> None:
-    """What leaves makes no difference to anybody."""
+    """What leaves makes no difference to other jobs."""
 
 
 class Flight(NamedTuple):
@@ -129,7 +129,7 @@ class Ledger:
         None, and nothing is changed, where it is not in flight under this token.
 
         Args:
-            seconds: for which it has run, 0: it never did; None: nobody knows.
+            seconds: for which it has run, 0: it never did; None: unknown.
         """
         flight = self._flights.get(job_id)
         if flight is None or flight.token != token:
@@ -179,7 +179,7 @@ class Ledger:
         self._has_news.set()
 
     async def run(self) -> None:
-        """Tell the store of batches until `stop`; what is known by then is told."""
+        """Write confirmed batches to the store until `stop`; it ends with what is known by then."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while True:
             await self._has_news.wait()
@@ -189,7 +189,7 @@ class Ledger:
                 await self._tell()
                 backoff.reset()
             except StoreUnavailable as error:
-                _log.debug("the store is not told which batches are confirmed, and will be: %s", error)
+                _log.debug("writing confirmed batches to the store failed, trying again: %s", error)
                 if await pause(self._is_stopping, backoff.next()):
                     # Its next holder publishes again what is not confirmed there.
                     return

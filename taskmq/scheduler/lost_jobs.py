@@ -1,9 +1,9 @@
-"""Jobs in flight that need somebody to look after them: those to be cancelled, and those that are lost.
+"""Jobs in flight that need attention: those to be cancelled, and those that are lost.
 
-A cancel of a job that a worker has is a request. It stays in the job's row, and is told to the workers again every
-5 s until the job's report comes: whoever was not there, or did not hear it, hears it then.
+A cancel of a job that a worker has is a request. It stays in the job's row, and goes to the workers again every
+5 s until the job's report comes: a worker that was not there, or did not hear it, hears it then.
 
-Lost is a job only where nobody can have it, seen twice in a row:
+A job is lost only where no worker can have it, seen twice in a row:
 
     dispatched, not started  for 5 minutes, nothing is left in the slot's reports and in the queue's invitations, and
                              no worker says that it has any of them in hand          -> dispatched again
@@ -195,7 +195,7 @@ class InFlightWatch:
         for queue, name in zip(queues, names, strict=True):
             each = stats.get(name)
             if each is None or each.ready or self._workers.have_in_hand(name):
-                # A queue that is not there may be about to come back; its jobs are published again by nobody else.
+                # A queue that is not there may be about to come back; no other part publishes its jobs again.
                 if each is None:
                     found[queue] = True
                 continue
@@ -210,7 +210,7 @@ class InFlightWatch:
         self._counts.lost += 1
         dispatching, name = self._store.dispatching, public_name(record)
         if self._runs_once(record.task):
-            reason = "nobody knows whether it was run: its worker is gone, and ack='early' never runs a job twice"
+            reason = "it is unknown whether it was run: its worker is gone, and ack='early' never runs a job twice"
             _log.error("job %s (task %s) has failed: %s", name, record.task, reason)
             await dispatching.fail([_as_dispatched(record)], reason=reason)
         elif record.state is JobState.RUNNING:

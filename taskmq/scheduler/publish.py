@@ -2,7 +2,7 @@
 
     confirmed                          -> the batch is confirmed in the store
     Unroutable, PublishRejected        -> back to the store, the attempt is not counted, and the queue pauses
-    TooLarge, EncodeError              -> failed: nobody can ever run it
+    TooLarge, EncodeError              -> failed: no worker can ever run it
     PublishUnknown, BrokerUnavailable,
     BrokerBlocked                      -> published again, with the same token, until the broker has it
 

@@ -46,7 +46,7 @@ __all__ = ["ReportConsumer"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _BATCH: Final = 500
-# What says that it has run also where nobody knows for how long.
+# What says that it has run also where it is unknown for how long.
 _RAN: Final = frozenset({"succeeded", "failed", "retry"})
 _PREFETCH: Final = 200
 _PAUSE: Final = 0.5
@@ -168,7 +168,7 @@ class ReportConsumer:
         self._arrived.set()
 
     async def _give_back(self) -> None:
-        """Consume no more, and leave to whoever comes next what is not acknowledged."""
+        """Consume no more, and leave to the next consumer what is not acknowledged."""
         if (consumer := self._consumer) is not None:
             self._consumer = None
             await consumer.stop()
@@ -188,7 +188,7 @@ class ReportConsumer:
             added = await self._logs.add(lines)
         except StoreUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - what somebody has logged must not hold up reports
+        except Exception as error:  # noqa: BLE001 - a broken line of a log must not hold up reports
             _log.error("%s: lines of logs are dropped, the store cannot keep them", self._name, exc_info=error)
         else:
             self._counts.lines += added
@@ -218,7 +218,7 @@ class ReportConsumer:
         return [_Received(each, delivery.redelivered) for each in reports if not self._is_alive(each)]
 
     def _is_alive(self, report: Report) -> bool:
-        """Whether it says no more than that a job runs on; the ledger is told so then."""
+        """Whether it says no more than that a job runs on; the ledger notes that."""
         if report.kind != "alive":
             return False
         is_ours = self._ledger.heard(report.id, report.token, now=asyncio.get_running_loop().time())
@@ -283,7 +283,7 @@ class ReportConsumer:
 
 
 def _seconds_of(report: Report) -> float | None:
-    """For how long it has run; None: nobody knows, its worker may have died."""
+    """For how long it has run; None: unknown, its worker may have died."""
     if report.kind in _RAN and report.started is None:
         return None
     return report.ran / 1000

@@ -51,7 +51,7 @@ class Scheduler:
     Args:
         drains: `stop` waits until everything in flight was reported; a second `stop` does not.
         counts_runs: what workers tell of their runs is counted, and failures of plain jobs are kept.
-        alerts: how people are told of alerts; None: rules are not looked at.
+        alerts: how alerts reach people; None: rules are not looked at.
         archive: the folder into which jobs that have ended go, day by day, before the store forgets them.
 
     Raises:
@@ -164,8 +164,6 @@ class Scheduler:
             yield watch, "looks at rules of alerts"
             yield NoticeSender(history.alerts, self._alerts), "tells people of alerts"
 
-    # For others to see -----------------------------------------------------------------------------------
-
     def not_ready(self) -> str | None:
         """Why nothing is dispatched; None while it is, or others hold all slots."""
         if self._is_stopping.is_set():
@@ -224,8 +222,6 @@ class Scheduler:
     def _silence(self) -> float | None:
         return None if self._leases is None else self._leases.silence
 
-    # Beginning and end -----------------------------------------------------------------------------------
-
     async def _until_reached(self, ask: Callable[[], Awaitable[None]]) -> bool:
         """Ask the store until it answers; False where the scheduler is to end before that."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
@@ -251,8 +247,6 @@ class Scheduler:
         # Each ends by itself, after what it waits for; a second `stop` hurries those that drain.
         await self._work.aclose(grace=_DAYS)
         await leases.aclose()
-
-    # Slots -----------------------------------------------------------------------------------------------
 
     def _taken(self, lease: HeldLease) -> None:
         assert self._store is not None
@@ -291,8 +285,6 @@ class Scheduler:
                 del self._held[held.lease.slot]
             await self._leases.release(held.lease)
 
-    # What happens ----------------------------------------------------------------------------------------
-
     def _ready(self, slot: int) -> None:
         if (held := self._held.get(slot)) is not None:
             held.dispatcher.wake()
@@ -313,7 +305,7 @@ class Scheduler:
             self._leases.look()
 
     def _fired(self, queues: set[str]) -> None:
-        """Jobs of these queues are ready, whoever holds their slots."""
+        """Jobs of these queues are ready, whichever scheduler holds their slots."""
         assert self._store is not None
         for slot in {self._store.dispatching.slot_of(queue) for queue in queues}:
             self._wake(slot)

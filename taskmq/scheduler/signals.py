@@ -69,7 +69,7 @@ class LiveWorkers:
         self._since = None
 
     def hear(self, event: WorkerEvent) -> None:
-        """A worker has told something."""
+        """A worker has sent an event."""
         # Two may have been given one name.
         name = f"{event.worker} {event.status.host}:{event.status.pid}"
         if event.event in ("offline", "draining"):
@@ -120,7 +120,7 @@ class LiveWorkers:
         return all(_now() - at >= seconds for at in heard)
 
     def _listens_for(self) -> float | None:
-        """Seconds; None where it is deaf, also where nobody has noticed yet."""
+        """Seconds; None where it is deaf, also where that is not noticed yet."""
         if self._since is None or _now() - self._proven >= _DEAF:
             return None
         return _now() - self._since
@@ -137,8 +137,8 @@ class Signals:
         ready: called with a slot whose jobs may be ready.
         due: called with a slot, and in how many seconds a timer of it may be due.
         freed: called when slots may be free.
-        told: called with what a worker tells of its tasks; workers are asked for it at the beginning.
-        nodes: called with the node of a worker that has told that it is there.
+        told: called with a worker's description of its tasks; workers are asked for it at the beginning.
+        nodes: called with the node of a worker that has announced itself.
     """
 
     def __init__(

@@ -58,10 +58,10 @@ class SlotLeases:
     Args:
         me: names this scheduler among the others.
         taken: called with each slot that is held from now on.
-        given: called with each that somebody else is to have, before it is released: stops its work, and calls
+        given: called with each that another scheduler is to have, before it is released: stops its work, and calls
             `release`.
-        lost: called with each that somebody else may hold already.
-        freed: called when slots were released, for others to be told.
+        lost: called with each that another scheduler may hold already.
+        freed: called when slots were released, to announce them to others.
         refused: called when the store went back: nothing is taken there any more.
     """
 
@@ -223,7 +223,7 @@ class SlotLeases:
         return bool(self._held)
 
     def _drop_expired(self) -> None:
-        """Whoever could not renew a lease for as long as it lasts does not hold it any more."""
+        """A scheduler that could not renew a lease for as long as it lasts does not hold it any more."""
         now = asyncio.get_running_loop().time()
         for lease in [lease for lease in self._held.values() if lease.until <= now]:
             self._lose(lease)

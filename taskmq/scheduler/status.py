@@ -27,7 +27,7 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
         lost: jobs that were given up, and dispatched again or ended.
         preempted: runs that were asked to give way to others.
         occurrences: of schedules, that were submitted since the start.
-        occurrences_failed: those that cannot be, by anybody.
+        occurrences_failed: those that can never be.
         refused: firings that came to nothing, as the slot had passed on.
     """
 

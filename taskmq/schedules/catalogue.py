@@ -60,8 +60,6 @@ class Schedules(Mapping[str, ScheduleEntry]):
         self._producer = producer
         self._static: dict[str, ScheduleEntry] = {}
 
-    # What the code defines -----------------------------------------------------------------------------
-
     def __getitem__(self, name: str) -> ScheduleEntry:
         return self._own[name]
 
@@ -91,8 +89,6 @@ class Schedules(Mapping[str, ScheduleEntry]):
             )
         check_arguments(entry, self._producer.content_type)
         self._static[entry.name] = entry
-
-    # What is made at run time --------------------------------------------------------------------------
 
     def add(
         self,
@@ -162,7 +158,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         await self._redefine(name, definition)
 
     def remove(self, name: str) -> None:
-        """Have nobody emit it any more, within a second."""
+        """End its emission, within a second."""
         self._producer.sessions.run_sync(self.aremove(name), instead="aremove")
 
     async def aremove(self, name: str) -> None:
@@ -233,8 +229,6 @@ class Schedules(Mapping[str, ScheduleEntry]):
             definition_version=0 if detail is None else detail.definition_version,
         )
         return self._records().written(entry, sending)
-
-    # Looking -------------------------------------------------------------------------------------------
 
     def entry(self, name: str) -> ScheduleEntry:
         """The schedule of that name, also one that was made at run time.
@@ -318,8 +312,6 @@ class Schedules(Mapping[str, ScheduleEntry]):
         """`explain` for coroutines."""
         entry = await self._find(name)
         return f"{entry.starts}: {entry.trigger.describe()}"
-
-    # Operating -----------------------------------------------------------------------------------------
 
     def pause(self, name: str, *, note: str = "") -> None:
         """Have nothing emitted until `resume`; it holds when this returns, but for what is on its way already."""

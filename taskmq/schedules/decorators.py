@@ -50,6 +50,6 @@ def divided(options: Mapping[str, Any], own: type) -> tuple[dict[str, Any], Sche
     """The options of a trigger, which are those that `own` adds to the policy's, and the policy's."""
     of_policy = ScheduleOptions.__annotations__
     of_trigger = own.__annotations__.keys() - of_policy.keys()
-    # What nobody knows is left to the policy, which says so.
+    # An unknown option is left to the policy, which refuses it.
     policy = {name: value for name, value in options.items() if name not in of_trigger}
     return {name: options[name] for name in options if name in of_trigger}, cast("ScheduleOptions", policy)

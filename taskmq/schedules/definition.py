@@ -77,7 +77,7 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
 
 @functools.lru_cache(maxsize=1_000)
 def task_elsewhere(name: str, queue: str) -> Task[..., Any]:
-    """What stands for a task whose code this app does not have: a name, a queue, and any arguments."""
+    """Replaces a task whose code this app does not have: a name, a queue, and any arguments."""
 
     async def elsewhere(*args: Any, **kwargs: Any) -> None:
         raise InvalidOption(f"task {name}: its code is not here, for {args} and {kwargs}")
@@ -117,7 +117,7 @@ class _Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     kwargs: msgspec.Raw = msgspec.Raw(b"{}")
     policy: dict[str, Any] = {}
     workflow: bytes = b""
-    # In a job store: the call as it is submitted, and to which queue. So whoever fires needs no code of the app.
+    # In a job store: the call as it is submitted, and to which queue. So the scheduler needs no code of the app.
     queue: str = ""
     call: msgspec.Raw = msgspec.Raw(b"null")
     detail: JobDetail | None = None
@@ -136,7 +136,7 @@ def check_arguments(entry: ScheduleEntry, content_type: str) -> None:
         # Its steps were checked when it was compiled.
         if entry.policy.overlap != "allow":
             raise InvalidOption(
-                f"schedule {entry.name!r}: overlap={entry.policy.overlap!r} is for tasks: nobody counts how many "
+                f"schedule {entry.name!r}: overlap={entry.policy.overlap!r} is for tasks: no process counts how many "
                 "workflows of a schedule run"
             )
         return
@@ -197,7 +197,7 @@ def write_stored(entry: ScheduleEntry, call: Sending | None) -> bytes:
 
 
 class StoredRule(msgspec.Struct, frozen=True):
-    """What whoever fires a schedule of a job store has to know of it.
+    """What a scheduler has to know to fire a schedule of a job store.
 
     Attributes:
         call: an envelope that was made at the epoch, in JSON; None of a workflow.

@@ -35,7 +35,7 @@ class ScheduleRecords(Protocol):
         ...
 
     async def define(self, name: str, *, before: bytes | None, after: bytes | None) -> bool:
-        """Put a definition in the place of another one; None stands for none. False where neither is there."""
+        """Put a definition in the place of another one; None means none. False where neither is there."""
         ...
 
     async def definition(self, name: str) -> bytes | None:
@@ -55,7 +55,7 @@ class ScheduleRecords(Protocol):
         ...
 
     async def change(self, entry: ScheduleEntry, change: Callable[[ScheduleRecord], T]) -> T:
-        """What `change` returns, called with the record, in which it changes something. Whoever fires sees it."""
+        """What `change` returns, called with the record, in which it changes something. The scheduler sees it."""
         ...
 
     async def now(self) -> int:

@@ -38,7 +38,7 @@ class Due(msgspec.Struct, frozen=True):
 def plan_due(trigger: Trigger, *, mark: int, now: int, policy: SchedulePolicy) -> Due:
     """What becomes of the instants after `mark` up to `now`.
 
-    At most 100 are emitted at once; the mark then stands at the last of them, and the rest is for the next call.
+    At most 100 are emitted at once; the mark is then at the last of them, and the rest is for the next call.
     """
     following = trigger.next_after(mark)
     if following is None or following > now:

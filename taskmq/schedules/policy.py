@@ -1,4 +1,4 @@
-"""What becomes of occurrences that nobody emitted in time, or that come while earlier ones run."""
+"""What becomes of occurrences that were not emitted in time, or that come while earlier ones run."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypedDict, get_args

@@ -1,10 +1,10 @@
 """What all replicas know about one schedule: how far it is, what is being emitted, what runs, and what has happened.
 
-The record changes by compare-and-set only, so whoever changes it has seen all that was decided before:
+The record changes by compare-and-set only, so each writer has seen all that was decided before:
 
 - Every nominal instant up to `mark` has been decided on: emitted, claimed, buffered, put into a backlog, or missed.
 - A claim is made together with the step of `mark` over its instant. It stays in `claims` until the broker has
-  confirmed the message; whoever finds it there after its `until` publishes the same message again.
+  confirmed the message; a beat that finds it there after its `until` publishes the same message again.
 """
 
 import uuid
@@ -32,11 +32,11 @@ __all__ = [
 HISTORY: Final = 20
 """So many occurrences are remembered in a record."""
 PENDING_MS: Final = 3_600_000
-"""A message that nobody has begun to run after so long holds no place any more: it may have been purged."""
+"""A message that no worker has begun after so long holds no place any more: it may have been purged."""
 
 
 class OccurrenceClaim(msgspec.Struct, frozen=True, array_like=True):
-    """An occurrence that somebody is about to publish.
+    """An occurrence that a beat is about to publish.
 
     Attributes:
         run: tells it from another emission of the same instant; "" for the ordinary one.
@@ -55,7 +55,7 @@ class ActiveRun(msgspec.Struct, array_like=True):
     """An occurrence that waits in its queue or runs; kept where the schedule limits how many do.
 
     Attributes:
-        until: when it is taken for lost unless somebody says that it is not, ms.
+        until: when it is taken for lost unless a worker reports that it is not, ms.
         is_running: whether a worker has begun it.
     """
 
@@ -104,12 +104,12 @@ class ScheduleRecord(msgspec.Struct, array_like=True):
     """What is known about one schedule.
 
     Attributes:
-        mark: see above; None: nobody has seen the schedule yet.
+        mark: see above; None: no beat has seen the schedule yet.
         rule: tells the trigger that `mark` was made by from others.
         paused: since when, ms; None: it is not.
         buffered: instants that wait for earlier occurrences to end.
         history: the last ones that were emitted, the newest last.
-        resumed: from when to when it was paused, if nobody has dealt with that yet.
+        resumed: from when to when it was paused, if no beat has dealt with that yet.
     """
 
     mark: int | None = None
@@ -146,7 +146,7 @@ def decode_record(kept: KeptRecord | None, *, name: str) -> ScheduleRecord:
     """The record that is kept; an empty one where there is none.
 
     Raises:
-        StateUnavailable: something else stands there.
+        StateUnavailable: the state has something else there.
     """
     if kept is None:
         return ScheduleRecord()
@@ -159,5 +159,5 @@ def decode_record(kept: KeptRecord | None, *, name: str) -> ScheduleRecord:
 
 
 def new_version() -> str:
-    """A version that nobody has used."""
+    """A version that was never used."""
     return uuid.uuid4().hex[:16]

@@ -1,4 +1,4 @@
-"""One record of one schedule, changed by somebody who is no beat."""
+"""Changes the record of one schedule from outside of a beat."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ __all__ = ["RECORD_TTL", "change_record"]
 T = TypeVar("T")
 
 RECORD_TTL: Final = 400 * 86_400.0
-"""Seconds for which the record of a schedule is kept that nobody emits any more: longer than a year."""
+"""Seconds for which the record of a schedule is kept after its last emission: longer than a year."""
 
 _PAUSE: Final = 0.05
 
@@ -21,7 +21,7 @@ _PAUSE: Final = 0.05
 async def change_record(store: ScheduleStore, name: str, change: Callable[[ScheduleRecord], T]) -> T:
     """What `change` returns, called with the record, in which it changes something.
 
-    Called again where somebody was faster.
+    Called again where another writer was faster.
 
     Raises:
         StateUnavailable: the state could not be reached; then it may have been changed all the same.

@@ -20,7 +20,7 @@ class Occurrence(msgspec.Struct, frozen=True):
     Attributes:
         scheduled_for: its nominal instant.
         emitted: when the broker had it; with a job store, when its job was submitted.
-        kind: why: it was `due`, missed (`catchup`), had to wait for an earlier one (`buffered`), or somebody asked
+        kind: why: it was `due`, missed (`catchup`), had to wait for an earlier one (`buffered`), or an operator asked
             for it (`backfill`, `run`).
     """
 
@@ -35,15 +35,15 @@ class Occurrence(msgspec.Struct, frozen=True):
 
 
 class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule as it stands.
+    """A schedule at this moment.
 
     Attributes:
         next: when it is due next; None: never again, or paused.
         paused: since when.
-        note: why it is paused, if somebody has said so.
+        note: why it is paused, if a reason was given.
         fired: how many occurrences the broker has confirmed; with a job store, how many were submitted.
         late: how many of them more than a second after their instant; those that were missed not counted.
-        missed: how many nobody emitted in time, and `catchup` did not ask for.
+        missed: how many were not emitted in time, and `catchup` did not ask for.
         coalesced: how many of these the most recent one stands for, which was emitted.
         skipped: how many were dropped as earlier ones were running.
         failed: how many could not be sent, as their messages were too large.

@@ -22,15 +22,15 @@ T = TypeVar("T")
 _log = logging.getLogger("taskmq.schedules")
 
 _PAGE: Final = 500
-# Somebody else changed it in between; each of them has gained something.
+# Another writer changed it in between; each attempt has one winner.
 _TRIES: Final = 100
 
 
 def record_of(row: StoredSchedule) -> ScheduleRecord:
-    """The record of a row; an empty one where nobody has looked at the schedule yet.
+    """The record of a row; an empty one where no scheduler has looked at the schedule yet.
 
     Raises:
-        StateUnavailable: something else stands there.
+        StateUnavailable: the store has something else there.
     """
     return decode_record(KeptRecord("", row.record) if row.record else None, name=row.name)
 
@@ -111,7 +111,7 @@ class StoredRecords:
             return []
         fired = await self._store.schedules.occurrences(row.id, limit=limit)
         found = [Emitted(one.instant, one.at, one.kind) for one in fired]
-        # What somebody has asked for by hand is no occurrence.
+        # A run that was asked for by hand is no occurrence.
         found += record.history
         return [Occurrence.of(one) for one in sorted(found, key=_by_time, reverse=True)][:limit]
 

@@ -60,7 +60,7 @@ def read_target(
         return ScheduleTarget(cast("Task[..., Any]", target), args, kwargs)
     if isinstance(target, OpenStep):
         name = target.call.task.name
-        raise InvalidOption(f"schedule {schedule!r}: {name}.s(...) lacks arguments, and nothing stands before it")
+        raise InvalidOption(f"schedule {schedule!r}: {name}.s(...) lacks arguments, and no step before it gives them")
     if not isinstance(target, Workflow):
         raise InvalidOption(
             f"schedule {schedule!r}: {target!r} can not be started: say a task, task.s(...) with all its arguments, "

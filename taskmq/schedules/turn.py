@@ -40,8 +40,8 @@ class Replica(msgspec.Struct, frozen=True):
     Attributes:
         app: the app's name.
         owner: tells this replica from others.
-        holds_back: an occurrence that cancels earlier ones is let through once these have ended. Without it whoever
-            runs them sees to that, and it is let through at once.
+        holds_back: an occurrence that cancels earlier ones is let through once these have ended. Without it a beat
+            that runs them sees to that, and it is let through at once.
     """
 
     app: str
@@ -95,7 +95,7 @@ def complete(record: ScheduleRecord, claims: list[OccurrenceClaim], *, at: int, 
 
 
 def give_up(record: ScheduleRecord, claims: list[OccurrenceClaim], jobs: list[str]) -> None:
-    """These occurrences cannot be published, by anybody."""
+    """These occurrences can never be published."""
     gone = {(claim.instant, claim.run) for claim in claims}
     kept = [claim for claim in record.claims if (claim.instant, claim.run) not in gone]
     record.counts.failed += len(record.claims) - len(kept)

@@ -3,7 +3,7 @@
     request -> Edge (request id, headers) -> Litestar (route) -> authorise (who, may they, for which tenant)
             -> handler: parse, call `app.jobs` or `taskmq.operations`, render -> answer, or problem details
 
-Handlers do nothing else, so that no rule stands twice: the command line goes the same way. What is submitted is
+Handlers do nothing else, so that no rule is written twice: the command line goes the same way. What is submitted is
 durable in the store before it is answered; nothing is kept in this process, so it may be killed at any time. Each
 handler declares the permission that it takes; jobs are found by `TenantJobs` alone, for which those of other tenants
 do not exist. Needs `pip install 'taskmq[server]'`.

@@ -29,12 +29,12 @@ from taskmq.server.rates import RateLimits
 __all__ = ["PUBLIC", "Caller", "Identify", "RequestLimits", "authorise", "caller_of", "permission_of"]
 
 PUBLIC: Final = "public"
-"""In the place of a permission: anybody may, signed in or not."""
+"""Instead of a permission: every caller may, signed in or not."""
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _ALWAYS: Final = frozenset({"tenant"})
 
 Identify = Callable[[ASGIConnection[Any, Any, Any, Any]], Awaitable[Identity]]
-"""Finds out who calls; raises `NotAuthenticated` where nobody is signed in."""
+"""Finds out who calls; raises `NotAuthenticated` without a sign-in."""
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     ) -> None:
         """Write what the caller is about to do at the broker or in the state into the audit, before it is done.
 
-        An app without a store, which is mounted with a sign-in of its own, has no audit.
+        An app without a store, which is mounted with its own sign-in, has no audit.
 
         Args:
             action: a noun and a verb, such as `queue.purge`.
@@ -104,7 +104,7 @@ async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: Bas
     """The guard of every handler.
 
     Raises:
-        Problem: nobody is signed in, they may not, or the query has parameters that the handler does not know.
+        Problem: the caller is not signed in, may not, or the query has parameters that the handler does not know.
     """
     needs = permission_of(handler)
     if needs is None:

@@ -65,7 +65,8 @@ def build(
 
     Args:
         app: whose jobs, queues and schedules it serves; its connections are closed with the application.
-        identify: finds out who calls. Default: by the accounts of the app's store; in development nobody signs in.
+        identify: finds out who calls. Default: by the accounts of the app's store; in development there is no
+            sign-in.
         oidc: where users can sign in beside that; it is closed with the application.
 
     Raises:
@@ -119,9 +120,9 @@ class ServerApplication(Edge):
 
     @asynccontextmanager
     async def lifespan(self, host: object = None) -> AsyncGenerator[None]:
-        """Serve within this block, and close what was opened then: for a host, which has a lifespan of its own.
+        """Serve within this block, and close what was opened then: for a host, which has its own lifespan.
 
-        Without it the server connects on first use, and whoever has the app closes it.
+        Without it the server connects on first use, and the app's owner closes it.
 
         Args:
             host: not looked at; hosts give themselves.

@@ -37,7 +37,7 @@ class Edge:
     Args:
         root_path: the prefix under which clients see it; a proxy may have taken it off already, or not.
         closing: ends what would not end by itself.
-        answered: told of each answer: the operation, its status, and how many seconds it took to begin.
+        answered: called for each answer: the operation, its status, and how many seconds it took to begin.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Edge:
         own["path"], own["root_path"] = self._inside(scope), ""
         # Litestar takes a slash off at the end.
         own["taskmq_path"] = own["path"]
-        # What a host has said, where nobody has told the server: links begin with it.
+        # The host's prefix, where the server has no setting: links begin with it.
         own["taskmq_root"] = self._root_path or fact_of(scope, "root_path")
         loop = asyncio.get_running_loop()
         began = loop.time()

@@ -104,7 +104,7 @@ def next_link(request: Request[Any, Any, Any], cursor: str) -> str:
 
 
 def selected(view: Mapping[str, Any], fields: str | None) -> dict[str, Any]:
-    """The fields of an answer that are wanted; all of them where nobody says which.
+    """The fields of an answer that are wanted; all of them where the caller names none.
 
     Raises:
         Problem: there is no such field.

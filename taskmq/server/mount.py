@@ -43,7 +43,7 @@ def asgi(
         app: whose jobs, queues and schedules it serves.
         prefix: where it is, such as `/taskmq`. Hosts that say it themselves, as Starlette and FastAPI do, need not be
             repeated.
-        identify: finds out who calls; for a host that has users of its own. Default: by the accounts of the store.
+        identify: finds out who calls; for a host that has its own users. Default: by the accounts of the store.
         read_only: nothing can be changed through it.
         rate: requests a second of one credential, ten times as many at once; 0: as many as come.
         oidc: where users can sign in beside that.

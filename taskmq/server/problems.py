@@ -71,7 +71,7 @@ class Problem(Exception):
     """Ends a request with these details.
 
     Args:
-        fields: names that may stand where an unknown one stands; for a suggestion.
+        fields: names to suggest instead of an unknown one.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Problem(Exception):
 
 
 def problem_of(error: TaskMQError, request_id: str = "") -> ProblemDetails:
-    """An error of taskmq as the API tells it; one that is no caller's is told without its message."""
+    """An error of taskmq as the API reports it; one that no caller can mend comes without its message."""
     if isinstance(error, PartlyReplayed):
         found = problem_of(error.failure, request_id)
         return msgspec.structs.replace(
@@ -160,7 +160,7 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
             details = _details(status, code, _detail_of(error, status), request_id=request_id)
             headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
         case InternalServerException(detail=detail) if detail == _GONE:
-            # Nobody reads the answer; it is no error of the server, either.
+            # No client reads the answer; it is no error of the server, either.
             details = _details(
                 400, "client_gone", "the client has gone in the middle of the request", request_id=request_id
             )

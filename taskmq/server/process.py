@@ -21,7 +21,7 @@ _IDLE_SECONDS: Final = 30
 
 
 class ServerProcess:
-    """Serves an application until it is told to stop."""
+    """Serves an application until a signal stops it."""
 
     def __init__(self, application: Edge, settings: ServerSettings) -> None:
         # When it begins and ends is said by the command.

@@ -18,15 +18,16 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How one server is set up.
 
     Attributes:
-        host, port: where it listens; this machine alone unless told otherwise.
+        host, port: where it listens; this machine alone by default.
         root_path: the prefix under which clients see it, such as `/taskmq`; also where a proxy leaves it on.
         read_only: nothing can be changed through this server.
         environment: what it serves, such as `production`; the dashboard shows it, and asks twice there.
-        development: nobody signs in; only for callers on this machine, whom it takes for an admin of the instance.
+        development: there is no sign-in; only for callers on this machine, whom it takes for an admin of the
+            instance.
         body_limit: bytes of a request's body.
         streams: so many event streams may be open for one user.
         rate: requests a second of one credential, ten times as many at once; 0: as many as come.
-        drain: seconds for which the server goes on when it is told to stop, saying that it is not ready: so long a
+        drain: seconds for which the server goes on after a signal to stop, saying that it is not ready: so long a
             load balancer may take to see that.
         grace: seconds that requests have to end in after that.
         request_seconds: a client has so many for each request, its body included.
@@ -54,7 +55,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
                 f"root path {self.root_path!r}: it begins with a slash and ends without one: /taskmq"
             )
         if self.development and self.host not in LOOPBACK:
-            raise InvalidSetting(f"host {self.host}: a server that nobody signs in to listens on this machine alone")
+            raise InvalidSetting(f"host {self.host}: a server without sign-in listens on this machine alone")
         if not 0 <= self.rate < math.inf:
             raise InvalidSetting(f"rate {self.rate}: requests a second, or 0 for no limit")
         if not 0 <= self.drain < math.inf:

@@ -1,6 +1,6 @@
 """From a request to who calls: an API token, or a session by its cookie or as a bearer.
 
-A cookie is sent along by browsers whoever asks them to, so a change that comes with one has to bring the session's
+Browsers send a cookie along at any site's request, so a change that comes with one has to bring the session's
 CSRF token (`X-CSRF-Token`), too. What is presented by hand, in `Authorization`, does not.
 """
 
@@ -64,7 +64,7 @@ async def identify_by_store(connection: ASGIConnection[Any, Any, Any, Any]) -> I
     """Who calls, by the accounts of the app's store.
 
     Raises:
-        NotAuthenticated: nobody, or a credential that is not good.
+        NotAuthenticated: no credential, or one that is not good.
         Problem: a change by a cookie's session came without its CSRF token.
         StoreUnavailable: the store could not be reached.
     """

@@ -11,7 +11,7 @@ from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition, J
 __all__ = ["DependsOn", "check_refusal", "upstream_of"]
 
 DependsOn = Sequence[Job[Any] | str | tuple[Job[Any] | str, DependencyCondition]]
-"""Jobs, or their ids: each has to succeed, unless it stands with another condition."""
+"""Jobs, or their ids: each has to succeed, unless it comes with another condition."""
 
 _CONDITIONS: Final = get_args(DependencyCondition)
 
@@ -38,7 +38,7 @@ async def upstream_of(
         if (record := await find(name)) is None:
             raise _unknown(name)
         if record.id in found:
-            raise InvalidOption(f"depends_on: job {name!r} stands there twice")
+            raise InvalidOption(f"depends_on: job {name!r} is there twice")
         found[record.id] = JobDependency(record.id, condition)
     return tuple(found.values())
 

@@ -161,5 +161,5 @@ async def _turn(store: JobStore, record: JobRecord) -> list[str]:
 
 def _when(milliseconds: int | None) -> str:
     if milliseconds is None:
-        return "nobody knows when"
+        return "at an unknown time"
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")

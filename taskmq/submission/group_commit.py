@@ -4,8 +4,8 @@
                                         ^        | answered: what has come meanwhile is the next flush
                                         +--------+
 
-Nobody lingers: while one flush is on the disk the next one fills. Measured beside single inserts: five times the rate
-and a fifth of the latency with 64 callers, and not slower with one.
+No flush waits for company: while one flush is on the disk the next one fills. Measured beside single inserts: five
+times the rate and a fifth of the latency with 64 callers, and not slower with one.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class GroupCommit:
         A caller that is cancelled does not know whether it was kept.
 
         Raises:
-            StoreUnavailable: nobody knows more than it says.
+            StoreUnavailable: its message says all that is known.
         """
         future: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
         self._pending.append((job, future))
@@ -67,7 +67,7 @@ class GroupCommit:
                 await self._answer([(job, future) for job, future in taken if not future.done()])
         finally:
             self._is_flushing = False
-            # Nobody is left to answer them where this was cancelled.
+            # Where this was cancelled, no caller is left to answer them.
             for _, future in self._pending:
                 future.cancel()
             self._pending.clear()

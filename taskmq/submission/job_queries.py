@@ -53,7 +53,7 @@ class JobQueries(JobService):
         return await self.sessions.store().list_jobs(which, after=after, limit=limit)
 
     def count(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
-        """How many jobs there are, exactly up to `cap`; `cap` + 1 stands for more."""
+        """How many jobs there are, exactly up to `cap`; `cap` + 1 means more."""
         return self.sessions.run_sync(self.acount(which, cap=cap), instead="acount")
 
     async def acount(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
@@ -125,8 +125,6 @@ class JobQueries(JobService):
         """`explain` for coroutines."""
         return await explain_job(self.sessions.store(), await self._store.get(job_id))
 
-    # What handles ask ------------------------------------------------------------------------------------
-
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
         """See `JobService`; a job of the store ends there."""
         if not self._store.has_store or (first := await self._store.find(job_id)) is None:
@@ -146,7 +144,7 @@ class JobQueries(JobService):
             if results is None:
                 await asyncio.sleep(min(pause, left))
                 pause = min(pause * 2, _LONGEST_LOOK)
-            # The scheduler puts ends where somebody may wait; one that never ran is in the store alone.
+            # The scheduler puts ends where callers may wait; one that never ran is in the store alone.
             elif (early := await results.wait(job_id, timeout=min(_BETWEEN_LOOKS, left))) is not None:
                 return early
             found = await self._store.find(job_id)

@@ -35,7 +35,7 @@ __all__ = ["NamedCall", "NamedCalls"]
 
 
 class NamedCall:
-    """What a name stands for, ready to be called.
+    """What a name refers to, ready to be called.
 
     Args:
         jobs: of the app.
@@ -220,7 +220,7 @@ class NamedCalls:
         self._catalogue = catalogue
 
     async def find(self, name: str, *, tenant: str = "", version: int | None = None) -> NamedCall:
-        """What the name stands for; a definition is one of the tenant's, in its last version or this one.
+        """What the name refers to; a definition is one of the tenant's, in its last version or this one.
 
         Raises:
             UnknownTask: nothing is called so.

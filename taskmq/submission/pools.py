@@ -22,7 +22,7 @@ class QuotaState(msgspec.Struct, frozen=True, kw_only=True):
     """A quota, and what of it is used up.
 
     Attributes:
-        jobs, bytes: submitted since midnight UTC; of a quota for everybody (`*`) those of nobody.
+        jobs, bytes: submitted since midnight UTC; of a quota for everybody (`*`) those without a tenant.
     """
 
     quota: Quota
@@ -40,8 +40,6 @@ class Pools:
 
     def __init__(self, sessions: Callable[[], Sessions]) -> None:
         self._sessions = sessions
-
-    # Pools and policies --------------------------------------------------------------------------------
 
     def read(self) -> Sharing:
         """All pools, and the policies that were said instead of those of apps."""
@@ -63,7 +61,7 @@ class Pools:
         """Describe a pool, or change what is given of one that is there; as it is now.
 
         Args:
-            name: the tenant whose jobs belong to it; `*`: each tenant that has no pool of its own.
+            name: the tenant whose jobs belong to it; `*`: each tenant that has no pool.
             parent: the pool that it is a part of; None: of the queue itself.
             weight: beside its neighbours, in `weighted` queues.
             min, max: amounts by resource, such as `{"slots": 4}`: those that it gets first, and those above which
@@ -139,8 +137,6 @@ class Pools:
             if await store.share(after):
                 return after
 
-    # Quotas --------------------------------------------------------------------------------------------
-
     def quotas(self) -> list[QuotaState]:
         """All quotas, by tenant and user, with what of them is used up today."""
         return self._sessions().run_sync(self.aquotas(), instead="aquotas")
@@ -176,8 +172,8 @@ class Pools:
         """Say what a tenant, or one user of it, may submit and have running, in place of what was said before.
 
         Args:
-            tenant: whose; `*`: each tenant that has none of its own.
-            user: the owner of the jobs; `*`: each that has none of its own; None: all of the tenant together.
+            tenant: whose; `*`: each tenant without a quota.
+            user: the owner of the jobs; `*`: each without a quota; None: all of the tenant together.
             queued: jobs that may wait for their turn at a time.
             a_day: jobs from midnight to midnight UTC.
             bytes: of their bodies, in the same time.

@@ -35,7 +35,7 @@ __all__ = ["Jobs"]
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    # What a task returns that is named by a text, nobody knows.
+    # The type that a task named by a text returns is unknown.
     R = TypeVar("R", default=Any)
 else:
     from typing import TypeVar
@@ -79,8 +79,6 @@ class Jobs(JobQueries):
         """Submit with what this producer sends with."""
         self._producer = producer
         self._stored = StoredJobs(lambda: self.sessions, signature_of=self._names.signature)
-
-    # Submitting ----------------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -243,7 +241,7 @@ class Jobs(JobQueries):
         return called.handle(await self._store.given(sending, answer)), answer
 
     async def named(self, name: str, *, tenant: str | None = None) -> NamedCall:
-        """What a name stands for: a task of the app, a registered one, or a definition of the tenant.
+        """What a name refers to: a task of the app, a registered one, or a definition of the tenant.
 
         Raises:
             UnknownTask: nothing.
@@ -266,7 +264,7 @@ class Jobs(JobQueries):
         depends_on: DependsOn = (),
         connection: Any = None,
     ) -> tuple[Job[Any], Submitted]:
-        """`keep_call` of what a name stands for: a task, also one that this app does not know, or a definition.
+        """`keep_call` of what a name refers to: a task, also one that this app does not know, or a definition.
 
         Args:
             args, kwargs: plain JSON values, or what the task takes.
@@ -382,8 +380,6 @@ class Jobs(JobQueries):
             now=self.sessions.clock.now_ms(),
             resources=None if task is None else task.plan.resources,
         )
-
-    # Changing ------------------------------------------------------------------------------------------
 
     def change(
         self,
@@ -525,8 +521,6 @@ class Jobs(JobQueries):
     async def _do(self, action: Action, job_id: str, *, version: int | None, by: By, note: str) -> JobRecord:
         return await self._store.edit(job_id, action, version=version, by=by, note=note)
 
-    # What handles ask to be done -----------------------------------------------------------------------
-
     async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
         """See `JobService`."""
         if not self._store.has_store or (record := await self._store.find(job_id)) is None:
@@ -546,8 +540,6 @@ class Jobs(JobQueries):
             return Cancellation.ENDED
         after = await self.acancel(record.id, note=reason)
         return Cancellation.CANCELLED if after.state.is_final else Cancellation.REQUESTED
-
-    # -----------------------------------------------------------------------------------------------------
 
     def _called(self, task: "Call[..., R] | str", options: dict[str, Any]) -> Call[..., R]:
         if isinstance(task, str):

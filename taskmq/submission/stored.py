@@ -37,14 +37,14 @@ from taskmq.submission.group_commit import GroupCommit
 from taskmq.submission.new_jobs import name_of
 from taskmq.submission.task_catalogue import RegisteredSignature
 
-__all__ = ["NOTHING", "By", "Change", "StoredJobs", "check_cursor", "instant_ms", "ready_topic"]
+__all__ = ["NOTHING", "By", "Change", "StoredJobs", "check_cursor", "instant_ms", "ready_topic", "require_taken"]
 
 T = TypeVar("T")
 
 By = str | Actor
 """Who changes a job: a name, or one whose changes are in the audit as well."""
 
-# Somebody else may change the job at the same moment; each of them gains something.
+# Another caller may change the job at the same moment; each attempt has one winner.
 _TRIES: Final = 20
 
 
@@ -68,7 +68,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     call: tuple[Any, Any] | msgspec.UnsetType = msgspec.UNSET
 
     def words(self) -> str:
-        """Which fields it changes, and never to what: arguments are nobody's but the task's."""
+        """Which fields it changes, and never to what: arguments are for the task alone."""
         return ", ".join(name for name in self.__struct_fields__ if getattr(self, name) is not msgspec.UNSET)
 
 
@@ -80,7 +80,7 @@ class StoredJobs:
 
     Args:
         sessions: the app's, asked for each time.
-        signature_of: how a task is called, by its name; None where nobody knows it.
+        signature_of: how a task is called, by its name; None where it is unknown.
     """
 
     def __init__(
@@ -102,8 +102,6 @@ class StoredJobs:
         """Whether the app has one."""
         return self._sessions.current().store is not None
 
-    # Submitting ----------------------------------------------------------------------------------------
-
     async def submit(self, job: NewJob, *, connection: Any = None) -> Submitted:
         """Keep one job; together with those of other callers, unless it is kept by the caller's own transaction.
 
@@ -122,7 +120,7 @@ class StoredJobs:
         else:
             answer = await self._commit().submit(job)
         check_refusal(answer, name_of(job))
-        return _same(job, answer)
+        return require_taken(job, answer)
 
     async def submit_all(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         """Keep many; what became of each. A conflict or a duplicate is the caller's to look for."""
@@ -196,8 +194,6 @@ class StoredJobs:
         """
         return await upstream_of(depends_on, self.find) if depends_on else ()
 
-    # Looking -------------------------------------------------------------------------------------------
-
     async def find(self, job_id: str) -> JobRecord | None:
         """The job that is called so: the store's id, or the one that its submitter chose, with its tenant's mark."""
         store = self._sessions.store()
@@ -229,8 +225,6 @@ class StoredJobs:
         if large is None or record.blob is None:
             return record
         return msgspec.structs.replace(record, value=await large.fetch(record.job_id, record.blob), blob=None)
-
-    # Changing ------------------------------------------------------------------------------------------
 
     async def edit(
         self,
@@ -368,7 +362,7 @@ def instant_ms(moment: datetime, *, what: str) -> int:
 def _entry(
     record: JobRecord, decision: Decision, action: Action, change: Change, *, by: Actor, note: str
 ) -> AuditEntry:
-    """Of the audit: never with arguments, which are nobody's but the task's."""
+    """Of the audit: never with arguments, which are for the task alone."""
     after: dict[str, Any] = {"state": str(decision.state)}
     if action == "change":
         after["changed"] = change.words()
@@ -383,7 +377,7 @@ def _entry(
 
 
 def _exceeded(task: str, excess: QuotaExcess) -> QuotaExceeded:
-    """What a caller is told for whose job there is no room."""
+    """The error for a caller whose job has no room."""
     return QuotaExceeded(
         task,
         tenant=excess.tenant,
@@ -394,7 +388,13 @@ def _exceeded(task: str, excess: QuotaExcess) -> QuotaExceeded:
     )
 
 
-def _same(job: NewJob, answer: Submitted) -> Submitted:
+def require_taken(job: NewJob, answer: Submitted) -> Submitted:
+    """The answer, where the store has taken the job now or before, or another one has its unique key.
+
+    Raises:
+        QuotaExceeded: there is no room for it.
+        JobConflict: another job has its id.
+    """
     if answer.exceeded is not None:
         raise _exceeded(job.task, answer.exceeded)
     if answer.is_same or answer.is_duplicate:

@@ -35,7 +35,7 @@ class ChildProcess:
         heard: when it last said something, by the monotonic clock; at first, when it was started.
         ready_at: when it began to consume; None before.
         luck: 0 to 1, drawn for it.
-        is_draining: it was told to.
+        is_draining: it was asked to drain.
     """
 
     def __init__(
@@ -71,9 +71,10 @@ class ChildProcess:
         """A process that has been given its order.
 
         Args:
-            patience: seconds after which it is killed when it was told to drain.
+            patience: seconds after which it is killed when it was asked to drain.
         """
-        # Pipes of our own, because asyncio counts a process as running for as long as anybody holds one of its.
+        # Pipes of our own, because asyncio counts a process as running for as long as a process holds one of its
+        # pipes.
         orders, lifeline = os.pipe()
         reading, writing = os.pipe()
         try:
@@ -145,7 +146,7 @@ class ChildProcess:
             self._deadline = asyncio.get_running_loop().call_later(self._patience, self._give_up)
 
     def requeue_now(self) -> None:
-        """Tell it to give back what runs, if it has been told to drain; else to drain."""
+        """Tell it to give back what runs, if it drains already; else to drain."""
         if self.is_draining:
             # Not SIGTERM again: two of a kind that come before the first was looked at are one.
             self.send(signal.SIGINT)
@@ -168,7 +169,7 @@ class ChildProcess:
         if self._deadline is not None:
             self._deadline.cancel()
         os.close(self._lifeline)
-        # Nobody but the process writes there, unless it has forked.
+        # Only the process writes there, unless it has forked.
         await asyncio.wait((self._reading,), timeout=_LAST_WORDS)
         self._reading.cancel()
         self._transport.close()

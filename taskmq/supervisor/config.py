@@ -36,7 +36,7 @@ class RecycleLimits(msgspec.Struct, frozen=True, kw_only=True):
         Args:
             age: seconds since it became ready. In the first half minute, memory and descriptors are not held
                 against it: where the limit is below what the process needs to begin with, replacing it helps
-                nobody, and is not to be done all the time.
+                no process, and is not to be done all the time.
             luck: 0 to 1, drawn once for each process: it may do up to a fifth less, so that processes which were
                 started together do not end together.
         """
@@ -63,8 +63,8 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True):
         liveness_timeout: a process that has said nothing for so many seconds is not live.
         unresponsive_after: a process that has said nothing for so many seconds is killed, so that its jobs run
             elsewhere; None: it is left alone.
-        drained_after: a process that was told to drain is killed so many seconds after its grace; it may wait for its
-            broker at both ends of that.
+        drained_after: a process that was asked to drain is killed so many seconds after its grace; it may wait for
+            its broker at both ends of that.
         calm: seconds of little to do before one process less is kept.
         watch: folders whose Python files are watched; a change replaces the processes, one by one, by new ones,
             and only if the new code gets ready.

@@ -24,7 +24,7 @@ class FleetStatus:
     """Reads slots and processes, changes none.
 
     Args:
-        app: what the processes were told to run.
+        app: the app that the processes run.
         slots, children: the supervisor's own, which change.
         least, most: bounds of the number of processes.
 

@@ -68,7 +68,7 @@ class ProcessSlot:
 
     @property
     def is_retiring(self) -> bool:
-        """Nobody is to be here any more."""
+        """No process is to be here any more."""
         return self._leaving.is_set()
 
     async def run(self) -> Literal["done", "dismissed", "unusable"]:
@@ -102,7 +102,7 @@ class ProcessSlot:
         return "done"
 
     def retire(self) -> None:
-        """Nobody is to be here any more; who is, is told to drain."""
+        """No process is to be here any more; the present one drains."""
         self._leaving.set()
         self._hurry.set()
         if self.current is not None:
@@ -117,7 +117,7 @@ class ProcessSlot:
         """Put a new process here, and let the old one drain once the new one consumes.
 
         Returns:
-            The old one, which has been told to drain; None where nothing was replaced: the new one did not get
+            The old one, which drains; None where nothing was replaced: the new one did not get
             ready, and the old one stays; or there was no old one, and the slot starts a new one by itself.
         """
         old = self.current

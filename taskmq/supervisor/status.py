@@ -40,7 +40,7 @@ class SupervisorStatus(msgspec.Struct, frozen=True, kw_only=True):
         ends: how often processes ended before their time, by how.
         replaced: how often a process was replaced in order.
         jobs: runs that have ended, of all processes that there ever were.
-        queues: messages that wait in the broker, as far as somebody looks.
+        queues: messages that wait in the broker, as far as a reader looks.
     """
 
     version: str

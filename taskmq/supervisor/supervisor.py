@@ -136,8 +136,6 @@ class Supervisor:
         """The numbers for monitoring."""
         return self._overview.snapshot(wanted=self._wanted)
 
-    # Slots ----------------------------------------------------------------------------------------------------
-
     @property
     def _wanted(self) -> int:
         return sum(not slot.is_retiring for slot in self._slots)
@@ -164,7 +162,7 @@ class Supervisor:
                     case "unusable":
                         self._exit_code = EXIT_USAGE
                         if not self.is_stopping:
-                            # The error has been said, and nobody has asked to stop.
+                            # The error has been logged, and no stop was asked for.
                             self._signals = 1
                             self._end_processes()
                     case "dismissed":
@@ -213,8 +211,6 @@ class Supervisor:
         if children:
             await asyncio.wait([child.ended for child in children])
 
-    # Replacing ------------------------------------------------------------------------------------------------
-
     async def _roll(self, why: str, *, patient: bool) -> None:
         """Replace all, one after the other; `patient`: each old one has ended before the next is replaced."""
         for slot in self._slots:
@@ -250,8 +246,6 @@ class Supervisor:
         except (OSError, RuntimeError):
             # The system may refuse to watch: the worker goes on as it is.
             _log.exception("changes are not seen any more")
-
-    # Looking --------------------------------------------------------------------------------------------------
 
     async def _look_around(self) -> None:
         while True:
@@ -323,8 +317,6 @@ class Supervisor:
         from taskmq.client.plugins import open_metrics
 
         return open_metrics(self.snapshot)
-
-    # Signals --------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _signals_received(self) -> Generator[None]:

@@ -1,4 +1,4 @@
-"""What systemd is told of a service of `Type=notify`; nothing where there is no systemd above."""
+"""Notifies systemd of a service of `Type=notify`; does nothing where there is no systemd above."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ class Systemd:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         address = environment.get("NOTIFY_SOCKET", "")
-        # An @ stands for the null byte of Linux's abstract addresses.
+        # An @ means the null byte of Linux's abstract addresses.
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._last = ""
         self.watchdog: float | None = None

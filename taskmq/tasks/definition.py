@@ -29,7 +29,7 @@ def define(function: Callable[..., Any], options: TaskOptions) -> Task[..., Any]
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
     label = f"{getattr(function, '__qualname__', function)}"
     if "name" not in options and not hasattr(function, "__qualname__"):
-        raise InvalidOption(f"task {label}: it is no function and has no name of its own; give it a name=")
+        raise InvalidOption(f"task {label}: it is not a function and has no name; give it a name=")
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise InvalidOption(f"task {label}: a generator cannot be a task")
     name = options["name"] if "name" in options else _default_name(function)

@@ -1,4 +1,4 @@
-"""What is told of tasks to those who do not have their code."""
+"""Describes tasks for processes that do not have their code."""
 
 from typing import Any
 
@@ -12,19 +12,19 @@ __all__ = ["registration_of_task", "registrations_of"]
 
 
 def registrations_of(tasks: TaskRegistry) -> list[TaskRegistration]:
-    """What is told of the tasks, by name; one whose annotations cannot be resolved is left out."""
+    """Describe the tasks, by name; leaves out a task whose annotations cannot be resolved."""
     found: list[TaskRegistration] = []
     for name in sorted(tasks):
         try:
             found.append(registration_of_task(tasks[name]))
         except InvalidOption:
-            # Whoever runs it says so.
+            # The worker that runs it reports the reason.
             continue
     return found
 
 
 def registration_of_task(task: Task[..., Any]) -> TaskRegistration:
-    """What is told of one task.
+    """Describe one task.
 
     Raises:
         InvalidOption: its annotations cannot be resolved.

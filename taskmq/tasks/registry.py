@@ -18,7 +18,7 @@ __all__ = ["TaskRegistry"]
 
 
 class TaskRegistry(Mapping[str, Task[..., Any]]):
-    """All tasks by name, those of included modules among them: they are imported when somebody looks.
+    """All tasks by name, with those of included modules, which the first access imports.
 
     Args:
         default_queue: of tasks that do not name one.

@@ -154,7 +154,7 @@ class Call(Generic[P, R_co]):
 
         Raises as `send_many` does.
         """
-        # A generator of its own: what is wrong is said at the call, not at the first step.
+        # A separate generator: mistakes are raised at the call, not at the first step.
         return map(self._job, self._stream(calls))
 
     def asend_stream(self, calls: Iterable[Arguments] | AsyncIterable[Arguments]) -> AsyncGenerator[Job[R_co], None]:
@@ -166,7 +166,7 @@ class Call(Generic[P, R_co]):
         return self._sending(args, kwargs)
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Sending:
-        """The same of a job of the store: in JSON, and told from others by its id alone.
+        """Build the message of a job of the store: in JSON, recognised by its id alone.
 
         Raises:
             InvalidArguments, EncodeError: the arguments do not fit.
@@ -200,7 +200,7 @@ class Call(Generic[P, R_co]):
     @overload
     def s(self: "_TakesFirst[A, Q, R]", *args: Q.args, **kwargs: Q.kwargs) -> "OpenStep[A, R]": ...
     def s(self, *args: Any, **kwargs: Any) -> Any:
-        """The call as a step of a workflow: what stands before it gives its first argument.
+        """Make the call a step of a workflow: the step before it gives its first argument.
 
         With all its arguments it can stand at the beginning, too, or be sent on its own.
         """
@@ -211,7 +211,7 @@ class Call(Generic[P, R_co]):
         return Step[Any](call) if is_whole else OpenStep[Any, Any](call)
 
     def si(self, *args: P.args, **kwargs: P.kwargs) -> "Step[R_co]":
-        """The call as a step of a workflow that has all its arguments: it only waits for what stands before it."""
+        """Make the call a step of a workflow that has all its arguments: it only waits for the step before it."""
         from taskmq.workflow.parts import Step
 
         return Step(self._step_call(args, kwargs, is_fed=False))

@@ -9,7 +9,7 @@
 - `taskmq.testing.job_store_suite`: the same for `taskmq.contracts.jobs.JobStore`.
 - `taskmq.testing.coordinator_suite`: the same for `taskmq.stores.Coordinator`, which both have in them.
 
-The suites are not imported here, so that pytest can still be told to rewrite their asserts.
+The suites are not imported here, so that pytest can still rewrite their asserts.
 """
 
 from taskmq.testing.fake_clock import FakeClock

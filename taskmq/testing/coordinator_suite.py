@@ -45,8 +45,6 @@ class CoordinatorCases(Suite):
         """Let this much time pass for the server."""
         await asyncio.sleep(seconds)
 
-    # Leases ----------------------------------------------------------------------------------------------------
-
     @case
     async def test_a_key_is_held_by_one_and_the_others_are_told_by_whom(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
@@ -227,15 +225,13 @@ class CoordinatorCases(Suite):
         await self.advance(self.short * 1.5)
         present = await _taken(other.acquire(key, owner="present", seconds=LONG))
 
-        # Whoever was frozen still believes that it leads: nothing that it does here has an effect.
+        # The frozen member still believes that it leads: nothing that it does here has an effect.
         assert stale < present
         assert not await mine.renew(key, token=stale, seconds=LONG, note="still mine")
         await mine.release(key, token=stale)
         held = await mine.find(key)
         assert held is not None
         assert (held.owner, held.token, held.note) == ("present", present, "")
-
-    # Members ---------------------------------------------------------------------------------------------------
 
     @case
     async def test_members_of_a_group_are_those_who_hold_their_lease(self) -> None:

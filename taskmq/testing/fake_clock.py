@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that only moves when a test moves it."""
 
 import asyncio
 import heapq
@@ -35,7 +35,7 @@ class FakeClock:
 
     @property
     def next_instant(self) -> int | None:
-        """When the first sleeper is due (ms since the epoch); None when nobody sleeps."""
+        """When the first sleeper is due (ms since the epoch); None without sleepers."""
         with self._lock:
             return min((instant for instant, *_ in self._sleepers), default=None)
 

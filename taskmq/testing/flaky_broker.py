@@ -34,7 +34,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The caller of `publish` was told that the message is durable."""
+    """The caller of `publish` knows that the message is durable."""
 
     message: Outgoing
 
@@ -92,8 +92,6 @@ class FlakyBroker:
         self._drops = 0
         self._in_hand: list[_FlakyDelivery] = []
 
-    # Faults -----------------------------------------------------------------------------------------------
-
     def fail_publishes(self, count: int, error: SendError) -> None:
         """The next `count` publishes end with `error`; their messages never reach the broker."""
         self._faults.extend([_Fault(error, is_published=False)] * count)
@@ -137,8 +135,6 @@ class FlakyBroker:
     def kinds(self) -> list[str]:
         """The journal as names: "Published", "Confirmed", "Acked"..."""
         return [type(entry).__name__ for entry in self.journal]
-
-    # The contract -----------------------------------------------------------------------------------------
 
     @property
     def address(self) -> str:
@@ -195,8 +191,6 @@ class FlakyBroker:
         self.release_publishes()
         await self._inner.aclose()
 
-    # Publishing -------------------------------------------------------------------------------------------
-
     def _hang(
         self, answer: asyncio.Future[None], message: Outgoing, fault: _Fault | None, *, deadline: float
     ) -> None:
@@ -245,8 +239,6 @@ class FlakyBroker:
     def _meet_fault(self, name: FlakyCall) -> None:
         if faults := self._call_faults.get(name):
             raise faults.popleft()
-
-    # Deliveries -------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def _hold(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:

@@ -90,7 +90,7 @@ class Harness:
         self._runner: asyncio.Runner | None = None
 
     def __enter__(self) -> Self:
-        # A name of its own: nothing is left of the test before.
+        # A fresh name: nothing is left of the test before.
         middleware = (self._catcher, self._recorder)
         self._opened.enter_context(self._on(f"memory://{uuid4()}", middleware))
         return self
@@ -133,8 +133,6 @@ class Harness:
     def now(self) -> datetime:
         """The app's time."""
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.clock.now_ms())
-
-    # What was sent ---------------------------------------------------------------------------------------
 
     @property
     def sent(self) -> list[SentJob]:
@@ -193,8 +191,6 @@ class Harness:
             return "nothing was"
         lines = "".join(f"\n  {one}" for one in calls[-_SHOWN:])
         return f"what was, the last {_SHOWN} of {len(calls)}:{lines}" if len(calls) > _SHOWN else f"what was:{lines}"
-
-    # Running ---------------------------------------------------------------------------------------------
 
     def drain(self, *, raise_errors: bool = True) -> None:
         """Run all jobs until none is left, those that they send, retries and delayed ones, too; time jumps ahead to
@@ -285,8 +281,6 @@ class Harness:
                 "often; see Harness(timeout=), or taskmq_timeout in pytest's settings"
             ) from None
 
-    # What failed -----------------------------------------------------------------------------------------
-
     async def _new_failures(self) -> list[FailedJob]:
         broker = self.app.sessions.current().broker
         queues = dict.fromkeys([*(queue.name for queue in self.app.tasks.queues), *(one.queue for one in self.sent)])
@@ -315,7 +309,7 @@ class Harness:
         return FailedJob(failed.job_id, failed.task, "error", failed.attempts, error)
 
     def _error(self, job_id: str, told: ErrorRecord, *, attempts: int) -> Exception:
-        """As the task has raised it, else as it was told."""
+        """As the task has raised it, else as it was reported."""
         error = self._catcher.errors.get(job_id)
         if error is not None and type(error).__qualname__ == told.type_name.rpartition(".")[2]:
             return error

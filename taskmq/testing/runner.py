@@ -54,7 +54,7 @@ class Suite:
         async with asyncio.timeout(self.deadline), AsyncExitStack() as self.opened:
             await test()
         await only_these_tasks({asyncio.current_task()})
-        # What only the collector finds, such as a future whose exception nobody looked at, belongs to this test.
+        # What only the collector finds, such as a future whose exception was not looked at, belongs to this test.
         gc.collect()
         await asyncio.sleep(0)
         assert not complaints, complaints
@@ -95,7 +95,7 @@ async def only_these_tasks(expected: Collection[asyncio.Task[Any] | None]) -> No
         if not left:
             return
         await asyncio.sleep(0.01)
-    raise AssertionError(f"tasks that nobody needs any more go on: {left!r}")
+    raise AssertionError(f"tasks that are not needed any more go on: {left!r}")
 
 
 @contextmanager

@@ -161,7 +161,7 @@ async def virtual_run(
 
 
 def _apart(app: TaskMQ) -> TaskMQ:
-    """The same app with connections of its own, which whoever runs it may close."""
+    """The same app with its own connections, which its runner may close."""
     twin = copy(app)
     twin.sessions, twin.jobs, twin.producer = copy(app.sessions), copy(app.jobs), copy(app.producer)
     twin.sessions.exchange(app.sessions.settings, app.sessions.clock, {})

@@ -14,15 +14,15 @@ One delivery passes these parts, each of which does one thing:
                 the ack. Where else a delivery is settled, and why, tests/house/test_places.py lists
     Worker      start, drain, and what lives as long as it consumes
 
-A TaskPool of asyncio tasks carries out what the pipeline does, and only a run that waits for something costs a task
-of its own; ThreadRuns go on in threads without one. The JournalService writes down what tasks tell and save while
+A TaskPool of asyncio tasks carries out what the pipeline does, and only a run that waits for something costs one task
+extra; ThreadRuns go on in threads without one. The JournalService writes down what tasks report and save while
 they run (`taskmq.run.journal`).
 
 Invariants:
 
 - A delivery is acknowledged only after its outcome is durable. A crash between the two repeats the task; no
   crash loses it.
-- A delivery that was never started goes back as it came; nobody is charged an attempt for it.
+- A delivery that was never started goes back as it came; that counts no attempt.
 - A stopping worker first stops taking, then gives back what it has not started, then waits for what runs,
   and at the end of its grace interrupts it and gives that back, too.
 

@@ -43,7 +43,7 @@ class Attempt(msgspec.Struct, eq=False):
         job_id: from the body, else the message id, else made here.
         started: when the function was called, in ms; None when it was not.
         execution: its run, from just before the function is called.
-        cancelled: why the run is being cancelled; None unless somebody asked for it.
+        cancelled: why the run is being cancelled; None unless that was asked for.
         preempted: why the run is to give way to others; None unless a scheduler asked for it.
         is_clean: whether the run has left the context variables as they were.
         grant: what it was given of the worker's resources; None when it needs none.

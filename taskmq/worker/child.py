@@ -116,7 +116,7 @@ async def _serve(app: TaskMQ, target: str, order: ChildSpec, lifeline: int, stat
 
 def _say_failure(reporting: "asyncio.Task[None]") -> None:
     if not reporting.cancelled() and (error := reporting.exception()) is not None:
-        logging.getLogger("taskmq.worker").critical("the supervisor is told nothing any more", exc_info=error)
+        logging.getLogger("taskmq.worker").critical("reports to the supervisor have ended", exc_info=error)
 
 
 class _Signals:

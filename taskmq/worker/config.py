@@ -108,7 +108,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "Make a job a dead letter after this many starts that its worker did not survive: at least 2, or 0 for "
             "no limit.",
             rule="at least 2, or 0 for no limit",
-            # The first start is not recorded: of one start nobody knows whether it ever was.
+            # The first start is not recorded: of one start it is unknown whether it ever was.
             fits=lambda starts: starts == 0 or starts >= 2,
         ),
     ] = 3
@@ -163,7 +163,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     events: Annotated[
         Events,
         ConfigOption(
-            "Send events of jobs: auto: while somebody listens; on: always; off: none, not even of the worker."
+            "Send events of jobs: auto: while a reader listens; on: always; off: none, not even of the worker."
         ),
     ] = "auto"
     log_errors: Annotated[

@@ -57,7 +57,7 @@ class Dispatcher:
 
     Attributes:
         slots: who has a slot.
-        quarantine: where runs that may be poison are counted; None where nobody counts them.
+        quarantine: where runs that may be poison are counted; None where crashes are not counted.
         left_behind: runs that did not end even when they were cancelled; their jobs went back.
     """
 
@@ -150,7 +150,7 @@ class Dispatcher:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything runs, waits here for something else than a slot, or is told and not acknowledged."""
+        """Whether anything runs, waits here for something else than a slot, or is reported and not acknowledged."""
         return self.slots.is_busy or self._settler.reports.is_telling
 
     @property

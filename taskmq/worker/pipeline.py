@@ -44,7 +44,7 @@ class Pipeline:
     Args:
         cancelled: why a job was cancelled, None when it was not.
         is_recalled: whether a job is to go back without a run.
-        quarantine: runs what may be poison; None where nobody counts crashes.
+        quarantine: runs what may be poison; None where crashes are not counted.
         long_runs: for runs that take longer than the broker allows.
     """
 
@@ -209,7 +209,7 @@ class Pipeline:
         try:
             outcome = await run
         except asyncio.CancelledError:
-            # Before its first step, so that nobody below could tell what it meant.
+            # Before its first step, so that no layer below could tell what it meant.
             if attempt.cancelled is not None:
                 outcome = Cancelled(attempt.cancelled)
             elif attempt.preempted is not None:
@@ -253,6 +253,6 @@ class Pipeline:
 
 def _unless_cancelled(attempt: Attempt, outcome: Outcome) -> Outcome:
     if attempt.cancelled is not None and not isinstance(outcome, Interrupted):
-        # However it ended: nobody wants it any more.
+        # However it ended: it is not wanted any more.
         return Cancelled(attempt.cancelled)
     return outcome

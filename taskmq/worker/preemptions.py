@@ -1,6 +1,6 @@
 """Giving jobs of the store back, so that others have their slots.
 
-    a scheduler asks -> a run that goes on: told, and stopped after its grace -> reported as interrupted
+    a scheduler asks -> a run that goes on: asked, and stopped after its grace -> reported as interrupted
                         one that waits here for resources: given back at once
                         one that has not come yet, or waits for its slot: given back when its turn comes
 
@@ -65,13 +65,14 @@ class Preemptions:
         """Whether a job is to go back without a run."""
         if not self.recalled or envelope.store is None:
             return False
-        return self.recalled.pop((envelope.store.id, envelope.store.token), 0.0) > self._slots.monotonic()
+        # As long as any is remembered, all jobs of the store take the long way.
+        self._forget(now=self._slots.monotonic())
+        return self.recalled.pop((envelope.store.id, envelope.store.token), None) is not None
 
     def ask(self, jobs: Sequence[Preemption]) -> None:
         """Give back those of these jobs that are here, or come."""
         now = self._slots.monotonic()
-        for key in [key for key, until in self.recalled.items() if until <= now]:
-            del self.recalled[key]
+        self._forget(now=now)
         running, waiting = _by_key(self._stats.running), _by_key(self._slots.resources.attempts())
         for one in jobs:
             key = (one.job, one.token)
@@ -81,7 +82,13 @@ class Preemptions:
             elif (attempt := waiting.get(key)) is not None:
                 self._slots.withdraw(attempt.job_id, self._withdrawn)
             else:
+                # Behind the others: the first in line is the first to be forgotten.
+                self.recalled.pop(key, None)
                 self.recalled[key] = now + _REMEMBERED
+
+    def _forget(self, *, now: float) -> None:
+        while self.recalled and self.recalled[first := next(iter(self.recalled))] <= now:
+            del self.recalled[first]
 
     def _withdrawn(self, attempt: Attempt) -> WorkItem:
         attempt.preempted = RECALLED

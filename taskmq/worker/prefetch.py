@@ -1,8 +1,8 @@
 """How many deliveries a worker wants in hand. Pure.
 
 As many as it has slots, and a few more, so that a slot that becomes free does not wait for the way to the broker and
-back. How many more depends on how long a run takes: what is in hand is seen by nobody else, and beside long runs it
-would wait while other workers are idle.
+back. How many more depends on how long a run takes: what is in hand is hidden from other workers, and beside long
+runs it would wait while other workers are idle.
 
     mean run        more than the slots
     up to 10 ms     up to 250 in all, at least twice the slots
@@ -50,7 +50,7 @@ def worth_changing(now: int, wanted: int) -> bool:
 def prefetch_of(queue: WorkQueue, physical: str, prefetch: int) -> int:
     """How many of a physical queue, where its queue may have `prefetch` in hand of each of its classes."""
     if queue.ordered is not None:
-        # The next of a shard would only wait here, where it cannot be run by anybody else.
+        # The next of a shard would only wait here, where no other worker can run it.
         return 1
     # Two lanes carry the jobs of a tenant, so one that is alone still fills all slots.
     return math.ceil(prefetch / 2) if is_lane(physical) else prefetch

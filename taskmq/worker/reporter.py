@@ -45,7 +45,7 @@ class Reporter:
         self._cpu = time.process_time(), time.monotonic()
 
     async def run(self) -> None:
-        """Report until cancelled, or until nobody reads; the last report says how it ended."""
+        """Report until cancelled, or until the reader is gone; the last report says how it ended."""
         loop = asyncio.get_running_loop()
         pipe = _Pipe()
         transport, _ = await loop.connect_write_pipe(lambda: pipe, os.fdopen(self._status, "wb", buffering=0))

@@ -62,7 +62,7 @@ async def with_former_lanes(broker: Broker, queues: Sequence[WorkQueue]) -> list
     Where there were more lanes once, delayed jobs and retries come back to the lanes that they left.
 
     Raises:
-        BrokerUnavailable: nobody knows what there is.
+        BrokerUnavailable: the broker does not say what there is.
     """
     found: list[WorkQueue] = []
     for queue in queues:
@@ -75,7 +75,7 @@ async def with_former_lanes(broker: Broker, queues: Sequence[WorkQueue]) -> list
 
 
 def node_of(config: WorkerConfig) -> NodeTold | None:
-    """What is told of the worker's node; None where it has none."""
+    """The report of the worker's node; None where it has none."""
     if not config.node:
         return None
     given = {name: amount * config.processes for name, amount in (config.resources or {}).items() if name != GPU}
@@ -142,7 +142,7 @@ def resources_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]
         if lacking := pool.lacks(plan.needs or {}):
             raise InvalidOption(
                 f"task {plan.name} needs {amounts_text(plan.needs or {})} and can never run here: this worker has "
-                f"{amounts_text(lacking)}; see --resources, or give the task a queue of its own"
+                f"{amounts_text(lacking)}; see --resources, or give the task a separate queue"
             )
     if config.processes > 1 and any(GPU in (plan.needs or {}) for plan in plans):
         raise InvalidOption(
@@ -175,10 +175,10 @@ def executors_for(app: TaskMQ, target: str, config: WorkerConfig) -> dict[Execut
     """One of each kind that the app's tasks use.
 
     Args:
-        target: `module:attribute` of the app; "" where nobody knows.
+        target: `module:attribute` of the app; "" where it is unknown.
 
     Raises:
-        UnsupportedFeature: a task runs in a process of its own, and nobody knows how that finds the app.
+        UnsupportedFeature: a task runs in a separate process, which could not find the app.
     """
     kinds = {task.plan.executor for task in app.tasks.values()}
     executors: dict[ExecutorKind, Executor] = {}

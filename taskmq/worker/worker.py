@@ -57,14 +57,14 @@ _BURST_LOOK: Final = 0.1
 _BURST_LOOKS: Final = 3
 _JOBS_SHOWN: Final = 20
 _STUCK_SECONDS: Final = 30.0
-# For parts that have told others something, or have taken something from them; and for all others.
+# For parts that have announced something to others, or have taken something from them; and for all others.
 _TIME_TO_SETTLE: Final = 6.0
 _TIME_TO_END: Final = 0.5
 _TIME_FOR_LOGS: Final = 5.0
 
 
 class Worker:
-    """Runs the tasks of an app's queues until it is told to stop.
+    """Runs the tasks of an app's queues until it is asked to stop.
 
     Args:
         app: the app; its connections on the running loop are used, and closed at the end.
@@ -74,7 +74,7 @@ class Worker:
     Attributes:
         is_ready: set once the worker consumes.
         stats: what it has done and does.
-        is_dismissed: it was told to drain for good.
+        is_dismissed: it drains for good.
         left_behind: tasks that did not end even when they were cancelled; their jobs went back.
 
     Raises:
@@ -187,7 +187,7 @@ class Worker:
             self._events.tell("draining")
 
     def dismiss(self) -> None:
-        """Drain, and not be replaced by whoever started this process."""
+        """Drain, and not be replaced by the supervisor."""
         self.is_dismissed = True
         self.drain()
 
@@ -202,7 +202,7 @@ class Worker:
         self._dispatcher.slots.resize(concurrency)
 
     def revoked(self, job_id: str) -> None:
-        """Somebody says over the broker that a job was cancelled: look into the state, which knows, at once."""
+        """Hear over the broker that a job was cancelled: look into the state, which knows, at once."""
         _log.debug("job %s is said to be cancelled", job_id)
         if self._cancellations is not None:
             self._cancellations.wake()
@@ -213,7 +213,7 @@ class Worker:
             self._dispatcher.preempt(jobs)
 
     def look_at_pauses(self) -> None:
-        """Somebody says over the broker that queues were paused or resumed: look into the state at once."""
+        """Hear over the broker that queues were paused or resumed: look into the state at once."""
         if self._pauses is not None:
             self._pauses.wake()
 

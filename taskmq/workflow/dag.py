@@ -1,4 +1,4 @@
-"""Graphs: steps that wait for any others, each by a rule of its own."""
+"""Graphs: steps that wait for any others, each by its own rule."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -86,7 +86,7 @@ class Dag(Workflow[dict[str, Any]]):
 
         Args:
             after: what it waits for; a step that is no `si(...)` is given their values, in this order, before its
-                own arguments. None stands for one that has no value, as the rule may allow.
+                own arguments. None replaces a missing value, which the rule may allow.
             into: what it waits for, too, by the name of the argument that the value is given as.
             rule: `all` of them have succeeded; `any` of them has; `none_failed`: all have ended, and none has
                 failed; `always`: all have ended.

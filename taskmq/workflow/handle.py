@@ -260,7 +260,7 @@ class Flow(Generic[R_co]):
 
         Args:
             jobs: steps with all their arguments.
-            key: of these jobs, for as long as the flow is kept: whoever adds them again under it, since the first
+            key: of these jobs, for as long as the flow is kept: a run that adds them again under it, since the first
                 time has ended in an error, adds only those that are missing.
 
         Raises:

@@ -24,7 +24,7 @@ async def remove_letters(
     """Acknowledge the letters of the flow's steps that are older than its run `run`; how many.
 
     Letters of other jobs, and of steps that died in this run, stay in their place and order. A worker publishes a
-    letter after the step's end is told, so one may come a moment later: where fewer than `expected` are there, it
+    letter after the step's end is recorded, so one may come a moment later: where fewer than `expected` are there, it
     looks again for `within` seconds.
 
     Args:

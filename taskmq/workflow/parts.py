@@ -50,7 +50,7 @@ class Workflow(ABC, Generic[R_co]):
             flow_id: default: a new time-ordered UUID.
             keep: how long everything about the flow is kept after its last change.
             tenant: whose flow it is, and whose jobs its steps are; its id begins with it, `@acme:`. Each tenant has
-                flow ids of its own. Default: nobody's.
+                its own flow ids. Default: no tenant.
             name: what people look for it by in lists; any number may have the same. Default: the task of its first
                 step.
 
@@ -104,7 +104,7 @@ class Workflow(ABC, Generic[R_co]):
     ) -> Flow[R_co]:
         seconds = parse_duration(keep, what="keep").total_seconds()
         if tenant == "":
-            raise InvalidOption("tenant='': a name, or None for nobody's")
+            raise InvalidOption("tenant='': a name, or None for no tenant")
         if name is not None and not 1 <= len(name) <= _LONGEST_NAME:
             raise InvalidOption(f"name={name[:_LONGEST_NAME]!r}: 1 to {_LONGEST_NAME} characters")
         graph = self.compile(service.content_type, tenant=tenant or "")
@@ -168,7 +168,7 @@ class Step(CompleteStep, Workflow[R_co]):
 
 
 class OpenStep(Generic[A_contra, R_co]):
-    """One call whose first argument comes from what stands before it in a workflow."""
+    """One call whose first argument comes from the step before it in a workflow."""
 
     __slots__ = ("call",)
 
@@ -199,7 +199,7 @@ class OpenStep(Generic[A_contra, R_co]):
     def each(
         self: "OpenStep[A, B]", *, limit: int | None = None, max_width: int = _WIDTH
     ) -> "OpenStep[Iterable[A], list[B]]":
-        """A call for each item of the list that stands before it; its value is the list of theirs, in that order.
+        """A call for each item of the list from the step before it; its value is the list of theirs, in that order.
 
         Args:
             limit: how many of them are out at a time; None: all.
@@ -298,7 +298,7 @@ def chain(*parts: Part) -> Chain[Any]:
     """One after the other: each one starts when the one before it has succeeded, and is given its value.
 
     `a.s() | b.s()` is the same. A chain whose first step lacks an argument is a part of another workflow, which gives
-    it that. What a step that is `si(...)` stands behind is waited for, and not given to it.
+    it that. A step that is `si(...)` waits for the one before it, and does not get its value.
     """
     return Chain(tuple(link for part in parts for link in _links(part)))
 

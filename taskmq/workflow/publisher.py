@@ -4,7 +4,7 @@
             maps: give them a child for each item
             the flow's end: keep it among the results, so that those who wait for it hear of it
 
-Between `take` and `done` anybody may die: what was taken is taken again. A message for a node comes under an id
+Between `take` and `done` any worker may die: what was taken is taken again. A message for a node comes under an id
 of the node's own, so it is the same job however often it was published.
 """
 
@@ -170,7 +170,7 @@ class FlowPublisher:
         )
 
     async def _fail(self, node: TakenNode, error: Exception) -> list[Taken]:
-        """End a node that nobody can run."""
+        """End a node that no worker can run."""
         details = ErrorRecord(type_name=type(error).__name__, message=str(error), traceback="")
         taken = await self._store.end(
             self._flow_id,

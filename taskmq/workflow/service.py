@@ -25,7 +25,7 @@ _log = logging.getLogger("taskmq.workflow")
 _SENDER: Final = "sender"
 _PAGE: Final = 1_000
 _APPENDED: Final = 100
-# A letter is published within milliseconds after the end of its step is told.
+# A letter is published within milliseconds after the end of its step is recorded.
 _LATE_LETTERS: Final = 1.0
 _REMEMBERED: Final = 7 * 86_400.0
 
@@ -96,7 +96,7 @@ class WorkflowService:
                 raise FlowClosed(
                     f"workflow {flow_id} takes no more jobs: it was closed or cancelled, or is no batch", flow_id
                 )
-        # A name of its own: others that add at the same time are not to publish the same.
+        # A separate name: others that add at the same time are not to publish the same.
         taker = f"{_SENDER} {os.urandom(8).hex()}"
         content_type = decode_head(record.head).content_type
         await FlowPublisher(self._services, flow_id, taker=taker, content_type=content_type).resume()

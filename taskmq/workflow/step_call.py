@@ -1,4 +1,4 @@
-"""One call of one task, as it stands in a workflow."""
+"""One call of one task in a workflow."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
@@ -43,7 +43,7 @@ class StepTask(Protocol):
 
 
 class StepCall(msgspec.Struct, frozen=True):
-    """One call of one task, as it stands in a workflow.
+    """One call of one task in a workflow.
 
     Attributes:
         plan: has the options that the step's own come over; None: the task's, as they are when it is sent.

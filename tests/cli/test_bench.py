@@ -47,7 +47,7 @@ def _left(url: str, said: str) -> list[str]:
 
 
 @pytest.mark.rabbitmq
-def test_it_measures_rabbitmq_and_redis_and_deletes_its_queues_also_when_it_is_interrupted(
+def test_an_interrupted_bench_of_rabbitmq_and_redis_deletes_its_queues(
     home: Path, amqp_url: str, redis_url: str, redis_server: Redis
 ) -> None:
     env = {"TASKMQ_URL": amqp_url, "TASKMQ_STATE": redis_url}

@@ -322,7 +322,7 @@ def test_a_parked_message_is_replayed_to_where_it_came_from(taskmq: Here) -> Non
 
 
 @pytest.mark.usefixtures("home")
-def test_an_unroutable_message_that_does_not_tell_where_it_was_to_go_is_replayed_only_to_a_queue_that_is_named(
+def test_an_unroutable_message_without_a_destination_is_replayed_to_a_named_queue(
     taskmq: Here,
 ) -> None:
     declare("images")

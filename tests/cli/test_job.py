@@ -151,8 +151,6 @@ def test_a_state_that_is_not_there_is_unreachable(home: Path, taskmq: Here) -> N
     assert "secret" not in result.err
 
 
-# Showing one -------------------------------------------------------------------------------------------
-
 PROGRESS = """
 
 from taskmq import Context

@@ -47,7 +47,7 @@ class Shop:
         return [row["job"] for row in result.data]
 
 
-def test_a_job_is_submitted_and_shown_with_its_arguments_only_where_they_are_asked_for(shop: Shop) -> None:
+def test_a_submitted_job_shows_its_arguments_only_on_request(shop: Shop) -> None:
     submitted = shop("submit", "report", "--args", '["2027-01"]', "--kwargs", '{"queue": "x"}', "--delay", "2h")
 
     assert submitted.code == 0

@@ -133,7 +133,7 @@ def _broker(result_of: Here, *tokens: str) -> str:
     return next(str(row["finding"]) for row in result.data if row["about"] == "broker")
 
 
-def test_a_flag_goes_over_the_environment_which_goes_over_the_file_which_goes_over_the_default(
+def test_a_flag_precedes_environment_file_and_default_in_this_order(
     home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _broker(taskmq) == "local://.taskmq"
@@ -227,7 +227,7 @@ def test_an_app_is_named_by_its_module_or_its_file(shop: Path, taskmq: Here, tar
 
 
 @pytest.mark.slow
-def test_a_broker_that_cannot_be_reached_is_exit_code_5_and_its_password_is_not_shown(home: Path) -> None:
+def test_an_unreachable_broker_is_exit_code_5_without_its_password(home: Path) -> None:
     commands = ["doctor", "send shop.double", "queue list -Q images", "dlq list images", "dlq replay images"]
 
     # Side by side: each of them gives the broker its ten seconds.

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from taskmq import dag
 from taskmq.server.dashboard.files import dashboard_files
@@ -85,6 +85,7 @@ def test_a_viewer_of_a_tenant_sees_no_button_that_the_server_would_refuse(browse
         assert pages == [
             "Overview",
             "Jobs",
+            "Bulk operations",
             "Tasks",
             "Schedules",
             "Workflows",
@@ -144,6 +145,55 @@ def test_the_same_is_done_to_many_jobs_once_their_number_was_typed(eyes: Eyes, s
     assert states == {"cancelled"}
     (entry,) = site.api.get("/audit", params={"action": "bulk.begin"}).json()["items"]
     assert entry["after"]["filter"] == "label.batch:many"
+
+
+def test_a_bulk_operation_has_a_page_and_is_aborted_there(eyes: Eyes, site: Served) -> None:
+    site.submit(*(_job(f"slow-{n}", labels={"batch": "slow"}) for n in range(3)))
+    # The first job is done to at once, the next one after a hundred seconds.
+    said = {"action": "cancel", "filter": "label.batch:slow", "rate": 0.01, "note": "no more of these"}
+    site.api.post("/bulk/operations", json=said).raise_for_status()
+    page = eyes.open("jobs").page
+
+    eyes.click("Bulk operations")
+    page.get_by_role("row", name="no more of these").get_by_role("link").click()
+    expect(page.locator("[data-done]")).to_contain_text("1 done, of 3")
+    assert violations(page) == []
+    page.keyboard.press("c")
+    eyes.click("Abort it")
+
+    expect(page.locator(".head .state")).to_contain_text("aborted")
+    states = sorted(job["state"] for job in site.api.get("/jobs?filter=label.batch:slow").json())
+    assert states == ["cancelled", "scheduled", "scheduled"]
+
+
+def _choose(page: Page, letters: str) -> None:
+    """By the palette: the first of what has these letters."""
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Go to").fill(letters)
+    expect(page.locator("dialog [aria-selected=true]")).to_contain_text(letters, ignore_case=True)
+    assert violations(page) == []
+    page.keyboard.press("Enter")
+
+
+def test_the_palette_leads_to_a_page_a_task_a_job_and_a_saved_view(eyes: Eyes, site: Served) -> None:
+    (made,) = site.submit(_job("palette"))
+    page = eyes.open("jobs?filter=task%3Areport").page
+
+    _choose(page, "save")
+    page.get_by_label("Name", exact=True).fill("reports alone")
+    eyes.click("Save")
+    expect(page.get_by_role("link", name="reports alone")).to_have_attribute("href", "#/jobs?filter=task%3Areport")
+
+    for letters, title in (("charge", "billing.charge"), (made["id"], "palette"), ("overv", "Overview")):
+        _choose(page, letters)
+        expect(page.locator("h1").first).to_contain_text(title)
+    page.reload()
+    eyes.settle()
+    _choose(page, "reports")
+
+    expect(page.get_by_label("Filter", exact=True)).to_have_value("task:report")
+    eyes.click("Remove the view reports alone")
+    eyes.see_count(page.get_by_role("link", name="reports alone"), 0)
 
 
 def test_selected_jobs_are_held_and_nothing_else_is(eyes: Eyes, site: Served) -> None:
@@ -401,6 +451,49 @@ def test_a_lost_network_is_told_and_the_page_goes_on_when_it_is_back(eyes: Eyes,
     page.keyboard.press(".")
 
     eyes.see_count(page.get_by_role("alert"), 0)
+
+
+def test_a_stream_that_a_proxy_has_refused_is_opened_again(eyes: Eyes) -> None:
+    page = eyes.page
+    eyes.forgiven.append("status of 502")
+    page.clock.install()
+    page.route("**/api/v1/events*", lambda route: route.fulfill(status=502, body="no server behind this"))
+    eyes.open()
+    expect(page.locator(".pill")).to_contain_text("every 10 s")
+
+    page.unroute("**/api/v1/events*")
+    page.clock.fast_forward(20_000)
+
+    expect(page.locator(".pill")).to_contain_text("live")
+
+
+def test_what_happens_while_a_page_is_read_is_shown_too(eyes: Eyes, site: Served) -> None:
+    (made,) = site.submit(_job("meanwhile"))
+    page = eyes.page
+    page.clock.install()
+    eyes.open(f"jobs/{made['id']}")
+    before = site.api.get(f"/jobs/{made['id']}", params={"expand": "payload,result"}).json()
+    held: list[Route] = []
+    job = re.compile(f"/jobs/{made['id']}[?]")
+    page.route(job, lambda route: route.continue_() if held else held.append(route))
+    with page.expect_request(job):
+        page.keyboard.press(".")
+        page.clock.fast_forward(4_000)
+
+    site.api.post("/jobs/meanwhile/hold", json={}).raise_for_status()
+    # As another tab tells of an event; then the time at which the page would read again.
+    page.evaluate(
+        """() => new Promise(heard => {
+            new BroadcastChannel("taskmq").onmessage = heard;
+            new BroadcastChannel("taskmq").postMessage({ of: "", kinds: ["job"] });
+        })"""
+    )
+    page.clock.fast_forward(10_000)
+    page.clock.fast_forward(10_000)
+    held[0].fulfill(json=before)
+    page.clock.fast_forward(10_000)
+
+    expect(page.locator(".head .state")).to_contain_text("held")
 
 
 def test_two_tabs_share_one_stream_of_events(eyes: Eyes, site: Served) -> None:

@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-# What there is to see ---------------------------------------------------------------------------------------
+# What there is to see
 
 
 @contextmanager
@@ -198,9 +198,6 @@ def _publish(server: RabbitMQ, queue: str, payload: str) -> None:
 def _ready(server: RabbitMQ, queue: str) -> int:
     found = cast("dict[str, Any]", server.http("GET", f"/api/queues/%2F/{queue}"))
     return int(found.get("messages_ready", 0))
-
-
-# Pictures ---------------------------------------------------------------------------------------------------
 
 
 @contextmanager

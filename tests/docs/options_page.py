@@ -85,9 +85,6 @@ def _table(options: list[Option], where: str) -> str:
     return head + "\n".join(option.row() for option in options)
 
 
-# What there is ----------------------------------------------------------------------------------------------
-
-
 def _task_options() -> list[Option]:
     texts, values = _texts(TaskOptions), _values_of_class(TaskOptions)
     return [
@@ -159,7 +156,7 @@ def _names(kind: type) -> list[str]:
     return list(kind.__annotations__)
 
 
-# What is said of it -----------------------------------------------------------------------------------------
+# What is said of it
 
 
 def _described(name: str, values: str, text: str, *, default: str = "", where: str = "") -> Option:
@@ -214,7 +211,7 @@ def _shown(value: object) -> str:
     return f"`{value}`"
 
 
-# What it may be ---------------------------------------------------------------------------------------------
+# What it may be
 
 
 def _values_of_class(kind: type) -> dict[str, str]:
@@ -270,8 +267,6 @@ def _values_of_config(kind: type, option: ConfigOption) -> str:
         return "duration" if kind is float else option.rule or "text"
     return {bool: "switch", str: "text"}.get(kind, "whole number")
 
-
-# The page ---------------------------------------------------------------------------------------------------
 
 _MARK = "<!-- {}: python -m tests.docs.options_page -->"
 _END = "<!-- end of {} -->"

@@ -50,8 +50,8 @@ def test_a_job_is_charged_logged_counted_and_told_of_as_the_pages_say(tmp_path: 
         assert silence in taskmq("alert", "silences")
         taskmq("alert", "unsilence", silence)
         taskmq("alert", "apply", "alerts.toml", "--prune")
-        taskmq("alert", "remove", "nobody-works")
-        assert "nobody-works" not in taskmq("alert", "rules")
+        taskmq("alert", "remove", "no-workers")
+        assert "no-workers" not in taskmq("alert", "rules")
 
 
 def _rules() -> str:
@@ -65,7 +65,7 @@ def _tables() -> list[str]:
 def test_the_rules_of_the_page_can_be() -> None:
     rules = read_rules(tomllib.loads(_rules())["rule"])
 
-    assert [rule.name for rule in rules] == ["charges-fail", "nobody-works"]
+    assert [rule.name for rule in rules] == ["charges-fail", "no-workers"]
     for rule in rules:
         check_rule(rule)
 

@@ -32,7 +32,7 @@ def kept(number: int) -> None:
 
 
 @pytest.mark.slow
-def test_while_the_state_is_down_jobs_without_results_run_and_the_others_hold_their_slots(
+def test_while_the_state_is_down_only_jobs_with_results_hold_their_slots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "outage.py").write_text(_JOBS)

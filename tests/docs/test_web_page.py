@@ -76,9 +76,6 @@ def _module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-# What to answer ---------------------------------------------------------------------------------------------
-
-
 def _errors() -> dict[str, type[SendError]]:
     found: list[type[SendError]] = [SendError]
     for kind in found:
@@ -116,9 +113,6 @@ def test_an_error_is_answered_as_the_table_says(name: str, tmp_path: Path) -> No
 
     assert answer.status == _table()[name]
     assert ("Retry-After" in answer.headers) == (answer.status in {429, 503})
-
-
-# FastAPI ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rabbitmq
@@ -199,9 +193,6 @@ def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
-# Flask ------------------------------------------------------------------------------------------------------
-
-
 def test_flask_sends_and_shows_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(_PAGE, tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -231,8 +222,6 @@ def test_flask_answers_503_while_there_is_no_broker(tmp_path: Path, monkeypatch:
 
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
 
-
-# Django -----------------------------------------------------------------------------------------------------
 
 _IN_DJANGO = """\
 import json, os, sys
@@ -287,11 +276,8 @@ def test_django_answers_503_while_there_is_no_broker(tmp_path: Path) -> None:
     assert json.loads(_said_by(tmp_path, _IN_DJANGO, **env)) == [503, {"error": "try again"}, "2"]
 
 
-# The outbox -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.rabbitmq
-def test_an_order_and_its_job_are_committed_together_and_the_job_is_sent_once_the_broker_is_there(
+def test_an_order_and_its_job_commit_together_and_are_sent_when_the_broker_is_back(
     tmp_path: Path, amqp_url: str, redis_url: str, postgres_url: str
 ) -> None:
     write_files(_PAGE, tmp_path)

@@ -42,7 +42,7 @@ def test_a_running_job_is_stopped_however_it_runs(project: Project) -> None:
     print("cancel to known:", {kind: round(value, 3) for kind, value in seconds.items()})
 
 
-def test_a_queued_and_a_delayed_job_that_are_cancelled_never_run_also_after_a_restart(project: Project) -> None:
+def test_cancelled_queued_and_delayed_jobs_never_run_also_after_a_restart(project: Project) -> None:
     queued = project.send("quick", 1)
     delayed = project.app.tasks["jobs.quick"].options(delay=1.5).send(2)
     project.send("quick", 3)

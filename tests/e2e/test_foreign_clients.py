@@ -197,7 +197,7 @@ def test_a_message_without_any_property_is_a_task(worker: _Worker) -> None:
     worker.is_alive_and_empty()
 
 
-def test_a_failing_task_of_a_foreign_client_is_a_dead_letter_with_the_message_id_as_job_id(worker: _Worker) -> None:
+def test_a_foreign_clients_failing_task_is_a_dead_letter_under_its_message_id(worker: _Worker) -> None:
     worker.send({"task": "fail", "args": ["alas"], "mine": [1, 2]}, message_id="my own id")
 
     letter = worker.take(_DEAD)

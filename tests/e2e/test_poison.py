@@ -114,7 +114,7 @@ def _project(folder: Path, url: str, state: str) -> Project:
 @pytest.mark.parametrize("project", ["local", ON_RABBITMQ], indirect=True)
 @pytest.mark.slow
 @pytest.mark.timeout(150)
-def test_one_that_kills_its_worker_is_dead_after_three_starts_and_those_beside_it_are_run(project: Project) -> None:
+def test_a_job_that_kills_its_worker_is_dead_after_three_starts_and_others_run(project: Project) -> None:
     _send(project, poisons=1)
 
     run = project.start(concurrency=CONCURRENCY, prefetch=PREFETCH)

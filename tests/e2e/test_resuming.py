@@ -158,7 +158,7 @@ async def _counts(kind: str) -> list[object]:
     return []
 
 
-def test_finished_steps_are_not_run_again_after_a_worker_was_killed_and_progress_is_seen_meanwhile(
+def test_a_killed_workers_finished_steps_are_not_run_again_and_progress_is_seen(
     parts: Project,
 ) -> None:
     jobs = {kind: parts.app.tasks[f"jobs.by_{kind}"].send(kind) for kind in _KINDS}

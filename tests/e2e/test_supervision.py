@@ -50,7 +50,7 @@ def _jobs(run: Run) -> int:
     return int(_get(run, "/status")[1]["jobs"])
 
 
-def test_a_worker_is_live_and_ready_says_what_it_does_and_is_not_ready_while_it_drains(project: Project) -> None:
+def test_a_worker_is_live_and_ready_and_only_live_while_it_drains(project: Project) -> None:
     run = project.start(supervision=SupervisorConfig(processes=2, health=ANY_PORT))
     project.wait_for_consumers(2)
     project.send("gated", "g")
@@ -151,7 +151,7 @@ def test_a_crash_is_in_the_status_with_its_signal_and_the_counts_stay(local_proj
     assert run.wait() == 0
 
 
-def test_a_process_that_has_done_enough_is_replaced_without_a_gap_and_nothing_runs_twice(project: Project) -> None:
+def test_a_process_at_its_limit_is_replaced_without_a_gap_or_a_second_run(project: Project) -> None:
     total = 200
     run = project.start(
         supervision=SupervisorConfig(processes=2, limits=RecycleLimits(jobs=40), health=ANY_PORT),

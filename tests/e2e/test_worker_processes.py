@@ -45,7 +45,7 @@ def test_a_worker_starts_runs_and_drains_at_the_first_signal(project: Project) -
     assert project.waiting() == 1
 
 
-def test_a_second_signal_gives_back_what_runs_and_the_next_worker_runs_it_with_no_attempt_counted(
+def test_a_second_signal_gives_runs_back_to_the_next_worker_without_an_attempt(
     project: Project,
 ) -> None:
     run = project.start(grace=60)
@@ -355,7 +355,7 @@ def test_nothing_secret_stands_on_the_workers_command_line(local_project: Projec
     assert run.wait() == 0
 
 
-def test_a_child_without_a_supervisor_takes_its_order_says_that_it_is_ready_and_drains_at_the_end_of_its_input(
+def test_a_child_without_a_supervisor_reports_ready_and_drains_when_its_input_ends(
     local_project: Project,
 ) -> None:
     project = local_project

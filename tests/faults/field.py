@@ -164,8 +164,6 @@ class Field:
                 process.signal(signal.SIGKILL)
                 process.wait(10)
 
-    # Processes ------------------------------------------------------------------------------------------------
-
     def start_workers(self, *, concurrency: int = 16) -> None:
         """One `taskmq worker` per queue; returns when all consume."""
         for queue in self.queues:
@@ -208,7 +206,7 @@ class Field:
         """Note when something is broken, and when it is whole again."""
         return noted(what, self.faults)
 
-    # What the ledgers say -------------------------------------------------------------------------------------
+    # What the ledgers say
 
     def sends(self) -> list[Send]:
         """Every send that has ended so far."""
@@ -249,7 +247,7 @@ class Field:
         """Seconds for which a producer that has ended was kept from running."""
         return max((float(path.read_text()) for path in self.folder.glob("stalls-*")), default=0.0)
 
-    # What the broker says -------------------------------------------------------------------------------------
+    # What the broker says
 
     @property
     def physical(self) -> list[str]:

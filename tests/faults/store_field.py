@@ -195,8 +195,6 @@ class StoreField:
                         os.kill(pid, signal.SIGKILL)
                 process.wait(10)
 
-    # Processes ------------------------------------------------------------------------------------------------
-
     def start_submitter(self, role: str, *, lanes: int, rate: float) -> None:
         """One more life of a submitter, with ids of its own."""
         name = f"{role}-{next(self._numbers)}"
@@ -261,8 +259,6 @@ class StoreField:
                 await app.jobs.asubmit(task, token, job_id=token)
                 append(str(self.folder / "acknowledged"), token)
 
-    # Leases ---------------------------------------------------------------------------------------------------
-
     def epochs(self) -> dict[int, int]:
         """The present epoch of each slot."""
         return {int(slot): int(epoch) for slot, _, epoch in self._rows(_HOLDERS)}
@@ -303,8 +299,6 @@ class StoreField:
         finally:
             await store.aclose()
         return refused
-
-    # What is known --------------------------------------------------------------------------------------------
 
     def acknowledged(self) -> int:
         self._acknowledged.refresh()

@@ -1,6 +1,7 @@
 """Random graphs of jobs that wait for each other: every end as the rules say it, whatever is told twice or stopped.
 
     TASKMQ_TEST_JOB_GRAPHS: so many graphs (1,000 for a campaign)
+    TASKMQ_TEST_JOB_GRAPHS_FROM: the seed of the first one (0)
     TASKMQ_TEST_JOB_GRAPH_JOBS: of up to so many jobs (200)
 
 Several stores on one database submit, dispatch, report and let go at once. Reports are told twice, and calls are
@@ -28,6 +29,7 @@ from taskmq_sql import open_job_store
 
 _GRAPHS: Final = int(os.environ.get("TASKMQ_TEST_JOB_GRAPHS", "3"))
 _JOBS: Final = int(os.environ.get("TASKMQ_TEST_JOB_GRAPH_JOBS", "40"))
+_FROM: Final = int(os.environ.get("TASKMQ_TEST_JOB_GRAPHS_FROM", "0"))
 _CONDITIONS: Final[Sequence[DependencyCondition]] = ("succeeded", "succeeded", "succeeded", "ended", "failed")
 _ENDS: Final[Sequence[ReportKind]] = ("succeeded", "succeeded", "succeeded", "failed", "cancelled", "expired")
 _STATES: Final = {
@@ -76,13 +78,13 @@ class _Graph:
 
 @pytest.mark.timeout(86_400)
 def test_random_graphs_end_as_their_rules_say_on_postgresql(job_store_url: str) -> None:
-    for seed in range(_GRAPHS):
+    for seed in range(_FROM, _FROM + _GRAPHS):
         asyncio.run(_play(seed, job_store_url))
 
 
 @pytest.mark.timeout(86_400)
 def test_random_graphs_end_as_their_rules_say_in_a_file(tmp_path: Path) -> None:
-    for seed in range(_GRAPHS):
+    for seed in range(_FROM, _FROM + _GRAPHS):
         asyncio.run(_play(seed, f"sqlite:///{tmp_path / f'{seed}.db'}"))
 
 

@@ -1,6 +1,7 @@
 """Schedulers killed (-9) and started again while random graphs of jobs that wait for each other run.
 
     TASKMQ_TEST_GRAPH_KILLS_GRAPHS: so many graphs (6), one after the other
+    TASKMQ_TEST_GRAPH_KILLS_FROM: the seed of the first one (0)
     TASKMQ_TEST_GRAPH_KILLS_JOBS: of so many jobs (200)
     TASKMQ_TEST_GRAPH_KILLS_EVERY: seconds between two kills (1.5)
 
@@ -16,6 +17,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,10 +29,12 @@ from taskmq.model.jobs.dependencies import DependencyCondition, after_upstream
 from taskmq.model.states import JobState
 from tests.faults.field import Process
 from tests.faults.test_beat import _Starter
+from tests.servers.waiting import eventually
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
 
 _GRAPHS: Final = int(os.environ.get("TASKMQ_TEST_GRAPH_KILLS_GRAPHS", "6"))
+_FROM: Final = int(os.environ.get("TASKMQ_TEST_GRAPH_KILLS_FROM", "0"))
 _JOBS: Final = int(os.environ.get("TASKMQ_TEST_GRAPH_KILLS_JOBS", "200"))
 _EVERY: Final = float(os.environ.get("TASKMQ_TEST_GRAPH_KILLS_EVERY", "1.5"))
 _CONDITIONS: Final[Sequence[DependencyCondition]] = ("succeeded", "succeeded", "succeeded", "ended", "failed")
@@ -89,7 +93,7 @@ def test_graphs_end_as_their_rules_say_while_schedulers_are_killed(
         async with app:
             killing = asyncio.create_task(kill())
             try:
-                for seed in range(_GRAPHS):
+                for seed in range(_FROM, _FROM + _GRAPHS):
                     await _play(app, step, random.Random(seed))
             finally:
                 killing.cancel()
@@ -99,6 +103,12 @@ def test_graphs_end_as_their_rules_say_while_schedulers_are_killed(
     asyncio.run(main())
     print(f"\n{_GRAPHS} graphs of {_JOBS} jobs, {kills} schedulers killed, {time.monotonic() - began:.0f} s")
     assert kills >= 1
+    # One that was just started would be ended by the signal itself.
+    eventually(
+        lambda: all("is held, epoch" in each.log for each in schedulers),
+        "each scheduler holds a slot",
+        within=timedelta(seconds=60),
+    )
     for process in (*schedulers, worker):
         process.signal(signal.SIGTERM)
         assert process.wait(60) == 0, process.log[-4000:]

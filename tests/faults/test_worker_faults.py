@@ -372,7 +372,7 @@ def memory_group() -> Iterator[Callable[[list[int]], None]]:
 
 
 @pytest.mark.timeout(120)
-def test_where_a_worker_and_its_processes_run_out_of_memory_the_process_is_killed_and_not_the_worker(
+def test_where_memory_runs_out_the_executor_process_is_killed_and_not_the_worker(
     at_local: Project, memory_group: Callable[[list[int]], None]
 ) -> None:
     project = at_local

@@ -1,4 +1,4 @@
-"""What keeps the gate from lying: tests do not bound the time that something takes."""
+"""What keeps the gate from lying, and its failures readable: no test bounds a time, each name fits a line."""
 
 import ast
 
@@ -9,6 +9,7 @@ _CAMPAIGNS = ROOT / "tests" / "faults"
 _CLOCKS = {"monotonic", "perf_counter", "time", "monotonic_ns", "perf_counter_ns", "time_ns"}
 # Who imports this has a loop whose time does not pass by itself.
 _VIRTUAL = "virtual_time import"
+_LONGEST_NAME = 80
 
 
 def test_no_test_says_how_fast_something_has_to_be() -> None:
@@ -22,6 +23,17 @@ def test_no_test_says_how_fast_something_has_to_be() -> None:
     ]
 
     assert found == []
+
+
+def test_the_name_of_a_test_says_what_broke_in_80_characters() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(node.name) > _LONGEST_NAME
+    }
+
+    assert found == set()
 
 
 def _bounds_a_time(test: ast.expr) -> bool:

@@ -1,10 +1,13 @@
-"""One word per thing: what may not be called the same, and which words are no longer used."""
+"""One word per thing: what may not be called the same, which words are no longer used, and what prose leaves out."""
 
 import ast
+import io
 import re
+import tokenize
 from collections import defaultdict
+from collections.abc import Iterator
 
-from tests.house.tree import Module, classes, modules
+from tests.house.tree import FOLDERS, ROOT, Module, classes, modules
 
 # Names of earlier builders; docs/glossary.md has the words that took their place.
 _BANNED = {
@@ -12,6 +15,8 @@ _BANNED = {
     "letterhead", "nudge", "papers", "plug", "pulse", "rehearsal", "seat", "seclusion", "standing", "tally",
     "understudy",
 }  # fmt: skip
+# Who is meant? A sentence with one of these has no subject that a reader can look up.
+_INDEFINITE = re.compile(r"\b(nobody|somebody|whoever|anybody)('s)?\b", re.IGNORECASE).search
 
 
 def test_no_class_name_is_used_twice_in_the_core() -> None:
@@ -60,3 +65,53 @@ def test_a_suppressed_lint_rule_has_its_reason_on_the_line() -> None:
     }
 
     assert without == set()
+
+
+def test_prose_names_its_subject_instead_of_nobody() -> None:
+    """Comments, docstrings, messages and pages name the worker, the caller, the scheduler; see docs/glossary.md."""
+    found = {
+        f"{module.where}:{number}"
+        for module in modules()
+        if _INDEFINITE(module.source)
+        for number, text in _prose(module)
+        if _INDEFINITE(text)
+    }
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found |= {
+        f"{page.relative_to(ROOT)}:{number}"
+        for page in pages
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        if _INDEFINITE(line) and "::test_" not in line
+    }
+
+    assert found == set()
+
+
+def _prose(module: Module) -> Iterator[tuple[int, str]]:
+    """Comments, docstrings and texts by their lines; not the texts of a suite, which are data of tests."""
+    for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield node.lineno, text
+            case ast.Constant(value=str(text)) if not module.is_suite:
+                yield node.lineno, text
+            case _:
+                pass
+
+
+def test_no_comment_is_a_banner() -> None:
+    """A line of dashes marks a class that wants to be two, or nothing."""
+    banner = re.compile(r"\s*#.*[-=~*#]{4,}\s*$")
+    sources = [path for folder in (*FOLDERS, "tests", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
+    found = {
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sources
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if banner.match(line)
+    }
+
+    assert len(sources) > 500
+    assert found == set()

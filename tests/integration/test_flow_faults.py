@@ -224,7 +224,7 @@ def test_a_workflow_goes_on_with_the_replica_after_a_failover(redis: Redis, pass
         play(f"redis://127.0.0.1:{redis.port},127.0.0.1:{other.port}/0", lambda mill: test(mill, other))
 
 
-def test_a_workflow_that_redis_has_lost_ends_as_dead_letters_and_nobody_waits_for_ever(
+def test_a_workflow_that_redis_has_lost_ends_as_dead_letters_without_endless_waits(
     redis: Redis, passages: Passages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("taskmq.workflow.handle._LOOK_AGAIN", 0.5)

@@ -179,9 +179,6 @@ def forget(redis: Redis) -> None:
     redis.restart()
 
 
-# Places ------------------------------------------------------------------------------------------------
-
-
 def test_while_redis_is_paused_nothing_takes_a_place_and_then_it_does(redis: Redis, passages: Passages) -> None:
     async def test(shop: Shop) -> None:
         async with working(shop):
@@ -367,7 +364,7 @@ def test_places_outlive_a_failover_to_a_replica(redis: Redis, passages: Passages
         play(f"redis://127.0.0.1:{redis.port},127.0.0.1:{other.port}/0", lambda shop: test(shop, other))
 
 
-def test_open_limits_hold_nothing_up_while_redis_is_away_and_hold_again_when_it_is_back(
+def test_open_limits_let_all_pass_while_redis_is_away_and_hold_again_afterwards(
     redis: Redis, passages: Passages
 ) -> None:
     async def test(shop: Shop) -> None:
@@ -398,9 +395,6 @@ def test_open_limits_hold_nothing_up_while_redis_is_away_and_hold_again_when_it_
             await done(first, *away, *rings, last)
 
     play(redis.url, test)
-
-
-# Rates -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", ["paused", "killed", "emptied"])
@@ -448,9 +442,6 @@ def test_a_rate_is_not_exceeded_over_a_fault_of_redis_and_every_job_runs(
                 assert last - first + 1 <= allowed, (first, last, starts)
 
     play(redis.url, test)
-
-
-# Locks -------------------------------------------------------------------------------------------------
 
 
 def test_a_lock_outlives_a_restart_of_redis(redis: Redis) -> None:

@@ -11,7 +11,7 @@ from tests.servers import eventually
 pytestmark = pytest.mark.rabbitmq
 
 
-def test_a_pause_holds_over_workers_and_restarts_and_what_was_prefetched_is_given_back(
+def test_a_pause_survives_restarts_and_gives_back_what_was_prefetched(
     tmp_path: Path, amqp_url: str, redis_url: str
 ) -> None:
     (tmp_path / "shop.py").write_text(SHOP)

@@ -251,7 +251,7 @@ class TestOutages(OwnNodeCase):
         await heard_again(announcer, heard, "again", within=60)
 
     @case
-    async def test_announcements_are_dropped_while_the_broker_takes_nothing_and_nothing_waits_for_them(self) -> None:
+    async def test_announcements_are_dropped_while_the_broker_is_blocked_and_hold_nothing_up(self) -> None:
         broker = self.broker()
         await broker.declare([WorkQueue("q")])
         heard = BroadcastsHeard(self.patience)

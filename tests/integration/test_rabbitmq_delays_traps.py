@@ -45,7 +45,7 @@ def version(rabbitmq_server: RabbitMQ) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-# Letters that nobody takes ---------------------------------------------------------------------------------
+# Letters that nobody takes
 
 
 @pytest.mark.parametrize(("lost", "is_stopped"), [(IN_FLIGHT - 1, False), (IN_FLIGHT, True)])
@@ -80,7 +80,7 @@ def test_with_it_40_letters_for_a_missing_queue_are_put_aside_and_the_others_go_
     raw.wait_until(lambda: raw.ready(UNROUTABLE) == IN_FLIGHT + 8, "the letters are put aside")
 
 
-# What the broker writes on a message -------------------------------------------------------------------------
+# What the broker writes on a message
 
 
 def test_a_retry_that_copies_the_received_headers_is_lost_on_the_ladder_before_4_0(
@@ -132,9 +132,6 @@ class TestCopies(RabbitMQCase):
             assert "unacceptable_type_in_header" in str(caught[0])
         await self.expect_only(broker, copied)
         await self.expect_only(broker, queue)
-
-
-# Priority, expiration, copies ----------------------------------------------------------------------------------
 
 
 def test_with_a_priority_a_due_message_waits_behind_an_urgent_one_on_4_0(raw: Raw, version: tuple[int, int]) -> None:
@@ -219,9 +216,6 @@ def test_with_an_expiration_a_delayed_message_comes_early(raw: Raw) -> None:
     assert raw.take("here").came - sent < 1.5
 
 
-# Names ---------------------------------------------------------------------------------------------------------
-
-
 class TestNames(RabbitMQCase):
     @case
     async def test_queues_whose_names_end_alike_get_their_own_delayed_messages_only(self) -> None:
@@ -241,7 +235,7 @@ class TestNames(RabbitMQCase):
         await self.expect_all(broker, first)
 
 
-# The ladder of version 0.1 ---------------------------------------------------------------------------------------
+# The ladder of version 0.1
 
 
 class TestVersion1(RabbitMQCase):
@@ -268,9 +262,6 @@ class TestVersion1(RabbitMQCase):
         await self.expect_all(broker, queue)
 
 
-# The other end ---------------------------------------------------------------------------------------------------
-
-
 def test_mandatory_proves_no_more_than_the_first_level(raw: Raw) -> None:
     raw.declare(*short_ladder(NAME, levels=2))
 
@@ -282,7 +273,7 @@ def test_mandatory_proves_no_more_than_the_first_level(raw: Raw) -> None:
 
 class TestTheOtherEnd(RabbitMQCase):
     @case
-    async def test_a_queue_that_has_lost_its_binding_is_bound_again_before_something_is_delayed_for_it(self) -> None:
+    async def test_a_queue_without_its_binding_is_bound_again_before_a_delay_for_it(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(other)
         bindings = await self.http("GET", f"queues/{{vhost}}/{queue}/bindings")
@@ -294,9 +285,6 @@ class TestTheOtherEnd(RabbitMQCase):
 
         inbox, _ = await self.consume(broker, queue)
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
-
-
-# Policies --------------------------------------------------------------------------------------------------------
 
 
 class TestPolicies(RabbitMQCase):
@@ -366,9 +354,6 @@ class TestPolicies(RabbitMQCase):
                 await asyncio.sleep(0.1)
 
 
-# Returned messages -------------------------------------------------------------------------------------------------
-
-
 def test_a_delivery_limit_of_minus_one_destroys_what_is_given_back_before_4_0(
     raw: Raw, version: tuple[int, int]
 ) -> None:
@@ -381,7 +366,7 @@ def test_a_delivery_limit_of_minus_one_destroys_what_is_given_back_before_4_0(
         raw.wait_until(lambda: raw.ready("unlimited") == 1, "it is back")
 
 
-def test_the_limit_of_queues_that_keep_letters_destroys_nothing_and_keeps_their_order(raw: Raw) -> None:
+def test_the_limit_of_dead_letter_queues_destroys_nothing_and_keeps_their_order(raw: Raw) -> None:
     raw.quorum("letters", delivery_limit=2**31 - 1)
     for number in range(3):
         raw.publish("", "letters", b"%d" % number)

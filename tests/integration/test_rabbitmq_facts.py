@@ -86,7 +86,7 @@ def test_quorum_queues_have_three_ways_with_priorities(raw: Raw, version: tuple[
         assert came == [b"20"] * 3 + [b"9"] * 3 + [b"normal"] * 6
 
 
-def test_the_quorum_queue_that_was_declared_last_is_forgotten_by_a_node_that_dies_at_once(
+def test_a_node_that_dies_at_once_forgets_the_quorum_queue_declared_last(
     own_rabbitmq: StartRabbitMQ,
 ) -> None:
     node = own_rabbitmq()

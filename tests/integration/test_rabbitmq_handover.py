@@ -203,7 +203,7 @@ class TestHandover(HandoverCase):
 
     @pytest.mark.campaign
     @case
-    async def test_a_state_that_is_down_for_longer_than_the_lease_changes_nothing_for_one_worker(self) -> None:
+    async def test_a_state_down_for_longer_than_the_lease_changes_nothing_for_one_worker(self) -> None:
         runs: list[str] = []
         is_over = asyncio.Event()
 

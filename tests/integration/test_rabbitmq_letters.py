@@ -122,9 +122,7 @@ def test_a_message_that_was_rejected_after_a_delay_does_not_come_from_the_ladder
     assert (letter.reason, letter.queue) == ("rejected", "images.p.low")
 
 
-def test_messages_whose_queue_went_while_they_waited_are_sent_back_once_it_is_there_again(
-    url: str, channel: Any
-) -> None:
+def test_messages_whose_queue_went_while_they_waited_return_once_it_is_back(url: str, channel: Any) -> None:
     _declare(url, "images", "shop.gone")
     now = int(time.time() * 1000)
     _send(url, "shop.gone.p.low", "low", due=now + 1_000)

@@ -33,7 +33,7 @@ BACK_WITHIN = 5.0
 
 class TestNodesWithoutAnswer(RabbitMQCase):
     @case
-    async def test_one_that_takes_the_connection_and_says_nothing_may_have_no_file_handles_left(self) -> None:
+    async def test_a_silent_node_that_accepts_connections_may_have_no_file_handles_left(self) -> None:
         broker = self.broker(CUT_OFF)
         self.proxy.stall(True)
 

@@ -170,7 +170,7 @@ class TestConsuming(OnDemandCase):
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
 
     @case
-    async def test_a_class_that_is_declared_while_its_queue_is_paused_is_consumed_once_that_goes_on(self) -> None:
+    async def test_a_class_declared_while_its_queue_is_paused_is_consumed_after_the_resume(self) -> None:
         broker, producer = self.broker(), await self.producer()
         await broker.declare([ORDERS])
         inbox, consumer = await self.consume(broker, *ORDERS.physical)
@@ -246,7 +246,7 @@ class TestLetters(OnDemandCase):
             assert [entry.ready for entry in await broker.stats([UNROUTABLE])] == [0]
 
     @case
-    async def test_a_queue_whose_jobs_all_lived_has_no_letters_and_one_that_is_not_there_is_missing(self) -> None:
+    async def test_a_queue_whose_jobs_all_lived_has_no_letters_and_an_absent_one_is_missing(self) -> None:
         broker = await self.producer()
 
         assert await browse(broker, "orders", limit=10) == []
@@ -322,7 +322,7 @@ class TestWithoutRights(OnDemandCase):
         assert places == {"before": "orders", "makes it": CLASSES[0], "after": CLASSES[0]}
 
     @case
-    async def test_a_letter_that_is_replayed_into_a_class_without_a_queue_goes_to_the_queue_itself(self) -> None:
+    async def test_a_letter_replayed_into_a_class_without_a_queue_goes_to_the_queue_itself(self) -> None:
         inbox = await self.worker()
         stranger = self.broker()
 

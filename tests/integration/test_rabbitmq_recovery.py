@@ -317,7 +317,7 @@ class TestKilled(OwnNodeCase):
         assert consumer.healthy
 
     @case
-    async def test_a_node_that_is_killed_right_after_queues_were_declared_has_everything_confirmed(self) -> None:
+    async def test_a_node_killed_right_after_declaring_queues_keeps_everything_confirmed(self) -> None:
         broker = self.broker()
         work = self.undeclared()
         queues = work.physical

@@ -201,7 +201,7 @@ def test_a_message_that_comes_while_no_beat_runs_waits_for_one(place: _Place) ->
     assert place.runs("both") == []
 
 
-def test_a_file_and_a_message_together_are_one_call_and_what_keeps_coming_is_waited_for(place: _Place) -> None:
+def test_a_file_and_a_message_are_one_call_and_a_growing_file_is_waited_for(place: _Place) -> None:
     place.start("worker", "shop:app")
     beats = [place.beat(), place.beat()]
     # Before it the exchange is declared.

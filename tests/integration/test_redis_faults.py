@@ -23,9 +23,6 @@ def redis() -> Iterator[Redis]:
         yield server
 
 
-# Not there ---------------------------------------------------------------------------------------------
-
-
 def test_where_nobody_listens_every_call_says_so_at_once() -> None:
     async def main() -> None:
         with PortLease(1) as lease:
@@ -129,9 +126,6 @@ def test_keys_that_others_wrote_are_told_and_harm_no_others(redis: Redis) -> Non
             assert await state.delays.list(limit=10) == [waiting("ours")]
 
     run(main)
-
-
-# Coming back -------------------------------------------------------------------------------------------
 
 
 def test_a_server_that_was_killed_and_started_again_goes_on_with_what_it_had(redis: Redis) -> None:
@@ -302,7 +296,7 @@ def test_while_the_server_loads_its_data_calls_wait_for_it() -> None:
     run(main)
 
 
-# Other roles and other fillings ------------------------------------------------------------------------
+# Other roles and other fillings
 
 
 def test_a_server_that_was_demoted_is_told_and_the_next_host_is_tried(redis: Redis) -> None:
@@ -455,9 +449,6 @@ def test_an_index_without_its_message_holds_nothing_up(redis: Redis) -> None:
             assert redis.command("DBSIZE") == 0
 
     run(main)
-
-
-# Hygiene -----------------------------------------------------------------------------------------------
 
 
 def test_every_key_has_the_prefix_and_an_end_but_those_of_what_waits_or_is_listed(redis: Redis) -> None:

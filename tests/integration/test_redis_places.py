@@ -113,8 +113,6 @@ def test_a_real_server_can_be_diagnosed() -> None:
         run(main)
 
 
-# Cluster -----------------------------------------------------------------------------------------------
-
 _SLOTS = 16_384
 _SHARE = _SLOTS // 3 + 1
 

@@ -77,7 +77,7 @@ def test_a_transaction_that_is_rolled_back_was_not_the_first(engine: Engine) -> 
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
-def test_a_second_transaction_waits_for_the_first_and_is_the_first_where_that_rolls_back(
+def test_a_second_transaction_waits_for_the_first_and_takes_over_where_it_rolls_back(
     engine: Engine, end: str
 ) -> None:
     answers: list[bool] = []

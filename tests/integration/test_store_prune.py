@@ -12,7 +12,7 @@ from taskmq import TaskMQ
 from taskmq.contracts.jobs import Catalogued, Prunable
 from taskmq.model.jobs.registrations import TaskRegistration
 from taskmq.submission import Jobs
-from taskmq_sql.jobs.partitions import DAY, partition_statements
+from taskmq_sql.jobs.partitions import DAY, day_of, partition_statements
 from tests.unit.app_kit import new_url
 
 
@@ -85,6 +85,35 @@ def test_a_database_forgets_whole_days(job_store_url: str) -> None:
     asyncio.run(_check(_shop(job_store_url), age))
 
     assert asyncio.run(kept()) == 1
+
+
+def test_a_day_that_was_detached_and_not_dropped_goes_next_time(job_store_url: str) -> None:
+    """What is left of a scheduler that was killed between the two."""
+
+    async def main() -> None:
+        connection: Any = await asyncpg.connect(job_store_url)
+        now = await connection.fetchval("select taskmq.now_ms()")
+        tables: dict[str, str] = {}
+        for days in (10, 40):
+            for name, statements in partition_statements(now - days * DAY).items():
+                if name.startswith("job_history"):
+                    await connection.execute(statements[0])
+                    tables[name] = "old" if day_of(name) < now // DAY - 30 else "kept"
+        await connection.execute("create table taskmq.job_history_of_mine (id int)")
+
+        async with _shop(job_store_url) as app:
+            await app.sessions.store().dispatching.maintain()
+
+        rows = await connection.fetch(
+            "select relname::text from pg_class where relkind = 'r' and relname ~ '^job_history_' "
+            "and not relispartition"
+        )
+        await connection.close()
+        expected = {name for name, age in tables.items() if age == "kept"}
+        assert {row[0] for row in rows} == expected | {"job_history_of_mine"}
+        assert "old" in tables.values()
+
+    asyncio.run(main())
 
 
 def test_a_database_forgets_what_was_submitted_under_quotas_long_ago(job_store_url: str) -> None:

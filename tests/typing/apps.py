@@ -26,8 +26,6 @@ from taskmq import (
 )
 from taskmq.app import ScheduleEntry
 
-# Apps ----------------------------------------------------------------------------------------------------
-
 app = TaskMQ(
     "amqp://localhost/",
     state="redis://localhost/",
@@ -69,7 +67,7 @@ async def in_a_loop() -> None:
         await entered.aclose()
 
 
-# Schedules: the decorator leaves the task as it is --------------------------------------------------------
+# Schedules: the decorator leaves the task as it is
 
 
 @app.every("30s")
@@ -101,9 +99,6 @@ app.every(perid="30s")  # type: ignore[call-arg]  # pyright: ignore[reportCallIs
 app.every([30])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-# Middleware ----------------------------------------------------------------------------------------------
-
-
 class Tracing(Middleware):
     def send(self, sending: Sending) -> AbstractContextManager[object] | None:
         sending.queue = sending.queue.upper()
@@ -123,7 +118,7 @@ class Wrong(Middleware):
 TaskMQ(middleware=[Tracing()])
 
 
-# Context and control flow --------------------------------------------------------------------------------
+# Context and control flow
 
 
 @app.task

@@ -14,9 +14,6 @@ class Session:
         return 1
 
 
-# Context -------------------------------------------------------------------------------------------------
-
-
 def double(n: int, *, by: int = 2) -> str:
     return str(n * by)
 
@@ -59,7 +56,7 @@ async def asks() -> None:
         assert_type(progress.fraction, float | None)
 
 
-# Dependencies: of the provider's type, left out by callers, and still there for who wants to give them -----
+# Dependencies: of the provider's type, left out by callers, and still there for who wants to give them
 
 
 def plain() -> Session:
@@ -132,7 +129,5 @@ def annotated(item: str, db: Annotated[Session, Depends(plain)]) -> int:
 
 annotated.send("hat")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
-
-# Replacements --------------------------------------------------------------------------------------------
 
 assert_type(app.override(plain, Session), AbstractContextManager[None])

@@ -17,8 +17,6 @@ def sell(item: str, count: int = 1) -> tuple[str, int]:
 async def deliver(ctx: Context, address: str) -> None: ...
 
 
-# One call ------------------------------------------------------------------------------------------------
-
 job = sell.send("a", 2)
 assert_type(job, Job[tuple[str, int]])
 assert_type(job.id, str)
@@ -49,8 +47,6 @@ async def one_call() -> None:
     await sell.send("a")  # type: ignore[misc]  # pyright: ignore[reportGeneralTypeIssues]
 
 
-# Many calls ----------------------------------------------------------------------------------------------
-
 assert_type(sell.send_many([("a",), ("b", 2)]), list[Job[tuple[str, int]]])
 assert_type(sell.send_many(("a", i) for i in range(3)), list[Job[tuple[str, int]]])
 assert_type(sell.options(queue="q").send_many([["a"]]), list[Job[tuple[str, int]]])
@@ -63,7 +59,7 @@ async def many_calls() -> None:
     assert_type(await deliver.asend_many([("a",)]), list[Job[None]])
 
 
-# Options of a call ---------------------------------------------------------------------------------------
+# Options of a call
 
 assert_type(
     sell.options(
@@ -90,16 +86,12 @@ sell.options(headers={"a": 1.5})  # type: ignore[dict-item]  # pyright: ignore[r
 sell.options(delay=5)("a")  # type: ignore[operator]  # pyright: ignore[reportCallIssue]
 
 
-# Celery's words ------------------------------------------------------------------------------------------
-
 assert_type(sell.delay("a", count=2), Job[tuple[str, int]])
 assert_type(sell.apply_async(("a",), {"count": 2}, countdown=10, queue="q"), Job[tuple[str, int]])
 
 sell.delay(2)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 sell.apply_async(("a",), dealy=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
-
-# Jobs ----------------------------------------------------------------------------------------------------
 
 assert_type(app.job("7"), Job[Any])
 

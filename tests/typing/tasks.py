@@ -10,7 +10,7 @@ from taskmq.tasks.task import AsyncTask, SyncTask
 app = TaskMQ("memory://")
 
 
-# A plain function, in every form -------------------------------------------------------------------------
+# A plain function, in every form
 
 
 @app.task
@@ -60,7 +60,7 @@ free_called("a", amount=2)  # type: ignore[call-arg]  # pyright: ignore[reportCa
 free_options(None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-# A coroutine function, in every form ---------------------------------------------------------------------
+# A coroutine function, in every form
 
 
 @app.task
@@ -106,7 +106,7 @@ _not_awaited: float = aapp_called("a")  # type: ignore[assignment]  # pyright: i
 afree_options.send(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-# With a Context first: it is filled in, nobody gives it ---------------------------------------------------
+# With a Context first: it is filled in, nobody gives it
 
 
 @app.task
@@ -149,7 +149,7 @@ awith_context.send(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumen
 only_context.send("a")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
-# All kinds of parameters --------------------------------------------------------------------------------
+# All kinds of parameters
 
 
 @app.task
@@ -162,9 +162,6 @@ parameters.send(a=1, d=1.5)  # type: ignore[call-arg, arg-type]  # pyright: igno
 parameters.send(1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 parameters.send(1, "b", "c", d=1.5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 parameters.send(1, d=1.5, f="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-
-
-# Options -------------------------------------------------------------------------------------------------
 
 
 def body(item: str) -> int:
@@ -186,7 +183,7 @@ app.task(eta=5)(body)  # type: ignore[call-overload]  # pyright: ignore[reportCa
 app.task(5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-# What a task is ------------------------------------------------------------------------------------------
+# What a task is
 
 
 def takes_any_task(some: Task[..., object]) -> str:

@@ -27,8 +27,6 @@ def total(numbers: list[int]) -> str:
     return str(sum(numbers))
 
 
-# Steps ---------------------------------------------------------------------------------------------------
-
 assert_type(load.si("a").send(), Flow[list[int]])
 assert_type(load.s("a").options(queue="q", max_attempts=3).send(), Flow[list[int]])
 assert_type(double.options(priority=9).s(1, by=3).send().result(), int)
@@ -39,7 +37,7 @@ load.si(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 load.s("a").options(job="b")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 total.s().send()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
-# One after the other -------------------------------------------------------------------------------------
+# One after the other
 
 assert_type((double.s(1) | double.s() | add.s(4)).send().result(), float)
 assert_type(chain(load.s("a"), total.s()).send().result(), str)
@@ -48,8 +46,6 @@ assert_type(chain(load.s("a"), double.si(1)).send(), Flow[int])
 
 _ = load.s("a") | double.s()  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnknownVariableType]
 load.s("a").then(load.s())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-
-# Beside each other ---------------------------------------------------------------------------------------
 
 assert_type(group(double.s(1), double.s(2)).send().result(), list[int])
 assert_type(group(double.s(number) for number in range(3)).send().result(), list[int])
@@ -62,8 +58,6 @@ assert_type((load.s("a") | double.s().each(limit=3) | total.s()).send().result()
 
 double.map(["a"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 _ = double.s(1) | double.s().each()  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnknownVariableType]
-
-# Graphs --------------------------------------------------------------------------------------------------
 
 flow = dag()
 first = flow.add(load.s("a"))

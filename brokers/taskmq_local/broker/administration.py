@@ -27,7 +27,7 @@ def register_owner(connection: sqlite3.Connection, owner: str) -> None:
 
 
 def register_consumer(connection: sqlite3.Connection, owner: str, number: int, queues: Sequence[str]) -> str | None:
-    """Note which queues the owner's consumer takes from, and take its turn at each shard that nobody has.
+    """Note which queues the owner's consumer takes from, and take its turn at each free shard.
 
     The first queue that does not exist, and then nothing is noted; else None.
     """

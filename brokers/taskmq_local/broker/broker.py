@@ -223,8 +223,6 @@ class LocalBroker:
         # A cancelled close goes on, and may be waited for again.
         await asyncio.shield(self._closing)
 
-    # Private ----------------------------------------------------------------------------------------------
-
     async def _close(self) -> None:
         for listener in self._listeners:
             listener.end()

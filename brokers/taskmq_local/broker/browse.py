@@ -85,7 +85,7 @@ class _Piece:
         self._ledger = ledger
 
     def abandon(self) -> None:
-        """Nobody will ever see the rows, be they here already or still to come."""
+        """Let go of the rows, be they here already or still to come."""
         if self.rows.done() and not self.rows.cancelled() and self.rows.exception() is None:
             self._ledger.put_back([row[0] for row in self.rows.result()])
         self.rows.cancel()

@@ -100,7 +100,7 @@ class Line:
             )
 
     def _limit(self) -> int:
-        # Set again by whoever rings from here on; that may be for what this lease already sees.
+        # Set again by the next ring from here on; that may be for what this lease already sees.
         self._may_be_more = False
         return self._prefetch - self._in_hand if self._is_running else 0
 

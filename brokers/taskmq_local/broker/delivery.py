@@ -1,4 +1,4 @@
-"""A message of `local://` in somebody's hands."""
+"""A message of `local://` in a consumer's hands."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping

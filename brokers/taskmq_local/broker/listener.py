@@ -1,7 +1,7 @@
 """Broadcasts in `local://PATH`: rows that everybody reads who listens, and that soon expire.
 
 An announcement is a row in `broadcasts`, committed together with whatever else its process writes at the moment, and
-never synced by itself. Whoever listens is rung for, and takes what came behind the last row that it has seen. So a
+never synced by itself. Each listener is rung for, and takes what came behind the last row that it has seen. So a
 listener hears some milliseconds after the announcement. Where the ring is lost it hears within a second, which is how
 often it looks anyway.
 

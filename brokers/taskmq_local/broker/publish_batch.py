@@ -54,7 +54,7 @@ class PublishOutcomes:
             self.future.set_result([])
 
     def tell(self, place: int, error: Exception | None) -> None:
-        """That of the one at `place`; told once."""
+        """Set the outcome of the one at `place`; once."""
         self._outcomes[place] = error
         self._left -= 1
         # Who waits no more takes nothing back.
@@ -66,7 +66,7 @@ class PublishOutcomes:
 class _BatchEntry:
     message: Outgoing
     deadline: float
-    # Of whoever waits: for this one, or for many, of which this is one.
+    # Of the waiter: for this one, or for many, of which this is one.
     future: asyncio.Future[Any]
     outcomes: PublishOutcomes | None = None
     place: int = 0
@@ -164,8 +164,6 @@ class PublishBatch:
         for entry in entries:
             entry.end(entry.error if error is None else self._translate(error))
 
-    # In the thread ----------------------------------------------------------------------------------------
-
     def _insert(self, connection: sqlite3.Connection, entries: list[_BatchEntry]) -> None:
         now = self._clock.now_ms()
         by_queue: dict[str, tuple[list[Outgoing], list[Outgoing]]] = {}
@@ -223,8 +221,6 @@ class PublishBatch:
             create_queues(connection, {name: self._declared[name]})
             queue = find_queue(connection, name)
         return queue
-
-    # On the loop ------------------------------------------------------------------------------------------
 
     def _translate(self, error: Exception) -> Exception:
         if isinstance(error, DatabaseFailure) and not error.is_certain:

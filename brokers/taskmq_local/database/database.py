@@ -24,7 +24,7 @@ __all__ = ["Database"]
 T = TypeVar("T")
 
 _BATCH: Final = 200
-# A worker that is told of a commit acknowledges, and starts what it has in hand; the results of that share the next
+# A worker that hears of a commit acknowledges, and starts what it has in hand; the results of that share the next
 # transaction as long as each turn of the loop brings some.
 _TURNS: Final = 64
 _QUIET: Final = 2
@@ -60,8 +60,6 @@ class Database:
         self._session = DatabaseSession(path, self._give_up)
         self._thread: threading.Thread | None = None
 
-    # On the loop ------------------------------------------------------------------------------------------
-
     @property
     def trouble(self) -> str:
         """Why something takes long, as far as is known."""
@@ -86,7 +84,7 @@ class Database:
     def partner(self) -> "Database":
         """The one on this loop through which others may write to the same file; this one where there is none.
 
-        What several write through one shares its transactions, and nobody waits for the other's lock.
+        What several write through one shares its transactions, and none waits for the other's lock.
         """
         found = _shared.get(asyncio.get_running_loop(), {}).get(self.path)
         return self if found is None else found
@@ -116,7 +114,7 @@ class Database:
     def post(
         self, function: Callable[[sqlite3.Connection], T], *, care: Durability, wakeups: tuple[Kind, ...] = ()
     ) -> asyncio.Future[T]:
-        """As `call`, without a deadline, and nobody has to look at the future."""
+        """As `call`, without a deadline, and the future may be ignored."""
         work = DatabaseCall(function, care=care, wakeups=wakeups)
         work.future.add_done_callback(_look_at)
         self.submit(work)
@@ -199,8 +197,6 @@ class Database:
         else:
             self._hand_over()
 
-    # In the thread ----------------------------------------------------------------------------------------
-
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             while (works := self._inbox.get()) is not None:
@@ -208,7 +204,7 @@ class Database:
                 self._ring(works, errors)
                 loop.call_soon_threadsafe(self._finish, works, errors)
         except RuntimeError:
-            # The loop was closed without closing this object: there is nobody left to be told.
+            # The loop was closed without closing this object: no waiter is left.
             if not loop.is_closed():
                 raise
         finally:

@@ -15,7 +15,7 @@ def call_on(loop: asyncio.AbstractEventLoop, thread: int, callback: Callable[[],
         return
     try:
         loop.call_soon_threadsafe(callback)
-    except RuntimeError:  # the loop was closed: nobody is left to be told
+    except RuntimeError:  # the loop was closed: no waiter is left
         return
 
 

@@ -56,7 +56,7 @@ class MaintenanceWork:
 class Maintenance:
     """Calls `look` whenever something may have become ready for this broker's consumers.
 
-    That is when somebody rings, when a delayed message is due, and once a second in any case: a dead owner makes
+    That is when another part rings, when a delayed message is due, and once a second in any case: a dead owner makes
     no noise, and a ring may get lost.
     """
 

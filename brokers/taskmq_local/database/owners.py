@@ -4,8 +4,8 @@ An owner is a file `owners/NAME` that its process keeps locked. The kernel lets 
 dies, by whatever means, and only then: a process that is merely stopped or busy keeps it. To see whether an
 owner is alive, one tries its lock.
 
-POSIX locks belong to a process, and closing *any* descriptor of the file drops them. So nobody may open the file
-of an owner of its own process: those are known by name, per process id, for a forked child is another process
+POSIX locks belong to a process, and closing *any* descriptor of the file drops them. So no other code may open the
+file of an owner of its own process: those are known by name, per process id, for a forked child is another process
 and does not inherit the locks.
 """
 
@@ -37,7 +37,7 @@ class Owner:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         _mine.setdefault(os.getpid(), set()).add(self.name)
-        # Nobody has heard the name yet, so nobody can have the lock.
+        # No process has heard the name yet, so none can have the lock.
         fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def release(self) -> None:
@@ -60,7 +60,7 @@ def is_alive(root: Path, name: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        # It cannot be told, for example for want of descriptors: taking messages from the living is worse.
+        # It is unknown, for example for want of descriptors: taking messages from the living is worse.
         return True
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

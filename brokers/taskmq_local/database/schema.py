@@ -1,6 +1,6 @@
 """How `taskmq.db` is opened; its tables are in `schema_steps`.
 
-A file of an older version is upgraded by whoever opens it first; one of a newer version is refused.
+A file of an older version is upgraded by the first process that opens it; one of a newer version is refused.
 """
 
 import os

@@ -8,7 +8,7 @@ back a large message moves a few bytes. Its id is its place in the queue:
     ready      (queue, id): waits for a consumer, in this order
     leases     id: in the hands of `owner`
     delayed    waits for its time; moves to `messages` and `ready`, under a new id, when that has come
-    owners     who may hold leases; whether they are alive is told by the lock on their file, see `owners`
+    owners     who may hold leases; the lock on their file shows whether they are alive, see `owners`
     consumers  which owner consumes which queue
     capacities how much may be ready in a queue that has a limit
     turns      to whom a shard of an ordered queue belongs, see `turns`
@@ -16,7 +16,7 @@ back a large message moves a few bytes. Its id is its place in the queue:
     results, starts   what the state keeps; a result's `seq` grows with every put; one whose time is
                over is 'expired' and empty until `remembered`
     waiting    messages that wait in the state; `version` is new with every put and swap, `taken` is until
-               when somebody is about to publish it
+               when a relay is about to publish it
     progress   how far jobs are, as their last runs have said
     checkpoints, saved   the last run of a job, and what its runs have saved
     broadcasts what was announced a short while ago, for those who listen, see `listener`

@@ -45,7 +45,7 @@ class DatabaseSession:
             self._commit(works)
         except DatabaseFailure as error:
             return [error] * len(works)
-        except Exception as error:  # noqa: BLE001 - the border: what a work raises belongs to whoever sent it
+        except Exception as error:  # noqa: BLE001 - the border: what a work raises belongs to its sender
             if len(works) == 1:
                 return [error]
             return [self.transact([work])[0] for work in works]

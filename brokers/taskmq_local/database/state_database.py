@@ -54,6 +54,6 @@ class StateDatabase:
 
 
 def unavailable(error: Exception) -> StateUnavailable:
-    """What a failed work means to whoever asked for it."""
+    """What a failed work means to its caller."""
     is_certain = not isinstance(error, DatabaseFailure) or error.is_certain
     return StateUnavailable(str(error), is_certain=is_certain)

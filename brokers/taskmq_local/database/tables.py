@@ -73,7 +73,7 @@ def capacity_of(connection: sqlite3.Connection, queue: int) -> Capacity | None:
 
 
 def take_ids(connection: sqlite3.Connection, count: int) -> int:
-    """The first of `count` ids that nobody else gets."""
+    """The first of `count` new ids."""
     sql = "UPDATE counters SET value = value + ? WHERE name = 'message' RETURNING value"
     last: int = connection.execute(sql, (count,)).fetchall()[0][0]
     return last - count + 1
@@ -145,7 +145,7 @@ def next_due(connection: sqlite3.Connection) -> int | None:
 
 
 def has_turn(connection: sqlite3.Connection, queue: int, owner: str, taker: int) -> bool:
-    """Whether the owner's taker may take from the shard; takes the turn when nobody has it."""
+    """Whether the owner's taker may take from the shard; takes the turn when it is free."""
     row = connection.execute("SELECT owner, taker FROM turns WHERE queue = ?", (queue,)).fetchone()
     if row is None:
         connection.execute("INSERT INTO turns (queue, owner, taker) VALUES (?, ?, ?)", (queue, owner, taker))

@@ -24,7 +24,7 @@ _ENOUGH: Final = 65_536
 
 
 class Wakeup:
-    """Calls `heard` on this loop when anybody rings for `kind`."""
+    """Calls `heard` on this loop on each ring for `kind`."""
 
     def __init__(self, root: Path, owner: Owner, kind: Kind, heard: Callable[[], None]) -> None:
         """Hang the bell up.
@@ -74,7 +74,7 @@ def _strike(root: Path, path: str, owner: str) -> None:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     except OSError as error:
-        # Nobody reads: its owner is dead, or about to open it.
+        # No process reads: its owner is dead, or about to open it.
         if error.errno == errno.ENXIO and not is_alive(root, owner):
             remove_owner(root, owner)
         return

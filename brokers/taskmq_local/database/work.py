@@ -66,7 +66,7 @@ class Work(Protocol):
 
 
 class DatabaseCall(Generic[T]):
-    """A work that somebody awaits: `function`, called with the connection.
+    """A work with a waiter: `function`, called with the connection.
 
     Attributes:
         future: what it returned, or its error.
@@ -86,7 +86,7 @@ class DatabaseCall(Generic[T]):
         pass
 
     def run(self, connection: sqlite3.Connection) -> None:
-        # Nobody waits any more: what was refused by its deadline must not happen afterwards.
+        # The waiter is gone: what was refused by its deadline must not happen afterwards.
         if not self.future.done():
             self._result = [self._function(connection)]
 

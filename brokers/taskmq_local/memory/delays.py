@@ -31,9 +31,9 @@ class DelayShelf:
         self._numbers = count(1)
         self._listeners: list[Callable[[], None]] = []
 
-    def put(self, message: WaitingMessage) -> None:
+    def put(self, message: WaitingMessage, *, now: int) -> None:
         with self._lock:
-            is_first = self._keep(message)
+            is_first = self._keep(message, now=now)
             listeners = list(self._listeners) if is_first else []
         for heard in listeners:
             heard()
@@ -100,7 +100,7 @@ class DelayShelf:
             kept = self._kept.get(found.job_id)
             if kept is None or kept.message != found or kept.taken_until > now:
                 return False
-            is_first = self._keep(changed)
+            is_first = self._keep(changed, now=now)
             listeners = list(self._listeners) if is_first else []
         for heard in listeners:
             heard()
@@ -111,14 +111,14 @@ class DelayShelf:
             self._kept.clear()
             self._order.clear()
 
-    def _keep(self, message: WaitingMessage) -> bool:
-        """Whether the message is the earliest now."""
+    def _keep(self, message: WaitingMessage, *, now: int) -> bool:
+        """Whether the message is the earliest now of those that nobody has taken."""
         self._remove(message.job_id)
         number = next(self._numbers)
         self._kept[message.job_id] = _Kept(message, number)
-        entry = (message.due, number, message.job_id)
-        insort(self._order, entry)
-        return self._order[0] == entry
+        insort(self._order, (message.due, number, message.job_id))
+        first = next(kept for kept in self._in_order() if kept.taken_until <= now)
+        return first.number == number
 
     def _remove(self, job_id: str) -> None:
         kept = self._kept.pop(job_id, None)
@@ -147,7 +147,7 @@ class MemoryDelays:
 
     async def put(self, message: WaitingMessage) -> None:
         self._check_open()
-        self._shelf.put(message)
+        self._shelf.put(message, now=self._clock.now_ms())
 
     async def take(self, *, now: int, limit: int, lease: float) -> list[TakenMessage]:
         self._check_open()

@@ -1,7 +1,7 @@
 """What `memory://NAME` is: queues as plain data behind one lock, shared by all of this process.
 
-The hub knows no event loop. Whoever has to act on a change leaves a `LoopWakeup`, which the hub fires after the lock
-is released. Places in a queue are numbers that only grow: a message that is given back keeps its number and so
+The hub knows no event loop. A part that has to act on a change leaves a `LoopWakeup`, which the hub fires after the
+lock is released. Places in a queue are numbers that only grow: a message that is given back keeps its number and so
 comes first again; a delayed one gets its number when its time has come, and so goes to the tail.
 
 A shard of an ordered queue belongs to the first who takes from it, until that one has left and all that it took is
@@ -38,7 +38,7 @@ _Hear = Callable[[str, bytes], None]
 
 
 class HubMessage(msgspec.Struct):
-    """A message that is ready or in somebody's hands, with how often it was taken before."""
+    """A message that is ready or in a consumer's hands, with how often it was taken before."""
 
     place: int
     queue: "HubQueue"
@@ -173,7 +173,7 @@ class Hub:
             return _take(queue, min(limit, share), taker), bool(queue.ready)
 
     def let_go(self, name: str, taker: object) -> None:
-        """Have a shard belong to nobody, once what `taker` has of it is settled."""
+        """Free a shard, once what `taker` has of it is settled."""
         with self._lock:
             queue = self._queues.get(name)
             if queue is None or queue.taker is not taker:

@@ -95,7 +95,7 @@ class CheckpointShelf:
         with self._lock:
             saved = self._kept.get(job_id)
             if saved is not None and saved.token == token:
-                # The next number is nobody's; it is remembered for a while, so that tokens grow however fast runs
+                # The next number is free; it is remembered for a while, so that tokens grow however fast runs
                 # come.
                 self._kept[job_id] = _Saved(token + 1, 0, now + _REMEMBERED_MS, {})
                 heappush(self._expiries, (now + _REMEMBERED_MS, job_id))

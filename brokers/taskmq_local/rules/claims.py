@@ -62,7 +62,7 @@ def claim(
 
 
 def seen(kept: ClaimRecord | None, *, now: int) -> Held | Done | None:
-    """What others are told of it; None where it is free."""
+    """What others see of it; None where it is free."""
     if kept is not None and kept.stage is Stage.DONE:
         return Done(job_id=kept.job_id, content_type=kept.content_type, value=kept.value)
     if kept is not None and kept.stage is Stage.HELD and kept.until > now:
@@ -95,7 +95,7 @@ def complete(
 
 
 def release(kept: ClaimRecord | None, *, token: int, now: int) -> tuple[bool, ClaimRecord | None]:
-    """Whether nobody else has it, and what is to be kept where that changes."""
+    """Whether no other holder has it, and what is to be kept where that changes."""
     if kept is None or kept.token != token or kept.stage is not Stage.HELD:
         return kept is None or kept.token == token, None
     return True, ClaimRecord(stage=Stage.FREE, token=token, until=now, keep=kept.keep)

@@ -2,7 +2,7 @@
 
 A limit has a line: jobs that were refused, and the instants that they were promised. Who keeps its promise is let in
 as soon as there is anything to be had, others only behind those whose instants are near. So what is free is never
-kept for somebody who does not come, and those who come in time are not passed by newcomers. A job that finds nothing
+kept for a job that does not come, and those who come in time are not passed by newcomers. A job that finds nothing
 although it is in time is promised a new instant, behind those only that were in the line before it.
 
 The twin of this is the script `ENTER_LIMITS` of the adapter for Redis.
@@ -25,7 +25,7 @@ FORGOTTEN: Final = 3600.0
 
 # So far ahead of an even rate starts may be.
 _SLACK: Final = 0.25
-# Of the starts that nobody was there for although jobs wait, those of the last second are made up for, a quarter
+# Of the starts that went unused although jobs wait, those of the last second are made up for, a quarter
 # faster than the rate.
 _MISSED: Final = 1.0
 _HURRY: Final = 0.8
@@ -37,9 +37,9 @@ _GRACE: Final = 2.0
 _EARLY: Final = 0.25
 _LONGEST_LINE: Final = 10_000
 _LONGEST_WAIT: Final = 900.0
-# Rather too short: who comes too early is told better, who comes too late has left a place empty.
+# Rather too short: a job that is early asks again, one that is late has left a place empty.
 _UNKNOWN_RUN: Final = 0.1
-# How long runs take may change: nobody who waits for a place sleeps for longer than that.
+# How long runs take may change: no job that waits for a place sleeps for longer than that.
 _LONGEST_SLEEP: Final = 120.0
 _SHORTEST_LOOK: Final = 0.1
 _LONGEST_LOOK: Final = 2.0
@@ -163,7 +163,7 @@ def _rate(job_id: str, demand: RateDemand, record: LimitRecord, now: float, pati
     promised = record.promised(job_id)
     kept = min(_GRACE, demand.interval / 2) if demand.interval >= _SLOW else 0.0
     if record.arrival + kept <= now and earliest <= now:
-        # Nobody came for it, and it would be lost.
+        # No job came for it, and it would be lost.
         return _Grant(granted=True, at=now)
     if promised is None:
         at = earliest + record.count(now - _GRACE, float("inf")) * demand.interval

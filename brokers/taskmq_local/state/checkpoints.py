@@ -18,7 +18,7 @@ _DELETE_EXPIRED: Final = tuple(
         UNION SELECT job_id FROM checkpoints WHERE job_id = :job AND expires <= :now
     )
     """.replace("TABLE", table)
-    # The values first: which jobs have expired stands in the other table.
+    # The values first: the other table says which jobs have expired.
     for table in ("saved", "checkpoints")
 )
 _BEGIN: Final = """
@@ -32,7 +32,7 @@ _SAVE: Final = """
     INSERT INTO saved (job_id, name, value) VALUES (:job, :name, :value)
     ON CONFLICT (job_id, name) DO UPDATE SET value = :value
 """
-# The next number is nobody's; it is remembered for a while, so that tokens grow however fast runs come.
+# The next number is free; it is remembered for a while, so that tokens grow however fast runs come.
 _FORGET: Final = """
     UPDATE checkpoints SET token = token + 1, attempt = 0, expires = :expires WHERE job_id = :job AND token = :token
 """

@@ -8,12 +8,14 @@ from typing import Final
 import msgspec
 
 from taskmq.contracts.stores import WaitingMessage
+from taskmq.model.clock import Clock
 from taskmq_local.database.wakeup import Kind
 from taskmq_local.database.work import Durability
 
 __all__ = ["WaitingBatch", "decode_message", "encode_message", "first_due", "insert_messages"]
 
 _MOST: Final = 1_000
+_FIRST_DUE: Final = "SELECT due FROM waiting WHERE taken <= ? ORDER BY due, version LIMIT 1"
 
 encode_message = msgspec.msgpack.Encoder().encode
 decode_message = msgspec.msgpack.Decoder(WaitingMessage).decode
@@ -24,7 +26,8 @@ class WaitingBatch:
 
     care = Durability.DURABLE
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.is_open = True
         self.is_heavy = False
         self.wakeups: tuple[Kind, ...] = ()
@@ -43,7 +46,7 @@ class WaitingBatch:
 
     def run(self, connection: sqlite3.Connection) -> None:
         messages = {message.job_id: message for message, future in self._messages if not future.done()}
-        first = first_due(connection)
+        first = first_due(connection, now=self._clock.now_ms())
         insert_messages(connection, messages.values())
         earliest = min((message.due for message in messages.values()), default=None)
         is_earlier = earliest is not None and (first is None or earliest < first)
@@ -59,10 +62,10 @@ class WaitingBatch:
                 future.set_exception(error)
 
 
-def first_due(connection: sqlite3.Connection) -> int | None:
-    """When the first message is due, taken or not."""
-    due: int | None = connection.execute("SELECT min(due) FROM waiting").fetchone()[0]
-    return due
+def first_due(connection: sqlite3.Connection, *, now: int) -> int | None:
+    """When the first message is due that nobody has taken."""
+    row = connection.execute(_FIRST_DUE, (now,)).fetchone()
+    return None if row is None else row[0]
 
 
 def insert_messages(connection: sqlite3.Connection, messages: Iterable[WaitingMessage]) -> None:

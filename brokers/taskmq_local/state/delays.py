@@ -10,7 +10,7 @@ from taskmq.contracts.stores import TakenMessage, WaitingMessage
 from taskmq.model.clock import Clock
 from taskmq_local.database.state_database import StateDatabase, unavailable
 from taskmq_local.database.work import Durability
-from taskmq_local.state.delay_batch import WaitingBatch, decode_message, encode_message, insert_messages
+from taskmq_local.state.delay_batch import WaitingBatch, decode_message, encode_message, first_due, insert_messages
 
 __all__ = ["LocalDelays"]
 
@@ -20,7 +20,6 @@ _TAKE: Final = """
         (SELECT version FROM waiting WHERE due <= :due AND taken <= :now ORDER BY due, version LIMIT :limit)
     RETURNING version, message
 """
-_NEXT_DUE: Final = "SELECT due FROM waiting WHERE taken <= ? ORDER BY due, version LIMIT 1"
 _LIST: Final = """
     SELECT message FROM waiting
     WHERE (:task IS NULL OR task = :task) AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
@@ -33,7 +32,7 @@ class LocalDelays:
     """One message per job; a message's version is new with every put and swap, and is the token of a take.
 
     Args:
-        hang_up: makes sure that its argument is called when somebody rings for messages that wait.
+        hang_up: makes sure that its argument is called on each ring for messages that wait.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class LocalDelays:
 
     async def put(self, message: WaitingMessage) -> None:
         if self._batch is None or not self._batch.is_open:
-            self._batch = WaitingBatch()
+            self._batch = WaitingBatch(self._clock)
             self._database.submit(self._batch)
         future = self._batch.add(message)
         try:
@@ -88,11 +87,8 @@ class LocalDelays:
         await self._database.ask(give_back, care=Durability.LOOSE, wakeups=("waiting",))
 
     async def next_due(self) -> int | None:
-        def look(connection: sqlite3.Connection) -> int | None:
-            row = connection.execute(_NEXT_DUE, (self._clock.now_ms(),)).fetchone()
-            return None if row is None else row[0]
-
-        return await self._database.ask(look, care=Durability.READ)
+        now = self._clock.now_ms()
+        return await self._database.ask(lambda connection: first_due(connection, now=now), care=Durability.READ)
 
     def listen(self, heard: Callable[[], None]) -> Callable[[], None]:
         if not self._listeners:

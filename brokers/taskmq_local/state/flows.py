@@ -43,14 +43,18 @@ __all__ = ["LocalFlows"]
 
 T = TypeVar("T")
 
-_DELETE_EXPIRED: Final = (
-    "DELETE FROM flow_edges WHERE flow IN (SELECT number FROM flows WHERE expires <= ? ORDER BY expires LIMIT 10)",
-    "DELETE FROM flow_ends WHERE flow IN (SELECT number FROM flows WHERE expires <= ? ORDER BY expires LIMIT 10)",
-    "DELETE FROM flow_offers WHERE flow IN (SELECT number FROM flows WHERE expires <= ? ORDER BY expires LIMIT 10)",
-    "DELETE FROM flow_lanes WHERE flow IN (SELECT number FROM flows WHERE expires <= ? ORDER BY expires LIMIT 10)",
-    "DELETE FROM flow_appends WHERE flow IN (SELECT number FROM flows WHERE expires <= ? ORDER BY expires LIMIT 10)",
-    "DELETE FROM flow_nodes WHERE flow IN (SELECT number FROM flows WHERE expires <= ? ORDER BY expires LIMIT 10)",
-    "DELETE FROM flows WHERE number IN (SELECT number FROM flows WHERE expires <= ? ORDER BY expires LIMIT 10)",
+# The one that is made anew as well, however many stand before it.
+_EXPIRED: Final = """
+    SELECT number FROM (SELECT number FROM flows WHERE expires <= :now ORDER BY expires LIMIT 10)
+    UNION SELECT number FROM flows WHERE id = :id AND expires <= :now
+"""
+_DELETE_EXPIRED: Final = tuple(
+    f"DELETE FROM {table} WHERE {column} IN ({_EXPIRED})"  # noqa: S608 - our own words
+    # The flows last: which of them have expired stands there.
+    for table, column in (
+        *((f"flow_{what}", "flow") for what in ("edges", "ends", "offers", "lanes", "appends", "nodes")),
+        ("flows", "number"),
+    )
 )
 _FIND: Final = "SELECT key, kind, rule, state, total, lane, bound FROM flow_nodes WHERE flow = ? AND key = ?"
 _COUNTS: Final = """
@@ -339,7 +343,7 @@ class LocalFlows:
 
         def create(connection: sqlite3.Connection) -> bool:
             for statement in _DELETE_EXPIRED:
-                connection.execute(statement, (now,))
+                connection.execute(statement, {"now": now, "id": flow_id})
             made = connection.execute(
                 """
                 INSERT OR IGNORE INTO flows (id, head, ttl, expires, started, tenant) VALUES (?, ?, ?, ?, ?, ?)

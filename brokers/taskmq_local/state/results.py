@@ -32,7 +32,7 @@ class LocalResults:
     the `seq` that it has seen, so thousands of waiters cost one query per ring, of the new rows only.
 
     Args:
-        listen: makes sure that `look` is called when somebody rings for results.
+        listen: makes sure that `look` is called on each ring for results.
         check_open: raises when the state was closed.
     """
 
@@ -159,7 +159,7 @@ class LocalResults:
         self.look()
 
     def _read_new(self, connection: sqlite3.Connection) -> tuple[int, list[tuple[str, bytes]]]:
-        """In the thread: the last seq, and the records that somebody waits for."""
+        """In the thread: the last seq, and the records that callers wait for."""
         if self._seen is None:
             sql = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'results'), 0)"
             return connection.execute(sql).fetchone()[0], []

@@ -10,13 +10,15 @@ from taskmq_local.database.work import Durability
 
 __all__ = ["LocalRevocations"]
 
+# The job's own row as well, however many stand before it: it is a new one, behind the places that were read.
 _DELETE_EXPIRED: Final = """
     DELETE FROM revocations WHERE job_id IN (
-        SELECT job_id FROM revocations WHERE until <= :now ORDER BY until LIMIT 100
+        SELECT job_id FROM (SELECT job_id FROM revocations WHERE until <= :now ORDER BY until LIMIT 100)
+        UNION SELECT job_id FROM revocations WHERE job_id = :job AND until <= :now
     )
 """
 _PROLONG: Final = "UPDATE revocations SET until = max(until, :until) WHERE job_id = :job"
-# Places are not used again, so that nobody who has read up to one misses what came after it.
+# Places are not used again, so that no reader that has read up to one misses what came after it.
 _ADD: Final = """
     INSERT INTO revocations (place, job_id, reason, until)
     VALUES ((SELECT value FROM counters WHERE name = 'revocation'), :job, :reason, :until)

@@ -19,7 +19,7 @@ _DELETE_EXPIRED: Final = """
     (SELECT name FROM schedule_records WHERE expires <= :now ORDER BY expires LIMIT 100)
 """
 _DEFINITION: Final = "SELECT definition FROM schedules WHERE scope = ? AND name = ?"
-# Places are not used again, so that nobody who has read up to one misses what came after it.
+# Places are not used again, so that no reader that has read up to one misses what came after it.
 _COUNT_ON: Final = "UPDATE counters SET value = value + 1 WHERE name = 'schedule' RETURNING value"
 _NOTE: Final = "INSERT OR REPLACE INTO schedules (scope, name, place, at, definition) VALUES (?, ?, ?, ?, ?)"
 _FORGET: Final = "DELETE FROM schedules WHERE definition IS NULL AND at <= ?"
@@ -30,7 +30,7 @@ class LocalSchedules:
     """A `taskmq.stores.ScheduleStore`.
 
     Args:
-        hang_up: makes sure that its argument is called when somebody rings for schedules.
+        hang_up: makes sure that its argument is called on each ring for schedules.
     """
 
     def __init__(

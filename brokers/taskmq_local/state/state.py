@@ -1,4 +1,4 @@
-"""`local://PATH` as a state: what it keeps stands beside the broker's messages, in the same file."""
+"""`local://PATH` as a state: it keeps its data beside the broker's messages, in the same file."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,7 +30,7 @@ _CLOSING: Final = 10.0
 
 
 class LocalState:
-    """One file, as one event loop of one process sees it, with a thread of its own."""
+    """One file, as one event loop of one process sees it, with its own thread."""
 
     def __init__(self, address: str, path: Path, options: BrokerOptions) -> None:
         self.address = address

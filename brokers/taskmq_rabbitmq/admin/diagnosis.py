@@ -27,7 +27,7 @@ __all__ = [
 
 _OLDEST: Final = (3, 10)
 _NEWEST: Final = (4, 3)
-# Since when the RabbitMQ team mends a series no more, as far as known in November 2026. It mends the latest only.
+# Since when a series has had no fixes from the RabbitMQ team, as of November 2026. The latest one alone has them.
 _ENDED: Final[Mapping[tuple[int, int], str]] = {
     (3, 10): "since September 2022",
     (3, 11): "since June 2023",
@@ -37,7 +37,7 @@ _ENDED: Final[Mapping[tuple[int, int], str]] = {
     (4, 1): "since January 2026",
     (4, 2): "since 4.3 is out",
 }
-# Before these, anybody may pass for the owner of a client certificate (CVE-2022-37026).
+# Before these, any client may pass for the owner of a client certificate (CVE-2022-37026).
 _SAFE_ERLANG: Final[Mapping[int, tuple[int, ...]]] = {23: (23, 3, 4, 15), 24: (24, 3, 4, 2), 25: (25, 0, 2)}
 _NEEDED_FLAGS: Final = ("quorum_queue", "stream_queue")
 _NEARLY_FULL: Final = 0.8
@@ -84,9 +84,9 @@ def version_findings(version: tuple[int, ...] | None) -> list[Finding]:
         finding = f"version {text}: taskmq is not tested on it, the newest that it is tested on is 4.3"
         return [Finding("warning", "rabbitmq", finding, "look for a newer taskmq")]
     if series in _ENDED:
-        finding = f"version {text}: the RabbitMQ team mends {series[0]}.{series[1]} no more, {_ENDED[series]}"
+        finding = f"version {text}: RabbitMQ {series[0]}.{series[1]} has had no fixes from its team {_ENDED[series]}"
         through = ", through 3.13 and 4.2," if series < (3, 13) else ", through 4.2," if series < (4, 2) else ""
-        remedy = f"upgrade{through} to 4.3, or see that your distribution mends it; nothing changes for taskmq"
+        remedy = f"upgrade{through} to 4.3, or see that your distribution fixes it; nothing changes for taskmq"
         return [Finding("warning", "rabbitmq", finding, remedy)]
     return [Finding("ok", "rabbitmq", f"version {text}")]
 
@@ -98,7 +98,7 @@ def erlang_findings(text: str | None) -> list[Finding]:
         return []
     safe = _SAFE_ERLANG.get(numbers[0])
     if numbers[0] < min(_SAFE_ERLANG) or (safe is not None and numbers < safe):
-        finding = f"version {text}: anybody may pass for the owner of a client certificate (CVE-2022-37026)"
+        finding = f"version {text}: any client may pass for the owner of a client certificate (CVE-2022-37026)"
         return [Finding("problem", "erlang", finding, "upgrade Erlang/OTP to the last release of its series")]
     return [Finding("ok", "erlang", f"version {text}")]
 
@@ -148,14 +148,14 @@ def right_findings(rights: Rights, *, user: str, declares: bool) -> list[Finding
         which = "whether it may consume was not tried: name the app with --app, and no messages may wait"
         return [Finding("ok", about, f"{user!r} may send: enough for a producer; {which}")]
     finding = f"what {user!r} may do could not be tried"
-    return [Finding("warning", about, finding, "see what else is told here, and try again; `taskmq topology apply`")]
+    return [Finding("warning", about, finding, "see the other findings, and try again; `taskmq topology apply`")]
 
 
 def blocked_findings(reason: str | None) -> list[Finding]:
     """Whether the broker takes messages at all; `reason` in its words."""
     if reason is None:
         return []
-    finding = f"the broker takes no messages from anybody: {reason or 'it does not say why'}"
+    finding = f"the broker takes no messages: {reason or 'it does not say why'}"
     return [Finding("problem", "rabbitmq", finding, "see its memory and disk alarms: rabbitmq-diagnostics alarms")]
 
 
@@ -215,7 +215,7 @@ def clock_findings(offset_ms: int | None, error_ms: int, *, about: str) -> list[
     """What a difference of clocks means.
 
     Args:
-        offset_ms: how far the other clock is before ours; None where nobody could tell.
+        offset_ms: how far the other clock is before ours; None where that is unknown.
         error_ms: by how much that may be wrong.
         about: whose clock.
     """

@@ -74,7 +74,7 @@ class Found:
     Attributes:
         exchanges: their traits; None where only the existence is known.
         queues: the same.
-        bindings: without arguments; None: nobody could look.
+        bindings: without arguments; None: unknown.
         complete: whether what is not here is not there; else only what was looked for is known.
     """
 
@@ -98,7 +98,7 @@ def traits(entity: Exchange | Queue) -> dict[str, Trait]:
 def compare(
     wanted: Sequence[Entity], found: Found, *, queues: Iterable[WorkQueue], declares: bool = True
 ) -> Comparison:
-    """Each wanted thing, then what nobody wants.
+    """Each wanted thing, then what is not wanted.
 
     Args:
         wanted: in the order of declaring.
@@ -218,7 +218,7 @@ def _reason(name: str, logical: set[str]) -> tuple[str, str] | None:
         queue = logical_queue(name.removeprefix(MIGRATION))
         return f"a migration of {queue!r} has not ended", f"run {migrate_command(queue)} again"
     if name.startswith(LISTENER):
-        # It ends with the connection of whoever listens.
+        # It ends with the connection of its listener.
         return None
     is_entrance = name.startswith(_ENTRANCE)
     if name.startswith(_OURS) and not is_entrance:

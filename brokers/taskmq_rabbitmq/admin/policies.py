@@ -104,11 +104,11 @@ def permissions(role: Role, queues: Iterable[WorkQueue], *, vhost: str, user: st
     Both connect with `?declare=off`. An operator also creates and changes all that is taskmq's, and reads the parking
     and unroutable queues.
 
-    Whoever may write to the exchange of events may command workers: a producer may not.
+    A user that may write to the exchange of events may command workers: a producer may not.
     """
     queues = list(queues)
     readable = [name for queue in queues for name in (*queue.physical, dead_letter_queue(queue.name))]
-    # Permission to write to a queue is what RabbitMQ 4.3 asks of somebody who only wants to know whether it is there.
+    # Permission to write to a queue is what RabbitMQ 4.3 asks of a user that only wants to know whether it is there.
     declared = [entity.name for queue in queues for entity in work_queue(queue) if isinstance(entity, Queue)]
     known = [*declared, PARKING, UNROUTABLE]
     match role:

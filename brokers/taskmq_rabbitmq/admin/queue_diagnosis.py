@@ -74,7 +74,7 @@ def _judge_passage(queue: QueueFacts, policy: Mapping[str, Any]) -> Iterator[tup
     if isinstance(ttl := policy.get("message-ttl"), int) and isinstance(own, int) and ttl < own:
         yield "problem", f"message-ttl={ttl}: delays end too early", advice
     if "expires" in policy:
-        yield "problem", "expires: the queue is deleted with all that waits in it, since nobody consumes it", advice
+        yield "problem", "expires: the queue is deleted with all that waits in it, since it has no consumer", advice
     if policy.get("overflow", "reject-publish") != "reject-publish":
         yield (
             "problem",
@@ -92,7 +92,7 @@ def _judge_letters(policy: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     if "message-ttl" in policy:
         yield "problem", f"message-ttl={policy['message-ttl']}: dead letters vanish after that time", advice
     if "expires" in policy:
-        yield "problem", "expires: the queue is deleted with its letters, since nobody consumes it", advice
+        yield "problem", "expires: the queue is deleted with its letters, since it has no consumer", advice
     if limits := _limits(policy):
         if policy.get("overflow", "drop-head") == "reject-publish":
             finding = f"{limits}: when it is reached, jobs cannot die and their workers wait"
@@ -184,7 +184,7 @@ def timeout_findings(
 
     Args:
         loads: the app's queues, each with the longest time limit of its tasks; None: one has no limit.
-        queues: what is there; empty where nobody could look.
+        queues: what is there; empty where they are unknown.
         version: of the node.
         handed_over: seconds after which workers hand runs over to the state, those of ordered queues excepted; None:
             they do not.
@@ -291,7 +291,7 @@ def stuck_findings(
 
 
 def letter_findings(queues: Iterable[QueueFacts], known: Iterable[WorkQueue]) -> list[Finding]:
-    """Dead letters of queues that the app does not name; those of its own are told elsewhere."""
+    """Dead letters of queues that the app does not name; those of its own queues are found elsewhere."""
     own = {dead_letter_queue(queue.name) for queue in known}
     return [
         Finding("warning", name, f"{queue.ready} dead letters", f"taskmq dlq groups {name}")
@@ -321,7 +321,7 @@ def orphan_findings(queues: Iterable[QueueFacts], known: Iterable[WorkQueue]) ->
             "warning",
             _several(names),
             f"no consumer, {count} messages wait, and the app does not know the queue",
-            "start its worker, or delete it if nobody needs it any more",
+            "start its worker, or delete it if it is not needed any more",
         )
     ]
 

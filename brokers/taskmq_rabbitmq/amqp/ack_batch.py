@@ -2,7 +2,7 @@
 
 Deliveries of a channel are numbered from 1 on, without gaps. Once all up to a number are settled, one `basic.ack`
 with `multiple` says so for all of them: RabbitMQ works off a single frame, and so do we. What is settled out of order
-is said one by one. No frame ever covers a delivery that nobody has settled.
+is said one by one. No frame ever covers a delivery that is not settled.
 """
 
 from taskmq_rabbitmq.amqp.frames import ack_frame, nack_frame

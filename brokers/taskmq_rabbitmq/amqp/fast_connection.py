@@ -174,7 +174,7 @@ class AmqpChannel(PikaChannel):
         super().close(reply_code, reply_text)
 
     def forget(self) -> None:
-        """Hand nothing to anybody any more: the channel has ended and its number may be used again."""
+        """Hand on nothing any more: the channel has ended and its number may be used again."""
         if self.lane is not None:
             self.lane.reader.forget(self.channel_number)
 

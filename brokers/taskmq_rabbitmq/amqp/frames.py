@@ -89,7 +89,7 @@ class WireError(ValueError):
 
 
 class Content(msgspec.Struct, eq=False, gc=False):
-    """A message's properties, as they came: looked at only when somebody asks.
+    """A message's properties, as they came: decoded only on use.
 
     Attributes:
         routing_key: where the message was sent to; None where the feed did not ask for it.

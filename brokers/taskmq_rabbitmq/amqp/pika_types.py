@@ -266,7 +266,7 @@ if TYPE_CHECKING:
         def __init__(self, username: str, password: str) -> None: ...
 
     class ExternalCredentials:
-        """Whoever TLS says."""
+        """The user that TLS names."""
 
         def __init__(self) -> None: ...
 

@@ -3,8 +3,8 @@
     idle -> connecting -> open -> (lost) -> waiting -> connecting ...        any -> closed
 
 No task is behind it: pika's callbacks and two timers drive it. Each connection that opens is a new generation;
-whoever needs one again asks `opened` or `channel` again. All nodes are tried one after the other before there is a
-pause, so that a dead one costs its own attempt and nothing else.
+a caller that needs one again asks `opened` or `channel` again. All nodes are tried one after the other before there
+is a pause, so that a dead one costs its own attempt and nothing else.
 """
 
 import asyncio
@@ -128,7 +128,7 @@ class Connection:
         return None if self._denial is None else str(self._denial)
 
     async def opened(self, timeout: float | None) -> AmqpConnection:
-        """The connection itself, once it is open; opens it when nobody has.
+        """The connection itself, once it is open; opens it when it is not.
 
         Raises:
             AccessDenied: the broker refused the user meanwhile.
@@ -222,8 +222,6 @@ class Connection:
         if not await self._gone(timeout):
             amqp.abort("it did not close in time")
             await self._gone(1.0)
-
-    # The states' edges --------------------------------------------------------------------------------------
 
     def _connect(self) -> None:
         hush_pika()
@@ -354,8 +352,6 @@ class Connection:
     def _enter(self, state: ConnectionState) -> None:
         self._state = state
 
-    # Waiting ------------------------------------------------------------------------------------------------
-
     async def _next_attempt(self) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.add(waiter)
@@ -376,8 +372,6 @@ class Connection:
     async def _gone(self, timeout: float) -> bool:
         assert self._ended is not None
         return bool((await asyncio.wait({self._ended}, timeout=timeout))[0])
-
-    # What pika is told --------------------------------------------------------------------------------------
 
     def _parameters(
         self, host: Host, credentials: PasswordCredentials | CertificateCredentials

@@ -208,8 +208,6 @@ class CredentialSource:
     def _place(self) -> str:
         return self._source.path if isinstance(self._source, TokenFile) else "the token server"
 
-    # Fetching -----------------------------------------------------------------------------------------------
-
     def _fetch(self) -> None:
         if self._is_fetching or self._is_closed:
             return
@@ -228,7 +226,7 @@ class CredentialSource:
             found: Token | BrokerUnavailable = fetch(self._endpoint, now=self._now)
         except BrokerUnavailable as error:
             found = error
-        # Where the loop has been closed nobody waits any more.
+        # Where the loop has been closed no caller waits any more.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._fetched, found)
 
@@ -246,7 +244,7 @@ class CredentialSource:
 
     def _failed(self, error: BrokerUnavailable) -> None:
         if self._token is None:
-            # Whoever asked is told, and asks again.
+            # The caller gets the error, and asks again.
             return
         if not self._is_failing:
             self._is_failing = True

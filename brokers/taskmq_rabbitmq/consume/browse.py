@@ -126,7 +126,7 @@ class RabbitMQBrowser:
                 commands += 1
                 if commands % _AT_ONCE == 0:
                     await self._until_ready(ready)
-        # So that whoever looks next finds all of it.
+        # So that the next reader finds all of it.
         await self._until_ready(ready)
 
     async def _until_ready(self, count: int) -> None:

@@ -152,7 +152,7 @@ class RabbitMQConsumer:
     async def stop(self) -> None:
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(), name="taskmq consumer stops")
-        # Whoever stops waiting, or calls again, changes nothing.
+        # A caller that stops waiting, or calls again, changes nothing.
         await asyncio.shield(self._stopping)
 
     async def _stop(self) -> None:

@@ -21,7 +21,7 @@ from taskmq_rabbitmq.model.delay_ladder import WAYS
 
 __all__ = ["DeliveryCounts", "Feed", "RabbitMQDelivery"]
 
-# How it has come here, which is nobody's business.
+# How it has come here, which does not travel on.
 _ROUTING: Final = (SEQUENCE, WAYS)
 
 _LATE_SECONDS: Final = 1.0

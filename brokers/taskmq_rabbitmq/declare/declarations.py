@@ -77,7 +77,7 @@ class Declarations:
         self._passive = passive
         self._made = made
         self._settle = look_for_all if passive else declare_all
-        # No task needs the exchange of events: where nothing may be declared, nobody asks for it here.
+        # No task needs the exchange of events: where nothing may be declared, it is not looked for here.
         self._shared = shared() if passive else (*shared(), *events())
         self._lock = asyncio.Lock()
         self._queues: dict[str, WorkQueue] = {}

@@ -21,7 +21,7 @@ _ARGUMENTS: Final[dict[str, Argument]] = {
     "x-queue-type": "quorum",
     # A member on every node, wherever those of other queues are.
     "x-quorum-initial-group-size": 99,
-    # Whoever declares it may die before it is deleted.
+    # The process that declares it may die before it is deleted.
     "x-expires": 60_000,
 }
 

@@ -6,7 +6,7 @@ A queue cannot change its type or arguments, so it is deleted and declared, with
        delayed messages and those of other exchanges go on coming in, there;
     2. a policy closes `Q`: max-length 0 with reject-publish. Senders get `PublishRejected`;
     3. what is ready moves to `taskmq.migration.Q`, each copy confirmed before its original is acknowledged;
-    4. once `Q` is empty, and nobody consumes it or holds any of its messages, it is deleted. The policy goes, then
+    4. once `Q` is empty, and no client consumes it or holds its messages, it is deleted. The policy goes, then
        `Q` is declared as it is wanted and gets its bindings back;
     5. what is in `taskmq.migration.Q` moves to `Q`, and `taskmq.migration.Q` is deleted.
 
@@ -58,7 +58,7 @@ _CLOSING: Final = 100
 _TAIL: Final = 20
 _PAUSE: Final = 0.1
 _THROUGH_ENTRANCE: Final = 0.5
-# Above what anybody else would give.
+# Above what other policies would have.
 _PRIORITY: Final = 1_000_000
 # So that what dies of old age beside its queue is buried where it would have been.
 _BURIAL: Final = ("x-dead-letter-exchange", "x-dead-letter-routing-key")
@@ -68,11 +68,11 @@ class Migration:
     """Makes physical queues anew.
 
     Args:
-        connection: for this alone; closed by whoever opened it.
+        connection: for this alone; closed by its opener.
         management: the HTTP API; the user needs the tag `policymaker`.
         report: called with each step, in words.
         settle: how long to wait for counts to be up to date.
-        lockout: for classic queues; None: nobody publishes.
+        lockout: for classic queues; None: no client publishes.
     """
 
     def __init__(
@@ -115,8 +115,6 @@ class Migration:
             await self._bring_back(name)
         await self._clear_away(names)
         return len(names)
-
-    # Out and anew ---------------------------------------------------------------------------------------------
 
     async def _replace_all(self, queues: Sequence[Queue], wanted: Sequence[Entity]) -> None:
         for queue in queues:
@@ -187,8 +185,8 @@ class Migration:
             try:
                 await self._make_anew(queue, wanted)
             except TopologyMismatch as error:
-                # Somebody who knows the old app has declared it in between.
-                self._report(f"{queue.name}: once more, for somebody has declared the old one: {error}")
+                # A client of the old app has declared it in between.
+                self._report(f"{queue.name}: once more, for a client has declared the old one: {error}")
                 await self._prepare(queue)
             else:
                 replaced.add(queue.name)
@@ -233,7 +231,7 @@ class Migration:
         return fillers
 
     async def _has_only_fillers(self, name: str, fillers: int) -> bool:
-        """Whether all that waits in a queue are the fillers, and nobody consumes it, and one more finds no place.
+        """Whether all that waits in a queue are the fillers, and it has no consumer, and one more finds no place.
 
         That much is asked of the queue itself, and is so now.
         """
@@ -248,7 +246,7 @@ class Migration:
         facts = await look_at_queue(self._management, name)
         if facts is None or facts.messages == fillers:
             return True
-        found = f"{facts.messages or 0} messages, {facts.unsettled or 0} of them in somebody's hands"
+        found = f"{facts.messages or 0} messages, {facts.unsettled or 0} of them in the hands of consumers"
         if self._reported.get(name) != found:
             self._reported[name] = found
             self._report(f"{name}: not empty yet ({found})")
@@ -304,8 +302,6 @@ class Migration:
         await self._delete(beside)
         self._report(f"{name}: done; {beside} deleted")
         return True
-
-    # Steps ----------------------------------------------------------------------------------------------------
 
     async def _check_nodes(self) -> None:
         try:
@@ -389,7 +385,7 @@ def _all_of(queue: Queue, wanted: Sequence[Entity]) -> list[Entity]:
 
 def _stays_full(queues: Sequence[Queue]) -> TopologyMismatch:
     return TopologyMismatch(
-        f"{', '.join(repr(queue.name) for queue in queues)}: still not empty, or somebody holds messages of it or "
+        f"{', '.join(repr(queue.name) for queue in queues)}: still not empty, or a consumer holds messages of it or "
         "goes on declaring the old one. Stop its workers, give producers the new app or ?declare=off, and run "
         f"{_again(queues[0].name)}; nothing is lost, and the queue stays closed until then"
     )

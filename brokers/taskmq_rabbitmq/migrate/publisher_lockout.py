@@ -5,9 +5,9 @@ consume are left alone. What was unconfirmed on a closed connection its owner pu
 come back by themselves as soon as the limit is gone.
 
 The list of connections may be seconds old, so in the end the broker itself is asked, by its limit: if it lets in one
-more than are listed to stay, nobody else is there, and with us in that place nobody else can come.
+more than are listed to stay, no other client is there, and with us in that place none can come.
 
-A policy that applies to nothing tells that the limit is ours and which one there was before, so that whoever comes
+A policy that applies to nothing tells that the limit is ours and which one there was before, so that the next run
 after a crash can take it away.
 """
 
@@ -65,17 +65,18 @@ class PublisherLockout:
         tags = (await self._management.get("whoami"))["tags"]
         if "administrator" not in (tags.split(",") if isinstance(tags, str) else tags):
             raise AccessDenied(
-                "a classic queue can be made anew only while nobody publishes to it, because RabbitMQ confirms what "
-                "comes while it deletes one: run this as an administrator, who may close all publishers' connections "
-                "to this virtual host for a moment, or stop all producers of the queue and say --producers-stopped"
+                "a classic queue can be made anew only while no client publishes to it, because RabbitMQ confirms "
+                "what comes while it deletes one: run this as an administrator, who may close the connections of all "
+                "publishers to this virtual host for a moment, or stop all producers of the queue and say "
+                "--producers-stopped"
             )
 
     @asynccontextmanager
     async def held(self) -> AsyncGenerator[None]:
-        """A block in which nobody but us publishes.
+        """A block in which only this process publishes.
 
         Raises:
-            TopologyMismatch: somebody's connection cannot be closed.
+            TopologyMismatch: a client's connection cannot be closed.
         """
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.end)

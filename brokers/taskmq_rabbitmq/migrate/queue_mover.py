@@ -45,7 +45,7 @@ class QueueMover:
     """Moves messages over one connection, one pair of queues at a time.
 
     Args:
-        connection: with the fast wire; closed by whoever opened it.
+        connection: with the fast wire; closed by its opener.
     """
 
     def __init__(self, connection: Connection) -> None:

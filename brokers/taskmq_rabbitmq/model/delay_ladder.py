@@ -2,7 +2,7 @@
 
 28 levels; level n has a queue that holds a message for 125 ms * 2^n. A delay is written in units of 125 ms as 28
 bits, and a message waits on each level whose bit is set, the lowest first. So its last wait is its longest one: when
-many are due at once, each has one move left, and nobody else's move is in the way.
+many are due at once, each has one move left, and no other move is in the way.
 
     enter --(>>3)--> l03 --TTL--> exchange l03 --(>3>5)--> l05 --TTL--> exchange l05 --(>5>)--> deliver --(Q)--> Q
 

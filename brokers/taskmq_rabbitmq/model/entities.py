@@ -169,7 +169,7 @@ def shared() -> tuple[Entity, ...]:
 
 def topic_queue(name: str, exchange: str, patterns: Collection[str]) -> tuple[Entity, ...]:
     """A queue of what comes over a topic exchange that belongs to others."""
-    # Those are always there, and nobody may declare another one of such a name.
+    # Those are always there, and no other one of such a name may be declared.
     declared = () if exchange.startswith(_BROKERS_OWN) else (Exchange(exchange, "topic"),)
     return (
         *declared,
@@ -210,7 +210,7 @@ def ladder_marker() -> Exchange:
 
 
 def events() -> tuple[Entity, ...]:
-    """Where announcements go: to whoever listens, else nowhere. No task needs it."""
+    """Where announcements go: to listeners, else nowhere. No task needs it."""
     return (Exchange(EVENTS, "topic"),)
 
 

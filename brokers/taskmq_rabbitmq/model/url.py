@@ -97,7 +97,7 @@ class Tls(msgspec.Struct, frozen=True):
 
 
 class TokenFile(msgspec.Struct, frozen=True):
-    """A file whose text is the password: an OAuth 2 token that somebody else renews, or a password."""
+    """A file whose text is the password: an OAuth 2 token that another program renews, or a password."""
 
     path: str
 

@@ -118,7 +118,7 @@ class BroadcastPublisher:
             self._raw = None
             if isinstance(end, ChannelRefused):
                 if end.code == NOT_FOUND and self._declares:
-                    # Somebody deleted the exchange: the next channel declares it.
+                    # The exchange was deleted: the next channel declares it.
                     await asyncio.sleep(backoff.next())
                 else:
                     await self._pause(end)

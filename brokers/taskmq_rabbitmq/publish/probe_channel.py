@@ -4,7 +4,7 @@ A node's channel keeps for each quorum queue what it has sent to the queue's lea
 two of three nodes were killed, often does not send again what was lost with a leader that was on one of them (seen
 in channels' state: all since the first lost one is kept, for queues that lead again on a node that was down). The
 queue takes no number after a gap, so it never again confirms anything to that channel, while it serves all others. A
-copy of one message on another channel tells such a channel from a queue that serves nobody.
+copy of one message on another channel tells such a channel from a queue that serves no channel.
 """
 
 import asyncio

@@ -153,8 +153,6 @@ class Publisher:
             self._upkeep.cancel()
             await asyncio.gather(self._upkeep, return_exceptions=True)
 
-    # In -------------------------------------------------------------------------------------------------------
-
     def _accept(self, pending: Pending, limit: int) -> None:
         if self._closing or pending.size > limit or self._line_bytes + pending.size > _LINE_BYTES:
             pending.end(self._refusal_of(pending, limit))
@@ -260,8 +258,6 @@ class Publisher:
         self._unconfirmed_bytes += pending.size
         self._next_tag = tag + 1
 
-    # The channel ------------------------------------------------------------------------------------------------
-
     async def _keep_channel(self) -> None:
         backoff = reconnect_backoff()
         while True:
@@ -313,7 +309,7 @@ class Publisher:
         return heads
 
     def _awaited(self, queue: str) -> Pending | None:
-        """A message for the queue that somebody waits for; if there is none, one that has no place in the window."""
+        """A message for the queue with a waiter; if there is none, one that has no place in the window."""
         for pending in self._unconfirmed.values():
             if pending.message.queue == queue and not pending.over:
                 return pending
@@ -388,8 +384,6 @@ class Publisher:
         self._denied.pop(exchange, None)
         return None
 
-    # What the broker says -----------------------------------------------------------------------------------------
-
     def _on_confirm(self, tag: int, is_multiple: bool, is_nack: bool) -> None:  # noqa: FBT001 - a positional callback of pika
         first = tag
         if is_multiple:
@@ -455,8 +449,6 @@ class Publisher:
         if tag is not None and (pending := self._unconfirmed.get(tag)) is not None:
             pending.returned = True
 
-    # Errands: what has to be asked for ------------------------------------------------------------------------------
-
     def _on_returned(self, pending: Pending) -> None:
         queue = pending.message.queue
         if not pending.restored and pending.message.due is not None:
@@ -477,8 +469,6 @@ class Publisher:
         self._back_in_line(waiting)
         self._advance()
 
-    # Deadlines ------------------------------------------------------------------------------------------------------
-
     def _watch(self, deadline: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -490,7 +480,7 @@ class Publisher:
         now = self._loop.time()
         due, pause = now, _TICK
         if now - self._timer_at > HELD_UP_SECONDS:
-            # Each gets its grace once: where the loop is always late, nobody would ever be told.
+            # Each gets its grace once: where the loop is always late, no caller would ever get an answer.
             due, pause, self._held_up_at = self._held_up_at, GRACE_SECONDS, now
         kind, why = self._timeout_error()
         for pending in list(self._everything()):

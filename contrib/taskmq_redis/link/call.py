@@ -27,7 +27,7 @@ def _new_future() -> "asyncio.Future[Reply | ResponseError]":
 
 
 class Call(msgspec.Struct, eq=False):
-    """A command that somebody awaits.
+    """A command with a waiter.
 
     Attributes:
         command: as Redis reads it.

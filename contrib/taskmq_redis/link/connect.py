@@ -90,7 +90,7 @@ async def abandon(connection: Connection) -> None:
 
 
 async def is_stale(connection: Connection) -> bool:
-    """Whether something is there that nobody has asked for: the end, as a rule."""
+    """Whether something is there without a request: the end, as a rule."""
     # Its name since redis-py 8, and before.
     look = getattr(connection, "can_read", None) or getattr(connection, "can_read_destructive")  # noqa: B009 - untyped
     try:

@@ -118,7 +118,7 @@ class Pipeline:
             await self.drop()
             self._lost(unanswered, error)
         except BaseException:
-            # Cancelled in the middle: what comes next on this connection belongs to nobody.
+            # Cancelled in the middle: what comes next on this connection belongs to no call.
             await self.drop()
             self._lost(unanswered, RedisError("it was closed"))
             raise
@@ -149,7 +149,7 @@ class Pipeline:
         size = 0
         while self._waiting and len(batch) < _MOST_CALLS and size < _MOST_BYTES:
             call = self._waiting.popleft()
-            # Nobody waits any more: what was given up must not happen afterwards.
+            # The waiter is gone: what was given up must not happen afterwards.
             if not call.future.done():
                 batch.append(call)
                 size += len(call.command)

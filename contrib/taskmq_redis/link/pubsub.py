@@ -26,7 +26,7 @@ class PubSub:
     """Calls listeners with what is published on their channels, and with b"" when they should look for themselves.
 
     That is each time the server has confirmed that it tells from now on: after the first `listen` of a channel and
-    after every loss of the connection. What was published before that was heard by nobody.
+    after every loss of the connection. What was published before that was not heard.
 
     One task runs from the first `listen` on. It holds the channels that are listened to against those that were
     subscribed on its connection, and says the difference, so thousands that come and go share a few commands.
@@ -82,7 +82,7 @@ class PubSub:
         # Full jitter: all processes have lost the server at the same moment.
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, draw=lambda pause: random.uniform(0, pause))
         while True:
-            # With nobody to listen for there is no hurry to come back.
+            # Without listeners there is no hurry to come back.
             while not self._listeners:
                 self._has_changed.clear()
                 await self._has_changed.wait()

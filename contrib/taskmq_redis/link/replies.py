@@ -47,7 +47,7 @@ def decoded(reply: Reply, decoder: msgspec.msgpack.Decoder[T]) -> T | None:
     """What a string holds; None where there is none.
 
     Raises:
-        StateUnavailable: something else stands there.
+        StateUnavailable: the key holds something else.
     """
     if reply is None:
         return None

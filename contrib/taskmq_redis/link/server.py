@@ -172,7 +172,7 @@ class Server:
         return self._nodes[node]
 
     def _forget(self, node: Host) -> bool:
-        """Ask anew where the slots of a node are that is gone; False when nobody was sent there."""
+        """Ask anew where the slots of a node are that is gone; False when no call was sent there."""
         slots = [slot for slot, owner in self._slots.items() if owner == node]
         for slot in slots:
             del self._slots[slot]

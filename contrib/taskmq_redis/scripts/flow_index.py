@@ -1,7 +1,7 @@
 """The Lua scripts of the list of workflows.
 
 KEYS: when each flow was made, the same of those of its tenant, and until when each is known at least. They are in a
-slot of their own, so they cannot change in one step with a flow: a flow is listed before it is there for anybody, and
+slot of their own, so they cannot change in one step with a flow: a flow is listed before it can be seen, and
 leaves the list only when it is found to be gone.
 """
 

@@ -8,7 +8,7 @@ All keys of a flow have its id as their hash tag and begin with KEYS[1], from wh
     :states :values :claims   by node; a claim is its token, until when, and its owner
     :open :bad   the nodes that have not ended, and those that have without success
     :visits   nodes whose followers are to be visited, by the piece where to go on
-    :outbox :takers   what is to be published, by until when it is somebody's, and whose
+    :outbox :takers   what is to be published, until when it is leased, and by whom
     :ends     what has ended, in that order
     :more     the names of those below, so that they live as long as the flow
     :in:KEY   how those before a node have ended, where there are several; :kids:KEY the same for children of a map

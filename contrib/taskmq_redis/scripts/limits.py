@@ -105,7 +105,7 @@ for at = 1, count do
         end
         if not one.granted then
             if free <= 0 then
-                average = math.max(average, math.min(now - tonumber(kept[4] or now), LAPSE))
+                average = math.max(average, math.min(now - tonumber(kept[4] or 0), LAPSE))
             end
             local share = average / number
             local before = 0

@@ -227,7 +227,7 @@ redis.call('HSET', KEYS[1], ':' .. ARGV[2], ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1
 """)
-# The next number is nobody's; it is remembered for a while, so that tokens grow however fast runs come.
+# The next number is free; it is remembered for a while, so that tokens grow however fast runs come.
 FORGET_RUN: Final = Script("""
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then
     return 0
@@ -251,8 +251,10 @@ while true do
     redis.call('HDEL', KEYS[3], unpack(gone))
 end
 """
+# Pruned first: what has ended is a new one when it comes again, behind the places that were read.
 REVOKE: Final = Script(
     _NOW
+    + _PRUNE_REVOKED
     + """
 local ends = now + ARGV[3]
 local known = redis.call('ZSCORE', KEYS[2], ARGV[1])
@@ -273,9 +275,8 @@ for at = 1, 3 do
         redis.call('PEXPIRE', KEYS[at], ARGV[3])
     end
 end
+return 1
 """
-    + _PRUNE_REVOKED
-    + "return 1"
 )
 REVOKED_SINCE: Final = Script(
     _NOW

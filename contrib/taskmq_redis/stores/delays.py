@@ -40,7 +40,7 @@ _decoder = msgspec.msgpack.Decoder(WaitingMessage)
 
 
 class RedisDelays:
-    """One message per job. Leases end by the server's clock; what is due is told by the clock of whoever takes."""
+    """One message per job. Leases end by the server's clock; what is due is decided by the taker's clock."""
 
     def __init__(self, server: Server, pubsub: PubSub, keys: Keys) -> None:
         self._server = server
@@ -53,7 +53,7 @@ class RedisDelays:
 
     async def take(self, *, now: int, limit: int, lease: float) -> list[TakenMessage]:
         arguments = (now, min(limit, _MOST), milliseconds(lease))
-        # Not again when the reply is lost: what was taken then comes to whoever asks after its lease.
+        # Not again when the reply is lost: what was taken then comes to the next taker after its lease.
         kept = texts(await self._server.run(TAKE, self._keys, arguments, can_repeat=False))
         return [TakenMessage(message, _token(one)) for one in kept if (message := _read(one)) is not None]
 

@@ -69,7 +69,7 @@ class RedisFlows:
         started = integer(await self._server.run(CREATE_FLOW, key, (head, kept)))
         if not started:
             return False
-        # Before it is there for anybody: what is there is listed.
+        # Before it can be seen: what is there is listed.
         await self._index.add(flow_id, started=started, kept=kept)
         after: defaultdict[str, list[str]] = defaultdict(list)
         for node in nodes:
@@ -156,7 +156,7 @@ class RedisFlows:
         if not flag(await self._run(REDRIVE_FLOW, flow_id, ())):
             return 0
         name = self._keys.flow(flow_id)
-        # First all that have to wait anew, then those of them that need not: whoever repeats this goes on.
+        # First all that have to wait anew, then those of them that need not: a repetition of this goes on.
         for piece in _pieces(await self._members(f"{name}:bad")):
             await self._run(REVIVE_NODES, flow_id, piece)
         redone = await self._members(f"{name}:redo")

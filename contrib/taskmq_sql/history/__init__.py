@@ -7,8 +7,8 @@ Calls are generators of statements, as those of `taskmq_sql.identity`.
     run_failure    jobs of the broker lane that have ended badly
     alert_rule     when there is to be an alert
     alert          what has become of each rule and subject; never deleted while the rule is there
-    alert_silence  of which alerts nobody is told
-    alert_notice   what somebody is to be told, and was
+    alert_silence  which alerts are silenced
+    alert_notice   what is to be sent, and was
 """
 
 from taskmq_sql.history.logs import LiveJobs

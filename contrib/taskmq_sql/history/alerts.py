@@ -183,7 +183,7 @@ def _take_notice(now: int, *, lease_ms: int) -> Steps[AlertNotice | None]:
 
 def _settle_notice(now: int, *, notice: AlertNotice, retry_at: int | None) -> Steps[None]:
     del now
-    # One that was taken anew since then is somebody else's.
+    # One that was taken anew since then is another scheduler's.
     yield from ask(
         "update taskmq.alert_notice set next_at = $3 where id = $1 and tries = $2", notice.id, notice.tries, retry_at
     )

@@ -4,7 +4,7 @@ Each call is a generator: it yields statements, is sent their rows, and returns 
 runs it in a transaction of asyncpg, the other in one of sqlite3; so there is one text of each statement, with `$1`
 for values and `taskmq.` before tables, which SQLite has not. Lists within values are JSON.
 
-    tenant          `created` is null for one that jobs name and nobody has added (PostgreSQL only)
+    tenant          `created` is null for one that jobs name and that was not added (PostgreSQL only)
     user            by a random id; the name is unique in lower case
     membership      roles, by user and tenant
     session, token  by the SHA-256 of their secrets

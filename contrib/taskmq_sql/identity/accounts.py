@@ -99,9 +99,6 @@ class SqlAccounts:
         return await self._runner.read(partial(_members, scope=scope))
 
 
-# Tenants -----------------------------------------------------------------------------------------------
-
-
 def _add_tenant(now: int, *, new: Tenant, by: Actor) -> Steps[Tenant]:
     yield LOCK
     if (yield from first(_ADD_TENANT, new.name, new.description, now)) is None:
@@ -149,9 +146,6 @@ def _tenant(name: str) -> Steps[Tenant]:
     if (row := (yield from first(_TENANT, name))) is None:
         raise IdentityNotFound(f"there is no tenant {name!r}")
     return tenant(row)
-
-
-# Users -------------------------------------------------------------------------------------------------
 
 
 def _add_user(now: int, *, new: NewUser, by: Actor, is_first: bool) -> Steps[User]:
@@ -264,10 +258,7 @@ def _user(user_id: str) -> Steps[Row]:
 def _keep_an_admin(user_id: str) -> Steps[None]:
     rows = yield from ask(_ADMINS)
     if [row[0] for row in rows] == [user_id]:
-        raise IdentityConflict("the instance would have no admin any more: make somebody else one first")
-
-
-# Roles -------------------------------------------------------------------------------------------------
+        raise IdentityConflict("the instance would have no admin any more: make another user one first")
 
 
 def _set_membership(now: int, *, user_id: str, new: Membership, by: Actor) -> Steps[None]:

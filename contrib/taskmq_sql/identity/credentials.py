@@ -94,9 +94,6 @@ class SqlCredentials:
         await self._runner.write(_sweep)
 
 
-# Logins ------------------------------------------------------------------------------------------------
-
-
 def _begin_login(now: int, *, keys: Sequence[ThrottleKey]) -> Steps[int]:
     counted: dict[str, int] = {}
     for each in keys:
@@ -120,9 +117,6 @@ def _end_login(now: int, *, keys: Sequence[ThrottleKey]) -> Steps[None]:
             )
         else:
             yield from ask("delete from taskmq.login_failure where key = $1", each.key)
-
-
-# Sessions ----------------------------------------------------------------------------------------------
 
 
 def _add_session(now: int, *, new: NewBrowserSession, by: Actor, replaces: bytes | None) -> Steps[BrowserSession]:
@@ -181,9 +175,6 @@ def _end_session(now: int, *, session_id: str, user_id: str | None, by: Actor) -
         raise IdentityNotFound(f"there is no session {session_id!r}")
     yield from ask("delete from taskmq.session where id = $1", session_id)
     yield from note(now, [Trail(by).session_ended(session)])
-
-
-# Tokens ------------------------------------------------------------------------------------------------
 
 
 def _add_token(now: int, *, new: NewApiToken, by: Actor) -> Steps[ApiToken]:

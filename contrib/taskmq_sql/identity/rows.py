@@ -100,7 +100,7 @@ def listed(values: Iterable[str] | None) -> str | None:
 
 
 def _scopes(text: str | None) -> frozenset[Permission] | None:
-    # A permission that this version does not know lets nobody do anything.
+    # A permission that this version does not know lets no user do anything.
     known = set(Permission)
     return None if text is None else frozenset(Permission(each) for each in _list(text) if each in known)
 

@@ -16,7 +16,7 @@
     event          what is no ordinary step, by day
     tenant, queue, task, worker   names, and the integers that stand for them
     schedule       definitions of schedules, and records of what has become of their occurrences
-    schedule_due   one narrow row per schedule that somebody has to look at
+    schedule_due   one narrow row per schedule that has to be looked at
     occurrence     what has come of which nominal instant
     bulk           what is done to many jobs, and how far it is
     lease          who holds a slot or a duty; its `epoch` only grows
@@ -24,7 +24,7 @@
     definition_version  all their versions
     task_registration   the forms that tasks have had, as workers and schedulers have told them
     node           machines, and what they say of themselves
-    allocation     what of a node somebody has, or had; one of a job counts while the job has the token that it names
+    allocation     what of a node is taken, or was; one of a job counts while the job has the token that it names
     setting        the number of slots, and which older code may use these tables
 
 Those of who may do what are in `taskmq_sql.identity`, and of what is remembered of runs in `taskmq_sql.history`:
@@ -101,7 +101,7 @@ HEAD: Final = "0011"
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
 LONGEST_BODY: Final = 1536
-"""Bytes of a body that stands in the job's row."""
+"""Bytes of a body that is kept in the job's row."""
 
 metadata: Final = MetaData(schema=SCHEMA)
 

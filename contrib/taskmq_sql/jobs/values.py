@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 KEPT_MS: Final = 30 * 86_400_000
-"""For so long a form of a task is kept that nobody tells any more."""
+"""For so long a form of a task is kept after its last report."""
 LAST_CHARACTER: Final = "\U0010ffff"
 """Behind a prefix: no name that begins so is behind it."""
 

@@ -48,7 +48,7 @@ async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = (
 
     The views for people (`views`) are made with the newest one.
 
-    Behind whoever waits for a table everybody waits who comes later. So it lets them by when somebody's transaction
+    Behind one that waits for a table all others wait that come later. So it lets them by when a transaction
     does not end, and tries again, some times.
 
     Args:

@@ -1,6 +1,6 @@
 """Host nodes and allocations, on PostgreSQL and SQLite alike.
 
-Calls are generators of statements, as those of `taskmq_sql.identity`. Whoever allocates something writes to the rows
+Calls are generators of statements, as those of `taskmq_sql.identity`. A transaction that allocates writes to the rows
 of the nodes first, in the order of their names: so of two at a time one waits, and sees what the other one took.
 
 An allocation of a job is open while the job's row is under way with the token that it names. Nothing ends it when

@@ -36,7 +36,7 @@ _IS_HELD: Final = """
 _USED: Final = f"""
 select a.node, a.amounts from taskmq.allocation a
 where a.ended is null and (a.until is null or a.until > $1) and {_IS_HELD}"""
-# The row is written to, so that whoever allocates there at the same time waits, and sees this afterwards.
+# The row is written to, so that another allocation there at the same time waits, and sees this afterwards.
 _LOCK: Final = """
 update taskmq.node set epoch = epoch where name = $1"""
 _ADD: Final = """
@@ -68,7 +68,7 @@ def used(now: int, under_way: UnderWay) -> Steps[dict[str, dict[str, float]]]:
 
 
 def reserve(now: int, placements: Sequence[Placement], find: Finder) -> Steps[list[Placement]]:
-    """Of these the ones that can be; until the end of the transaction nobody else allocates on their nodes."""
+    """Of these the ones that can be; until the end of the transaction no other one allocates on their nodes."""
     yield from _lock({placement.node for placement in placements})
     return reservable(placements, (yield from find(now)))
 
@@ -106,7 +106,7 @@ def allocate(now: int, new: NewAllocation, find: Finder) -> Steps[Allocation | N
         if best is None:
             return None
         yield from _lock({best.name})
-        # Somebody may have been faster: then another one is the best, perhaps.
+        # Another one may have been faster: then another one is the best, perhaps.
         again = {node.name: node for node in (yield from find(now))}.get(best.name)
         if again is not None and best_fit(new.amounts, [again]) is not None:
             break

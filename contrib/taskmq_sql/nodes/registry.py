@@ -1,4 +1,4 @@
-"""Nodes as rows: told of, drained, lost."""
+"""Nodes as rows: reported, drained, lost."""
 
 import os
 from collections.abc import Sequence

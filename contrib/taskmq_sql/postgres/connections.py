@@ -35,8 +35,8 @@ _SECONDS_TO_ANSWER: Final = 60.0
 _TRIES: Final = 5
 _READ_ONLY: Final = "25006"
 _NOT_ALLOWED: Final = "42501"
-# Answers of a server that has done nothing: it has no room; is a standby; somebody has a lock for longer than the
-# database's settings allow, or a statement has taken longer than they do; the user may not do that.
+# Answers of a server that has done nothing: it has no room; is a standby; another session has a lock for longer than
+# the database's settings allow, or a statement has taken longer than they do; the user may not do that.
 _REFUSALS: Final = ("53", _READ_ONLY, "55", "57014", _NOT_ALLOWED)
 # A statement that was prepared is not there, or one of its name is: it is another connection's.
 _MIXED_UP: Final = ("26000", "42P05")
@@ -216,7 +216,7 @@ class Connections:
 
     async def _connected(self) -> Connection:
         made: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
-        # By itself: where asyncpg is cancelled as it asks for TLS, it leaves an error that nobody retrieves.
+        # By itself: where asyncpg is cancelled as it asks for TLS, it leaves an error that is not retrieved.
         self._connecting.start(self._connect_for(made))
         try:
             return await made

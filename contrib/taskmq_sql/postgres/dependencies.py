@@ -181,7 +181,7 @@ async def unmet(connection: Connection, job_id: str, limit: int) -> list[JobDepe
 
 
 async def repair(connection: Connection) -> None:
-    """Write down ends that nobody has: of an older scheduler, which knows of no dependencies."""
+    """Write down missing ends: of an older scheduler, which knows of no dependencies."""
     last = _FIRST
     while rows := await connection.fetch(_UNSETTLED, last, _TOGETHER):
         await connection.execute(_REPAIR, [row["upstream"] for row in rows])

@@ -64,7 +64,7 @@ from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id,
   (select id, tenant from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j
 where j.tenant = any($1::int[])"""
 _DETAILS: Final = "select id, detail from taskmq.job_detail where id = any($1::uuid[])"
-# So long a change may go unseen by a process; where nobody has quotas, that look is all they cost.
+# So long a change may go unseen by a process; where there are no quotas, that look is all they cost.
 _FRESH: Final = 1.0
 
 

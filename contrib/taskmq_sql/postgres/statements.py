@@ -117,7 +117,7 @@ e as (insert into taskmq.event (id, at, number, version, kind, state, actor, not
       select id, taskmq.now_ms(), nextval('taskmq.event_number'), version, $18::smallint, state, $19::text, $20::text
       from u)
 select version from u"""
-"""One job, by its version; whoever has taken its row of `ready` or `timer` has the job. One that would be free and
+"""One job, by its version; the taker of its row of `ready` or `timer` has the job. One that would be free and
 waits for others still, waits again: where the last of them ends in this moment, its version is another one."""
 
 LANES: Final = """
@@ -223,9 +223,9 @@ order by w.place, d.due, d.id"""
 FIRST: Final = (-1, "00000000-0000-0000-0000-000000000000")
 """The place before all others in a lane."""
 
-# The commit does not wait for the disk. Nobody acts on it outside of the database before a later commit has written
-# it, too; what is lost with the server is done again. By the statement, not for the connection: behind a pooler that
-# setting would be others'.
+# The commit does not wait for the disk. No process acts on it outside of the database before a later commit has
+# written it, too; what is lost with the server is done again. By the statement, not for the connection: behind a
+# pooler that setting would be others'.
 _UNSYNCED: Final = "unsynced as materialized (select set_config('synchronous_commit', 'off', true))"
 
 CONFIRM: Final = f"""
@@ -261,7 +261,7 @@ h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished, content_ty
              body, now, coalesce(until, now), content_type, result
       from gone, (select taskmq.now_ms() as now) n)
 select id, queue, version + 1 as version, has_dependents from gone"""
-"""Ends by (id, token). No fence: whoever applies a report, its token decides."""
+"""Ends by (id, token). No fence: a report's token decides, whichever scheduler applies it."""
 
 STARTED: Final = """
 update taskmq.job j set state = 3, version = j.version + 1, started = coalesce(r.began, j.started),
@@ -292,7 +292,7 @@ a as (insert into taskmq.attempt (id, at, started, ended, attempt, worker, error
       select id, now, began, coalesce(until, now), attempt - 1, ran_by, kind, message, trace
       from u, n where state = 4)
 select id, queue, version, state from u"""
-"""Jobs that run again, by (id, token), unless somebody has asked for their end."""
+"""Jobs that run again, by (id, token), unless their end was asked for."""
 
 UNDISPATCH: Final = f"""
 with u as (
@@ -364,7 +364,7 @@ ANY_END: Final = "select exists (select from taskmq.upstream_end)"
 
 TAKE_ENDS: Final = """
 select number, id, state from taskmq.upstream_end order by number limit $1 for update skip locked"""
-"""The earliest ends that nobody else is about to settle."""
+"""The earliest ends that no other scheduler is about to settle."""
 
 WAITING_FOR: Final = """
 select e.number, d.upstream, d.dependent, d.condition, e.state

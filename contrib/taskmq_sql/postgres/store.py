@@ -267,10 +267,12 @@ class PostgresJobStore:
 
     async def forget_tenant(self, tenant: str) -> None:
         """See `taskmq.contracts.jobs.Retaining`."""
-        names = self._database.names
-        await self._database.accounts.run(
-            "transaction", lambda connection: retention.forget_tenant(connection, tenant, names)
-        )
+        names, accounts = self._database.names, self._database.accounts
+        while await accounts.run(
+            "transaction", lambda connection: retention.forget_some_of_tenant(connection, tenant)
+        ):
+            pass
+        await accounts.run("transaction", lambda connection: retention.forget_tenant(connection, tenant, names))
 
     async def check(self) -> None:
         await self._rows("select 1")

@@ -44,7 +44,7 @@ def drop_ended_leases(transaction: Transaction) -> None:
 
 
 def is_held(transaction: Transaction, key: str, token: int) -> bool:
-    """Whether nobody has taken the key since, and its holder has not released it."""
+    """Whether the key was not taken since, and its holder has not released it."""
     rows = transaction.connection.execute(
         "SELECT 1 FROM lease WHERE key = ? AND token = ? AND owner IS NOT NULL", (key, token)
     ).fetchall()

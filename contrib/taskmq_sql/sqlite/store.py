@@ -214,6 +214,9 @@ class SqliteJobStore:
 
     async def forget_tenant(self, tenant: str) -> None:
         """See `taskmq.contracts.jobs.Retaining`."""
+        some = partial(maintenance.forget_some_of_tenant, tenant=tenant)
+        while await self._writer.call(some, care=Care.DURABLE):
+            pass
         await self._writer.call(partial(maintenance.forget_tenant, tenant=tenant), care=Care.DURABLE)
 
     async def check(self) -> None:
@@ -306,7 +309,7 @@ class SqliteDispatch:
         return await self._writer.call(partial(updates.fire, slot=slot, epoch=epoch, jobs=jobs), care=Care.DURABLE)
 
     async def release_dependents(self, *, limit: int = 500) -> Released:
-        # Nearly always there is nothing, and then nobody has to wait for the file.
+        # Nearly always there is nothing, and then no caller has to wait for the file.
         if not await self._reader.call(has_ends, care=Care.READ):
             return Released()
         return await self._writer.call(partial(release, limit=limit), care=Care.DURABLE)

@@ -1,4 +1,4 @@
-"""Alerts, their rules, and who is told."""
+"""Alerts, their rules and channels."""
 
 from typing import Annotated, Literal
 
@@ -172,6 +172,6 @@ class MetricsView(msgspec.Struct, frozen=True):
 
 
 class TestedView(msgspec.Struct, frozen=True):
-    """The channels that are told of a test."""
+    """The channels that get a test."""
 
     channels: list[str]

@@ -88,7 +88,7 @@ def verify(*, head: str | None = None) -> int:
     Parameters
     ----------
     head
-        POSITION:HASH as an earlier run printed it, and somebody has written it down elsewhere: shows also whether the
+        POSITION:HASH as an earlier run printed it, and was written down elsewhere: shows also whether the
         whole chain was made anew.
     """
     expected = None if head is None else chain_head(head)
@@ -116,7 +116,7 @@ def verify(*, head: str | None = None) -> int:
 def export() -> None:
     """Write the sealed entries as JSON lines, in the order of the chain, with their hashes, salts and commitments.
 
-    Whoever has the lines can verify them without this database.
+    A reader of the lines can verify them without this database.
     """
 
     async def run(store: "IdentityStore") -> None:

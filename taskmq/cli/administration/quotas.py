@@ -64,9 +64,9 @@ def set_quota(
     Parameters
     ----------
     tenant
-        Whose quota it is; `*`: every tenant that has none of its own.
+        Whose quota it is; `*`: every tenant without a quota.
     user
-        The owner of the jobs; `*`: every owner that has none of its own.
+        The owner of the jobs; `*`: every owner without a quota.
     queued
         Jobs that may wait for their turn at a time.
     a_day

@@ -119,7 +119,7 @@ def waiting(*, task: str | None = None, queue: str | None = None, limit: int = 5
 @app.command
 @over_http("jobs:cancel")
 def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: str = "7d") -> int:
-    """Cancel a job that waits, is on its way or runs; who awaits its result is told.
+    """Cancel a job that waits, is on its way or runs; callers that await its result learn of it.
 
     Ends with 3 where the job has ended already, and where the state knows nothing of it.
 
@@ -128,7 +128,7 @@ def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: s
     job
         The job's id.
     reason
-        What those are told.
+        The reason that they get.
     remember
         How long workers end the job when they meet it, such as 7d.
     """
@@ -199,7 +199,7 @@ def _progress_text(progress: "JobProgress") -> str:
 
 
 def _letter_text(one: "JobLetter") -> str:
-    return f"  {one.queue}: {one.letter.reason}, {when(one.letter.died) or 'nobody knows when'}"
+    return f"  {one.queue}: {one.letter.reason}, {when(one.letter.died) or 'at an unknown time'}"
 
 
 def _outcome(job: str, done: str, *, is_done: bool) -> int:

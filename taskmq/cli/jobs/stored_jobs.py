@@ -266,7 +266,7 @@ def release(
 def retry(
     *jobs: str, where: _Where = None, limit: _Limit = 1_000, yes: _Yes = False, note: _Note = "", by: _By = None
 ) -> int:
-    """Run jobs now: one that waits at once; one that has ended again, as another job with an id of its own."""
+    """Run jobs now: one that waits at once; one that has ended again, as a new job with a new id."""
 
     async def one(target: "TaskMQ", job: str) -> str:
         before = await target.jobs.aget(job)

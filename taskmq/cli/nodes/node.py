@@ -27,7 +27,7 @@ ALLOCATION_COLUMNS: Final = ("allocation", "node", "job", "tenant", "task", "amo
 @app.command(name="list")
 @over_http("nodes:list_nodes")
 def list_nodes() -> None:
-    """List the nodes that workers with --node have told of, or that were registered over HTTP."""
+    """List the nodes that workers with --node have reported, or that were registered over HTTP."""
     from taskmq.operations import nodes as operations
 
     print_rows(NODE_COLUMNS, [_row(node) for node in run_with_app(operations.list_nodes)])

@@ -381,7 +381,7 @@ def _note_left(plan: Replay, too_often: int, no_destination: int) -> None:
     if too_often:
         note(f"{too_often} left: replayed {plan.max_replays} times before; --force replays them, too")
     if no_destination:
-        note(f"{no_destination} left: nobody wrote down where they came from; say where to with --to")
+        note(f"{no_destination} left: they do not say where they came from; name a queue with --to")
 
 
 def _in_queues(

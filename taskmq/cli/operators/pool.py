@@ -80,7 +80,7 @@ def set_pool(
     Parameters
     ----------
     pool
-        The tenant whose jobs belong to it; `*`: every tenant that has none of its own.
+        The tenant whose jobs belong to it; `*`: every tenant without a pool.
     weight
         Its part beside its neighbours, in queues with policy weighted.
     parent

@@ -14,7 +14,7 @@ __all__ = ["explain_reaction"]
 
 
 def explain_reaction(name: str) -> None:
-    """Say what it means, and, where it has to remember something, how it stands."""
+    """Say what it means, and, where it remembers events, what it has so far."""
     app = open_app()
     reaction = app.reactions[name]
     queues = [

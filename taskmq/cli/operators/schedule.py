@@ -46,7 +46,7 @@ DUE_COLUMNS: Final = ("schedule", "due", "local")
 def list_schedules() -> None:
     """List the schedules of the app (--app), those that were made at run time among them, with what is due next.
 
-    What tasks of the app react to stands behind them.
+    Reactions of the app's tasks come after them.
     """
     now = SystemClock().now_ms()
     entries, paused = _entries()

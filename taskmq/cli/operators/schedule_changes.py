@@ -166,7 +166,7 @@ def add(
     given_kwargs
         The arguments by name, as a JSON object.
     catchup
-        What becomes of occurrences that nobody emitted in time.
+        What becomes of occurrences that were not emitted in time.
     overlap
         What becomes of an occurrence while earlier ones run.
     max_concurrency

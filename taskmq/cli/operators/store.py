@@ -237,7 +237,9 @@ def import_from_state(
         print_rows(_IMPORTED, [msgspec.to_builtins(each) for each in found])
         if not confirm(f"move {len(moving)} schedules and jobs to the store? Are the beats stopped?", yes=yes):
             return FAILED
-        found = run_with_app(lambda target: run(target, dry_run=False))
+        planned, found = found, run_with_app(lambda target: run(target, dry_run=False))
+        if refused := [each for each in found if each.came == "stays" and each not in planned]:
+            print_rows(_IMPORTED, [msgspec.to_builtins(each) for each in refused])
         note(f"{sum(each.came == 'moves' for each in found)} have moved")
     else:
         print_rows(_IMPORTED, [msgspec.to_builtins(each) for each in found])

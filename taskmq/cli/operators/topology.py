@@ -42,7 +42,7 @@ _AS_WANTED = ("same", "later")
 def plan() -> int:
     """Show what `apply` would do; nothing is changed. Exit code 6 when there is a conflict.
 
-    What says "declared when a message first needs it" need not be created by anybody.
+    What says "declared when a message first needs it" need not be created beforehand.
     """
     comparison = _with_topology(lambda topology: topology.compare())
     rows = [
@@ -151,7 +151,7 @@ def migrate(
     queue
         The queue, as people name it.
     producers_stopped
-        Nobody sends to this queue: disconnect nobody.
+        No client sends to this queue: disconnect none.
     yes
         Do not ask.
     """

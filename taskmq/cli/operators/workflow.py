@@ -121,14 +121,14 @@ def close(workflow: str, /) -> None:
 def cancel(workflow: str, /, *, reason: str = "cancelled by an operator") -> int:
     """End a workflow: what has not started never will, what runs is stopped.
 
-    Ends with 3 where it has ended already, or nobody knows it.
+    Ends with 3 where it has ended already, or is unknown.
 
     Parameters
     ----------
     workflow
         Its id.
     reason
-        What those are told who await its result.
+        The reason for callers that await its result.
     """
     if run_with_app(lambda target: cancel_workflow(target, workflow, reason=reason)):
         note(f"workflow {workflow} is cancelled")

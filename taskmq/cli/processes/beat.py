@@ -37,7 +37,7 @@ def beat(
     default_store
         The store of an app that has none; then it is no mistake that there is nothing to do here.
     lifeline
-        Stop when standard input ends: whoever holds its other end is gone, however that went.
+        Stop when standard input ends, because the process at its other end is gone.
     """
     options = current_globals()
     start_logging()

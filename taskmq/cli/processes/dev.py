@@ -63,8 +63,8 @@ def dev(target: str | None = None, /, *, processes: int = 1, port: int | None = 
         folders = ()
 
     if options.store is None and "TASKMQ_STORE" not in os.environ:
-        # An app that names a store itself goes before.
-        announce(f"for other commands: export TASKMQ_APP={name} TASKMQ_STORE={_STORE}")
+        # Ignored by an app that names a store itself.
+        announce(f"for other commands, unless the app names a store: export TASKMQ_APP={name} TASKMQ_STORE={_STORE}")
     supervision = SupervisorConfig(processes=processes, watch=folders)
 
     async def run() -> int:
@@ -90,7 +90,7 @@ def _dashboard(name: str, port: int) -> contextlib.AbstractAsyncContextManager[N
 
 
 def _port() -> int:
-    """The usual port; 0, which means any, where somebody has it."""
+    """The usual port; 0, which means any, where it is taken."""
     try:
         socket.create_server(("127.0.0.1", _PORT)).close()
     except OSError:

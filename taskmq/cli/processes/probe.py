@@ -1,4 +1,4 @@
-"""`taskmq probe`, when something stands before it: usually it is run without the command line's machinery."""
+"""`taskmq probe` behind global options; alone it runs without the command line's machinery."""
 
 from typing import Annotated, Literal
 

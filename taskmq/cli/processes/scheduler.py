@@ -39,7 +39,7 @@ def scheduler(
     health_port
         Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
     drain
-        When told to stop, dispatch nothing more and wait until everything in flight was reported. A second signal
+        On a signal to stop, dispatch nothing more and wait until everything in flight was reported. A second signal
         stops at once.
     history
         Have workers tell of their runs, count that by the minute, and keep failures of plain jobs.
@@ -51,7 +51,7 @@ def scheduler(
     default_store
         The store of an app that has none.
     lifeline
-        Stop when standard input ends: whoever holds its other end is gone, however that went.
+        Stop when standard input ends, because the process at its other end is gone.
     """
     options = current_globals()
     start_logging()

@@ -56,7 +56,7 @@ def server(
     rate
         Requests a second of one credential, ten times as many at once; 0: as many as come.
     drain
-        Seconds for which it goes on when it is told to stop, saying at /health/ready that it is not ready: so long
+        Seconds for which it goes on after a signal to stop, saying at /health/ready that it is not ready: so long
         a load balancer may take to see that.
     health_port
         Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
@@ -75,7 +75,7 @@ def server(
     development
         No sign-in: every user of this machine is an admin.
     lifeline
-        Stop when standard input ends: whoever holds its other end is gone, however that went.
+        Stop when standard input ends, because the process at its other end is gone.
     """
     try:
         from taskmq.server import GroupRole, OidcProvider, OidcSettings, ServerSettings, build

@@ -71,8 +71,8 @@ def show_activity(
 ) -> None:
     """Show what goes on: queues, what tasks did in the last minute, and workers. Ctrl-C ends it.
 
-    Workers tell about their jobs only while somebody looks. On a terminal one screen is drawn again and again; `-o
-    jsonl` prints a line for each look.
+    Workers publish events of their jobs only while a reader listens. On a terminal one screen is drawn again and
+    again; `-o jsonl` prints a line for each look.
 
     Parameters
     ----------

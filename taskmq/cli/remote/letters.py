@@ -126,7 +126,7 @@ def replay(
     if done.too_often:
         note(f"{done.too_often} left: replayed {max_replays} times before")
     if done.no_destination:
-        note(f"{done.no_destination} left: nobody wrote down where they came from; say where to with --to")
+        note(f"{done.no_destination} left: they do not say where they came from; name a queue with --to")
     if done.too_often or done.no_destination:
         return FAILED
     return NOT_FOUND if filters.job and not done.replayed else OK

@@ -3,7 +3,7 @@
 A tenant is noisy while at least 30 jobs that this process has sent for it wait, and those are a tenth or more of all
 that waits in the lanes. Its jobs go to the slow lane until that was seen empty, or until it has sent nothing for five
 minutes. How much waits is known from the last look at the broker and from what was sent since; on a look older than
-five seconds nobody is called noisy.
+five seconds no tenant counts as noisy.
 """
 
 import hashlib
@@ -84,7 +84,7 @@ class LaneChoice:
         """The physical queue for a job.
 
         Args:
-            tenant: whose job it is; None: nobody's.
+            tenant: whose job it is; None: no tenant.
             is_delayed: it comes to its lane later, so it does not count for what waits.
         """
         if tenant is None:
@@ -112,7 +112,7 @@ class LaneChoice:
         return known is not None and known.noisy_since is not None
 
     def wants_look(self, *, now: float) -> bool:
-        """Whether somebody is to look how much waits, and call `learn`; True once a second at most."""
+        """Whether the caller should look how much waits, and call `learn`; True once a second at most."""
         if now - self._asked < _LOOK:
             return False
         self._asked = now
@@ -139,7 +139,7 @@ class LaneChoice:
 
     def _new(self, tenant: str) -> _Tenant:
         if len(self._tenants) >= _MOST_TENANTS:
-            # Nobody looks, or very many send at once: who is noisy among them is soon found again.
+            # No caller looks, or very many send at once: the next look finds the noisy tenants again.
             self._tenants.clear()
         first, second = lane_pair(tenant, len(self._lanes))
         known = self._tenants[tenant] = _Tenant((self._lanes[first], self._lanes[second]))

@@ -35,7 +35,7 @@ class Lanes:
             return self._choice(queue).place(tenant, now=self._monotonic(), is_delayed=is_delayed)
 
     def look(self, queue: WorkQueue, session: Session) -> None:
-        """Find out how much waits in each lane, unless that is known well enough; nobody waits for it.
+        """Find out how much waits in each lane, unless that is known well enough; no sender waits for it.
 
         A queue that the session has not declared is not looked at: it may not be there yet.
         """

@@ -1,4 +1,4 @@
-"""Rules, alerts, silences and what somebody is to be told, in a job store."""
+"""Rules, alerts, silences and notices, in a job store."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -19,7 +19,7 @@ class KeptRule(msgspec.Struct, frozen=True):
 
 
 class AlertNotice(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody is to be told over one channel.
+    """What is to be sent over one channel.
 
     Attributes:
         id: follows from what it says and to whom: the same changes never make a second one.
@@ -83,13 +83,13 @@ class AlertStore(Protocol):
     async def commit(self, alerts: Sequence[Alert], notices: Sequence[AlertNotice]) -> bool:
         """Write what a look came to: all of it in one transaction, or nothing and False.
 
-        Nothing where an alert has another version than it had when it was read: somebody else has looked meanwhile.
-        A notice that is there already stays as it is.
+        Nothing where an alert has another version than it had when it was read: another scheduler has looked
+        meanwhile. A notice that is there already stays as it is.
         """
         ...
 
     async def take_notice(self, *, lease_ms: int) -> AlertNotice | None:
-        """The first notice that is to be sent now, and nobody else's for so long; None where there is none."""
+        """The first notice that is to be sent now, under a lease for so long; None where there is none."""
         ...
 
     async def settle_notice(self, notice: AlertNotice, *, retry_at: int | None) -> None:

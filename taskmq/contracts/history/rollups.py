@@ -40,7 +40,7 @@ class FailurePage(msgspec.Struct, frozen=True):
 
 
 class RollupStore(Protocol):
-    """What is remembered of what workers have told.
+    """What is remembered of what workers have reported.
 
     Every method raises `StoreUnavailable` and `StoreMismatch` as those of `JobStore` do.
     """

@@ -49,7 +49,7 @@ class AccountStore(Protocol):
         """Add a user with their roles.
 
         Args:
-            is_first: only where nobody is the instance's admin yet; of several calls at a time one succeeds.
+            is_first: only where the instance has no admin yet; of several calls at a time one succeeds.
 
         Raises:
             IdentityConflict: the name is taken; or there is an admin already, and `is_first`.

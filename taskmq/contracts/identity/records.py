@@ -68,10 +68,10 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant that was added; jobs may name others, which nobody but the instance's roles can see.
+    """A tenant that was added; jobs may name others, which only the instance's roles can see.
 
     Attributes:
-        disabled: since when nobody but the instance's roles has access.
+        disabled: since when only the instance's roles have access.
     """
 
     name: str

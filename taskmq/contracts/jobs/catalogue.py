@@ -87,9 +87,9 @@ class TaskStore(Protocol):
     """What is known of tasks. Names are those of the instance: they belong to no tenant."""
 
     async def register(self, registrations: Sequence[TaskRegistration], *, origin: Origin, worker: str = "") -> None:
-        """Keep them, all in one transaction: what was told before is known to be told still.
+        """Keep them, all in one transaction: what was reported before is known to hold still.
 
-        Forms that were not told for 30 days are forgotten, of whichever task.
+        Forms that were not reported for 30 days are forgotten, of whichever task.
         """
         ...
 

@@ -36,7 +36,7 @@ SLOTS: Final = 8
 
 
 def slot_key(slot: int) -> str:
-    """The key of the lease of a slot; its token is the epoch of whoever holds it."""
+    """The key of the lease of a slot; its token is the epoch of its holder."""
     return f"slot:{slot}"
 
 
@@ -138,7 +138,7 @@ class DispatchStore(Protocol):
 
     Queues and timers are divided into slots, and a scheduler dispatches and fires for the slots whose leases it holds
     (`leases`, `slot_key`; the lease's token is the epoch). What takes an `epoch` does nothing at all where the lease
-    of the slot has passed on: then it returns nothing. One that has ended and that nobody has taken since has not
+    of the slot has passed on: then it returns nothing. One that has ended and that was not taken since has not
     passed on; one that was released has.
     """
 
@@ -175,8 +175,9 @@ class DispatchStore(Protocol):
     ) -> DispatchBatch | None:
         """`dispatch` of tenants whose quotas let jobs wait (`Quotas.held_back`): of each no more than these let go.
 
-        Counted is what is under way in all queues, whoever dispatches at a time. A job that has to wait is passed by
-        those behind it whose owners have room, among the first that are `looked_at`: 500 of its lane, 10,000 of all.
+        Counted is what is under way in all queues, whichever scheduler dispatches. A job that has to wait is passed
+        by those behind it whose owners have room, among the first that are `looked_at`: 500 of its lane, 10,000 of
+        all.
         """
         ...
 
@@ -210,12 +211,12 @@ class DispatchStore(Protocol):
     async def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
         """Let the reports count, all of them in one transaction; what each came to, in their order.
 
-        No epoch: the token decides, whoever applies it. An end of a later dispatch than the store knows of (it was
-        restored from a backup) counts, too, with an event `unknown_attempt`; other reports of such a dispatch get the
-        event alone (`taskmq.model.jobs.tokens`). Several reports of one job in one call count in their order.
-        `started` counts for a job that runs already, too: its message was delivered again, to another worker perhaps.
-        An `interrupted` job is ready at once, and its `due` is what it was, or now. One that says why was preempted:
-        that is an event, and no error of the job.
+        No epoch: the token decides, whichever scheduler applies it. An end of a later dispatch than the store knows
+        of (it was restored from a backup) counts, too, with an event `unknown_attempt`; other reports of such a
+        dispatch get the event alone (`taskmq.model.jobs.tokens`). Several reports of one job in one call count in
+        their order. `started` counts for a job that runs already, too: its message was delivered again, to another
+        worker perhaps. An `interrupted` job is ready at once, and its `due` is what it was, or now. One that says why
+        was preempted: that is an event, and no error of the job.
         `detached` and `alive` are starts as well, and the store remembers a `detached` one as an event.
         """
         ...
@@ -236,9 +237,9 @@ class DispatchStore(Protocol):
         """Let jobs have ended for those that wait for them: up to `limit` dependencies, in one transaction.
 
         The end of a job that others wait for is written down with the end itself, and is done with here, in the order
-        of those ends; whoever dies before the commit has done nothing. A waiting job of which all dependencies are
-        met is due now, or when it was to be; a held one stays held. One of which a dependency never will be met ends
-        (`taskmq.model.jobs.dependencies`), and so, later, do those that wait for it. No epoch: any number of
+        of those ends; a caller that dies before the commit has done nothing. A waiting job of which all dependencies
+        are met is due now, or when it was to be; a held one stays held. One of which a dependency never will be met
+        ends (`taskmq.model.jobs.dependencies`), and so, later, do those that wait for it. No epoch: any number of
         schedulers may do so at a time, and they share the work.
         """
         ...

@@ -1,10 +1,12 @@
 """Host nodes in the store: who there is, what is allocated of them, and jobs that are placed.
 
-    told -> nodes -> place (waiting jobs: allocated and dispatched at once) -> the job ends, so its allocation does
-                     allocate -> release (by hand, for whoever uses the same nodes)
+    reported -> nodes -> place (waiting jobs: allocated and dispatched at once) -> the job ends, so its allocation
+    does
+                     allocate -> release (by hand, for others who use the same nodes)
     silent -> expire: lost, and all of its allocations are void
 
-What is allocated of a node is never more than its capacity was when it was allocated, whoever allocates at a time.
+What is allocated of a node is never more than its capacity was when it was allocated, however many allocate at a
+time.
 """
 
 from collections.abc import Mapping, Sequence

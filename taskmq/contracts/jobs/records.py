@@ -131,7 +131,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         submitted: when.
         dispatched, started, finished: when, of its last attempt.
         worker: who ran it last.
-        cancel_requested: why its worker is to stop it; None where nobody has asked for that.
+        cancel_requested: why its worker is to stop it; None where that was not asked for.
         content_type, result: of one that succeeded.
         error: of one that has failed, or whose last attempt did; of other ends, `message` is the reason.
     """

@@ -54,7 +54,7 @@ class Retaining(Protocol):
         """Forget those of the jobs that have ended for good, with all that is kept about them; how many there were.
 
         Their events, attempts, logs and failures and what they had of nodes go too, and the ids of their submitters,
-        which may be used again. Those that live, and those that nobody knows, stay what they are.
+        which may be used again. Those that live, and unknown ones, stay what they are.
         """
         ...
 
@@ -63,6 +63,7 @@ class Retaining(Protocol):
 
         That is definitions with all their versions, logs, figures, failures, alerts with their rules, silences and
         notices, allocations that have ended, and what was submitted under quotas. Jobs, schedules, quotas,
-        accounts and the audit stay.
+        accounts and the audit stay. Of very many logs and failures some are forgotten at a time, so that other
+        changes do not wait; what fails in between is done by doing it again.
         """
         ...

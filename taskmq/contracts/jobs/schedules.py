@@ -1,8 +1,8 @@
 """What schedulers and operators do with the schedules of a job store.
 
 A schedule is one row: its definition, and the record of what has become of its occurrences; both are bytes to the
-store. `next` says when somebody has to look at it again. Whoever changes a row compares its version, and whoever
-fires compares the epoch of the slot as well, so what was decided on an older row has no effect.
+store. `next` says when a scheduler has to look at it again. Each change of a row compares its version, and a
+scheduler that fires compares the epoch of the slot as well, so what was decided on an older row has no effect.
 """
 
 import builtins
@@ -46,7 +46,7 @@ class StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
         version: grows by 1 with every change.
         is_code: the app's code defines it.
         definition: what it starts, and when.
-        record: what has become of its occurrences; empty where nobody has looked at it yet.
+        record: what has become of its occurrences; empty where no scheduler has looked at it yet.
         next: when it is looked at again, ms since the epoch; None: not before something changes.
     """
 
@@ -61,7 +61,7 @@ class StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tenant(self) -> str:
-        """Whose it is; "" where it is nobody's."""
+        """The tenant; "" without one."""
         return split_tenant_key(self.name)[0]
 
 
@@ -85,7 +85,7 @@ class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DueSchedule(msgspec.Struct, frozen=True, order=True):
-    """A schedule that somebody has to look at: when, ms since the epoch."""
+    """A schedule that a scheduler has to look at: when, ms since the epoch."""
 
     due: int
     id: int

@@ -76,7 +76,7 @@ class JobStore(Protocol):
 
         Of a tenant or an owner that has quotas (`taskmq.model.jobs.quotas`) no job is made beyond them: whether there
         is room is found out in the same transaction, one submission of theirs after the other; those of others wait
-        for nobody. Quotas that were just changed may hold a second later.
+        for no job. Quotas that were just changed may hold a second later.
 
         A job with `depends_on` waits until those have ended as they are to; they are there already, or in this call,
         in any place. One that ends in the same moment has ended before, or is waited for: none is missed. Where one

@@ -26,7 +26,7 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 class Held(Lease, frozen=True, kw_only=True):
-    """Somebody is at it: the holder's lease on the key. `claim(over=token)` passes it on.
+    """A holder is at it: its lease on the key. `claim(over=token)` passes it on.
 
     Attributes:
         job_id: as the holder has said it.
@@ -53,7 +53,7 @@ Claimed = Granted | Held | Done
 
 
 class ClaimStore(Protocol):
-    """Keys, each of which one holder at a time works at until somebody has done it; by the store's clock.
+    """Keys, each of which one holder at a time works at until it is done; by the store's clock.
 
     A holder that was silent for longer than its lease may have lost the key, whatever it believes: its renewals and
     its result are refused then. What it does elsewhere in the key's name carries the token, and who receives that
@@ -70,7 +70,7 @@ class ClaimStore(Protocol):
         Args:
             job_id, owner: who claims, for those that come after.
             ttl: for how many seconds the key is remembered once it is released, or its lease has ended: a holder
-                that wakes up within that time is told that it is too late.
+                that wakes up within that time learns that it is too late.
             over: of a holder that is known to be gone: if the key is still held by this very token, it is passed on.
         """
         ...
@@ -82,8 +82,8 @@ class ClaimStore(Protocol):
     async def renew(self, claims: Mapping[str, int], *, lease: float) -> frozenset[str]:
         """Hold keys for `lease` seconds from now on, each by its token; those that are lost.
 
-        A lease that has ended goes on where nobody has claimed its key since. A key that the store has forgotten
-        (its data was lost) is held again. Lost is what was claimed by somebody else, completed or released.
+        A lease that has ended goes on where its key was not claimed since. A key that the store has forgotten
+        (its data was lost) is held again. Lost is what another holder claimed, completed or released.
         """
         ...
 
@@ -92,9 +92,9 @@ class ClaimStore(Protocol):
     ) -> bool:
         """Say that it is done, and remember that, with the value, for `ttl` seconds.
 
-        True as well where this token has completed it before, where its lease has ended and nobody has claimed the
-        key since, and where the store has forgotten the key. False, and nothing is changed: another one has claimed
-        it since, or this token has released it.
+        True as well where this token has completed it before, where its lease has ended and no other holder claimed
+        the key since, and where the store has forgotten the key. False, and nothing is changed: another one has
+        claimed it since, or this token has released it.
         """
         ...
 

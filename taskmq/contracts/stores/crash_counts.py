@@ -6,7 +6,7 @@ __all__ = ["StartStore"]
 
 
 class StartStore(Protocol):
-    """Runs that have begun and not ended, by job: how a task that kills its workers is told from those beside it.
+    """Runs that have begun and not ended, by job: how a task that kills its workers is found among those beside it.
 
     Only runs of messages that were in a worker's hands before are counted here, so the first run of a job costs
     nothing. Where the state cannot be reached the job runs uncounted (fails open): the broker's delivery limit is
@@ -22,7 +22,7 @@ class StartStore(Protocol):
         ...
 
     async def end(self, job_id: str) -> None:
-        """Forget the job's runs: one of them has ended, whatever its outcome, so they kill nobody.
+        """Forget the job's runs: one of them has ended, whatever its outcome, so they kill no worker.
 
         Raises:
             StateUnavailable: the store could not be reached.

@@ -31,7 +31,7 @@ class WaitingMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class TakenMessage(msgspec.Struct, frozen=True):
-    """A message in the hands of somebody who is about to publish it.
+    """A message in the hands of a relay that is about to publish it.
 
     Attributes:
         token: the store's own, new with every `put` and `swap` of the job.

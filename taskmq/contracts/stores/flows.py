@@ -38,7 +38,7 @@ has failed, or never came to start because of a failure, and otherwise as `skipp
 """
 
 NodeKind = Literal["call", "map", "batch", "join", "finish"]
-"""What a node stands for:
+"""What a node means:
 
 - `call`: a message;
 - `map`: a message for each item of a value;
@@ -104,7 +104,7 @@ class FlowRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowPlace(NamedTuple):
-    """Where a flow stands among the others: by when it was made, and by its id where that is the same."""
+    """A flow's place among the others: by when it was made, and by its id where that is the same."""
 
     started: int
     flow_id: str
@@ -140,7 +140,7 @@ class BegunNode(msgspec.Struct, frozen=True):
 
 
 class BusyNode(msgspec.Struct, frozen=True):
-    """Somebody else runs the node, for `left` seconds at least unless told otherwise, or it may not start yet."""
+    """Another worker runs the node, for `left` seconds at least unless it ends, or it may not start yet."""
 
     left: float
 
@@ -171,12 +171,12 @@ class Taken(msgspec.Struct, frozen=True):
 class FlowStore(Protocol):
     """Workflows: graphs whose nodes end one by one.
 
-    The end of a node counts once, however often it is told and in whatever order. What became ready by it is handed
-    out by `take` to one taker at a time, until that one says `done`; a taker that dies leaves it to itself, when it
-    comes again with the same name, and to anybody after the lease. So a node may be published twice and is never
-    forgotten; `start` lets one run of it begin at a time. Everything of a flow is forgotten `ttl` seconds after its
-    last change. Every method raises `StateUnavailable` when the store cannot be reached; then it may have been done
-    all the same, and may be called again.
+    The end of a node counts once, however often it is reported and in whatever order. What became ready by it is
+    handed out by `take` to one taker at a time, until that one says `done`; a taker that dies leaves it to itself,
+    when it comes again with the same name, and to any taker after the lease. So a node may be published twice and is
+    never forgotten; `start` lets one run of it begin at a time. Everything of a flow is forgotten `ttl` seconds after
+    its last change. Every method raises `StateUnavailable` when the store cannot be reached; then it may have been
+    done all the same, and may be called again.
     """
 
     async def create(self, flow_id: str, head: bytes, nodes: Sequence[FlowNode], *, ttl: float) -> bool:
@@ -189,8 +189,8 @@ class FlowStore(Protocol):
         """Let `owner` run a node for `seconds`; None where the flow or the node is not known (any more).
 
         Args:
-            owner: whoever holds the node already goes on under the same token.
-            takes_over: whoever runs the node is known to have lost it.
+            owner: a worker that holds the node already goes on under the same token.
+            takes_over: the last runner of the node is known to have lost it.
         """
         ...
 
@@ -208,7 +208,7 @@ class FlowStore(Protocol):
         """The node has ended, and `taker` takes what became ready by it, as with `take`.
 
         None, and nothing is changed, where another run has begun, the node has ended by another one, or the flow is
-        not known (any more). Told again by the same run it is answered as before.
+        not known (any more). Reported again by the same run it is answered as before.
 
         Args:
             token: of the run; 0 for a node that cannot be published, so that there is none.
@@ -216,7 +216,7 @@ class FlowStore(Protocol):
         ...
 
     async def take(self, flow_id: str, *, taker: str, lease: float, again: bool = False) -> Taken:
-        """Some of the nodes that are to be published: nobody else is given them within `lease` seconds.
+        """Some of the nodes that are to be published: no other taker gets them within `lease` seconds.
 
         Args:
             again: the taker may have taken before and not said `done`: it is given the same.
@@ -243,7 +243,7 @@ class FlowStore(Protocol):
         None, and nothing is changed, where the batch is closed or was cancelled, or is not known (any more).
 
         Args:
-            name: told again under the same one, it is answered as before and adds nothing; "": every time it adds.
+            name: repeated under the same one, it is answered as before and adds nothing; "": every time it adds.
             closes: these are the last ones: the batch ends when all its children have, as a map does. Told again
                 without calls it is answered with their number.
         """

@@ -47,7 +47,7 @@ class LimitEntry(msgspec.Struct, frozen=True, kw_only=True):
         granted: it may, `wait` seconds from now, the moment for which a strict rate has counted it; otherwise nothing
             was taken.
         wait: seconds. Of what was refused: when to ask again; the job has a place in the line of each limit that
-            is in its way, and what asks again earlier is told the same.
+            is in its way, and what asks again earlier gets the same answer.
         key: the limit that is in the way longest; "" where none is.
         holds: of that, who has its places, some of them.
     """
@@ -59,7 +59,7 @@ class LimitEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """How a limit stands.
+    """The present use of a limit.
 
     Attributes:
         held: how many places are held.
@@ -75,13 +75,13 @@ class LimitStore(Protocol):
 
     A rate counts starts. In any time there are at most as many as the rate allows in it and a quarter of a second,
     and the burst; while jobs wait, what was missed of the last second is made up for, a quarter faster than the
-    rate. Starts are granted to those who are there; who is not is told when its turn comes, so that lines move in the
-    order in which jobs came, nobody is passed for ever, and nothing is kept for jobs that never come back. Places are
-    held under a lease by those who were granted them. A limit's numbers may be others in each demand: the demand at
-    hand counts.
+    rate. Starts are granted to those who are there; one that is not learns when its turn comes, so that lines move in
+    the order in which jobs came, no job is passed for ever, and nothing is kept for jobs that never come back. Places
+    are held under a lease by those who were granted them. A limit's numbers may be others in each demand: the demand
+    at hand counts.
 
     Every method raises `StateUnavailable` when the store cannot be reached; then it may have been done all the same.
-    Done twice it takes no second place; of a rate it may take one start more, which nobody makes.
+    Done twice it takes no second place; of a rate it may take one start more, which is not made.
     """
 
     async def acquire(
@@ -117,5 +117,5 @@ class LimitStore(Protocol):
         ...
 
     async def usage(self, key: str) -> LimitUsage:
-        """How a limit stands now."""
+        """The present use of a limit."""
         ...

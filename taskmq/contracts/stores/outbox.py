@@ -11,15 +11,15 @@ T = TypeVar("T")
 class Outbox(Protocol[T]):
     """Messages that wait in a store to be published; `taskmq.durable.relay` is what publishes them.
 
-    A message leaves by `take`, publish, confirm and only then `done`: whoever dies in between leaves it to be taken
-    again once the lease is over, so it can come twice and is never lost. Every method but `listen` raises
+    A message leaves by `take`, publish, confirm and only then `done`: a taker that dies in between leaves it to be
+    taken again once the lease is over, so it can come twice and is never lost. Every method but `listen` raises
     `StateUnavailable` when the store cannot be reached.
     """
 
     async def take(self, *, now: int, limit: int, lease: float) -> list[T]:
         """Up to `limit` messages that are due at `now` (ms), the earliest first.
 
-        None of them is given to anybody else within `lease` seconds.
+        None of them is given to another taker within `lease` seconds.
         """
         ...
 

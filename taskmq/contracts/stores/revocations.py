@@ -8,7 +8,7 @@ __all__ = ["Revocation", "RevocationStore"]
 
 
 class Revocation(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that somebody has cancelled.
+    """A job that was cancelled.
 
     Attributes:
         place: grows with each one of a store; where to go on reading.

@@ -12,7 +12,7 @@ class KeptRecord(msgspec.Struct, frozen=True):
     """What is known about one schedule.
 
     Attributes:
-        version: 16 hexadecimal digits that nobody has used before: new with every change.
+        version: 16 hexadecimal digits: new with every change.
     """
 
     version: str
@@ -66,7 +66,7 @@ class ScheduleStore(Protocol):
         ...
 
     async def define(self, scope: str, name: str, *, before: bytes | None, after: bytes | None) -> bool:
-        """Put a definition in the place of another one; None stands for no definition.
+        """Put a definition in the place of another one; None means no definition.
 
         False, and nothing is changed, where neither the one nor the other is there. It has no time to live.
         """
@@ -79,7 +79,7 @@ class ScheduleStore(Protocol):
     async def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
         """Up to `limit` schedules that have changed after `place`, in the order of their last change.
 
-        After 0 that is everything that is defined. A removal is told for a day.
+        After 0 that is everything that is defined. A removal is listed for a day.
         """
         ...
 

@@ -90,7 +90,7 @@ class DiagnosableState(Protocol):
 
 @runtime_checkable
 class Timekeeper(Protocol):
-    """A state on a server with a clock of its own."""
+    """A state on a server with its own clock."""
 
     async def server_now_ms(self) -> int:
         """That clock's time, as ms since the epoch.
@@ -102,7 +102,7 @@ class Timekeeper(Protocol):
 
 
 class Stores:
-    """Which adapter serves which capability: each by itself, None where nobody offers it.
+    """Which adapter serves which capability: each by itself, None where no adapter offers it.
 
     A `State` offers all of these. What another adapter serves is named, and takes the place of the state's.
 

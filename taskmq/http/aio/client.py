@@ -43,7 +43,7 @@ class AsyncClient:
 
     What goes wrong is an error of `taskmq.errors`, the same as in a program that has the app: `JobNotFound`,
     `JobConflict`, `UnknownTask`, `NotPermitted`; `ServerUnavailable` where there was no answer, and `RequestRefused`
-    for what has no error of its own.
+    for what has no error class.
 
     Args:
         url: the server's, with its root path. Default: `$TASKMQ_SERVER`.
@@ -109,7 +109,7 @@ class AsyncClient:
 
     @property
     def alerts(self) -> AsyncAlertCalls:
-        """What is wrong, and who is told."""
+        """Alerts, their rules and channels."""
         return AsyncAlertCalls(self._connection)
 
     @property

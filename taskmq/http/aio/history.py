@@ -140,7 +140,7 @@ class AsyncFigureCalls:
 
 
 class AsyncAlertCalls:
-    """What is wrong now, the rules that say so, and who is told."""
+    """What is wrong now, the rules that say so, and their channels."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
@@ -167,7 +167,7 @@ class AsyncAlertCalls:
         await self._connection.ask("deleteAlertRule", _Answer, path={"name": name})
 
     async def test_rule(self, name: str) -> Sequence[str]:
-        """Have the channels of a rule told of a test; the channels."""
+        """Send a test to the channels of a rule; returns the channels."""
         return (await self._connection.ask("testAlertRule", TestedView, path={"name": name})).channels
 
     async def silences(self) -> Sequence[SilenceView]:

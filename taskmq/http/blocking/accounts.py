@@ -43,7 +43,7 @@ _Answer = dict[str, str]
 
 
 class AccountCalls:
-    """Who calls. Methods raise `NotAuthenticated` where nobody does."""
+    """The caller. Methods raise `NotAuthenticated` without one."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection

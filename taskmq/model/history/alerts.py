@@ -175,7 +175,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
     Attributes:
         alerts: those that are to be written; they have the versions that were read.
-        changes: those that are told.
+        changes: those to report.
     """
 
     alerts: list[Alert]
@@ -235,7 +235,7 @@ def evaluate(
         if after is None:
             continue
         change = _told(rule, before, after, now)
-        # Who was told of a beginning is told of its end, whatever stands against news.
+        # Each notice of a beginning has a notice of the end, whatever holds news back.
         if change == "resolved" or (
             change is not None and not is_inhibited and not is_silenced(after, silences, now)
         ):
@@ -305,7 +305,7 @@ def _kept(before: Alert, value: float) -> float:
 def _told(
     rule: AlertRule, before: Alert | None, after: Alert, now: int
 ) -> Literal["firing", "again", "resolved"] | None:
-    """What is to be told, where nothing stands against it."""
+    """What is to be sent, where nothing holds it back."""
     if after.state is AlertState.FIRING:
         if after.told is None:
             return "firing"

@@ -1,4 +1,4 @@
-"""Whom alerts are told to, as URLs. Pure.
+"""Channels of alerts, as URLs. Pure.
 
 mailto:ops@example.com              mail, over the SMTP server that the scheduler was given
 https://hooks.example.com/alerts    a webhook: JSON, signed
@@ -6,7 +6,7 @@ alertmanager+https://am.example.com an Alertmanager, which then does the telling
 slack+https://, teams+https://      a webhook of Slack (or what takes the same), of a workflow of Teams
 pagerduty+https://HOST/v2/enqueue?routing_key=KEY, telegram+https://HOST/botTOKEN?chat_id=ID
 
-`#warning` or `#critical` at the end: rules of a lower severity are not told there.
+`#warning` or `#critical` at the end: rules of a lower severity are not sent there.
 """
 
 import ipaddress
@@ -85,12 +85,12 @@ def parse_channel(text: str) -> Channel:
 
 
 def is_told(text: str, severity: Severity) -> bool:
-    """Whether rules of that severity are told over a channel."""
+    """Whether rules of that severity are sent over a channel."""
     return _SEVERITIES.index(severity) >= _SEVERITIES.index(_severity_of(text) or "info")
 
 
 def is_told_singly(text: str) -> bool:
-    """Whether each alert is a notice of its own there: what is opened and closed by itself."""
+    """Whether each alert is one notice there: what is opened and closed by itself."""
     return text.startswith("pagerduty+")
 
 

@@ -73,7 +73,7 @@ def figure_of(name: str, rollup: Rollup, step: int) -> float | None:
 
 
 def check_step(since: int, until: int, step: int) -> int:
-    """The step: whole minutes, and not more points than anybody can see.
+    """The step: whole minutes, and not more points than a reader can see.
 
     Raises:
         InvalidOption: the time is empty, or the step cannot be.
@@ -102,7 +102,7 @@ def check_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_parts(by: Iterable[str]) -> tuple[str, ...]:
-    """What is told apart, of task, queue and tenant, each once.
+    """Which of task, queue and tenant to group by, each once.
 
     Raises:
         InvalidOption: there is no such part.
@@ -114,7 +114,7 @@ def check_parts(by: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_size(rollups: Iterable[Rollup], by: tuple[str, ...], *, each: int) -> None:
-    """Whether an answer with `each` values of whatever is told apart can be told.
+    """Whether an answer with `each` values of every group is small enough.
 
     Raises:
         InvalidOption: there are too many values.
@@ -138,7 +138,7 @@ def series_of(
     """Figures over time, by name.
 
     Args:
-        by: of task, queue and tenant what is told apart.
+        by: which of task, queue and tenant to group by.
 
     Raises:
         InvalidOption: there is no such figure, or no such part, or there are too many values.

@@ -100,7 +100,7 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
         job: the store's id of a job.
         tenant: whose jobs; "" those that have none.
         level: at least so bad.
-        text: stands in the message; the case of ASCII letters does not matter.
+        text: a part of the message; the case of ASCII letters does not matter.
         since, until: from this instant on, and before that one.
     """
 
@@ -136,7 +136,7 @@ _decoder = msgspec.json.Decoder(_LineBatch)
 
 
 def standard_level(level: int) -> int:
-    """The level of `LEVELS` that stands for a level: the next one below it."""
+    """The level of `LEVELS` for a level: the next one below it."""
     return min(max(level // 10 * 10, 10), 50)
 
 

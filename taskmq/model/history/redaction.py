@@ -24,7 +24,7 @@ _VALUE: Final = (
 )
 # What is repeated before a secret is bounded: a hostile line takes a multiple of its length, not a power of it.
 _DEFAULT: Final = (
-    # The password of a URL, also with `/` and `@` that somebody has not escaped; `h:80/` is a port.
+    # The password of a URL, also with `/` and `@` that were not escaped; `h:80/` is a port.
     r"(?P<keep>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,200}:)(?!\d{1,5}/)[^\s\"'<>]{1,500}(?=@)",
     r"(?P<keep>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,200}:)[^\s/@]{1,500}(?=@)",
     r"(?P<keep>\b(?:bearer|basic)\s{1,20})[a-z0-9._~+/=-]{8,}",

@@ -154,7 +154,7 @@ class Rollup(msgspec.Struct):
 
 
 class RunFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of the broker lane that has ended badly, as its worker told it.
+    """A job of the broker lane that has ended badly, as its worker reported it.
 
     Attributes:
         number: the store's own; grows. 0 before the store has it.
@@ -196,7 +196,7 @@ def summed(rollups: Iterable[Rollup], *, step: int, by: tuple[str, ...]) -> Mapp
 
     Args:
         step: ms of each; a multiple of a minute.
-        by: of `task`, `queue` and `tenant` those that are told apart; the others are "".
+        by: those of `task`, `queue` and `tenant` to group by; the others are "".
     """
     found: dict[RollupKey, Rollup] = {}
     for one in rollups:

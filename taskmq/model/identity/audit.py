@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 GENESIS: Final = bytes(32)
-"""What stands before the first entry of the chain."""
+"""The link before the first entry of the chain."""
 _NO_BYTES: Final = b""
 
 

@@ -96,8 +96,8 @@ def may(identity: Identity, permission: Permission, tenant: str | None = None) -
     """Whether the identity may do that.
 
     Args:
-        tenant: whose data it is about; None: the instance's, or that of nobody in particular. For a permission that
-            is about tenants None asks for the instance as a whole.
+        tenant: whose data it is about; None: the instance's, or that of no tenant in particular. For a permission
+            that is about tenants None asks for the instance as a whole.
     """
     if identity.scopes is not None and permission not in identity.scopes:
         return False
@@ -190,7 +190,7 @@ def task_patterns(identity: Identity, tenant: str) -> tuple[tuple[str, ...], tup
 def may_give(identity: Identity, tenant: str, tasks: Iterable[str]) -> bool:
     """Whether the identity, an admin of the tenant, may let others call tasks of these patterns there.
 
-    Nobody gives more than they have: each pattern is one of their own, or they may call everything.
+    A user cannot give more than they have: each pattern is one of their own, or they may call everything.
     """
     own = {
         pattern

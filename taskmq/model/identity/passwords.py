@@ -1,4 +1,4 @@
-"""Which passwords are refused, whoever chooses them."""
+"""Which passwords are refused, for every user."""
 
 from collections.abc import Collection
 from typing import Final
@@ -15,7 +15,7 @@ _AFFIXES: Final = "0123456789!@#$%^&*()-_=+.,;:?/ "
 
 
 def check_password(password: str, *, user: str, known: Collection[str]) -> None:
-    """See whether somebody may have that password. Every character is allowed, and none is required.
+    """See whether a user may have that password. Every character is allowed, and none is required.
 
     Args:
         user: the user's name.

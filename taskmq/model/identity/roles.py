@@ -23,7 +23,7 @@ EVERYWHERE: Final = "*"
 
 
 class Role(StrEnum):
-    """What somebody may do in a tenant; each role includes those before it."""
+    """What a user may do in a tenant; each role includes those before it."""
 
     VIEWER = "viewer"
     SUBMITTER = "submitter"
@@ -102,7 +102,7 @@ class Rule(NamedTuple):
 
     Attributes:
         role: at least this one; for `Place.ACCOUNT` there is none.
-        about: what the permission lets somebody do, for the table in docs/security.md.
+        about: what the permission lets a user do, for the table in docs/security.md.
     """
 
     place: Place

@@ -1,6 +1,6 @@
 """How long a login has to wait after others have failed, and when a credential's use is written down.
 
-Failures are counted for the pair of name and address, for the name, and for the address: somebody who guesses from
+Failures are counted for the pair of name and address, for the name, and for the address: a client that guesses from
 one place is stopped soon, and does not lock out the user, who comes from another.
 """
 

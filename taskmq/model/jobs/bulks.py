@@ -43,7 +43,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
         tasks: patterns; a job's task that is to be called again has to fit one of each.
         began, ended: ms.
         done, refused: so many jobs so far; `refusals` say why of the first of them.
-        pending: ids of the jobs that somebody is at, or was when they died.
+        pending: ids of the jobs that a runner is at, or was when it died.
         after: the cursor behind those; None before the first page.
         is_listed: there are none behind those.
         due: not before this instant (ms) it goes on.
@@ -80,7 +80,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mark(self) -> str:
-        """What stands in the history of every job that it was done to."""
+        """The note in the history of every job that it was done to."""
         return f"bulk {self.id}"
 
     def allows(self, task: str) -> bool:
@@ -89,7 +89,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def add_outcomes(bulk: Bulk, *, done: int, refusals: Sequence[BulkRefused], due: int) -> Bulk:
-    """The bulk after its pending jobs: nobody is at any of them, and it goes on at `due` where it has not ended."""
+    """The bulk after its pending jobs: no runner is at them, and it goes on at `due` where it has not ended."""
     return msgspec.structs.replace(
         bulk,
         done=bulk.done + done,

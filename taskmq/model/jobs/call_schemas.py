@@ -9,7 +9,7 @@
 
 `bound` makes of a call's arguments the object that the schema is about. A schema that comes over the broker is used
 only where `flaw_of` finds nothing: it has the keywords that are written here and no others, so it names nothing
-outside, has no patterns, and cannot make whoever checks by it work for long.
+outside, has no patterns, and cannot make a check by it work for long.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ _encoder: Final = msgspec.json.Encoder(order="deterministic")
 def registration_of(
     task: str, queue: str, parameters: Parameters, *, doc: str | None, facts: TaskFacts
 ) -> TaskRegistration:
-    """What is told of a task.
+    """The description of a task.
 
     A parameter whose type has no schema may be anything: the worker says what fits. So may all of them where the
     whole is longer than `LONGEST_SCHEMA`.
@@ -123,7 +123,7 @@ def check_names(registration: TaskRegistration, arguments: Mapping[str, Any]) ->
 
 
 def flaw_of(registration: TaskRegistration) -> str:
-    """Why a registration that somebody has sent is not used; empty where it may be."""
+    """Why a registration that a client has sent is not used; empty where it may be."""
     try:
         check_task_name(registration.task)
         check_queue_name(registration.queue)
@@ -218,7 +218,7 @@ def _schemas(kinds: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]
 def _has_schema(kind: Any) -> bool:
     try:
         msgspec.json.schema_components([kind], schema_hook=_custom, ref_template=_REF + "{name}")
-    except Exception:  # noqa: BLE001 - a type of somebody's own may raise anything
+    except Exception:  # noqa: BLE001 - a user's type may raise anything
         return False
     return True
 

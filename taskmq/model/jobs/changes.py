@@ -85,7 +85,7 @@ def _hold(state: JobState, ready: JobState) -> Decision | Refusal:
 def _release(state: JobState, ready: JobState) -> Decision | Refusal:
     if state is not JobState.HELD:
         return Refusal(f"is not held: it is {state}")
-    # What it has tried stands in its attempts: it is `scheduled` again, and not `retrying`. Whether it waits for
+    # What it has tried is in its attempts: it is `scheduled` again, and not `retrying`. Whether it waits for
     # other jobs is for the store to see.
     return Decision(ready)
 

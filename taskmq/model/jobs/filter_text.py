@@ -254,7 +254,7 @@ def _read_span(part: _Part, now: int) -> dict[str, Any]:
 
 
 def _at_least(part: _Part) -> tuple[_Value, str, int]:
-    """The value, what stands behind its sign, and 1 where it has to be more than that."""
+    """The value, what follows its sign, and 1 where it has to be more than that."""
     value = _only(part)
     for sign, least in ((">=", 0), (">", 1)):
         if value.text.startswith(sign):

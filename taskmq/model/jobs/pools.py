@@ -86,7 +86,7 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 FAIR: Final = QueuePolicy()
-"""What a queue has of which nobody says otherwise."""
+"""What a queue has by default."""
 
 
 class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -130,7 +130,7 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What operators have said about turns, for everybody who uses a store.
 
     Attributes:
-        version: grows by 1 with every change; 0: nobody has said anything.
+        version: grows by 1 with every change; 0: nothing was set.
         queues: policies, instead of those that apps describe.
         pools: by name.
     """

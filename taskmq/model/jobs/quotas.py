@@ -55,8 +55,8 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one tenant, or one user of it, may submit. What is None has no limit.
 
     Attributes:
-        tenant: whose; `*`: each tenant that has none of its own. Jobs without a tenant have the tenant "".
-        user: the owner of the jobs; `*`: each that has none of its own. None: all jobs of the tenant together.
+        tenant: whose; `*`: each tenant without a quota. Jobs without a tenant have the tenant "".
+        user: the owner of the jobs; `*`: each without a quota. None: all jobs of the tenant together.
         queued: jobs that may wait for their turn at a time. Of tenants only. Those whose time has not come are not
             counted.
         a_day: jobs a day, from midnight to midnight UTC.
@@ -147,7 +147,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All quotas of a store.
 
     Attributes:
-        version: grows by 1 with every change; 0: nobody has said anything.
+        version: grows by 1 with every change; 0: nothing was set.
         quotas: by `usage_name` of their tenant and user.
     """
 
@@ -177,7 +177,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if not self.quotas:
             return []
         found: list[Quota] = []
-        # Jobs without a tenant are nobody's: only a quota that names them holds for them.
+        # Jobs without a tenant belong to none: only a quota that names them holds for them.
         tenants = [tenant, EVERYBODY] if tenant else [tenant]
         if (own := self._first((each, None) for each in tenants)) is not None:
             found.append(msgspec.structs.replace(own, tenant=tenant))

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 LONGEST_SCHEMA: Final = 65_536
-"""Bytes of a task's schema; one that is longer is not told."""
+"""Bytes of a task's schema; one that is longer is left out."""
 TASKS_TOLD: Final = "task.told"
 """The topic on which workers tell their tasks."""
 VERSION: Final = 1
@@ -36,7 +36,7 @@ _LONGEST: Final = 262_144
 _STALE: Final = 1_800_000
 
 Origin = Literal["app", "broker"]
-"""Who has told it: `app`: a scheduler, of the app that it was started with; `broker`: a message, said to be a
+"""The source: `app`: a scheduler, of the app that it was started with; `broker`: a message, said to be a
 worker's."""
 
 
@@ -65,7 +65,7 @@ class TaskFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TaskRegistration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is told of a task.
+    """The description of a task.
 
     Attributes:
         task: its name.
@@ -106,8 +106,8 @@ class RegisteredTask(msgspec.Struct, frozen=True, kw_only=True):
     """One form of a task, as a store keeps it. Times are ms since the epoch by the store's clock.
 
     Attributes:
-        worker: who has told it last.
-        first, last: when it was told first, and last.
+        worker: the last one that reported it.
+        first, last: when it was reported first, and last.
     """
 
     registration: TaskRegistration
@@ -162,9 +162,11 @@ def decode_told(body: bytes) -> ToldTasks:
     try:
         told = _told.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(f"no tasks are told: {error}") from error
+        raise MalformedMessage(f"no tasks are described: {error}") from error
     if told.v != VERSION:
-        raise MalformedMessage(f"tasks of version {told.v} are told; this taskmq reads version {VERSION}")
+        raise MalformedMessage(
+            f"the descriptions of tasks have version {told.v}; this taskmq reads version {VERSION}"
+        )
     return told
 
 

@@ -54,7 +54,7 @@ ReportKind = Literal[
 - `interrupted`: it goes back as if it had not begun, and the attempt does not count; where its run has given way, the
   message of the error says to whom;
 - `detached`: it runs on without its message, which is acknowledged now: no broker gives it to another worker;
-- `alive`: so it does still. Told every ten seconds; the scheduler keeps it in mind, and does not write it down.
+- `alive`: so it does still. Sent every ten seconds; the scheduler keeps it in mind, and does not write it down.
 """
 
 PREEMPTED: Final = "Preempted"

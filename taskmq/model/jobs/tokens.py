@@ -1,4 +1,4 @@
-"""Tokens of dispatches: the number of the dispatch, above 32 bits that nobody guesses. Pure.
+"""Tokens of dispatches: the number of the dispatch, above 32 random bits. Pure.
 
 A store has given the tokens of all numbers up to that of the job's row, and one token of each number. So a report
 with another token tells whether it is of an earlier dispatch, which has been superseded, or of one that this store

@@ -1,7 +1,7 @@
 """Whether the unique key of a job that is submitted is free. Pure.
 
 Nothing frees a key when its job starts or ends: whether it does not hold its key any more follows from what the job
-is, at the moment when somebody wants the key. So no report and no end costs anything for it.
+is, at the moment when a job wants the key. So no report and no end costs anything for it.
 """
 
 from typing import Final, Literal
@@ -51,7 +51,7 @@ def availability(key: UniqueKey, holder: KeyHolder | None, *, now: int) -> Liter
     """Whether a further job may have the key.
 
     Args:
-        holder: None: nobody has had it, or that job is not known any more.
+        holder: None: no job has had it, or that job is not known any more.
         now: ms since the epoch.
     """
     if holder is None or now >= holder.until:

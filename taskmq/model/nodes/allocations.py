@@ -1,4 +1,4 @@
-"""Parts of nodes that somebody has. Pure.
+"""Parts of nodes that are taken. Pure.
 
 An allocation of a job of the store names the token of the job's dispatch, and lasts exactly as long as that dispatch
 does: nothing has to give it back, so nothing can forget to. One that was made by hand lasts until it is released, or

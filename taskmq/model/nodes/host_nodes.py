@@ -1,13 +1,13 @@
 """Host nodes: machines that run jobs, or that others share out. Pure.
 
-    told  ->  available  ->  draining (an operator says so)
+    reported  ->  available  ->  draining (an operator says so)
                   |    ^
   three beats missed  |  heard again
                   v    |
                  lost
 
-A node's epoch grows when it is lost: what was allocated on it before is void then, and whoever still works under it
-is late.
+A node's epoch grows when it is lost: what was allocated on it before is void then, and a worker that still works
+under it is late.
 """
 
 import re
@@ -88,7 +88,7 @@ class HostNode(msgspec.Struct, frozen=True, kw_only=True):
         told: what it said last.
         used: of its capacity, what is allocated.
         epoch: the time in ms when it was registered; grows each time that the node is lost.
-        registered, heartbeat: when it was told of first and last.
+        registered, heartbeat: when it was reported first and last.
         is_busy: its owner says that it takes nothing for now.
         is_draining: an operator wants it to get nothing more.
         is_lost: it was silent for too long.

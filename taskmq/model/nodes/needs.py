@@ -185,7 +185,7 @@ def why_unplaced(needs: JobNeeds, nodes: Sequence[HostNode]) -> tuple[str, bool]
     running = [node for node in nodes if node.told.runs_jobs]
     wanted = amounts_text(needs.amounts)
     if not running:
-        return "unschedulable: no node has told of itself yet: start a worker there with --node", True
+        return "unschedulable: no node is known yet: start a worker there with --node", True
     labelled = [node for node in running if has_labels(node, needs.labels)]
     if not labelled:
         labels = ", ".join(f"{name}={value}" for name, value in needs.labels.items())

@@ -1,6 +1,6 @@
-"""What happens to jobs and workers, as others are told: facts in batches, version 1. Pure.
+"""What happens to jobs and workers, as others hear of it: facts in batches, version 1. Pure.
 
-A batch is one message of JSON. All of its events are of one topic, so that whoever listens chooses at the broker:
+A batch is one message of JSON. All of its events are of one topic, so that a listener chooses at the broker:
 
     job.EVENT.QUEUE    started, succeeded, answered, retried, snoozed, dead, cancelled, interrupted, parked
     worker.EVENT       online, beat, draining, offline
@@ -52,10 +52,10 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         event: `started`; or how the attempt ended: `succeeded`; `answered` (an earlier job had
             done the work); `retried` (another one follows after `delay`);
             `snoozed` (it runs later, no attempt is counted); `dead` (it is a dead letter); `cancelled`; `interrupted`
-            (it went back to its queue, no attempt is counted); or `parked` (nobody knows what to do with it).
+            (it went back to its queue, no attempt is counted); or `parked` (no worker can run it).
         worker: where.
         number: of this event at its worker, from 1 on; grows by one with each.
-        tenant: whose job it is; "" where it is nobody's.
+        tenant: whose job it is; "" without a tenant.
         at: when it happened; for an end, when the function had ended, before the outcome was settled.
         waited: `started`, first attempt: seconds from the instant when it was due.
         seconds: an end: how long the attempt ran.
@@ -86,7 +86,7 @@ class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker process tells about itself.
 
     Attributes:
-        event: `online` (it consumes), `beat` (it still does; every 10 s, and once when somebody begins to listen),
+        event: `online` (it consumes), `beat` (it still does; every 10 s, and once when a reader begins to listen),
             `draining` (it takes nothing new) or `offline` (it ends in order).
         worker: its name.
         number: of this event at its worker; jobs and worker have one row of numbers.
@@ -140,12 +140,12 @@ _worker_batches = msgspec.json.Decoder(_WorkerBatch)
 
 
 def job_topic(event: str, queue: str) -> str:
-    """Where events of this kind are told that concern jobs of this queue."""
+    """The topic of events of this kind about jobs of this queue."""
     return _short(f"{_JOB}{event}.{queue}")
 
 
 def worker_topic(event: str) -> str:
-    """Where events of workers are told."""
+    """The topic of events of workers."""
     return f"{_WORKER}{event}"
 
 

@@ -134,7 +134,7 @@ class Snapshot(NamedTuple):
         processes: those that have reported.
         wanted: how many processes there are to be.
         ends: how often worker processes ended before their time, by how: `exit`, `signal`, `out of memory`.
-        queues: messages that wait, by queue as people name it; empty where nobody has asked the broker.
+        queues: messages that wait, by queue as people name it; empty where the broker was not asked.
     """
 
     version: str
@@ -151,7 +151,7 @@ class ScheduleCount(msgspec.Struct):
     Attributes:
         emitted: occurrences that the broker has confirmed, or the store has as jobs, by kind: `due`, `catchup`,
             `backfill`, ...
-        failed: those that cannot be sent, by anybody.
+        failed: those that can never be sent.
         late: seconds from when occurrences were due to that; those of a backfill are never late.
     """
 

@@ -1,8 +1,8 @@
 """Doing the same to many jobs of the store that a filter finds.
 
-`act_on_page` does it to one page: whoever drives it sets the pace, and aborts by stopping. `TenantBulks` keeps a bulk
-in the store, and `BulkRunner` carries it out, wherever it runs: whoever dies leaves it to the next, and each job is
-done to at most once.
+`act_on_page` does it to one page: the caller sets the pace, and aborts by stopping. `TenantBulks` keeps a bulk
+in the store, and `BulkRunner` carries it out, wherever it runs: the next runner takes over from one that dies, and
+each job is done to at most once.
 """
 
 from taskmq.model.jobs.bulks import BulkAction

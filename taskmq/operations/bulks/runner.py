@@ -1,7 +1,7 @@
 """Carries out the bulks of a store, in small pieces: a `Service` of schedulers and servers.
 
-The ids of a piece are written down before anything is done to its jobs, under a lease. Whoever finds a piece of
-somebody who died looks into the history of each of its jobs, which names the bulk where it was done already. What is
+The ids of a piece are written down before anything is done to its jobs, under a lease. A runner that finds the piece
+of a dead one looks into the history of each of its jobs, which names the bulk where it was done already. What is
 done compares the job's version, so that of two who are at the same piece, since one was taken for dead, one does it.
 """
 
@@ -140,7 +140,7 @@ class _Act:
         """Why it stays as it is; None where it was done to.
 
         Args:
-            may_be_done: somebody else was at it.
+            may_be_done: another runner was at it.
         """
         name = job_id
         try:
@@ -172,7 +172,7 @@ class _Act:
                 at = None if bulk.at is None else datetime.fromtimestamp(bulk.at / 1000, UTC)
                 await self._jobs.change(record.id, at=at, priority=bulk.priority, **given)
             case "retry":
-                # The same id whoever repeats it: so it is made once.
+                # The same id at each repetition: so it is made once.
                 new_id = str(uuid.uuid5(_REPEATS, f"{bulk.id}/{record.id}")) if record.state.is_final else None
                 await self._jobs.retry(record.id, new_id=new_id, **given)
             case "cancel":

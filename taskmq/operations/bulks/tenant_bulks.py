@@ -109,7 +109,7 @@ class TenantBulks:
     async def abort(self, bulk_id: str) -> Bulk | None:
         """Have no more jobs be done to; the bulk then. One that has ended stays as it is.
 
-        To the up to 20 jobs that somebody is at it may be done still. None: there is none.
+        It may still reach the up to 20 jobs that a runner is at. None: there is none.
         """
         store = self._app.sessions.store()
         while (bulk := await self.get(bulk_id)) is not None and bulk.ended is None:

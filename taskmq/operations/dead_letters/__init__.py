@@ -13,7 +13,7 @@ this process or the broker dies, all that were passed are back in the queue.
             print(found.count, found.task, found.error_type, found.sample)
         done = await replay(broker, "images", timeout=30, choose=timeouts, plan=Replay(rate=50))
 
-Letters that are passed but not chosen are nobody else's until the walk ends, and count as unsettled there:
+Letters that are passed but not chosen are hidden from others until the walk ends, and count as unsettled there:
 RabbitMQ closes the channel of who keeps a message for longer than its consumer timeout (30 minutes by default),
 which ends the walk with `BrokerUnavailable` and gives all back. A replay with a `rate` that leaves letters behind
 has to be done by then.

@@ -18,7 +18,7 @@ class LetterGroup:
     Attributes:
         count: how many letters.
         jobs: how many jobs they are of.
-        first: when the first of them died (ms since the epoch); None when nobody wrote it down.
+        first: when the first of them died (ms since the epoch); None when it was not written down.
         last: when the last of them did.
         sample: the job of the first of them in the queue, to `show`.
         error: what that one said.
@@ -49,7 +49,7 @@ async def visit(
     """Call `see` with each dead letter of `queue` that is chosen, oldest first; how many those were.
 
     The letters stay where they are, in their order. Only some hundred are in memory at a time, so a queue of any
-    length can be gone through; until the end nobody else sees those that were passed.
+    length can be gone through; until the end no other reader sees those that were passed.
 
     Args:
         broker: where the queue is.
@@ -58,7 +58,7 @@ async def visit(
         choose: which; all when left out.
         limit: stop after so many.
         depth: look at no more than so many, the oldest.
-        progress: told how far it is.
+        progress: called with how far it is.
 
     Raises:
         InvalidOption: a queue cannot be called that.

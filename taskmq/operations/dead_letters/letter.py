@@ -19,10 +19,10 @@ _TYPE_NAME: Final = re.compile(r"[\w.<>]+(?=:|$)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A dead job, or a message that nobody can run. Times are ms since the epoch; None where nobody wrote them down.
+    """A dead job, or a message that no worker can run. Times are ms since the epoch; None where unknown.
 
     Attributes:
-        queue: the physical queue it came from; "" when nobody knows.
+        queue: the physical queue it came from; "" when unknown.
         attempt: the one that was its last; 0 where the message is no task.
         reason: why it is dead: `error`, `rejected`, `invalid_arguments`, `timeout`, `memory`, `worker_lost` or
             `result` as a worker saw it; `delivery_limit`, `rejected`, `expired` or `maxlen` where the broker put it
@@ -34,7 +34,7 @@ class DeadLetter:
         died: when it became a letter.
         worker: who ran it last.
         starts: of a job whose worker ended each time: how often it was started.
-        priority: what the broker was told, in a queue that leaves the order to it.
+        priority: the broker's, in a queue that leaves the order to it.
         replayed: how often it was sent again before.
         headers: as they came, without the broker's own.
     """
@@ -77,7 +77,7 @@ class DeadLetter:
 
 
 class JobsOfLetters:
-    """The jobs of the letters that were seen. A letter without an id is a job of its own.
+    """The jobs of the letters that were seen. A letter without an id counts as one job.
 
     Attributes:
         letters: how many were seen.
@@ -124,7 +124,7 @@ def read_letter(delivery: Delivery) -> DeadLetter:
     return DeadLetter(
         job_id=(envelope.id if envelope else "") or delivery.message_id or "",
         task=envelope.task if envelope else delivery.task or "",
-        # An embedded broker tells in a header of its own where an unroutable message was to go.
+        # An embedded broker says in a separate header where an unroutable message was to go.
         queue=text(header.ORIGIN) or text(header.QUEUE) or ("" if is_shared else logical_queue(delivery.queue)),
         attempt=envelope.attempt if envelope else 0,
         reason=text(header.REASON) or ("unroutable" if delivery.queue == UNROUTABLE else ""),

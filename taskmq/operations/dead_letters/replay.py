@@ -54,7 +54,7 @@ class Replay:
         rate: letters a second at most.
         duplicates: send all letters of a job; else one, and drop the others.
         queues: as they are described today. What would go to a lane or class that one of them has no more, where
-            nobody would take it, goes to the queue itself.
+            no worker would take it, goes to the queue itself.
     """
 
     to: str | None = None
@@ -71,7 +71,7 @@ class Replay:
             raise InvalidOption(f"rate={self.rate!r}: more than 0 letters a second")
 
     def target(self, letter: DeadLetter) -> str:
-        """The physical queue that `letter` would go to; "" when nobody knows."""
+        """The physical queue that `letter` would go to; "" when it is unknown."""
         place = letter.queue if self.to is None else self._like(letter.queue, self.to)
         name = logical_queue(place)
         for queue in self.queues:
@@ -126,7 +126,7 @@ class Replayed:
         replayed: letters that were sent again.
         dropped: further letters of the same jobs, which were taken off and not sent.
         too_often: letters that stayed, because of `Replay.max_replays`.
-        no_destination: letters that stayed, because nobody knows where they came from: say `Replay.to`.
+        no_destination: letters that stayed, because their origin is unknown: say `Replay.to`.
     """
 
     replayed: int = 0
@@ -164,7 +164,7 @@ async def replay(
         choose: which; all when left out.
         limit: stop after so many that were sent.
         depth: look at no more than so many, the oldest.
-        progress: told how far it is.
+        progress: called with how far it is.
         clock: for `Replay.rate`.
 
     Raises:

@@ -43,7 +43,7 @@ async def walk(
 ) -> "AsyncGenerator[Walk]":
     """A walk through the letters that are there now, at most `depth`; what comes later is not looked at.
 
-    Until it ends, what it has passed is nobody else's; then what was not settled is in its place again.
+    Until it ends, it keeps what it has passed; then what was not settled is in its place again.
 
     Raises:
         InvalidOption: a queue cannot be called that.

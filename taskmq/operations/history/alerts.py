@@ -79,7 +79,7 @@ class TenantAlerts:
         return [each for each in await self._store.silences() if self._tenant in (None, each.tenant)]
 
     async def silence(self, *, rule: str, subject: str, seconds: float, note: str) -> Silence:
-        """Have nobody told of some alerts for a while, from now on.
+        """Silence some alerts for a while, from now on.
 
         Args:
             rule, subject: patterns; "" every one.
@@ -105,9 +105,9 @@ class TenantAlerts:
         return await self._store.remove_silence(silence_id, audit=self._entry("alert.unsilence", silence_id))
 
     async def test(self, name: str) -> list[str] | None:
-        """Have each channel that is told of a rule told of a test, soon; those channels. None: no such rule.
+        """Send a test to each channel of a rule, soon; returns the channels. None: no such rule.
 
-        A channel is told once in a minute of the store's clock, however often that is asked for.
+        A channel gets one test in a minute of the store's clock, however often that is asked for.
         """
         if (stored := await self.rule(name)) is None:
             return None

@@ -200,7 +200,7 @@ class _DayFile:
             raise MalformedMessage(f"{self._part}: {found:,} of {self.jobs:,} jobs were read back")
         self._part.replace(self._path)
         for other in self._path.parent.glob(f"{self._path.stem}.*.part"):
-            # Of somebody who was stopped; or who finds that the day is there.
+            # Left by a process that was stopped, or that found the day there.
             other.unlink(missing_ok=True)
 
     def discard(self) -> None:

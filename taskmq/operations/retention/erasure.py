@@ -1,5 +1,6 @@
 """Forgetting jobs for good: those of a tenant or a person, or of a kind that is kept for a shorter time."""
 
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Final
 
@@ -46,11 +47,12 @@ async def erase_jobs(app: TaskMQ, which: JobFilter, *, by: Actor, everything_of:
     # What waited for those ends with them.
     while (await store.dispatching.release_dependents()).is_more:
         pass
-    ids = await _found(app, which)
-    jobs = await _forget(app, ids)
+    jobs = 0
+    async for ids in _found(app, which):
+        jobs += await source.forget_ended(ids)
     if everything_of is not None:
         await source.forget_tenant(everything_of)
-    left = len(await _found(app, which))
+    left = sum([len(ids) async for ids in _found(app, which)])
     entry = by.entry(
         "job.erase", kind="tenant" if everything_of is not None else "job", subject=everything_of or "",
         tenant=which.tenant or "", after={"jobs": jobs, "left": left},
@@ -75,22 +77,23 @@ async def thin_out(
     if older_than is None and keep_last is None:
         raise InvalidOption("for how long, or how many of them, are they to be kept?")
     store = app.sessions.store()
-    retaining(store)
+    source = retaining(store)
     states = (which.states & TERMINAL) if which.states else TERMINAL
     before = None if older_than is None else await store.now_ms() - older_than
-    gone: list[str] = []
-    seen, after = 0, None
+    forgotten, seen, after = 0, 0, None
     while states:
         page = await store.list_jobs(replace(which, states=states), after=after, limit=_PAGE)
+        gone: list[str] = []
         for job in page.jobs:
             seen += 1
             is_beyond = keep_last is not None and seen > keep_last
             is_old = before is not None and job.finished is not None and job.finished < before
             if is_beyond or is_old:
                 gone.append(job.id)
+        forgotten += await source.forget_ended(gone) if gone else 0
         if (after := page.after) is None:
             break
-    return await _forget(app, gone)
+    return forgotten
 
 
 async def _cancel(app: TaskMQ, which: JobFilter, *, by: Actor) -> None:
@@ -98,23 +101,19 @@ async def _cancel(app: TaskMQ, which: JobFilter, *, by: Actor) -> None:
     states = which.states & live if which.states else live
     if not states:
         return
-    for job_id in await _found(app, replace(which, states=states)):
-        with suppress(JobConflict, JobNotFound):
-            # Where it has ended meanwhile that is as well.
-            await app.jobs.acancel(job_id, by=by.user, note="erased")
+    async for ids in _found(app, replace(which, states=states)):
+        for job_id in ids:
+            with suppress(JobConflict, JobNotFound):
+                # Where it has ended meanwhile that is as well.
+                await app.jobs.acancel(job_id, by=by.user, note="erased")
 
 
-async def _forget(app: TaskMQ, ids: list[str]) -> int:
-    source = retaining(app.sessions.store())
-    return sum([await source.forget_ended(ids[start : start + _PAGE]) for start in range(0, len(ids), _PAGE)])
-
-
-async def _found(app: TaskMQ, which: JobFilter) -> list[str]:
+async def _found(app: TaskMQ, which: JobFilter) -> AsyncIterator[list[str]]:
+    """The ids of what the filter finds, a page at a time: however many they are, one page is here."""
     store = app.sessions.store()
-    found: list[str] = []
     after: str | None = None
     while True:
         page = await store.list_jobs(which, after=after, limit=_PAGE)
-        found += [job.id for job in page.jobs]
+        yield [job.id for job in page.jobs]
         if (after := page.after) is None:
-            return found
+            return

@@ -36,7 +36,7 @@ class Arrivals:
         self._told: set[Sighting] = set()
 
     def look(self, found: Iterable[Sighting], *, now: float) -> list[tuple[Sighting, RecordedEvent]]:
-        """The files that are complete and not told yet.
+        """The files that are complete and not reported yet.
 
         Args:
             found: all files that are there now, without those that are flags.
@@ -46,7 +46,7 @@ class Arrivals:
         told: set[Sighting] = set()
         complete: list[tuple[Sighting, RecordedEvent]] = []
         for seen in found:
-            # Told by what it is; the flag beside it may go.
+            # Recognised by what it is; the flag beside it may go.
             file = seen._replace(is_flagged=False)
             if file in self._told:
                 told.add(file)

@@ -115,7 +115,7 @@ class AnyOf(msgspec.Struct, frozen=True):
 
 Expression = Condition | AllOf | AnyOf
 Part = Expression | Trigger
-"""What `all_of` and `any_of` take; a trigger of `taskmq.schedule` stands for its being due."""
+"""What `all_of` and `any_of` take; a trigger of `taskmq.schedule` means that it is due."""
 
 
 def job(*tasks: object, state: str | Collection[str] = "succeeded") -> JobEnds:

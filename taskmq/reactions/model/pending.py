@@ -3,8 +3,9 @@
     note (who saw it) --> came --> is enough --> a firing --> taken by a beat --> published --> confirmed: gone
     tick (a beat: time) ---^          +-- after `debounce` without another one
 
-The record changes by compare-and-set only. An event is told by its id: one that is noted twice counts once.
-A firing stays until the broker has confirmed its message; whoever finds it after its `until` publishes the same one.
+The record changes by compare-and-set only. Events are recognised by their ids: one that is noted twice counts once.
+A firing stays until the broker has confirmed its message; a beat that finds it after its `until` publishes the same
+one.
 """
 
 import hashlib
@@ -134,7 +135,7 @@ def tick(pending: PendingReaction, plan: ReactionPlan, *, now: int, owner: str) 
 
 
 def confirm(pending: PendingReaction, ids: set[str], *, now: int, is_sent: bool = True) -> None:
-    """These were published; or they cannot be, by anybody."""
+    """These were published, or can never be."""
     kept = [firing for firing in pending.firings if firing.id not in ids]
     gone = len(pending.firings) - len(kept)
     pending.firings = kept

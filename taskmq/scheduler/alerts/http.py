@@ -1,6 +1,6 @@
 """One POST over HTTP/1.1, to an address that was looked at before.
 
-A URL that somebody has entered must not reach what only this machine can: the name is looked up once, each of its
+A URL that a user has entered must not reach what only this machine can: the name is looked up once, each of its
 addresses has to be one of the internet, and the connection is made to the very address that was looked at. Redirects
 are not followed.
 """

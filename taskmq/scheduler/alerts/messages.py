@@ -1,4 +1,4 @@
-"""What people and programs are told: mail, the JSON of webhooks and its signature, and Alertmanager's form."""
+"""The messages to people and programs: mail, the JSON of webhooks and its signature, and Alertmanager's form."""
 
 import hashlib
 import hmac
@@ -24,10 +24,11 @@ __all__ = [
 
 _WORDS: Final = {"firing": "FIRING", "again": "STILL FIRING", "resolved": "RESOLVED", "test": "TEST"}
 _DAY: Final = 86_400
+_TEST_MS: Final = 300_000
 
 
 def notice_id(rule: AlertRule, channel: str, changes: Sequence[AlertChange]) -> str:
-    """Follows from what is told and to whom: whoever looks at the same alerts makes the same one."""
+    """Follows from text and receiver, so that the same alerts always give the same one."""
     said = [
         # `number` begins anew with a rule that is made again; `since` tells its alerts from those before.
         (
@@ -49,7 +50,7 @@ def mail_of(notice: AlertNotice, recipient: str, sender: str) -> EmailMessage:
     message["Subject"] = subject_line(notice)
     message["From"] = sender
     message["To"] = recipient
-    # The same when it is sent again because nobody knows whether it was: mail programs show it once.
+    # The same when it is sent again because it is unknown whether it was: mail programs show it once.
     message["Message-ID"] = f"<{notice.id}@taskmq.invalid>"
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(_text(notice))
@@ -100,12 +101,13 @@ def signature(secret: str, body: bytes, *, at: int) -> str:
 def alertmanager_body(notice: AlertNotice) -> bytes:
     """The notice in the form of Alertmanager's `/api/v2/alerts`."""
     rule = notice.rule
-    # It forgets what it is not told of again.
+    # It forgets alerts that are not repeated.
     kept = (rule.repeat * 2 or _DAY) * 1000
     alerts: list[dict[str, Any]] = []
     for change in notice.changes:
         alert = change.alert
-        is_over = change.kind in {"resolved", "test"}
+        # One that has ended before Alertmanager knows it is told to nobody, so a test goes on for a while.
+        lasts = {"resolved": 0, "test": _TEST_MS}.get(change.kind, round(kept))
         alerts.append(
             {
                 "labels": {
@@ -119,7 +121,7 @@ def alertmanager_body(notice: AlertNotice) -> bytes:
                     "description": rule.note,
                 },
                 "startsAt": _instant(min(alert.since, notice.at)),
-                "endsAt": _instant(notice.at if is_over else notice.at + round(kept)),
+                "endsAt": _instant(notice.at + lasts),
             }
         )
     return msgspec.json.encode(alerts)

@@ -1,9 +1,9 @@
-"""Tells people what is to be told: every scheduler takes notices from the store, a few at a time.
+"""Sends the notices of alerts to people: every scheduler takes notices from the store, a few at a time.
 
-take, nobody else's for a minute -> send -> settled
+take, under a lease of a minute -> send -> settled
                                           | not taken: again, later each time, for a day
                                           | it never can be: given up
-    killed in between: taken again by whoever is there, with the same id, by which a receiver can tell
+    killed in between: taken again by another scheduler, with the same id, by which a receiver can tell
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _log = logging.getLogger("taskmq.scheduler")
 _LOOK: Final = 2.0
 _AT_ONCE: Final = 8
 _LEASE_MS: Final = 60_000
-# Well within the lease: what is nobody else's is not sent twice.
+# Well within the lease, so that no other scheduler sends it, too.
 _LONGEST: Final = 45.0
 _FIRST_PAUSE_MS: Final = 5_000
 _LONGEST_PAUSE_MS: Final = 600_000
@@ -79,7 +79,7 @@ class NoticeSender:
         try:
             return await self._alerts.take_notice(lease_ms=_LEASE_MS)
         except StoreUnavailable as error:
-            _log.warning("alerts are not told for now: %s", error)
+            _log.warning("alerts cannot be sent for now: %s", error)
             return None
 
     async def _tell(self, notice: AlertNotice) -> None:
@@ -92,14 +92,14 @@ class NoticeSender:
         except Exception as error:  # noqa: BLE001 - one notice must not hold up the others
             channel = shown_channel(notice.channel)
             if _is_final(error) or now - notice.at > _GIVEN_UP_MS:
-                _log.error("rule %s: nobody was told over %s: %s", notice.rule.name, channel, _why(error))
+                _log.error("rule %s: no notice over %s, given up: %s", notice.rule.name, channel, _why(error))
             else:
-                _log.warning("rule %s: not told over %s yet: %s", notice.rule.name, channel, _why(error))
+                _log.warning("rule %s: no notice over %s yet: %s", notice.rule.name, channel, _why(error))
                 retry_at = now + min(_FIRST_PAUSE_MS << min(notice.tries - 1, 10), _LONGEST_PAUSE_MS)
         try:
             await self._alerts.settle_notice(notice, retry_at=retry_at)
         except StoreUnavailable as error:
-            _log.warning("rule %s: what was told is sent again in a minute: %s", notice.rule.name, error)
+            _log.warning("rule %s: the notice is sent again in a minute: %s", notice.rule.name, error)
 
     async def _send(self, notice: AlertNotice) -> None:
         channel = parse_channel(notice.channel)

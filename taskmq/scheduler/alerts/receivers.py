@@ -1,12 +1,13 @@
 """What each kind of receiver is posted, as its maker documents it. Pure.
 
 slack      https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks (Mattermost, Discord's `/slack`)
-teams      a message with an adaptive card, as workflows of Teams take it
-pagerduty  Events API v2: one incident for each alert, which its `dedup_key` tells from others
-telegram   `sendMessage` of a bot
+teams      a message with an adaptive card, as workflows of Teams take it; at most 28 KB
+pagerduty  https://developer.pagerduty.com/docs/events-api-v2/trigger-events/: an incident for each `dedup_key`
+telegram   https://core.telegram.org/bots/api#sendmessage
 """
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -21,8 +22,14 @@ from taskmq.scheduler.alerts.messages import alertmanager_body, line_of, subject
 __all__ = ["Post", "posts_of"]
 
 _CHANGES: Final = 20
+# Slack says so; Discord refuses what is longer, for good.
 _SLACK: Final = 4_000
+_DISCORD: Final = 2_000
+_DISCORD_HOSTS: Final = ("discord.com", "discordapp.com")
+# In UTF-16, as Telegram counts.
 _TELEGRAM: Final = 4_096
+# Of the text; what is around it is a quarter of that at most.
+_TEAMS: Final = 20_000
 _SUMMARY: Final = 1_024
 _COLOURS: Final[Mapping[str, str]] = {
     "firing": "Attention",
@@ -53,28 +60,36 @@ def _alertmanager(notice: AlertNotice, url: str) -> list[Post]:
 
 
 def _slack(notice: AlertNotice, url: str) -> list[Post]:
-    text = f"*{subject_line(notice)}*\n{_text(notice)}"
+    host = urlsplit(url).hostname or ""
+    is_discord = any(host == each or host.endswith(f".{each}") for each in _DISCORD_HOSTS)
+    subject, *lines = _lines(notice, (_DISCORD if is_discord else _SLACK) - 2, lambda text: len(_unmarked(text)))
+    return [_post(url, {"text": _unmarked("\n".join([f"*{subject}*", *lines]))})]
+
+
+def _unmarked(text: str) -> str:
+    """Text for Slack in which no name mentions anyone, or shows another link than it opens."""
     for letter, written in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        # Else a name could mention everybody, or show another link than it opens.
         text = text.replace(letter, written)
-    return [_post(url, {"text": text[:_SLACK]})]
+    # Mattermost and Discord call everyone by that alone; a blank of no width is behind it now.
+    return text.replace("@", "@\u200b")
 
 
 def _teams(notice: AlertNotice, url: str) -> list[Post]:
-    colour = _COLOURS[notice.changes[0].kind]
-    blocks: list[dict[str, Any]] = [
-        {"type": "TextBlock", "text": _unlinked(subject_line(notice)), "weight": "Bolder", "size": "Medium",
-         "color": colour, "wrap": True},
-        *({"type": "TextBlock", "text": _unlinked(line), "wrap": True} for line in _lines(notice)),
-    ]  # fmt: skip
+    subject, *lines = _lines(notice, _TEAMS, lambda text: len(msgspec.json.encode(text)))
+    heading = {"weight": "Bolder", "size": "Medium", "color": _COLOURS[notice.changes[0].kind]}
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
         "version": "1.2",
-        "body": blocks,
+        "body": [_block(subject, **heading), *map(_block, lines)],
     }
     attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": card}
     return [_post(url, {"type": "message", "attachments": [attachment]})]
+
+
+def _block(text: str, **looks: str) -> dict[str, Any]:
+    # Not a TextBlock, which is Markdown: stars and lines in the names of tasks would be read as such, and links.
+    return {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": text, **looks}]}
 
 
 def _pagerduty(notice: AlertNotice, url: str) -> list[Post]:
@@ -116,25 +131,33 @@ def _telegram(notice: AlertNotice, url: str) -> list[Post]:
     parts = urlsplit(url)
     (chat,) = parse_qs(parts.query)["chat_id"]
     send = parts._replace(path=f"{parts.path.rstrip('/')}/sendMessage", query="").geturl()
-    text = f"{subject_line(notice)}\n{_text(notice)}"
-    return [_post(send, {"chat_id": chat, "text": text[:_TELEGRAM], "disable_web_page_preview": True})]
+    text = "\n".join(_lines(notice, _TELEGRAM, lambda text: len(text.encode("utf-16-le")) // 2))
+    return [_post(send, {"chat_id": chat, "text": text, "link_preview_options": {"is_disabled": True}})]
 
 
-def _text(notice: AlertNotice) -> str:
-    return "\n".join(_lines(notice))
+def _lines(notice: AlertNotice, most: int, size: Callable[[str], int]) -> list[str]:
+    """The subject, as many changes as there is room for, how many more there are, and the note.
 
-
-def _lines(notice: AlertNotice) -> list[str]:
+    Args:
+        most, size: how large they may be together, as the receiver counts.
+    """
     rule = notice.rule
-    lines = [line_of(rule, change) for change in notice.changes[:_CHANGES]]
-    if (rest := len(notice.changes) - len(lines)) > 0:
-        lines.append(f"and {rest} more")
-    return [*lines, *([rule.note] if rule.note else [])]
+    subject = _cut(subject_line(notice), most // 5, size)
+    note = [_cut(rule.note, most // 3, size)] if rule.note else []
+    shown = [_cut(line_of(rule, change), most // 4, size) for change in notice.changes[:_CHANGES]]
+    while True:
+        rest = len(notice.changes) - len(shown)
+        lines = [subject, *shown, *([f"and {rest} more"] if rest else []), *note]
+        if len(shown) <= 1 or size("\n".join(lines)) <= most:
+            return lines
+        shown.pop()
 
 
-def _unlinked(text: str) -> str:
-    """Markdown of cards without what could be a link."""
-    return text.replace("[", "(").replace("]", ")")
+def _cut(text: str, most: int, size: Callable[[str], int]) -> str:
+    """The text, or as much of its beginning as is no larger."""
+    if size(text) <= most:
+        return text
+    return text[: bisect_right(range(len(text)), most - size("…"), key=lambda end: size(text[:end])) - 1] + "…"
 
 
 def _post(url: str, body: Mapping[str, Any]) -> Post:

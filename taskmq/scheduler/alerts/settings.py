@@ -31,7 +31,7 @@ class MailServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scheduler was told.
+    """The settings of a scheduler's alerts.
 
     Attributes:
         mail: through which mail is sent; None: none is.

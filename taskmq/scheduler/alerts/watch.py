@@ -3,7 +3,8 @@
     rules, alerts, silences -> figures -> evaluate -> alerts and notices, one transaction for each rule
 
 The lease only spares the others the work. What counts is the version of each alert: of two that look at a time one
-writes, and what the other has found comes to nothing; so each change is told once, whoever dies in between.
+writes, and what the other has found comes to nothing; so each change is announced once, whichever scheduler dies in
+between.
 """
 
 import asyncio
@@ -165,7 +166,7 @@ class AlertWatch:
             await self._write(key[1], kept.get(key), let_go(alerts, now), now)
 
     async def _write(self, name: str, rule: AlertRule | None, found: Evaluation, now: int) -> bool:
-        """Write what a look came to, and whom to tell of it; False where somebody else has looked meanwhile."""
+        """Write what a look came to, and its notices; False where another scheduler has looked meanwhile."""
         if not await self._alerts.commit(found.alerts, self._notices(rule, found, now)):
             _log.info("rule %s: another scheduler has looked at it meanwhile", name)
             return False
@@ -187,7 +188,7 @@ class AlertWatch:
         ]
 
     async def _beat(self) -> None:
-        """Say that rules are looked at: whoever misses that knows that nobody is told of anything."""
+        """Say that rules are looked at: without this heartbeat, a watcher knows that no alert is sent."""
         now = asyncio.get_running_loop().time()
         if not self._settings.heartbeat or now < self._beat_at:
             return

@@ -1,4 +1,4 @@
-"""What the store is told of tasks: by this scheduler of its own app, and by workers over the broker."""
+"""What the store learns of tasks: by this scheduler of its own app, and by workers over the broker."""
 
 from taskmq.scheduler.catalogue.registrar import TaskRegistrar
 

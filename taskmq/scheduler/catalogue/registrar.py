@@ -3,7 +3,7 @@
     this scheduler's app  ->  origin "app"     at the beginning, and every ten minutes
     workers, by broadcast ->  origin "broker"  where nothing is wrong with it; the same again once in five minutes
 
-Who may write to the broker can tell tasks, too. So what is told there is judged first (`flaw_of`), is bounded, and
+Who may write to the broker can tell tasks, too. So what comes from there is judged first (`flaw_of`), is bounded, and
 counts only where no scheduler's app has a task of that name (`in_force`).
 """
 
@@ -102,5 +102,5 @@ class TaskRegistrar:
         flaw = "there are too many already" if len(self._written) >= _MOST_FORMS else flaw_of(one)
         if flaw and len(self._complaints) < _MOST_WAITING and one.task not in self._complaints:
             self._complaints.add(one.task)
-            _log.warning("task %.128r: what a worker has told of it is not used: %s", one.task, flaw)
+            _log.warning("task %.128r: a worker's description of it is refused: %s", one.task, flaw)
         return not flaw

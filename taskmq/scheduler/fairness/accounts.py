@@ -120,7 +120,7 @@ class Accounts:
         return account
 
     def forget(self, account: Account) -> None:
-        """Nobody needs it for now."""
+        """No lane needs it for now."""
         if self._own.pop(account.name, None) is None:
             self._found.pop(account.name, None)
 

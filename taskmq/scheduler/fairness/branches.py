@@ -4,7 +4,8 @@
 
 Of its children a branch serves the one with the least key. By turns that is the one with the least *virtual time*:
 what its jobs have taken, divided by its weight. One that had no jobs for a while comes back at the virtual time of
-those that had (start-time fair queueing): nobody saves up turns. By heads it is the one whose first job comes first.
+those that had (start-time fair queueing): no branch saves up turns. By heads it is the one whose first job comes
+first.
 
 What a branch owes is bounded, and so is what it is owed, however wrong the expected run times were: it is ahead of
 the clock by no more than what it has in flight, or what its longest run alone comes to; and behind it by no more than

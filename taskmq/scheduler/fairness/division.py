@@ -2,7 +2,7 @@
 
 Everybody looks at who holds which slot and decides alone; that a slot has one holder is for its lease to say. A
 scheduler that has less than its share, and sees nothing free, says so (it *wants*), and those that have more give
-some back: all that is above the larger share, or one slot of whoever holds the most.
+some back: all that is above the larger share, or one slot of the largest holder.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ class Division(msgspec.Struct, frozen=True):
 
     Attributes:
         take: free slots to acquire.
-        give: slots of its own to release.
+        give: the slots that it releases.
         wants: it has to say that it has less than its share.
     """
 
@@ -31,8 +31,8 @@ def divide(holders: Mapping[int, str | None], *, me: str, wanting: str | None) -
     """What `me` does about its slots.
 
     Args:
-        holders: who holds each slot; None: nobody.
-        wanting: who says that it has less than its share, if anybody does.
+        holders: who holds each slot; None: no scheduler.
+        wanting: the scheduler that says that it has less than its share, if any.
     """
     counts = Counter(holder for holder in holders.values() if holder is not None)
     mine = sorted(slot for slot, holder in holders.items() if holder == me)
@@ -41,7 +41,7 @@ def divide(holders: Mapping[int, str | None], *, me: str, wanting: str | None) -
     smaller, rest = divmod(len(holders), len(live))
     larger = smaller + (rest > 0)
     other_wants = wanting is not None and wanting != me
-    # What somebody else waits for is left to it, but for what makes up the smaller share here.
+    # What another scheduler waits for is left to it, but for what makes up the smaller share here.
     limit = max(smaller, 1) if other_wants else larger
     take = free[: max(limit - len(mine), 0)]
     give: list[int] = []

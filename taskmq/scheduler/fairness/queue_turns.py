@@ -39,7 +39,7 @@ BY_HEADS: Final[frozenset[Policy]] = frozenset({"fifo", "priority", "deadline"})
 class QueueTurns:
     """Deals out turns among the lanes of one queue, and keeps the account of what is in flight.
 
-    Made anew, and told of the backlog and of what is in flight, it goes on where another one was.
+    Made anew, with the backlog and what is in flight, it goes on where another one was.
 
     Args:
         needs: what the next job of a lane takes; a slot, unless something else is said.
@@ -90,8 +90,6 @@ class QueueTurns:
         """How many lanes have jobs, as far as is known here."""
         return len(self._lanes)
 
-    # The backlog ------------------------------------------------------------------------------------------
-
     def refresh(self, lanes: Mapping[Lane, Head | None]) -> None:
         """These are the lanes that have jobs. Who was there before keeps its place."""
         for lane in self._lanes - lanes.keys():
@@ -136,12 +134,10 @@ class QueueTurns:
             case "priority" if self.policy.strict:
                 return (-lane.priority, due)
             case "priority":
-                # Whoever waits rises by one priority in this time: so what has waited longer for it goes first.
+                # A waiting job rises by one priority in this time: so what has waited longer for it goes first.
                 return (due - lane.priority * self.policy.ageing, -lane.priority)
             case _:
                 return (due, 0.0)
-
-    # The decision -----------------------------------------------------------------------------------------
 
     def picks(self, count: int) -> dict[Lane, int]:
         """Whose turn it is, so many times; fewer where all others have to wait.
@@ -219,8 +215,6 @@ class QueueTurns:
             blocked.suspended.append(owed)
         return None
 
-    # What is in flight ------------------------------------------------------------------------------------
-
     def began(self, job_id: str, *, now: float) -> None:
         """A job is known to run: it is charged more if it runs for longer than was charged."""
         if self.policy.policy != "round_robin":
@@ -236,7 +230,7 @@ class QueueTurns:
         """A job that is in flight has left.
 
         Args:
-            seconds: for which it has run; None: nobody knows.
+            seconds: for which it has run; None: unknown.
         """
         job = self.flights.remove(job_id)
         leaf = self._leaf(job.lane)
@@ -288,8 +282,6 @@ class QueueTurns:
             account = account.parent
         self._see(leaf.account)
 
-    # Caps, minimums ---------------------------------------------------------------------------------------
-
     def _block(self, account: Account) -> None:
         account.is_blocked = True
         for branch in self._branches[account].values():
@@ -313,8 +305,6 @@ class QueueTurns:
                 else:
                     self._owed.discard(account)
             account = account.parent
-
-    # The tree ---------------------------------------------------------------------------------------------
 
     def _leaf(self, lane: Lane) -> Leaf:
         found = self._leaves.get(lane)

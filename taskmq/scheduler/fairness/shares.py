@@ -88,7 +88,7 @@ class Shares:
         return any(turns.by_heads for turns in self._queues.values())
 
     def exhausted(self, lane: Lane) -> None:
-        """The lane had fewer jobs than were picked: nobody waits for it until the next refresh."""
+        """The lane had fewer jobs than were picked: none counts as waiting until the next refresh."""
         if (turns := self._queues.get(lane.queue)) is not None:
             turns.remove(lane)
             self._backlog.get(lane.queue, {}).pop(lane, None)
@@ -133,7 +133,7 @@ class Shares:
         """A job has left.
 
         Args:
-            seconds: for which it has run, 0: it never did; None: nobody knows.
+            seconds: for which it has run, 0: it never did; None: unknown.
         """
         queue = self._queue_of.pop(job_id, None)
         if queue is None:

@@ -47,7 +47,7 @@ class Window:
         """How many jobs may be in flight.
 
         Args:
-            slots: live worker slots; None: nobody knows.
+            slots: live worker slots; None: unknown.
         """
         self._roll(now)
         least = FLOOR if slots is None else slots + self._waiting(slots)

@@ -66,7 +66,7 @@ class ScheduleTurns:
         self._fired = fired
         self._counts = counts
         self._rules = RuleCache(app)
-        self._workflows = ScheduledWorkflows(app, store.schedules)
+        self._workflows = ScheduledWorkflows(app, store.schedules, counts)
         self._loop = DueLoop(
             f"slot {lease.slot}: schedules", clock=clock, due=self._due, fire=self._fire, batch=_BATCH
         )
@@ -77,7 +77,10 @@ class ScheduleTurns:
 
     async def run(self) -> None:
         """Fire until `stop`."""
-        await self._loop.run()
+        try:
+            await self._loop.run()
+        finally:
+            await self._workflows.aclose()
 
     async def _due(self, until: int, limit: int) -> list[DueSchedule]:
         return await self._store.due(self._lease.slot, until=until, limit=limit)
@@ -112,7 +115,7 @@ class ScheduleTurns:
             record.active = [ActiveRun(run.job_id, now + PENDING_MS) for run in record.active if run.job_id in alive]
             try:
                 decided.append(self._take_turn(row, rule, record, now))
-            except Exception as error:  # noqa: BLE001 - the app's middleware, or a trigger of its own
+            except Exception as error:  # noqa: BLE001 - the app's middleware, or its own trigger
                 broken.append(_broken(row, error, now))
         return decided, broken
 
@@ -172,7 +175,7 @@ class ScheduleTurns:
         queues: set[str] = set()
         for one in done:
             if one.rule.workflow is not None:
-                await self._workflows.start(one.firing.before, one.rule, one.claims, self._counts)
+                self._workflows.start(one.firing.before, one.rule, one.claims)
                 continue
             for claim in one.claims:
                 late = (at - due_instant(one.rule, claim)) / 1000

@@ -1,10 +1,12 @@
 """Schedules that start workflows.
 
 A workflow is started at the broker and in the state, so it cannot be part of the store's transaction. Its occurrence
-is claimed there first, with a lease, and the claim goes once it is started: whoever finds it after its lease starts
-the same workflow again, under the same id.
+is claimed there first, with a lease, and the claim goes once it is started: the scheduler that finds it after its
+lease starts the same workflow again, under the same id. Workflows are started beside the firing of other schedules,
+which do not wait for the broker.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Final
@@ -12,7 +14,8 @@ from typing import Final
 from taskmq.app import TaskMQ
 from taskmq.client.services import AppServices
 from taskmq.contracts.jobs import JobScheduleStore, ScheduleChange, StoredSchedule
-from taskmq.errors import TaskMQError
+from taskmq.durable.task_set import TaskSet
+from taskmq.errors import StoreUnavailable, TaskMQError
 from taskmq.model.keys import scheduled_job_id
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.scheduler.status import SchedulerCounts
@@ -30,25 +33,49 @@ __all__ = ["ScheduledWorkflows"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _TRIES: Final = 20
+_TOGETHER: Final = 16
+_MOST: Final = 1_000
+_GRACE: Final = 0.5
 
 
 class ScheduledWorkflows:
-    """Starts the workflows that are claimed."""
+    """Starts the workflows that are claimed, some at a time."""
 
-    def __init__(self, app: TaskMQ, store: JobScheduleStore) -> None:
+    def __init__(self, app: TaskMQ, store: JobScheduleStore, counts: SchedulerCounts) -> None:
         self._app = app
         self._store = store
+        self._counts = counts
+        self._starting = TaskSet("starts workflows of schedules", failure="workflows are started again later")
+        self._under_way: set[tuple[int, int, str]] = set()
+        self._room = asyncio.Semaphore(_TOGETHER)
 
-    async def start(
-        self, row: StoredSchedule, rule: StoredRule, claims: Sequence[OccurrenceClaim], counts: SchedulerCounts
-    ) -> None:
-        """Start those of one schedule, and let the store know; what fails is started when its lease is over."""
-        started = [claim for claim in claims if await self._start(row, rule, claim)]
-        if not started:
-            return
+    def start(self, row: StoredSchedule, rule: StoredRule, claims: Sequence[OccurrenceClaim]) -> None:
+        """Begin to start those of one schedule; what fails, and what is too much, is started after its lease."""
+        new = [claim for claim in claims if _key(row, claim) not in self._under_way]
+        if new and len(self._under_way) < _MOST:
+            self._under_way.update(_key(row, claim) for claim in new)
+            self._starting.start(self._start_all(row, rule, new))
+
+    async def aclose(self) -> None:
+        """Give what is under way half a second to end. What has not ended then is started after its lease."""
+        await self._starting.aclose(grace=_GRACE)
+
+    async def _start_all(self, row: StoredSchedule, rule: StoredRule, claims: Sequence[OccurrenceClaim]) -> None:
+        try:
+            async with self._room:
+                started = [claim for claim in claims if await self._start(row, rule, claim)]
+                if started:
+                    await self._complete(row, rule, started)
+        except StoreUnavailable as error:
+            _log.warning("schedule %s: its workflows are found started later: %s", row.name, error)
+        finally:
+            self._under_way.difference_update(_key(row, claim) for claim in claims)
+
+    async def _complete(self, row: StoredSchedule, rule: StoredRule, started: list[OccurrenceClaim]) -> None:
+        """Take the claims of what was started out of the store."""
         now = self._app.sessions.clock.now_ms()
         for claim in started:
-            counts.schedules.emitted(rule.task, claim.kind, late=(now - due_instant(rule, claim)) / 1000)
+            self._counts.schedules.emitted(rule.task, claim.kind, late=(now - due_instant(rule, claim)) / 1000)
         for _ in range(_TRIES):
             rows = await self._store.load([row.id])
             if not rows:
@@ -83,7 +110,18 @@ class ScheduledWorkflows:
         flow_id, tenant = scheduled_job_id(row.app, row.name, claim.instant, claim.run), row.tenant or None
         try:
             await WorkflowService(services).start(graph, flow_id=flow_id, keep=KEEP_SECONDS, tenant=tenant)
-        except TaskMQError as error:
-            _log.warning("schedule %s: the workflow of %d is started later: %s", row.name, claim.instant, error)
+        except Exception as error:  # noqa: BLE001 - the app's middleware
+            details = None if isinstance(error, TaskMQError) else error
+            _log.warning(
+                "schedule %s: the workflow of %d is started later: %s",
+                row.name,
+                claim.instant,
+                error,
+                exc_info=details,
+            )
             return False
         return True
+
+
+def _key(row: StoredSchedule, claim: OccurrenceClaim) -> tuple[int, int, str]:
+    return row.id, claim.instant, claim.run

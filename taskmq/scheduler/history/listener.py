@@ -3,7 +3,7 @@
     events of jobs -> figures of this minute -> added to the store each five seconds
                    -> failures of plain jobs  ->
 
-One scheduler at a time listens, by a lease; if it dies, another one does within half a minute, and what was told
+One scheduler at a time listens, by a lease; if it dies, another one does within half a minute, and what was sent
 meanwhile is not counted. Events may be lost in any case: figures show how things are, and are no accounts.
 """
 
@@ -37,7 +37,7 @@ class RunHistory:
     """Listens in turns with others: a `Service`.
 
     Attributes:
-        dropped: events that were not counted here, as far as anybody knows.
+        dropped: events that were not counted here, as far as is known.
     """
 
     def __init__(self, broker: Broker, leases: LeaseStore, rollups: RollupStore, *, me: str) -> None:
@@ -55,7 +55,7 @@ class RunHistory:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Listen while nobody else does, until `stop`."""
+        """Listen while no other scheduler does, until `stop`."""
         if not isinstance(self._broker, Broadcasting):
             return
         while not self._is_stopping.is_set():
@@ -115,7 +115,7 @@ class RunHistory:
         try:
             await self._rollups.add(list(figures.values()), failures)
         except StoreUnavailable as error:
-            _log.warning("what workers have told is kept for the next time: %s", error)
+            _log.warning("reports of workers are kept for the next time: %s", error)
             # Perhaps it was written: to count a minute twice is worse than to lose five seconds of it.
             if error.is_certain:
                 self._failures = failures + self._failures

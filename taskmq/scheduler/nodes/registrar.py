@@ -1,11 +1,11 @@
 """Writes down which nodes there are, as workers tell of them, and which are lost.
 
-    worker.beat, every 10 s, by broadcast -> heard -> once a second: told to the store
+    worker.beat, every 10 s, by broadcast -> heard -> once a second: written to the store
     once a second, one scheduler in turns -> expire: who has missed three heartbeats is lost
 
-Where nobody has listened for that long, silence says nothing: nobody is lost then.
+Where no scheduler has listened for that long, silence says nothing: no node is lost then.
 
-Who may write to the broker can tell of nodes, too: what is told is judged first, and there are at most 10,000.
+Who may write to the broker can tell of nodes, too: what they send is judged first, and there are at most 10,000.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class NodeRegistrar:
         heard = dict(self._heard)
         if heard:
             await self._store.nodes.tell(list(heard.values()))
-            # What was told meanwhile is news.
+            # What came meanwhile is news.
             self._heard = {name: told for name, told in self._heard.items() if heard.get(name) is not told}
 
     async def _expire(self) -> None:

@@ -1,11 +1,11 @@
 """Which runs are to give way, so that jobs of a guaranteed share can begin. Pure.
 
     claims: jobs that wait, of pools and classes that have less than their guarantee
-      -> they fit without anybody's leaving: nobody leaves
+      -> they fit without an eviction: no run leaves
       -> on the node where the fewest have to: the lowest and newest runs, until the job fits
 
 What holds for every plan: only runs that allow it leave; no pool or class is left with less than its own guarantee; a
-pool or class gets room for no more jobs than it is owed; and nobody leaves for a job that does not fit even then. A
+pool or class gets room for no more jobs than it is owed; and no run leaves for a job that does not fit even then. A
 queue without nodes is one node, which has the slots of its workers. The same call gives the same plan.
 """
 

@@ -79,7 +79,8 @@ class Room:
         """
         amounts, labels = needs.amounts, needs.labels if labels is None else labels
         key = (frozenset(amounts.items()), frozenset(labels.items()))
-        # While a plan is made room only gets less: whoever did not do for such a job will not do for the next one.
+        # While a plan is made room only gets less: a node that did not do for such a job will not do for the next
+        # one.
         first = self._firsts.get(key, 0)
         found: list[HostNode] = []
         has_begun = False
@@ -130,7 +131,7 @@ class Room:
             if fits(amounts, free):
                 break
             free, at = added(free, flight.amounts), max(flight.ends, self._now)
-        # What others have there, of whom nobody here knows when they end.
+        # What others have there, whose end is unknown here.
         return (at, free) if fits(amounts, free) else (inf, self.nodes[name].told.capacity)
 
     def _leaves_hold(self, name: str, amounts: Amounts, job: str, seconds: float) -> bool:

@@ -1,13 +1,13 @@
 """Looks, once a second, whether runs have to give way, in the queues of one slot.
 
-    nothing in flight allows it                                  -> nothing is asked, of anybody
+    nothing in flight allows it                                  -> no run is asked
     a pool or class has had less than its guarantee for `preempt_after`, and jobs of it wait
-      -> who leaves (pure) -> an event of each, by compare-and-set on its version -> told to the workers, again every
+      -> who leaves (pure) -> an event of each, by compare-and-set on its version -> sent to the workers, again every
          5 s until its report has come -> the job is ready again, its attempt not counted
 
-That a run was asked is in the store before a worker hears of it: whoever takes the slot over reads it there, and asks
-for nobody else in its place. The job itself comes back by its report, its message, or the loss of its worker, as
-ever: nothing that happens here in the middle loses it, runs it twice or counts an attempt.
+That a run was asked is in the store before a worker hears of it: a scheduler that takes the slot over reads it there,
+and asks for no other run in its place. The job itself comes back by its report, its message, or the loss of its
+worker, as ever: nothing that happens here in the middle loses it, runs it twice or counts an attempt.
 
 Jobs that wait at the broker in front of one that is owed its place are recalled, whether they allow to be stopped or
 not: they have not begun, and lose nothing but that.
@@ -60,7 +60,7 @@ class _Leaving:
 
     Attributes:
         until: when its grace is over, by the loop's clock.
-        told: when the workers were told last.
+        told: when it was last sent to the workers.
     """
 
     asked: Preemption
@@ -72,7 +72,7 @@ class PreemptionWatch:
     """That of one slot: a `Service`.
 
     Args:
-        slots_of: live worker slots of a queue; None: nobody knows, and nothing is stopped there.
+        slots_of: live worker slots of a queue; None: unknown, and nothing is stopped there.
         described: how a queue takes turns, and all pools.
         is_placed: whether the jobs of a queue are placed on nodes.
     """
@@ -100,7 +100,7 @@ class PreemptionWatch:
         self._is_placed = is_placed
         self._counts = counts
         self._leaving: dict[_Key, _Leaving] = {}
-        # How often those in flight have given way in a row, as far as somebody had to know.
+        # How often those in flight have given way in a row, as far as that was needed.
         self._times: dict[_Key, int] = {}
         self._owed_since: dict[tuple[str, str], float] = {}
         self._has_recognised = False
@@ -167,7 +167,7 @@ class PreemptionWatch:
         return _in_front(dispatched, {claim.job for claim in claims})
 
     async def _nodes(self, queue: str, records: Sequence[JobRecord]) -> list[HostNode]:
-        """Where jobs of the queue run: nodes, or one that stands for all of its workers."""
+        """Where jobs of the queue run: nodes, or one that means all of its workers."""
         if self._is_placed(queue):
             return await self._store.nodes.nodes()
         slots = self._slots_of(queue)
@@ -190,7 +190,7 @@ class PreemptionWatch:
         for pick in picks:
             for one in await self._store.nodes.waiting([pick]):
                 needs = one.needs or _SLOT
-                # A gang begins all at once, and whoever is over does not begin any more.
+                # A gang begins all at once, and a member that is over does not begin any more.
                 if not needs.gang and (one.expires is None or one.expires > now):
                     found.append(Claim(one.id, promised.groups(pick.lane), needs))
         return found

@@ -21,7 +21,7 @@ ALIASES: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-"""What stands for a whole expression."""
+"""Names that replace a whole expression."""
 
 _HASHED: Final = re.compile(r"(?:^|,)h", re.IGNORECASE)
 _RANDOM: Final = re.compile(r"(?:^|,)r(?:$|[(/,])", re.IGNORECASE)
@@ -66,7 +66,7 @@ def parse_fields(expression: str, *, seconds: bool, both: bool, hash_id: str) ->
 
 
 def is_hashed(expression: str) -> bool:
-    """Whether `H` stands in it for numbers that follow from the schedule's name."""
+    """Whether it has an `H`, for numbers that follow from the schedule's name."""
     return any(_HASHED.search(part) for part in expression.split())
 
 

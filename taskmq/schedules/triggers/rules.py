@@ -90,7 +90,7 @@ class Limited:
     Args:
         start: the earliest instant there may be, in milliseconds since the epoch.
         end: the latest.
-        max_runs: only so many, counted from `start`, whether or not anybody runs them: so all replicas agree.
+        max_runs: only so many, counted from `start`, whether or not they are run: so all replicas agree.
         days_off: days without any, in the zone of `trigger`, else in UTC.
 
     Raises:

@@ -52,9 +52,6 @@ def _amount(milliseconds: int) -> str:
     return " ".join(said)
 
 
-# Times of the day ---------------------------------------------------------------------------------------------
-
-
 def _time(fields: Fields) -> str:
     minutes, seconds = _values(fields.minutes), _values(fields.seconds)
     if times := _at_times(fields):
@@ -134,9 +131,6 @@ def _numbered(unit: str, values: Sequence[int]) -> str:
     return f"{unit}{'' if len(values) == 1 else 's'} {_joined([str(value) for value in values])}"
 
 
-# Days ---------------------------------------------------------------------------------------------------------
-
-
 def _day(fields: Fields) -> str:
     of_month, of_week = _of_month(fields), _of_week(fields)
     if not of_month or not of_week:
@@ -166,9 +160,6 @@ def _of_week(fields: Fields) -> str:
 
 def _article(weekdays: str) -> str:
     return weekdays if weekdays.startswith("the ") else f"a {weekdays}"
-
-
-# Lists --------------------------------------------------------------------------------------------------------
 
 
 def _joined(said: Sequence[str]) -> str:

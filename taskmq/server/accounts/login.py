@@ -110,7 +110,7 @@ async def get_caller(request: Request[Any, Any, Any], caller: CallerGiven) -> Ca
     """Who calls, and what they may do."""
     identity = caller.identity
     given = presented(request) if identity.via == "session" else None
-    # Other sites cannot read an answer, so whoever reads it here is the page that the session is of.
+    # Other sites cannot read an answer, so a reader of it here is the page that the session is of.
     csrf = (
         accounts_of(request.app.state).access.csrf_token(given.session)
         if given and given.is_cookie and given.session

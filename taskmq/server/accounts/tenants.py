@@ -110,7 +110,7 @@ async def set_member(
 ) -> dict[str, str]:
     """Give the user of that name a role in the tenant, in place of the one that they have there.
 
-    Nobody gives more than they have: patterns of tasks are among those of the caller's own role.
+    A caller cannot give more than they have: patterns of tasks are among those of the caller's own role.
     """
     tenant = _named_tenant(caller)
     if not may_give(caller.identity, tenant, data.tasks):

@@ -2,7 +2,7 @@
 
     /ui -> index.html -> /ui/static/DIGEST/main.js -> /api/v1/...
 
-There is nothing here that a client of one's own could not do. Where one is in the dashboard stands behind the `#` of
+There is nothing here that a client of one's own could not do. The place in the dashboard is behind the `#` of
 its address, so it works below any prefix, whether or not the server knows of it.
 """
 

@@ -1,7 +1,7 @@
 """Who calls a server for development: its developer, on the same machine, who does not sign in.
 
 Whatever site a browser shows can send requests to this machine, too. So a request counts where it names this machine
-by a name of its own, which a foreign name that resolves to it is not, and where no other site has made it.
+by its own name, which a foreign name that resolves to it is not, and where no other site has made it.
 """
 
 from typing import Any, Final

@@ -52,7 +52,7 @@ async def get_dashboard(request: Request[Any, Any, Any]) -> Response[bytes | Non
     if path == "/ui/":
         found, has_provider = dashboard_files(), request.app.state.get("oidc") is not None
         return _answer(request, found.page_with_provider if has_provider else found.page, cache="no-cache")
-    # Relative, for a proxy may have taken a prefix off that nobody told us of.
+    # Relative, for a proxy may have taken off a prefix that is unknown here.
     last = "" if path == "/ui" else _path_of_client(request).rpartition("/")[2]
     where = f"{last}/ui/" if last else "ui/"
     return Response(None, status_code=307, headers={"Location": where})

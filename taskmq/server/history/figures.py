@@ -1,4 +1,4 @@
-"""`/rollups`, `/metrics/query` and `/failures`: what workers have told of their runs."""
+"""`/rollups`, `/metrics/query` and `/failures`: what workers have reported of their runs."""
 
 from typing import Annotated, Any, Final
 

@@ -12,7 +12,7 @@ __all__ = ["By", "Since", "Until", "ms", "number_of", "parts"]
 
 Since = Annotated[Instant | None, QueryParameter(description="From this instant on.")]
 Until = Annotated[Instant | None, QueryParameter(description="Before this instant.")]
-By = Annotated[str, QueryParameter(description="Of task, queue and tenant what is told apart; with commas between.")]
+By = Annotated[str, QueryParameter(description="Figures for each of task, queue, tenant; with commas between.")]
 
 
 def ms(instant: datetime | None) -> int | None:
@@ -21,7 +21,7 @@ def ms(instant: datetime | None) -> int | None:
 
 
 def number_of(cursor: str | None) -> int | None:
-    """The number that a cursor stands for; None for the first page.
+    """The number in a cursor; None for the first page.
 
     Raises:
         Problem: it is no cursor of ours.

@@ -23,7 +23,7 @@ _TOGETHER: Final = 1_000
 Level = Literal["debug", "info", "warning", "error", "critical"]
 FromLevel = Annotated[Level, QueryParameter(description="Lines of this level and of worse ones.")]
 Text = Annotated[
-    str, QueryParameter(description="Stands in the line; the case of ASCII letters does not matter.", max_length=500)
+    str, QueryParameter(description="A part of the line; the case of ASCII letters does not matter.", max_length=500)
 ]
 Attempt = Annotated[int | None, QueryParameter(description="Lines of this attempt alone.", ge=1, le=2**31 - 1)]
 OfTask = Annotated[str | None, QueryParameter(description="Lines of jobs of this task alone.")]

@@ -113,7 +113,7 @@ async def get_job(
     if not expansions and request.headers.get("if-none-match") == etag:
         return Response(None, status_code=304, headers={"ETag": etag})  # type: ignore[arg-type]
     view = msgspec.to_builtins(job_view(record, jobs.name_of(record), words=words))
-    content: Any = selected(view | await _expanded(jobs, record, expansions), fields)
+    content: Any = selected(view | await _expanded(jobs, record, expansions | _fields_to_expand(fields)), fields)
     return Response(content, headers={"ETag": etag})
 
 
@@ -180,6 +180,11 @@ def _states(status: str) -> frozenset[JobState]:
             raise Problem.about("status", f"there is no status {word[:80]!r}", hint)
         found |= meant
     return found
+
+
+def _fields_to_expand(fields: str | None) -> set[str]:
+    """The expansions that `fields` names: asking for one of them is enough."""
+    return {name.strip() for name in (fields or "").split(",")} & set(_EXPANSIONS) - {"retries"}
 
 
 def _expansions(expand: str | None) -> set[str]:

@@ -138,7 +138,7 @@ def _submitted(outcome: SubmitOutcome) -> SubmittedJob:
 
 
 def _one_of(body: SubmitBody, name: str, other: str) -> Any:
-    """What stands in a field that has two names."""
+    """The value of a field that has two names."""
     first, second = getattr(body, name), getattr(body, other)
     if first is not None and second is not None:
         raise Problem.about(other, f"{name} and {other} are the same: say one of them")

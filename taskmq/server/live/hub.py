@@ -76,7 +76,7 @@ class EventInbox:
 
 
 class EventHub:
-    """Listens while anybody does.
+    """Listens while a client does.
 
     Attributes:
         name: of this run of this server; event ids begin with it.
@@ -88,7 +88,7 @@ class EventHub:
         self._subscriptions: set[EventInbox] = set()
         self._users: Counter[str] = Counter()
         self._last: deque[HubEvent] = deque(maxlen=_REMEMBERED)
-        # The first one that is told is 1.
+        # The first event is number 1.
         self._number = -1
         self._tasks = TaskSet("server events", failure="the server follows no events any more")
         self._listening: asyncio.Task[None] | None = None
@@ -131,7 +131,7 @@ class EventHub:
                 self._listening = None
 
     async def settled(self) -> None:
-        """Return once the broker is heard, or the subscriptions were told that it is away, or all is over."""
+        """Return once the broker is heard, or the subscriptions know that it is away, or all is over."""
         if not self._is_closed:
             await self._settled.wait()
 
@@ -163,7 +163,7 @@ class EventHub:
 
     def _begin(self) -> None:
         """Listen from now on."""
-        # What happened while nobody listened has no number. One is left out for it: who comes back with an earlier
+        # What happened while no client listened has no number. One is left out for it: who comes back with an earlier
         # one has missed something, also when others listen already.
         self._number += 1
         self._last.clear()

@@ -44,7 +44,7 @@ async def shared_look(state: State, name: str, max_age: float, look: Callable[[]
     if len(samples) > _MOST:
         samples.clear()
     sample = samples.setdefault(name, _Sample())
-    # Whoever comes while one looks gets what that one sees.
+    # A caller that comes while another one looks gets what that one sees.
     asked, failures = app.sessions.clock.monotonic(), sample.failures
     async with sample.lock:
         if sample.at is None or asked - sample.at > max_age:

@@ -45,7 +45,7 @@ async def follow_events(
     """What happens to jobs and workers, as server-sent events, until the client goes.
 
     Each has an id to come back with (`Last-Event-ID`). `missed` says how many were dropped since the client was
-    slow, `gap` that some may be missing, `broker` that the broker was lost or is back. A tenant is told of its own
+    slow, `gap` that some may be missing, `broker` that the broker was lost or is back. A tenant hears of its own
     jobs; of workers, and of jobs that have no tenant, roles on the instance are.
     """
     hub: EventHub = request.app.state["events"]

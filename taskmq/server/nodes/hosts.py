@@ -165,7 +165,7 @@ def node_or_problem(name: str, node: HostNode | None) -> HostNode:
 
 
 def _in_use(node: HostNode, instead: str) -> Problem:
-    return Problem(409, "node_in_use", f"node {node.name!r} is told of by its workers: {instead}")
+    return Problem(409, "node_in_use", f"node {node.name!r} is reported by its workers: {instead}")
 
 
 def _view(node: HostNode) -> HostNodeView:

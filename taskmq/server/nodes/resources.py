@@ -1,4 +1,4 @@
-"""`/resources`: parts of nodes for whoever shares them with the jobs, and what was used, as document 000 names it."""
+"""`/resources`: parts of nodes for other systems, and what was used, as document 000 names it."""
 
 from typing import Annotated, Any, Final
 

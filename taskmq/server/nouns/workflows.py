@@ -129,7 +129,7 @@ WORKFLOW_HANDLERS: Final[tuple[Any, ...]] = (list_all, get_workflow, cancel, red
 
 
 def _full_id(caller: Caller, workflow_id: str) -> str:
-    """The id that the state knows it by: that of a tenant's begins with the tenant, and so is nobody else's."""
+    """The id that the state knows it by: that of a tenant's begins with the tenant, and so is unique to it."""
     is_foreign = caller.tenant == "" and split_tenant_key(workflow_id)[0]
     if "\0" in workflow_id or len(workflow_id) > _LONGEST_ID or is_foreign:
         raise FlowNotFound(f"workflow {workflow_id[:_LONGEST_ID]} is not known")

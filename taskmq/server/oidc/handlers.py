@@ -199,5 +199,5 @@ def _name(user: ProvidedUser, user_id: str) -> str:
 
 
 def _own_name(user_id: str) -> str:
-    """A name that is nobody else's."""
+    """A name that no other user has."""
     return f"oidc-{user_id[:8]}"

@@ -36,7 +36,7 @@ class PendingLogin(msgspec.Struct, frozen=True, kw_only=True):
     """A sign-in that has begun: what its browser keeps meanwhile.
 
     Attributes:
-        state: that the provider gives back; of this browser, so that nobody signs it in as somebody else.
+        state: that the provider gives back; of this browser, so that no other site signs it in as another user.
         nonce: that the ID token has, so that none of another sign-in is taken.
         verifier: of the challenge that the provider has, so that a code is of no use to who reads it.
         next: where the browser goes in the end.
@@ -141,7 +141,7 @@ class OidcProvider:
             answer: the parameters that the provider has sent the browser back with.
 
         Raises:
-            NotAuthenticated: nobody, or not in answer to this sign-in.
+            NotAuthenticated: no user, or not in answer to this sign-in.
             NotPermitted: the provider has refused it.
             ServerUnavailable: the provider does not answer.
         """
@@ -224,7 +224,7 @@ class OidcProvider:
         """The provider's key of that name; its keys are fetched again where there is none, as after a rotation."""
         now = self._clock.monotonic()
         is_old = self._keys_at is None or now - self._keys_at > _KEPT_SECONDS
-        # Whoever makes names up has the keys fetched now and then, and not each time.
+        # Invented names have the keys fetched now and then, and not each time.
         may_fetch = self._keys_at is None or now - self._keys_at >= _BETWEEN_KEYS
         if is_old or (name not in self._keys and may_fetch):
             found = await self._described()

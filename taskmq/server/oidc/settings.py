@@ -77,7 +77,7 @@ class OidcSettings(msgspec.Struct, frozen=True, kw_only=True):
         return f"OidcSettings(issuer={self.issuer!r}, client_id={self.client_id!r})"
 
     def memberships(self, groups: frozenset[str]) -> tuple[Membership, ...]:
-        """The roles of somebody who is in these groups: on each tenant the highest one."""
+        """The roles of a user in these groups: on each tenant the highest one."""
         order = list(Role)
         found: dict[str, Role] = {}
         for one in self.roles:

@@ -180,7 +180,7 @@ class Holding(BrokerCase):
         async with broker.browse(queue) as look:
             while piece := await look.take(40):
                 _ack_each(delivery for delivery in piece if delivery.body.endswith(b"7"))
-                # Nobody keeps the deliveries: what they were is known to the broker alone.
+                # The deliveries are not kept: what they were is known to the broker alone.
                 piece.clear()
 
         left = [name for name in names if not name.endswith("7")]

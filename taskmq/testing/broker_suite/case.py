@@ -29,8 +29,6 @@ class BrokerCase(Suite):
     publish_timeout: float = 10
     _declared: list[WorkQueue]
 
-    # The adapter's part -----------------------------------------------------------------------------------
-
     def open_broker(self, name: str = "") -> Broker:
         """A new broker on the test's server, not yet connected. Called inside the running loop."""
         raise NotImplementedError
@@ -40,9 +38,7 @@ class BrokerCase(Suite):
         raise NotImplementedError
 
     async def discard(self, queue: WorkQueue) -> None:
-        """Delete at the server what `queue` stands for; called at the end of a test."""
-
-    # The tests' part --------------------------------------------------------------------------------------
+        """Delete at the server what `queue` names; called at the end of a test."""
 
     def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._declared = []

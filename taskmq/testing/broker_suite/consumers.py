@@ -32,7 +32,7 @@ class Consuming(BrokerCase):
         await sender.declare([queue])
         inbox, consumer = await self.consume(worker, *queue.physical)
         if isinstance(worker, Broadcasting):
-            # Where queues are made later, those who listen are told.
+            # Where queues are made later, listeners hear of it.
             await worker.listen(["worker.command.*"], lambda _topic, _body: None)
         assert consumer.healthy
 

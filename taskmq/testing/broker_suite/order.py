@@ -150,7 +150,7 @@ class Ordering(BrokerCase):
 
         await self.lose(first)
 
-        # Whoever has the shard now: the one who waited, or the first, if it was quicker to come back.
+        # The consumer that has the shard now: the one that waited, or the first, if it was quicker to come back.
         came: list[str] = []
 
         async def all_come() -> bool:

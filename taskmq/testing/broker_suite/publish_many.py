@@ -1,4 +1,4 @@
-"""Publishing many at once: each is told its own fate, and their order is kept."""
+"""Publishing many at once: each gets its own outcome, and their order is kept."""
 
 import unittest
 

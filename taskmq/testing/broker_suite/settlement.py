@@ -1,4 +1,4 @@
-"""Settling: the first of ack and requeue counts, and what nobody settled comes back."""
+"""Settling: the first of ack and requeue counts, and what was not settled comes back."""
 
 import asyncio
 

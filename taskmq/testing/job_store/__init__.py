@@ -1,6 +1,6 @@
 """The job store's contract over dictionaries: the reference that stores are compared with, and a store for tests.
 
-`JobModel` is synchronous and takes its time from whoever calls; `MemoryJobStore` puts it behind the contract.
+`JobModel` is synchronous and takes its time from the caller; `MemoryJobStore` puts it behind the contract.
 """
 
 from taskmq.testing.job_store.memory import MemoryJobStore

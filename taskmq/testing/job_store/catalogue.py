@@ -14,14 +14,12 @@ _KEPT_MS: Final = 30 * 86_400_000
 
 
 class CatalogueModel:
-    """The contracts `DefinitionStore` and `TaskStore` without their awaits, at the time that whoever calls says."""
+    """The contracts `DefinitionStore` and `TaskStore` without their awaits, at the caller's time."""
 
     def __init__(self) -> None:
         self._versions: defaultdict[tuple[str, str], list[Definition]] = defaultdict(list)
         self._deleted: set[tuple[str, str]] = set()
         self._tasks: defaultdict[str, dict[tuple[Origin, bytes], RegisteredTask]] = defaultdict(dict)
-
-    # Definitions ------------------------------------------------------------------------------------------
 
     def put(
         self, tenant: str, name: str, content: DefinitionContent, *, version: int | None, by: str, now: int
@@ -67,8 +65,6 @@ class CatalogueModel:
         for key in [key for key in self._versions if key[0] == tenant]:
             del self._versions[key]
             self._deleted.discard(key)
-
-    # Tasks ------------------------------------------------------------------------------------------------
 
     def register(self, registrations: Sequence[TaskRegistration], *, origin: Origin, worker: str, now: int) -> None:
         for one in registrations:

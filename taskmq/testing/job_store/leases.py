@@ -1,4 +1,4 @@
-"""Leases over a dictionary; whoever calls says what time it is."""
+"""Leases over a dictionary; the caller says what time it is."""
 
 import msgspec
 
@@ -53,6 +53,6 @@ class LeaseModel:
         return {member: lease for member, lease in found.items() if lease is not None}
 
     def has(self, key: str, token: int) -> bool:
-        """Whether nobody has taken the key since, and the holder has not released it."""
+        """Whether the key was not taken since, and the holder has not released it."""
         held = self._held.get(key)
         return held is not None and held.token == token

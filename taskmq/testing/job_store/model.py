@@ -75,7 +75,7 @@ class JobModel:
     """The contracts `JobStore` and `DispatchStore` without their awaits.
 
     Attributes:
-        now: ms since the epoch; whoever calls moves it.
+        now: ms since the epoch; the caller moves it.
         jobs: those that live and those that have ended, by id.
         leases: of the slots.
         identity: who may do what.
@@ -113,8 +113,6 @@ class JobModel:
         self._attempts: defaultdict[str, list[AttemptRecord]] = defaultdict(list)
         self._batches: dict[int, _Batch] = {}
         self._last_batch = 0
-
-    # What apps and operators do ---------------------------------------------------------------------------
 
     def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
         waiting = Counter(job.tenant for job in self.jobs.values() if job.state is JobState.QUEUED)
@@ -279,8 +277,6 @@ class JobModel:
             for name, usage in self.quota_usage.items()
             if usage.day >= self.now // _DAY - KEPT_DAYS or usage.used_until >= self.now
         }
-
-    # What schedulers do -----------------------------------------------------------------------------------
 
     def slot_of(self, queue: str) -> int:
         own = int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8]) % self.slots
@@ -471,8 +467,6 @@ class JobModel:
         """Let the job's dispatch have the token that another store has given it."""
         self._batches[batch].tokens[job_id] = token
         self.jobs[job_id] = replace(self.jobs[job_id], token=token)
-
-    # How ---------------------------------------------------------------------------------------------------
 
     def _holds(self, slot: int, epoch: int) -> bool:
         return self.leases.has(slot_key(slot), epoch)

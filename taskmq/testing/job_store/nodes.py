@@ -1,4 +1,4 @@
-"""Host nodes and allocations over dictionaries; whoever calls says what time it is, and which jobs are under way."""
+"""Host nodes and allocations over dictionaries; the caller says what time it is, and which jobs are under way."""
 
 import random
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Schedules over dictionaries; whoever calls says what time it is."""
+"""Schedules over dictionaries; the caller says what time it is."""
 
 import builtins
 from collections.abc import Sequence

@@ -85,8 +85,6 @@ class JobDriver:
         self.schedulers: DispatchStore = store.dispatching
         self._epochs: dict[int, int] = {}
 
-    # Jobs --------------------------------------------------------------------------------------------------
-
     async def new(self, **fields: Any) -> NewJob:
         """A job that is not submitted yet; `due` and `expires` are ms from the store's now on."""
         now = await self.store.now_ms()
@@ -150,8 +148,6 @@ class JobDriver:
             if not released.is_more:
                 return queues
 
-    # Schedulers ---------------------------------------------------------------------------------------------
-
     async def epoch(self, slot: int) -> int:
         """The epoch of the slot, which this driver holds from now on; another one with each `next_epoch`."""
         if slot not in self._epochs:
@@ -159,7 +155,7 @@ class JobDriver:
         return self._epochs[slot]
 
     async def next_epoch(self, slot: int) -> int:
-        """Take the slot from whoever has it."""
+        """Take the slot from its holder."""
         leases, key = self.schedulers.leases, slot_key(slot)
         answer = await leases.acquire(key, owner="driver", seconds=LONG)
         while isinstance(answer, Lease):
@@ -221,8 +217,6 @@ class JobDriver:
         record = await self.read(job)
         assert applied == AppliedReport("accepted", record.state, record.queue, applied.has_dependents)
         return record
-
-    # Jobs in any state --------------------------------------------------------------------------------------
 
     async def make(self, state: JobState, **fields: Any) -> JobRecord:
         """A job in this state, in a queue of its own."""

@@ -135,6 +135,19 @@ class Retention(JobStoreCase):
         assert set(await driver.store.quota_usage(names)) == set(names[2:])
 
     @case
+    async def test_all_log_lines_of_a_tenant_are_forgotten_however_many_there_are(self) -> None:
+        driver = self.driver()
+        store, logs = _retaining(driver), history_of(driver).logs
+        lines = [RunLine(1, 20, "shop", f"line {number}") for number in range(2_100)]
+        for tenant, count in (("acme", len(lines)), ("other", 1)):
+            job = await driver.dispatched(tenant=tenant)
+            assert await logs.add([RunLog(id=job.id, token=job.token, lines=lines[:count])]) == count
+
+        await store.forget_tenant("acme")
+
+        assert [line.tenant for line in (await logs.page(LogFilter())).lines] == ["other"]
+
+    @case
     async def test_a_tenants_definitions_are_forgotten_with_all_their_versions(self) -> None:
         driver = self.driver()
         store = _retaining(driver)

@@ -20,8 +20,6 @@ class StateCase(Suite):
 
     short: float = 0.4
 
-    # The adapter's part -----------------------------------------------------------------------------------
-
     def open_state(self, name: str = "") -> State:
         """A new state on the test's server, not yet connected. Called inside the running loop."""
         raise NotImplementedError
@@ -29,8 +27,6 @@ class StateCase(Suite):
     async def advance(self, seconds: float) -> None:
         """Let this much time pass for the store."""
         await asyncio.sleep(seconds)
-
-    # The tests' part --------------------------------------------------------------------------------------
 
     def state(self, name: str = "") -> State:
         """A state that is closed at the end of the test."""

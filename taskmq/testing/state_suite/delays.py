@@ -16,8 +16,6 @@ _DUE = 1_700_000_000_000
 class Delays(StateCase):
     """Every guarantee of `DelayStore`; each test starts with a store in which nothing waits."""
 
-    # Waiting and being taken ------------------------------------------------------------------------------
-
     @case
     async def test_an_empty_store_has_nothing_to_give(self) -> None:
         delays = self.state().delays
@@ -146,8 +144,6 @@ class Delays(StateCase):
         assert await other.delays.next_due() == _DUE + 1
         assert _jobs(await other.delays.take(now=_DUE + 9, limit=9, lease=LONG)) == ["job 1", "job 2"]
 
-    # Putting anew -----------------------------------------------------------------------------------------
-
     @case
     async def test_a_second_put_of_a_job_replaces_the_first(self) -> None:
         state, other = self.state(), self.state()
@@ -221,8 +217,6 @@ class Delays(StateCase):
             await state.delays.done(taken)
             assert await state.delays.count() == 0
 
-    # Being told -------------------------------------------------------------------------------------------
-
     @case
     async def test_whoever_listens_is_told_of_an_earlier_message(self) -> None:
         state, other = self.state(), self.state()
@@ -244,6 +238,22 @@ class Delays(StateCase):
             await heard.wait()
         stop()
         stop()
+
+    @case
+    async def test_whoever_listens_is_told_of_the_first_message_that_nobody_has_taken(self) -> None:
+        state, other = self.state(), self.state()
+        heard = asyncio.Event()
+        state.delays.listen(heard.set)
+        await self._until_heard(other, heard)
+
+        for due in (_DUE - 9, _DUE - 8):
+            heard.clear()
+            await other.delays.put(waiting(new("job"), due=due))
+            async with asyncio.timeout(self.patience):
+                await heard.wait()
+            if due < _DUE - 8:
+                assert len(await other.delays.take(now=due, limit=100, lease=LONG)) == 1
+        assert await state.delays.next_due() == _DUE - 8
 
     async def _until_heard(self, state: State, heard: asyncio.Event) -> None:
         for step in range(1_000):
@@ -272,8 +282,6 @@ class Delays(StateCase):
         async with asyncio.timeout(self.patience):
             await heard.wait()
         assert not quiet.is_set()
-
-    # Looking and changing ---------------------------------------------------------------------------------
 
     @case
     async def test_messages_are_listed_by_task_and_queue_and_up_to_a_limit(self) -> None:
@@ -352,7 +360,7 @@ class Delays(StateCase):
         assert not await other.delays.swap(waiting("job"), later)
         await self.advance(self.short * 1.5)
 
-        # Nobody is about to publish it any more, as far as anybody knows.
+        # No relay is about to publish it any more, as far as is known.
         assert await other.delays.swap(waiting("job"), later)
         await state.delays.done(taken)
         assert await other.delays.find("job") == later

@@ -178,6 +178,18 @@ class LimitCases(StateCase):
         assert await state.limits.renew([], seconds=LONG) == []
 
     @case
+    async def test_places_of_which_only_the_holders_are_known_are_not_asked_for_all_the_time(self) -> None:
+        state = self.state()
+        full = PlaceDemand(key=new("full"), places=1)
+        # What there was before them is forgotten, as after an hour in which none was given away.
+        assert await state.limits.renew([("a", full)], seconds=LONG) == [True]
+
+        waits = [(await _enter(state.limits, f"job {number}", full)).wait for number in range(4)]
+
+        assert waits[0] < 10 < waits[1]
+        assert waits == sorted(waits)
+
+    @case
     async def test_a_run_takes_all_that_it_demands_or_nothing(self) -> None:
         state = self.state()
         full, free = PlaceDemand(key=new("full"), places=1), PlaceDemand(key=new("free"), places=1)

@@ -77,6 +77,21 @@ class RevocationCases(StateCase):
         assert [(one.job_id, one.reason) for one in found] == [(kept, "r"), (forgotten, "again")]
 
     @case
+    async def test_a_job_that_is_cancelled_again_after_its_time_comes_after_all_others(self) -> None:
+        state = self.state()
+        job, others = new("job"), [new("another") for _ in range(120)]
+        await asyncio.gather(*(state.revocations.revoke(each, reason="r", ttl=self.short) for each in others))
+        await state.revocations.revoke(job, reason="first", ttl=self.short)
+        await state.revocations.revoke(new("last"), reason="r", ttl=LONG)
+        place = await self._last()
+        await self.advance(self.short * 1.5)
+
+        await state.revocations.revoke(job, reason="second", ttl=LONG)
+
+        found = await state.revocations.since(place, limit=_ALL)
+        assert [(one.job_id, one.reason) for one in found] == [(job, "second")]
+
+    @case
     async def test_jobs_cancelled_at_the_same_time_have_places_of_their_own(self) -> None:
         states = [self.state() for _ in range(4)]
         place = await self._last()

@@ -1,7 +1,7 @@
 """The work of one key is done once.
 
     claim -- granted ---> run -- done --------> complete: its result answers all later jobs of the key
-      |                     +--- anything else -> release: the retry, or whoever comes first, claims again
+      |                     +--- anything else -> release: the retry, or the next job of the key, claims again
       +---- held -------> is its holder gone? --- yes -> pass the key on, and run
       |                                      +--- no --> back to the broker, look again later
       +---- done -------> answered, without a run
@@ -113,8 +113,6 @@ class IdempotencyGuard:
             case Held():
                 return _later(self._clock.now_ms() / 1000 - answer.token / 1e6, left=answer.left)
 
-    # Claiming ----------------------------------------------------------------------------------------------
-
     async def _claim(self, attempt: Attempt, name: str) -> Granted | Held | Done:
         # Before the claim: who meets it asks whether its owner lives.
         await self._say_alive()
@@ -164,8 +162,6 @@ class IdempotencyGuard:
         self._keeper.watch()
         return claim
 
-    # Letting go --------------------------------------------------------------------------------------------
-
     async def release(self, claim: "_HeldClaim", outcome: Outcome, record: ResultRecord | None) -> bool:
         """Say how the work of a key ended; False where it does not count."""
         counts = await self._told(claim, outcome, record)
@@ -187,8 +183,6 @@ class IdempotencyGuard:
             value=value,
             ttl=_ttl_of(claim.attempt),
         )
-
-    # Holding -----------------------------------------------------------------------------------------------
 
     async def _renew(self) -> bool:
         if not self._held:
@@ -217,7 +211,7 @@ class IdempotencyGuard:
         name, token = worker_key(self._owner), self._alive_token
         if token is None or not await self._leases.renew(name, token=token, seconds=self._liveness):
             taken = await self._leases.acquire(name, owner=self._owner, seconds=self._liveness)
-            # It is nobody else's: another call of this worker, or the answer was lost.
+            # No other holder has it: another call of this worker, or the answer was lost.
             self._alive_token = taken.token if isinstance(taken, Lease) else taken
         self._alive_until = now + self._liveness
 
@@ -239,7 +233,7 @@ class _HeldClaim:
         return await self._guard.release(self, outcome, record)
 
     def lose(self) -> None:
-        """Somebody else has it: what the run still does is in vain, and it may look whether it is."""
+        """Another holder has it: what the run still does is in vain, and it may look whether it is."""
         self.is_lost = True
         _log.warning(
             "job %s of task %s has lost its idempotency key to another run; its result will not count",

@@ -8,7 +8,7 @@
     leave    places are given back before the result is stored
 
 Places are held under leases, which one call renews for all runs of the worker. Those of a worker that dies pass on
-at their end; at once, when somebody on the same machine who waits for one sees that its process is gone. Starts that
+at their end; at once, when a worker on the same machine that waits for one sees that its process is gone. Starts that
 were granted and not made (the worker stopped meanwhile, another guard refused) are lost: the rate is lower then,
 never higher.
 
@@ -53,7 +53,7 @@ PATIENCE: Final = 0.1
 # So much before its turn a job comes back, to wait for the rest here: more than what brokers round a delay up by.
 _LEAD: Final = 0.15
 _SHORTEST: Final = 0.1
-# Of its wait: lines may move faster than they did when it was told.
+# Of its wait: lines may move faster than they did when it was answered.
 _EAGERNESS: Final = 0.95
 _LONGEST: Final = 890.0
 # Of a worker's slots, those in which runs wait.
@@ -108,7 +108,7 @@ class LimitsGuard:
         except InvalidArguments as error:
             return Dead("invalid_arguments", error)
         if demands is None:
-            # Whoever runs it meets the same arguments, and knows what they mean.
+            # Its run meets the same arguments, and knows what they mean.
             return _NOTHING
         if (unwanted := self._unwanted(attempt)) is not None:
             with contextlib.suppress(StateUnavailable):
@@ -314,6 +314,6 @@ def _left(envelope: Envelope, clock: Clock) -> float:
 
 def _pause(wait: float) -> float:
     if wait > _LONGEST:
-        # All that are told the longest: not to come together.
+        # All that wait the longest: not to come together.
         return wait * random.uniform(0.8, 1.0)
     return max(wait * _EAGERNESS - _LEAD, _SHORTEST)

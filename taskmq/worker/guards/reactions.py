@@ -1,6 +1,6 @@
 """What follows the end of a job: published, or noted, before the job's own delivery is settled.
 
-    leave: ended as somebody waits for --> deliver --> confirmed --> settle
+    leave: ended as a reaction waits for --> deliver --> confirmed --> settle
                                              ^  broker or state away: again, until the worker stops
     dies on the way: the delivery comes again, the job ends again, and what follows has the same id
 

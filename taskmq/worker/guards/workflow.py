@@ -3,9 +3,9 @@
     enter: claim the node -- begun ---> its missing arguments -> run -> leave: end the node, publish what is ready
                            +- busy ---> back to the broker, look again later
                            +- ended --> publish what may have been left, and end as it ended, without a run
-                           +- unknown > dead: without the state nobody knows what it is part of
+                           +- unknown > dead: without the state it is unknown what it is part of
 
-A message that has come back was lost by whoever had it, so the run that it had is taken over at once, unless it goes
+A message that has come back was lost by its last worker, so the run that it had is taken over at once, unless it goes
 on here. Every other run has its lease, which is renewed. Whatever a run comes to that was taken over does not count:
 its token is refused.
 """
@@ -54,7 +54,7 @@ class WorkflowGuard:
 
     Args:
         worker: the worker's name, shown as the owner of its runs.
-        lease: seconds until a run that is not renewed is somebody else's.
+        lease: seconds until another worker may take over a run that is not renewed.
     """
 
     def __init__(self, app: TaskMQ, *, worker: str, lease: float = _LEASE) -> None:
@@ -146,8 +146,6 @@ class WorkflowGuard:
             await self._store.renew(run.flow_id, run.key, token=run.token, seconds=self._lease)
         return bool(self._held)
 
-    # What runs need ----------------------------------------------------------------------------------------
-
     async def release(self, run: "_NodeRun", record: ResultRecord | None) -> bool:
         """The run has ended, and with it its node where there is a record; False where that does not count."""
         if record is None:
@@ -232,7 +230,7 @@ def _value(record: ResultRecord) -> bytes:
 
 
 def _remembered(attempt: Attempt, ended: EndedNode) -> Outcome:
-    """The outcome of a job whose node has ended: once more, where somebody has died before it was settled."""
+    """The outcome of a job whose node has ended: once more, where a worker has died before it was settled."""
     match ended.state:
         case NodeState.SUCCEEDED:
             return AlreadyDone(attempt.delivery.content_type or JSON, ended.value)

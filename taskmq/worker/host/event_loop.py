@@ -1,14 +1,14 @@
-"""Seeing that the event loop stands: how late it is, and what holds it up.
+"""Notices that the event loop is blocked: how late it is, and what holds it up.
 
 While a task keeps the loop from turning, nothing is received, sent or settled here. The broker bears that for nearly
 two heartbeats. So it is said early, with the stack of what holds it up, while it goes on:
 
-    the loop stands      a thread beside it, which looks a few times a second, logs the loop's stack and the runs
+    the loop is blocked  a thread beside it, which looks a few times a second, logs the loop's stack and the runs
     the GIL is held      no Python code runs at all. Of a call into C that computes timers of the kernel tell while it
                          goes on (`StackTimers`); of one that waits they tell late, because that is not quite safe.
                          The thread is among the first to run once the call returns, and logs all stacks then; the
                          caller has not got far
-    the process stood    (SIGSTOP, a suspended machine) is told from the former afterwards by nobody
+    the process was frozen  (SIGSTOP, a suspended machine) looks like the former afterwards
 
 The first warning comes after `patience` seconds, the next ones at twice the time each; one line says when it is over,
 and how long it took. All of it costs a timer of the loop and a wake-up of a thread four times a second, and nothing
@@ -98,8 +98,6 @@ class LoopMonitor:
             if late >= self._lag or now - self._lagged > _REMEMBERED:
                 self._lag, self._lagged = late, now
 
-    # In the thread ------------------------------------------------------------------------------------------
-
     def _look(self, ident: int) -> None:
         timers = StackTimers() if self._stuck_after is not None else None
         try:
@@ -168,7 +166,7 @@ def _say_over(spell: "_Spell", now: float) -> None:
 
 
 class _Spell:
-    """One time that the loop stands.
+    """One time that the loop is blocked.
 
     Attributes:
         since: when it was to turn.

@@ -46,7 +46,7 @@ _ENDED: Final = frozenset("ZXx")
 
 
 def process_identity() -> str:
-    """This process, told from all others, also from a later one with its number."""
+    """Identifies this process among all others, also a later one with its number."""
     place = _place()
     started = _started(os.getpid())
     if place is None or started is None:

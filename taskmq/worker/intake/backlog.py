@@ -284,7 +284,7 @@ class _QueueRoom(msgspec.Struct):
 
 
 def _remove(lanes: deque[deque[Delivery]], lane: deque[Delivery]) -> None:
-    """Take a lane out of the line, if it stands there: by identity, since empty ones are all equal."""
+    """Take a lane out of the line, if it is there: by identity, since empty ones are all equal."""
     for place, other in enumerate(lanes):
         if other is lane:
             del lanes[place]

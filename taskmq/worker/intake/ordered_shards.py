@@ -37,7 +37,7 @@ class _ShardFront(msgspec.Struct):
         came: when its delivery did, ms.
         attempt: which attempt the next run is.
         due: when that is to begin, ms.
-        unknown: how often nobody here knew its task.
+        unknown: how often this worker did not know its task.
         waiting: what wakes its delivery, while that is held.
     """
 
@@ -56,7 +56,7 @@ class OrderedShards:
         unknown_delay: how long (seconds) a message waits whose task is not known here, the first time.
         unknown_attempts: how often it does, before it is parked.
         again: called with a held delivery that is to be processed again.
-        passed: called with one that was given back, or is somebody else's meanwhile.
+        passed: called with one that was given back, or is with another worker meanwhile.
     """
 
     def __init__(

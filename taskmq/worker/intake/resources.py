@@ -5,8 +5,8 @@ counts for the prefetch, a worker that is full of such deliveries is sent no mor
 and given back in a loop. When the one that has waited longest has done so for `patience` seconds, nothing else of
 what it needs is given away until it fits: large jobs are not starved by small ones.
 
-A task's `worker_concurrency` is a resource of its own, of which each run needs one, and so are the processes for
-`executor="process"`: a run that waits for one has not begun, so nobody charges it for the end of its worker.
+A task's `worker_concurrency` is a separate resource, of which each run needs one, and so are the processes for
+`executor="process"`: a run that waits for one has not begun, so the end of its worker does not count against it.
 """
 
 from collections import deque

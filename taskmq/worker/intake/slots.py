@@ -202,7 +202,7 @@ class Slots:
                 self._pool.busy[task] = new
 
     def drop(self, delivery: Delivery, *, now: float) -> None:
-        """A delivery that was taken is not run, since the broker has given it to somebody else meanwhile."""
+        """A delivery that was taken is not run, since the broker has given it to another worker meanwhile."""
         self._backlog.leave(delivery.queue, now=now)
         self._backlog.release(delivery.queue, now=now)
 

@@ -1,6 +1,6 @@
-"""Long runs of the store's jobs: their scheduler stands in for the message, and hears that they go on.
+"""Long runs of the store's jobs: their scheduler answers for them without a message, and hears that they go on.
 
-    1 report   `detached`, confirmed. From here on the scheduler stands for the job
+    1 report   `detached`, confirmed. From here on the scheduler answers for the job
     2 ack      the delivery
     3 report   `alive`, every ten seconds, while the run goes on
     4 report   how it ended, as of any run; or `interrupted` where the worker stops
@@ -54,13 +54,13 @@ class DetachedRuns:
             return
         if not is_confirmed or is_revoked(delivery):
             _log.warning(
-                "job %s of task %s may run twice: it takes longer than the broker allows, and its scheduler was not "
-                "told in time",
+                "job %s of task %s may run twice: it takes longer than the broker allows, and its scheduler did not "
+                "hear of it in time",
                 attempt.job_id,
                 attempt.envelope.task,
             )
             if is_confirmed:
-                # Whoever has the message now stands for the job.
+                # The worker that has the message now answers for the job.
                 await self._reports.send(invitation, self._reports.about(attempt, invitation, "started"))
             return
         handed = LeasedDelivery(delivery, lambda is_done: self._settle(attempt, invitation, is_done=is_done))
@@ -92,7 +92,7 @@ class DetachedRuns:
             self._tasks.start(self._give_back(attempt, invitation))
 
     async def _give_back(self, attempt: Attempt, invitation: Invitation) -> None:
-        """Have somebody else run the job, at once or as soon as the scheduler has heard nothing for a minute."""
+        """Have another worker run the job, at once or as soon as the scheduler has heard nothing for a minute."""
         report = self._reports.about(attempt, invitation, "interrupted")
         if not await self._reports.send(invitation, report):
             _log.warning("job %s runs again when its scheduler misses it", attempt.job_id)

@@ -7,7 +7,7 @@ from the broker's care into that of a lease in the state:
     1 take     a lease on a new key
     2 publish  a copy of the message, its standby: same id, attempt and body, the key in a header, due when the
                lease may end; wait for its confirm
-    3 ack      the delivery. From here on the standby stands for the job
+    3 ack      the delivery. From here on the standby answers for the job
     4 renew    the lease, while the run goes on
     5 done     the key says so for a week: the standby is dropped when it comes
       or given back: a fresh copy is published, and then the key says done
@@ -17,7 +17,7 @@ end. When the run is done it drops the standby. When the lease has ended it mark
 first holder cannot come back, and runs the job again, as one that may have ended its worker. A worker without a state
 runs a standby as it is, so all workers of a queue have the same state, or none.
 
-A job of the store needs none of that: its scheduler stands in for its message (`detached_runs`).
+A job of the store needs none of that: its scheduler replaces its message (`detached_runs`).
 
 Standbys wait at the broker, also with `delay="state"`: they must not be lost together with the leases. What only
 waits for a slot is given back to the broker when it comes near the time. Nothing is handed over of an ordered queue,
@@ -33,7 +33,8 @@ When the state does not answer (the broker's failures are in brackets):
           state first has the job. The holder goes on running in any case: that is twice, if it is the other one
     at 5  tried again for as long as the worker lives, and for `_STOPPING` seconds when it stops. Ended without a
           word, the job runs a second time [the copy is not published: the standby runs when it comes]
-    a standby comes: it is put back for one lease's time; so it is, without asking anybody, where its job runs
+    a standby comes: it is put back for one lease's time; so it is, without a question to the state, where its job
+    runs
           [not published: it goes back to its queue after a pause]
 
 The state lost its data: as if all leases had ended. A worker that dies at any point loses nothing: before 3 its
@@ -73,7 +74,7 @@ __all__ = ["LongRunGuard"]
 
 _log = logging.getLogger("taskmq.worker")
 
-"""Header: the key of the lease under which the job runs that this message stands for."""
+"""Header: the key of the lease under which this message's job runs."""
 
 _DONE: Final = "done"
 _TAKEN_OVER: Final = "taken over"
@@ -213,7 +214,7 @@ class LongRunGuard:
         if hold is None:
             return
         if attempt not in self._stats.running or attempt.delivery is not delivery or is_revoked(delivery):
-            # It has ended meanwhile, or its message is with somebody else: the standby message stands for nothing.
+            # It has ended meanwhile, or another worker has its message: the standby message is void.
             await self._say_done(hold)
             return
         handed = LeasedDelivery(delivery, lambda is_done: self._settle(hold, attempt, is_done=is_done))
@@ -267,7 +268,7 @@ class LongRunGuard:
     async def _take(self, key: str) -> int:
         taken = await self._leases.acquire(key, owner=self._worker, seconds=self._seconds)
         if isinstance(taken, Lease):
-            # Nobody else knows the key: the answer to an earlier try was lost.
+            # No other process knows the key: the answer to an earlier try was lost.
             return taken.token
         return taken
 
@@ -308,7 +309,7 @@ class LongRunGuard:
         return bool(self._running)
 
     async def _hold_on(self, hold: "_LongRun", seconds: float, *, note: str | None = None) -> bool:
-        """Renew the lease, or take it once more where it ended and nobody has it; whether it is held.
+        """Renew the lease, or take it once more where it ended and is free; whether it is held.
 
         Raises:
             StateUnavailable: it is not known.
@@ -335,7 +336,7 @@ class LongRunGuard:
             self._tasks.start(self._say_done(hold) if is_done else self._give_back(hold, attempt, hold.handed))
 
     async def _give_back(self, hold: "_LongRun", attempt: Attempt, handed: LeasedDelivery) -> None:
-        """Have the job run by somebody else, at once or as soon as its standby message comes."""
+        """Have the job run by another worker, at once or as soon as its standby message comes."""
         try:
             body = amend(handed.body, handed.content_type, {"id": attempt.job_id})
             copy = copy_message(
@@ -377,13 +378,13 @@ class LongRunGuard:
             try:
                 answer = await self._leases.acquire(key, owner=self._worker, seconds=_REMEMBERED, note=_TAKEN_OVER)
             except StateUnavailable as error:
-                _log.warning("job %s is not run for now, somebody may be at it: %s", attempt.job_id, error)
+                _log.warning("job %s is not run for now, another worker may be at it: %s", attempt.job_id, error)
             else:
                 if not isinstance(answer, Lease):
                     self._recover(attempt, _LongRun(key, answer))
                     return True
                 if answer.note == _TAKEN_OVER:
-                    # Whoever has begun to run it has given it back, or is gone.
+                    # The worker that has begun to run it has given it back, or is gone.
                     self._recover(attempt, _LongRun(key, answer.token))
                     return True
                 if answer.note == _DONE:

@@ -28,7 +28,7 @@ class LeasedDelivery(_Copy):
         settle: called once, with whether the run is done.
 
     Attributes:
-        revoked: the lease is lost: the job is run by somebody else.
+        revoked: the lease is lost: another worker runs the job.
     """
 
     def __init__(self, original: Delivery, settle: "Callable[[bool], None]") -> None:

@@ -24,7 +24,7 @@ class ArgumentLoader:
     """Gives attempts the arguments that their messages refer to.
 
     Args:
-        arguments: where they are; None: this worker was not told.
+        arguments: where they are; None: unknown to this worker.
     """
 
     def __init__(self, arguments: LargeArguments | None) -> None:

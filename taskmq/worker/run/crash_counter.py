@@ -1,7 +1,7 @@
 """How many starts of a job have had no end: the way to tell a task that kills its worker.
 
 Only messages that were in a worker's hands before are counted, in the app's state (`taskmq.stores.StartStore`), so
-the first run of a job costs nothing. An app without a state counts in a file of its own per host, user and broker,
+the first run of a job costs nothing. An app without a state counts in one file per host, user and broker,
 which is made when the first such message comes; between hosts only a shared state counts exactly. Where the state
 does not answer, jobs run uncounted: then the broker's delivery limit is the last net.
 """
@@ -49,7 +49,7 @@ class CrashCounter:
         return count
 
     async def end(self, job_id: str) -> None:
-        """The job's runs kill nobody."""
+        """The job's runs kill no worker."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self._store().end(job_id)
@@ -78,10 +78,10 @@ class CrashCounter:
 
 
 def private_folder(address: str) -> Path:
-    """A folder of this user and host for the broker at `address`, made here; nobody else can enter it.
+    """A folder of this user and host for the broker at `address`, made here; no other user can enter it.
 
     Raises:
-        StateUnavailable: it cannot be made, or is somebody else's.
+        StateUnavailable: it cannot be made, or belongs to another user.
     """
     own = Path(tempfile.gettempdir()) / f"taskmq-{os.getuid()}"
     folder = own / hashlib.sha256(address.encode()).hexdigest()[:16]
@@ -91,7 +91,7 @@ def private_folder(address: str) -> Path:
         found = own.lstat()
     except OSError as error:
         raise StateUnavailable(f"{folder} cannot be made: {error}") from error
-    # Everybody may write beside it: a folder that is there already may be anybody's.
+    # Every user may write beside it: a folder that is there already may belong to any of them.
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise StateUnavailable(f"{own} is not a folder that only this user can enter: remove it, or set TMPDIR")
     return folder

@@ -1,14 +1,15 @@
 """Runs of plain tasks, as far as they go without waiting: most of what a worker does, and so the thinnest way.
 
     delivery -> arguments -> the coroutine's first step -> it has returned -> ack
+             told started                                  told succeeded
 
 One call does all of it, without an asyncio task, an `Attempt` or a coroutine of ours. It is the first segment of the
 `pipeline`: a delivery that is not plain goes through all of that, since nothing has happened here. What is plain and
 has to wait, fails, or has a result to store goes on there behind the run.
 
 A task is plain when no middleware, resource, guard, soft timeout or early acknowledgement is concerned. The `timeout`
-of a coroutine counts from its first wait on, since before that nobody could interrupt it. What is plain and runs in a
-thread is given to `thread_runs`, which goes on with it in as thin a way. A message is plain when it came for the
+of a coroutine counts from its first wait on, since before that it could not be interrupted. What is plain and runs in
+a thread is given to `thread_runs`, which goes on with it in as thin a way. A message is plain when it came for the
 first time, is due and does not expire.
 """
 
@@ -21,11 +22,10 @@ import msgspec
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Delivery
-from taskmq.errors import InvalidArguments, MalformedMessage
+from taskmq.errors import MalformedMessage
 from taskmq.middleware.chain import is_bare
-from taskmq.model.codec import Arguments
 from taskmq.model.envelope import JSON, MSGPACK, Envelope, Invitation, decode_envelope
-from taskmq.model.outcome import Dead, Outcome, Parked, Succeeded
+from taskmq.model.outcome import Outcome, Parked, Succeeded
 from taskmq.model.telemetry.metrics import Count
 from taskmq.model.topology import is_shard, logical_queue
 from taskmq.run.context import Context, current_context
@@ -57,6 +57,8 @@ _DONE: Final = FastPathResult.DONE
 _BEGUN: Final = FastPathResult.BEGUN
 _UNCLEAN: Final = FastPathResult.UNCLEAN
 _CONTENT_TYPES: Final = (JSON, MSGPACK)
+# Whoever is told of it is not told its value.
+_SUCCESS: Final = Succeeded(None)
 
 
 class EndedRun(msgspec.Struct, eq=False):
@@ -107,18 +109,31 @@ class _Plain:
         self.count = count
 
 
+class _PlainRun(msgspec.Struct, eq=False):
+    """A run that is about to begin; `now` by the monotonic clock."""
+
+    delivery: Delivery
+    envelope: Envelope
+    plain: _Plain
+    context: Context
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    content_type: str
+    now: float
+
+
 class FastPath:
     """The short way of one worker.
 
     Args:
-        stats: counts every run, and is asked who wants to see each.
+        stats: counts every run, and knows who is told of each.
         keeps_results: whether the app has a state to keep results in.
         cancelled: why a job was cancelled; None where nothing can be.
         recalled: jobs that are to go back without a run, where there are any.
         journal_writer: where the tasks' contexts write to.
         processor: says what an error comes to.
         guards: a task that concerns some of them is not plain.
-        run_begins: told of each run of a job of the store that goes on in a thread.
+        run_begins: called for each run of a job of the store that goes on in a thread.
         threads: what carries out plain functions; None where nothing does.
 
     Attributes:
@@ -166,33 +181,17 @@ class FastPath:
             envelope = decode_envelope(delivery.body, content_type)
         except MalformedMessage as error:
             return Parked(str(error))
-        key = (envelope.task, delivery.queue)
-        plain = self._plain[key] if key in self._plain else self._prepare(key)
-        job_id, stats = envelope.id, self._stats
-        if (
-            plain is None
-            or not job_id
-            or envelope.eta is not None
-            or envelope.expires is not None
-            or is_marked(envelope)
-            or delivery.redelivered
-            or stats.on_start
-            or content_type not in _CONTENT_TYPES
-            or (self._cancelled is not None and self._cancelled(job_id) is not None)
-            or (self._recalled and envelope.store is not None)
-        ):
+        plain = self._plain_for(delivery, envelope)
+        if plain is None or content_type not in _CONTENT_TYPES:
             return envelope
         try:
             args, kwargs = plain.decode(envelope.args, envelope.kwargs, content_type)
-        except InvalidArguments as error:
-            attempt = Attempt(delivery, envelope, plain.task, job_id)
-            return EndedRun(attempt, Dead("invalid_arguments", error))
         except BaseException:  # noqa: BLE001 - the long way meets it again, and knows what it means
             return envelope
         started = self._now_ms()
         context = Context(
             envelope,
-            job_id=job_id,
+            job_id=envelope.id,
             max_attempts=plain.max_attempts,
             queue=plain.queue,
             redelivered=False,
@@ -203,79 +202,92 @@ class FastPath:
         if plain.with_context is not None:
             args, kwargs = plain.with_context((args, kwargs), context)
         current_context.set(context)
-        if plain.is_threaded:
-            attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
-            return self._begin(attempt, plain, now)
-        before = copy_context()
-        stats.current = envelope
+        if (tell := self._stats.on_start) is not None:
+            tell(delivery, envelope, envelope.id, started)
+        run = _PlainRun(delivery, envelope, plain, context, args, kwargs, content_type, now)
+        return self._begin_in_thread(run) if plain.is_threaded else self._first_step(run)
+
+    def _plain_for(self, delivery: Delivery, envelope: Envelope) -> _Plain | None:
+        """What is known of the message's task; None where the two are not plain."""
+        key = (envelope.task, delivery.queue)
         try:
-            run = plain.call(*args, **kwargs)
-            waits_for = run.send(None)
+            plain = self._plain[key]
+        except KeyError:
+            plain = self._prepare(key)
+        if (
+            plain is None
+            or not envelope.id
+            or envelope.eta is not None
+            or envelope.expires is not None
+            or is_marked(envelope)
+            or delivery.redelivered
+            or (self._cancelled is not None and self._cancelled(envelope.id) is not None)
+            or (self._recalled and envelope.store is not None)
+        ):
+            return None
+        return plain
+
+    def _first_step(self, run: _PlainRun) -> FastPathStep:
+        """Run a coroutine up to its first wait, or its end."""
+        stats = self._stats
+        before = copy_context()
+        stats.current = run.envelope
+        try:
+            coroutine = run.plain.call(*run.args, **run.kwargs)
+            waits_for = coroutine.send(None)
         except StopIteration as stop:
             stats.current = None
-            is_clean = copy_context() == before
-            self.ended = ended = self._monotonic()
-            if not plain.keeps_result and context.journal is None and envelope.store is None:
-                stats.ended += 1
-                due = envelope.enqueued if envelope.attempt == 1 else None
-                plain.count.succeeded(ended - now, None if due is None else (started - due) / 1000)
-                delivery.ack()
-                context.is_settled = True
-                return _DONE if is_clean else _UNCLEAN
-            attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
-            attempt.is_clean = is_clean
-            stats.running[attempt] = now
-            return EndedRun(attempt, Succeeded(stop.value))
+            return self._returned(run, stop.value, is_clean=copy_context() == before)
         except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
             stats.current = None
-            attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
-            attempt.is_clean = copy_context() == before
-            stats.running[attempt] = now
+            attempt = self._attempt(run, is_clean=copy_context() == before)
             return EndedRun(attempt, self._processor.failed(attempt, error))
         stats.current = None
-        attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
-        stats.running[attempt] = now
-        return WaitingRun(attempt, Continuation(run, waits_for))
+        return WaitingRun(self._attempt(run), Continuation(coroutine, waits_for))
 
-    def _begin(self, attempt: Attempt, plain: _Plain, now: float) -> FastPathStep:
+    def _returned(self, run: _PlainRun, value: object, *, is_clean: bool) -> FastPathStep:
+        """Settle a run that has returned, where that leaves nothing to be stored."""
+        self.ended = ended = self._monotonic()
+        plain, context, envelope, stats = run.plain, run.context, run.envelope, self._stats
+        if plain.keeps_result or context.journal is not None or envelope.store is not None:
+            return EndedRun(self._attempt(run, is_clean=is_clean), Succeeded(value))
+        seconds = ended - run.now
+        due = envelope.enqueued if envelope.attempt == 1 else None
+        stats.ended += 1
+        plain.count.succeeded(seconds, None if due is None else (context.started - due) / 1000)
+        if (tell := stats.on_end) is not None:
+            tell(run.delivery, envelope, context.job_id, _SUCCESS, seconds)
+        run.delivery.ack()
+        context.is_settled = True
+        return _DONE if is_clean else _UNCLEAN
+
+    def _begin_in_thread(self, run: _PlainRun) -> FastPathStep:
+        """Have a thread carry out a plain function."""
         assert self._threads is not None
+        attempt, invitation = _attempt_of(run), run.envelope.store
         assert attempt.execution is not None
-        invitation = attempt.envelope.store
-        count = None if plain.keeps_result or invitation is not None else plain.count
+        count = None if run.plain.keeps_result or invitation is not None else run.plain.count
         try:
-            # Its own variables: what the function changes, nobody else sees.
-            self._threads.begin(attempt, attempt.execution, copy_context(), count=count, now=now)
+            # Its own variables: what the function changes, no other run sees.
+            self._threads.begin(attempt, attempt.execution, copy_context(), count=count, now=run.now)
         except BaseException as error:  # noqa: BLE001 - what keeps a run from beginning is an outcome, too
             return EndedRun(attempt, self._processor.failed(attempt, error))
         if invitation is not None:
             self._run_begins(attempt, invitation)
         return _BEGUN
 
-    def _attempt(
-        self,
-        delivery: Delivery,
-        envelope: Envelope,
-        plain: _Plain,
-        context: Context,
-        arguments: Arguments,
-        *,
-        content_type: str,
-    ) -> Attempt:
-        execution = Execution(
-            context,
-            plain.call,
-            *arguments,
-            envelope,
-            content_type,
-            plain.timeout,
-        )
-        return Attempt(delivery, envelope, plain.task, context.job_id, started=context.started, execution=execution)
+    def _attempt(self, run: _PlainRun, *, is_clean: bool = True) -> Attempt:
+        """The attempt that a run is, which goes on or is to be settled."""
+        attempt = _attempt_of(run)
+        attempt.is_clean = is_clean
+        self._stats.running[attempt] = run.now
+        return attempt
 
     def _prepare(self, key: tuple[str, str]) -> _Plain | None:
         name, queue = key
         task = self._tasks.get(name)
         if task is None:
-            # Not remembered: names may be anything that somebody sends.
+            # Not remembered: names may be anything that a client sends.
             return None
         plan = task.plan
         plain: _Plain | None = None
@@ -292,3 +304,9 @@ class FastPath:
             plain = _Plain(task, queue, self._stats.count_of(name, queue), keeps_result=keeps_result)
         self._plain[key] = plain
         return plain
+
+
+def _attempt_of(run: _PlainRun) -> Attempt:
+    plain, context, envelope = run.plain, run.context, run.envelope
+    execution = Execution(context, plain.call, run.args, run.kwargs, envelope, run.content_type, plain.timeout)
+    return Attempt(run.delivery, envelope, plain.task, context.job_id, started=context.started, execution=execution)

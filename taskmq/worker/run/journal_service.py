@@ -41,7 +41,7 @@ KEPT: Final = 7 * 86_400.0
 
 _WHAT: Final = "progress, steps and checkpoints"
 _PERIOD: Final = 0.5
-# Of a run that has told something: how far its job is from there on.
+# Of a run that has reported something: how far its job is from there on.
 _STATES: Final[dict[type, JobState]] = {
     Succeeded: JobState.SUCCEEDED,
     AlreadyDone: JobState.SUCCEEDED,
@@ -66,8 +66,6 @@ class JournalService:
         self._writing: asyncio.Task[None] | None = None
         self._beginning: dict[RunJournal, asyncio.Task[BegunRun]] = {}
         self._is_answering = True
-
-    # The writer --------------------------------------------------------------------------------------------
 
     def changed(self, journal: RunJournal) -> None:
         if threading.get_ident() == self._thread:
@@ -113,8 +111,6 @@ class JournalService:
             monotonic=self._app.sessions.clock.monotonic,
         )
 
-    # The worker's part -------------------------------------------------------------------------------------
-
     async def finish(self, journal: RunJournal, outcome: Outcome) -> None:
         """Write the last news of a run that has ended, and what it came to.
 
@@ -151,8 +147,6 @@ class JournalService:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-
-    # News --------------------------------------------------------------------------------------------------
 
     def _note(self, journal: RunJournal) -> None:
         self._news.add(journal)
@@ -202,8 +196,6 @@ class JournalService:
             _log.warning("progress and heartbeats of tasks are not kept: %s", error)
         self._is_answering = False
 
-    # The state ---------------------------------------------------------------------------------------------
-
     async def _begin(self, journal: RunJournal) -> BegunRun:
         run = await self._checkpoints().begin(journal.job_id, attempt=journal.attempt, ttl=KEPT)
         if run is None:
@@ -214,7 +206,7 @@ class JournalService:
     def _begun(self, journal: RunJournal, task: "asyncio.Task[BegunRun]") -> None:
         del self._beginning[journal]
         if not task.cancelled():
-            # Who asked may be gone: then nobody else looks at it.
+            # The caller may be gone: then no other one looks at it.
             task.exception()
 
     def _stores(self) -> Stores:

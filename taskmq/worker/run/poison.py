@@ -14,7 +14,7 @@ sides: after `_PATIENCE` seconds of waiting for others, or of running, the proce
 
 A message that comes back because its connection was lost, while its first run goes on in this process, is not
 counted; where it goes on in another one, that one takes its count back as soon as it sees that its delivery is void.
-Processes of `executor="process"` are counted the same way, with nobody beside them to suspect. Tasks with early
+Processes of `executor="process"` are counted the same way, with no run beside them to suspect. Tasks with early
 acknowledgement do not come back.
 """
 
@@ -161,8 +161,6 @@ class Quarantine:
             for other in (*self._running.values(), *(() if self._threads is None else self._threads.deliveries()))
         )
 
-    # Counting ----------------------------------------------------------------------------------------------
-
     async def _begin(self, attempt: Attempt) -> int:
         # Before it is counted: where this is cancelled meanwhile, the count may be there.
         self._counted[attempt.job_id] = attempt.delivery
@@ -184,10 +182,8 @@ class Quarantine:
             await asyncio.sleep(_LOOK)
             for job_id, delivery in tuple(self._counted.items()):
                 if is_revoked(delivery):
-                    # Somebody else gets the message now, although nothing has crashed.
+                    # Another worker gets the message now, although nothing has crashed.
                     await self._end(job_id)
-
-    # Alone -------------------------------------------------------------------------------------------------
 
     async def _enter(self, stay: "_Stay") -> None:
         me = _current_task()

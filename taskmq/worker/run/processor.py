@@ -93,10 +93,10 @@ class Processor:
         attempt.execution = execution
         invitation = envelope.store
         if attempt.task.plan.ack == "early":
-            # The store is told first: it dispatches the job never again, whatever becomes of it here.
+            # The store comes first: it dispatches the job never again, whatever becomes of it here.
             is_told = invitation is None or await self._tell_start(attempt, invitation)
             if not is_told or not await attempt.delivery.ack_confirmed():
-                # Somebody else may have it: at most once means not here.
+                # Another worker may have it: at most once means not here.
                 return Interrupted()
         current_context.set(execution.context)
         before = copy_context()

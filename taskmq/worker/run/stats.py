@@ -1,6 +1,6 @@
-"""What a worker has done, in plain numbers, and who is told while it does it.
+"""What a worker has done, in plain numbers, and who hears of it meanwhile.
 
-The counters cost a few dictionary look-ups a run. Observers cost nothing where there are none.
+The counters cost a few dictionary look-ups a run. An observer costs nothing where there is none.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,12 @@ from taskmq.model.topology import logical_queue
 from taskmq.run.context import due_instant
 from taskmq.worker.attempt import Attempt
 
-__all__ = ["WorkerStats"]
+__all__ = ["TellEnd", "TellStart", "WorkerStats"]
+
+TellStart = Callable[[Delivery, Envelope, str, int | None], None]
+"""Told of a run that starts: its message, its job's id, and when that is (ms) where that is known."""
+TellEnd = Callable[[Delivery, Envelope, str, Outcome, float], None]
+"""Told of a run that has ended: its message, its job's id, its outcome and the seconds that it took."""
 
 
 class WorkerStats:
@@ -25,9 +30,9 @@ class WorkerStats:
         running: when each attempt that goes on was started, by the monotonic clock.
         current: the message whose run is in its first step; None between two.
         ended: runs that have ended.
-        on_start: called with each attempt as it starts.
-        on_end: called with each attempt, its outcome and the seconds it took, before the outcome is settled.
-        on_park: called with each delivery that cannot be run here, and why.
+        on_start: called with each run as it starts; None: nobody listens.
+        on_end: called with each run that has ended, before its outcome is settled; None: nobody listens.
+        on_park: called with each delivery that cannot be run here, and why; None: nobody listens.
     """
 
     def __init__(self) -> None:
@@ -35,15 +40,15 @@ class WorkerStats:
         self.running: dict[Attempt, float] = {}
         self.current: Envelope | None = None
         self.ended = 0
-        self.on_start: list[Callable[[Attempt], None]] = []
-        self.on_end: list[Callable[[Attempt, Outcome, float], None]] = []
-        self.on_park: list[Callable[[Delivery, Parked], None]] = []
+        self.on_start: TellStart | None = None
+        self.on_end: TellEnd | None = None
+        self.on_park: Callable[[Delivery, Parked], None] | None = None
 
     def start(self, attempt: Attempt, *, now: float) -> None:
         """A run begins."""
         self.running[attempt] = now
-        for call in self.on_start:
-            call(attempt)
+        if self.on_start is not None:
+            self.on_start(attempt.delivery, attempt.envelope, attempt.job_id, None)
 
     def end(self, attempt: Attempt, outcome: Outcome, *, now: float) -> None:
         """It has an outcome."""
@@ -59,8 +64,8 @@ class WorkerStats:
             due = due_instant(envelope)
             if due is not None:
                 count.waited.add((attempt.started - due) / 1000 if attempt.started > due else 0.0)
-        for call in self.on_end:
-            call(attempt, outcome, seconds)
+        if self.on_end is not None:
+            self.on_end(attempt.delivery, envelope, attempt.job_id, outcome, seconds)
 
     def count_of(self, task: str, queue: str) -> Count:
         """The count of a task in a physical queue."""
@@ -72,8 +77,8 @@ class WorkerStats:
 
     def park(self, delivery: Delivery, parked: Parked) -> None:
         """A delivery is not run here."""
-        for call in self.on_park:
-            call(delivery, parked)
+        if self.on_park is not None:
+            self.on_park(delivery, parked)
 
     def names(self) -> list[str]:
         """Task and job of every run that goes on, the longest first, for people."""

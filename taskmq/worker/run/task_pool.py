@@ -1,6 +1,6 @@
 """Asyncio tasks that carry out pieces of work.
 
-A piece that never has to wait is carried out by a member that goes on to the next one: it costs no task of its own,
+A piece that never has to wait is carried out by a member that goes on to the next one: it costs no new task,
 no callback and no turn of the loop. A piece that has to wait keeps its member to itself until it ends, and the member
 leaves with it. So whatever a piece has bound to its task while it waited (timers that cancel it, a cancellation that
 comes too late) never meets another piece.
@@ -9,7 +9,7 @@ Members are called one by one, each by the one before it, as long as pieces end 
 The more pieces wait, the more members are called in one turn of the loop, up to one for each: what they begin
 together is sent together, to a server or over a connection that they share.
 
-A piece of somebody who has had room so far without a member (`aside`) gets one of its own.
+Work that already has a slot outside of the pool (`aside`) gets a member to settle it.
 
 A member also leaves when a piece says so, because it has changed context variables, and when the task was cancelled.
 """
@@ -38,7 +38,7 @@ class Pause(enum.Enum):
     TURN = enum.auto()
     """The loop gets a turn first."""
     LEAVE = enum.auto()
-    """Somebody else is to go on: this member's context variables are not what they were."""
+    """Another member is to go on: this member's context variables are not what they were."""
 
 
 class TaskPool(Generic[T]):
@@ -50,7 +50,7 @@ class TaskPool(Generic[T]):
             the member's task.
         more: how many others there may be.
         done: called with whose a piece was, and how it failed, if it did.
-        aside: what has room here without being a piece; whoever makes it less says so by `call`.
+        aside: what has room here without being a piece; the part that makes it less says so by `call`.
 
     Attributes:
         busy: whose piece each member carries out; may be changed while it does.
@@ -110,7 +110,7 @@ class TaskPool(Generic[T]):
         member.add_done_callback(self._left)
 
     def carry_out(self, owner: T, piece: WorkItem, variables: contextvars.Context) -> None:
-        """Have a member of its own carry out a piece, also where there is no room, among these context variables."""
+        """Have a new member carry out a piece, also where there is no room, among these context variables."""
         member = asyncio.get_running_loop().create_task(self._serve_one(owner, piece), context=variables)
         self.busy[member] = owner
         self._members.add(member)
@@ -135,7 +135,7 @@ class TaskPool(Generic[T]):
         error: BaseException | None = None
         try:
             await piece
-        except BaseException as failure:  # noqa: BLE001 - told to who gave the piece
+        except BaseException as failure:  # noqa: BLE001 - handed to the piece's owner
             error = failure
         self._done(self.busy.pop(me, owner), error)
 
@@ -171,7 +171,7 @@ class TaskPool(Generic[T]):
             except StopIteration as stop:
                 is_clean = stop.value
                 self._reach = max(self._reach // 2, 1)
-            except BaseException as failure:  # noqa: BLE001 - told to who gave the piece
+            except BaseException as failure:  # noqa: BLE001 - handed to the piece's owner
                 error = failure
             else:
                 self._reach = min(self._reach * 2, self.size)
@@ -179,7 +179,7 @@ class TaskPool(Generic[T]):
                     await Continuation(piece, waits_for)
                 except BaseException as failure:  # noqa: BLE001 - as above
                     error = failure
-            # It may be somebody else's by now.
+            # Another member may have it by now.
             self._done(self.busy.pop(me), error)
             if not is_clean or me.cancelling():
                 return
@@ -202,7 +202,7 @@ class TaskPool(Generic[T]):
         self._called.discard(member)
         self._idle = [entry for entry in self._idle if entry[0] is not member]
         if member in self.busy:
-            # The same, of one with a piece of its own.
+            # The same, of one with its own piece.
             self._done(self.busy.pop(member), asyncio.CancelledError())
         if not member.cancelled():
             member.exception()

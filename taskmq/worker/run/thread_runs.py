@@ -1,10 +1,10 @@
-"""Runs of plain functions that go on in threads, and nobody waits for: no task, no future and no timer for each.
+"""Runs of plain functions in threads, without a waiter: no task, no future and no timer for each.
 
-    FastPath -> begin -> a thread -> told on the loop, together with others that have ended -> settled there
+    FastPath -> begin -> a thread -> reported on the loop, together with others that have ended -> settled there
 
-Each has a slot from its beginning to its end, as if a member of the task pool carried it out. An end is told once:
-that the function has returned or raised, that its time was over, or that it was given up. A thread that comes back
-after that is not listened to.
+Each has a slot from its beginning to its end, as if a member of the task pool carried it out. An end is reported
+once: that the function has returned or raised, that its time was over, or that it was given up. A thread that comes
+back after that is not listened to.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from taskmq.contracts.broker import Delivery
 from taskmq.executors.coroutine import timed_out
 from taskmq.executors.thread import ThreadExecutor, ThreadRun
+from taskmq.model.outcome import Succeeded
 from taskmq.model.telemetry.metrics import Count
 from taskmq.run.execution import Execution
 from taskmq.worker.attempt import Attempt
@@ -23,6 +24,8 @@ from taskmq.worker.run.stats import WorkerStats
 __all__ = ["ThreadRuns"]
 
 _NEVER_SOONER: Final = 0.001
+# Whoever is told of it is not told its value.
+_SUCCESS: Final = Succeeded(None)
 
 
 class _Settled(Protocol):
@@ -120,7 +123,6 @@ class ThreadRuns:
             or error is not None
             or attempt.cancelled is not None
             or execution.context.journal is not None
-            or stats.on_end
         ):
             self._tell_ended(attempt, value, error)
             return
@@ -128,11 +130,14 @@ class ThreadRuns:
         stats.ended += 1
         due = envelope.enqueued if envelope.attempt == 1 else None
         waited = None if due is None else (execution.context.started - due) / 1000
-        count.succeeded(now - stats.running.pop(attempt, now), waited)
+        seconds = now - stats.running.pop(attempt, now)
+        count.succeeded(seconds, waited)
+        if stats.on_end is not None:
+            stats.on_end(delivery, envelope, attempt.job_id, _SUCCESS, seconds)
         failure: BaseException | None = None
         try:
             delivery.ack()
-        except BaseException as unexpected:  # noqa: BLE001 - told to whose delivery it is
+        except BaseException as unexpected:  # noqa: BLE001 - handed to the delivery's owner
             failure = unexpected
         execution.context.is_settled = True
         self._tell_settled(delivery, failure, now=now)
@@ -147,7 +152,7 @@ class ThreadRuns:
 
 
 class _ThreadRun(ThreadRun):
-    """One that nobody waits for."""
+    """A run without a waiter."""
 
     __slots__ = ("attempt", "count", "runs")
 
@@ -196,6 +201,6 @@ class _TimeLimit:
                 # A loop whose clock is coarse may ring too soon.
                 self._timer = loop.call_later(max(due - now, _NEVER_SOONER), self._ring, loop, context=Context())
                 return
-            # What was told of another one may have ended this one.
+            # The end of another one may have ended this one.
             if run in self.due:
                 self._over(run)

@@ -2,8 +2,8 @@
 
     any thread: add -> the run's lines -> every half a second, and before each report -> one message for each queue
 
-Lines are sent before the report of their run's end, over the same queue: whoever sees that a job has ended finds what
-it has logged. A message that cannot be sent is dropped, with its lines: logs are not worth a held-up job.
+Lines are sent before the report of their run's end, over the same queue: a reader that sees that a job has ended
+finds what it has logged. A message that cannot be sent is dropped, with its lines: logs are not worth a held-up job.
 """
 
 import asyncio
@@ -30,8 +30,9 @@ _PERIOD: Final = 0.5
 _MOST_OF_RUN: Final = 1_000
 _MOST_WAITING: Final = 10_000
 _RUNS_KNOWN: Final = 5_000
-# Of a line without an end: more than what is kept of it, so that nothing is cut before it is redacted.
-_LONGEST_BEGUN: Final = 2 * LONGEST_LINE
+# Of a line: more than what is kept of it, so that nothing of that is cut before it is redacted. A megabyte takes a
+# second, on the event loop where a coroutine logs it.
+_LONGEST_REDACTED: Final = 2 * LONGEST_LINE
 _WARNING: Final = 30
 _OURS: Final = "taskmq.worker"
 
@@ -47,7 +48,7 @@ class _Run:
         self.count = 0
         self.dropped = 0
         self.waiting: list[RunLine] = []
-        self.begun = PrintedText(longest=_LONGEST_BEGUN)
+        self.begun = PrintedText(longest=_LONGEST_REDACTED)
 
 
 class RunLines:
@@ -91,7 +92,7 @@ class RunLines:
 
     def add(self, invitation: Invitation, attempt: int, level: int, logger: str, message: str) -> None:
         """Take a line; from any thread."""
-        name, text = shortened(logger, self._redactor.redact(message))
+        name, text = shortened(logger, self._redactor.redact(message[:_LONGEST_REDACTED]))
         line = RunLine(self._clock.now_ms(), min(max(level, 0), 1_000), name, text)
         with self._lock:
             run = self._run(invitation, attempt)
@@ -165,7 +166,7 @@ class RunLines:
         run = self._runs.get(key)
         if run is None:
             run = self._runs.setdefault(key, _Run(invitation, attempt))
-            # What a run has left behind may log for ever, and nobody says when it ends.
+            # What a run has left behind may log for ever, and its end is never reported.
             if len(self._runs) > _RUNS_KNOWN:
                 _, oldest = self._runs.popitem(last=False)
                 self._waiting -= len(oldest.waiting)

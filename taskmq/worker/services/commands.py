@@ -69,7 +69,7 @@ class CommandService:
     Args:
         broker: where commands come from.
         worker: whom they are for.
-        watch: called with the seconds for which somebody wants the events of jobs; None: nobody can have them.
+        watch: called with the seconds for which a reader wants the events of jobs; None: none can have them.
         obeys: whether other commands than `watch` are heard.
     """
 
@@ -95,7 +95,7 @@ class CommandService:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Obey until `stop`. That this user may not listen is told once, and tried again and again."""
+        """Obey until `stop`. That this user may not listen is logged once, and tried again and again."""
         listening = await self._listen()
         if listening is not None:
             try:

@@ -1,9 +1,9 @@
 """Telling others what happens here: a worker's events, off the way of its jobs.
 
 A job's event is a small struct in a list; a timer sends what there is every 100 ms, by topic. Events of jobs are off
-until somebody listens, who says so by the command `watch` for a minute: until then a job costs nothing here. Nothing
-is waited for. What the broker does not take at once, and what is beyond 20,000 events between two flushes, is dropped
-and counted, and the count is in every batch.
+until a reader listens, which says so by the command `watch` for a minute: until then a job costs nothing here.
+Nothing is waited for. What the broker does not take at once, and what is beyond 20,000 events between two flushes, is
+dropped and counted, and the count is in every batch.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from typing import Final
 from taskmq.contracts.broker import Broadcasting, Delivery
 from taskmq.durable.service import pause
 from taskmq.model.clock import Clock
+from taskmq.model.envelope import Envelope
 from taskmq.model.outcome import Dead, Outcome, Parked, Retried, Snoozed
 from taskmq.model.telemetry.events import Event, JobEvent, WorkerEvent, encode_batch, job_topic, worker_topic
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import logical_queue
 from taskmq.run.context import due_instant
-from taskmq.worker.attempt import Attempt
 from taskmq.worker.run.stats import WorkerStats
 
 __all__ = ["EventPublisher"]
@@ -37,15 +37,15 @@ class EventPublisher:
 
     Args:
         broker: where they go.
-        stats: what it looks at, while somebody listens.
+        stats: what it looks at, while a reader listens.
         name: the worker's.
         status: how the worker is.
         clock: for the instants of events.
-        is_permanent: the events of jobs are told all the time, and not only while somebody listens.
+        is_permanent: the events of jobs are sent all the time, and not only while a reader listens.
         beat_seconds: between two beats.
 
     Attributes:
-        dropped: events that were not told.
+        dropped: events that were not sent.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class EventPublisher:
         """Tell the events of jobs: for so many seconds, at most ten minutes; None: until `close`."""
         if not self._is_watching:
             self._is_watching = True
-            self._stats.on_start.append(self._on_start)
-            self._stats.on_end.append(self._on_end)
-            self._stats.on_park.append(self._on_park)
+            self._stats.on_start = self._on_start
+            self._stats.on_end = self._on_end
+            self._stats.on_park = self._on_park
             if seconds is not None:
-                # Whoever begins to listen learns who is there.
+                # A new reader learns which workers are there.
                 self.tell("beat")
         if self._until is not None:
             self._until.cancel()
@@ -148,9 +148,7 @@ class EventPublisher:
             self._until = None
         if self._is_watching:
             self._is_watching = False
-            self._stats.on_start.remove(self._on_start)
-            self._stats.on_end.remove(self._on_end)
-            self._stats.on_park.remove(self._on_park)
+            self._stats.on_start = self._stats.on_end = self._stats.on_park = None
 
     def _send(self, topic: str, events: Sequence[Event]) -> None:
         if not self._broker.announce(topic, encode_batch(self._name, events, dropped=self.dropped)):
@@ -176,19 +174,19 @@ class EventPublisher:
             name = self._queues[physical] = logical_queue(physical)
         return name
 
-    def _on_start(self, attempt: Attempt) -> None:
+    def _on_start(self, delivery: Delivery, envelope: Envelope, job_id: str, at: int | None) -> None:
         if not (number := self._next_number()):
             return
-        envelope, now = attempt.envelope, self._clock.now_ms()
+        now = self._clock.now_ms() if at is None else at
         due = due_instant(envelope) if envelope.attempt == 1 else None
         self._add(
             JobEvent(
                 event=_STARTED,
                 number=number,
                 at=now,
-                job_id=attempt.job_id,
+                job_id=job_id,
                 task=envelope.task,
-                queue=self._queue_of(attempt.delivery),
+                queue=self._queue_of(delivery),
                 attempt=envelope.attempt,
                 tenant=envelope.tenant or "",
                 is_stored=envelope.store is not None,
@@ -196,10 +194,9 @@ class EventPublisher:
             )
         )
 
-    def _on_end(self, attempt: Attempt, outcome: Outcome, seconds: float) -> None:
+    def _on_end(self, delivery: Delivery, envelope: Envelope, job_id: str, outcome: Outcome, seconds: float) -> None:
         if not (number := self._next_number()):
             return
-        envelope = attempt.envelope
         delay = error = reason = None
         if isinstance(outcome, Retried):
             delay, error = outcome.delay.total_seconds(), type(outcome.error).__name__
@@ -212,9 +209,9 @@ class EventPublisher:
                 event=_ENDS[type(outcome)],
                 number=number,
                 at=self._clock.now_ms(),
-                job_id=attempt.job_id,
+                job_id=job_id,
                 task=envelope.task,
-                queue=self._queue_of(attempt.delivery),
+                queue=self._queue_of(delivery),
                 attempt=envelope.attempt,
                 tenant=envelope.tenant or "",
                 seconds=round(seconds, 6),

@@ -1,6 +1,6 @@
 """Telling schedulers which tasks there are, and what they take: for those who submit jobs without the tasks' code.
 
-Nothing is waited for, and a message may get lost: it is told again every ten minutes, and when a scheduler asks.
+Nothing is waited for, and a message may get lost: it is sent again every ten minutes, and when a scheduler asks.
 """
 
 import asyncio

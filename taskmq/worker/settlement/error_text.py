@@ -7,8 +7,9 @@ import traceback
 from typing import Final
 
 from taskmq.contracts.stores import ErrorRecord
+from taskmq.model.units import storable
 
-__all__ = ["ERROR_LIMIT", "error_record", "has_form", "storable", "summary", "traceback_of", "type_name"]
+__all__ = ["ERROR_LIMIT", "error_record", "has_form", "summary", "traceback_of", "type_name"]
 
 ERROR_LIMIT: Final = 500
 _TRACEBACK_LIMIT: Final = 16_000
@@ -46,8 +47,3 @@ def _tail(error: BaseException) -> str:
 def has_form(error: BaseException) -> bool:
     """Whether its traceback has a form in UTF-8: a handler that writes one which has none loses the whole record."""
     return traceback_of(error) == _tail(error)
-
-
-def storable(text: str) -> str:
-    """Lone surrogates, as in names of files, have no form in UTF-8: they are written out."""
-    return text.encode(errors="backslashreplace").decode()

@@ -23,7 +23,7 @@ async def release_permits(
         record: how the job ended, where this was its end.
 
     Returns:
-        False: the outcome does not count, or no guard could be told of it; the delivery was given back.
+        False: the outcome does not count, or no guard could record it; the delivery was given back.
     """
     backoff: Backoff | None = None
     while attempt.permits:

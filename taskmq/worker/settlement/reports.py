@@ -31,7 +31,7 @@ __all__ = ["ReportSender"]
 _log = logging.getLogger("taskmq.worker")
 
 _LINGER: Final = 0.002
-# Shorter runs are told with their ends.
+# Shorter runs are reported with their ends.
 _STARTED_AFTER: Final = 0.25
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
@@ -73,11 +73,11 @@ class ReportSender:
 
     @property
     def is_telling(self) -> bool:
-        """Whether something that was told is not settled yet."""
+        """Whether something that was reported is not settled yet."""
         return bool(self._told)
 
     async def all_told(self) -> None:
-        """Return once everything that was told is settled."""
+        """Return once everything that was reported is settled."""
         await self._all_told.wait()
 
     def tell(self, invitation: Invitation, report: Report, delivery: Delivery) -> None:

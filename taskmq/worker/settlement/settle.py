@@ -21,7 +21,7 @@ Of a job of the store (`Envelope.store`) nothing of that is stored or published:
 acknowledged (`stored_jobs`).
 
 A run whose message was taken away meanwhile (`Revocable`) may still have been successful: its result is kept, if
-it is the first. Whatever else it came to has no effect: whoever has the message now decides what follows.
+it is the first. Whatever else it came to has no effect: the worker that has the message now decides what follows.
 """
 
 import asyncio
@@ -142,7 +142,7 @@ class Settler:
     def settle_at_once(self, attempt: Attempt, outcome: Outcome) -> bool:
         """Settle a success that nothing has to be waited for; whether it was one.
 
-        A success of a job of the store is told beside what runs next, and acknowledged once that is confirmed.
+        A success of a job of the store is reported beside what runs next, and acknowledged once that is confirmed.
         """
         if type(outcome) is not Succeeded or attempt.permits:
             return False
@@ -157,7 +157,7 @@ class Settler:
         """Make the outcome durable, then settle the delivery; whether it was taken off the broker."""
         delivery = attempt.delivery
         if isinstance(outcome, Retried | Snoozed | Dead | Cancelled) and await _is_void(delivery):
-            # Whoever gets the message next decides what follows: a copy from here would be one too many.
+            # The worker that gets the message next decides what follows: a copy from here would be one too many.
             _log.warning(
                 "job %s of task %s: %s too late, the message was given to another worker",
                 attempt.job_id,

@@ -26,9 +26,9 @@ from taskmq.model.outcome import (
     Succeeded,
 )
 from taskmq.model.states import JobState
-from taskmq.model.units import to_ms
+from taskmq.model.units import storable, to_ms
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.settlement.error_text import ERROR_LIMIT, error_record, storable
+from taskmq.worker.settlement.error_text import ERROR_LIMIT, error_record
 from taskmq.worker.settlement.patience import SettlingPatience
 from taskmq.worker.settlement.permits import release_permits
 from taskmq.worker.settlement.records import EndRecords, FailureLog

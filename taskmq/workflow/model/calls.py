@@ -197,7 +197,7 @@ def join_values(values: list[bytes], content_type: str) -> bytes:
 def insert_values(
     args: bytes, kwargs: bytes, values: list[tuple[int | str, bytes]], content_type: str
 ) -> tuple[msgspec.Raw, msgspec.Raw]:
-    """Arguments with some more, each put before what stands at its position, or under its name."""
+    """Arguments with some more, each put before the argument at its position, or under its name."""
     positional = _unpack(args, list[msgspec.Raw], content_type) if args else []
     named = _unpack(kwargs, dict[str, msgspec.Raw], content_type) if kwargs else {}
     for to, value in values:

@@ -109,7 +109,7 @@ class GraphBuilder:
     ) -> Placed:
         """Add a call for each item of the value of the one step that is before."""
         if len(before) != 1:
-            raise InvalidOption(f"task {call.task.name}: each(...) stands behind one step, whose value is a list")
+            raise InvalidOption(f"task {call.task.name}: each(...) comes after one step, whose value is a list")
         node = replace(
             self._call(call, [Input(0, before[0])]),
             inputs=(),
@@ -181,7 +181,7 @@ class GraphBuilder:
         try:
             return call.task.signature.encode(call.args, dict(call.kwargs), self._content_type)
         except InvalidArguments as error:
-            raise InvalidArguments(f"{error}; nothing stands before this step to give it more") from error
+            raise InvalidArguments(f"{error}; no step before this one gives it more") from error
 
     def _encoded(self, call: StepCall, which: Literal["args", "kwargs"]) -> bytes:
         try:

@@ -1,10 +1,10 @@
 """What follows from the end of a node: the state machine of workflows, over whatever keeps their nodes. Pure.
 
     end(node) -> to visit: those after it -> each one is ready, ends without a start, or waits on
-                                              ready: published by whoever takes it
+                                              ready: published by its taker
                                               ended: those after it are to be visited as well
 
-What is to be visited and what is to be published are lists of the board, so whoever comes next goes on where somebody
+What is to be visited and what is to be published are lists of the board, so the next worker goes on where another
 has stopped. Every step may be done twice. Nothing is counted: who has arrived is a set, so a node that ends twice
 arrives once.
 """
@@ -63,7 +63,7 @@ class NodeView(Protocol):
 
 
 class NodeClaim(NamedTuple):
-    """Who runs a node, or has run it last; `until` in ms, 0 where nobody does."""
+    """The worker that runs a node, or ran it last; `until` in ms, 0 where none does."""
 
     token: int
     owner: str
@@ -96,7 +96,7 @@ class FlowStateView(Protocol):
     def unsuccessful(self) -> list[str]: ...
 
     def offered(self, *, now: int, limit: int) -> list[str]:
-        """Up to `limit` of what is to be published and is nobody's now."""
+        """Up to `limit` nodes that are to be published and that no taker has leased."""
         ...
 
     def give(self, key: str, taker: str, until: int) -> None:
@@ -104,7 +104,7 @@ class FlowStateView(Protocol):
         ...
 
     def take_back(self, taker: str) -> None:
-        """What is to be published and is `taker`'s is nobody's."""
+        """Return everything that `taker` has leased."""
         ...
 
     def find(self, key: str) -> NodeView | None: ...
@@ -154,11 +154,11 @@ class FlowStateView(Protocol):
         ...
 
     def offer(self, key: str) -> None:
-        """Have somebody publish the node."""
+        """Put the node on the list to publish."""
         ...
 
     def withdraw(self, key: str) -> None:
-        """Nobody is to publish the node."""
+        """Take the node off the list to publish."""
         ...
 
     def enter_lane(self, lane: str, key: str, limit: int) -> bool:
@@ -203,7 +203,7 @@ def advance(view: FlowStateView, budget: int) -> bool:
         is_hit = ended is not None and ended.state is NodeState.SUCCEEDED
         followers = view.after(key, start, budget)
         for follower in followers:
-            # Told also where it has ended: it may be driven anew.
+            # Recorded also where it has ended: it may be driven anew.
             view.arrive(follower, key)
             entry = view.find(follower)
             if entry is not None and entry.state not in ENDED_STATES:
@@ -225,7 +225,7 @@ def expand(view: FlowStateView, entry: NodeView, calls: Sequence[bytes], *, firs
 def append(view: FlowStateView, entry: NodeView, calls: Sequence[bytes], *, name: str, closes: bool) -> int | None:
     """Add children to a batch; with the last of them it waits for all. The number of the first one.
 
-    None where it is closed or has ended. Told again under the same name it is answered as before; a batch that is
+    None where it is closed or has ended. Reported again under the same name it is answered as before; a batch that is
     closed, and is to be closed, answers how many there are.
     """
     if name and (earlier := view.appended(entry.key, name)) is not None:
@@ -246,7 +246,7 @@ def append(view: FlowStateView, entry: NodeView, calls: Sequence[bytes], *, name
 
 
 def cancel_node(view: FlowStateView, entry: NodeView) -> None:
-    """End a node of a flow that was cancelled. Nobody after it has to know: they are cancelled as well."""
+    """End a node of a flow that was cancelled. No node after it has to know: they are cancelled as well."""
     view.set_state(entry.key, NodeState.CANCELLED)
     view.withdraw(entry.key)
     _close(view, entry)

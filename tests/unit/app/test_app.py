@@ -49,9 +49,6 @@ def sell() -> int:
 def buy(item: str = "") -> None: ...
 
 
-# The registry --------------------------------------------------------------------------------------------
-
-
 def test_an_app_knows_its_tasks_by_name(app: TaskMQ) -> None:
     one, two = app.task(sell), app.task(name="other")(sell)
 
@@ -154,9 +151,6 @@ def test_an_app_s_queues_are_those_of_its_tasks(app: TaskMQ) -> None:
     assert app.tasks.queues == [WorkQueue("default"), WorkQueue("z")]
 
 
-# Schedules -----------------------------------------------------------------------------------------------
-
-
 def test_a_schedule_stands_above_the_task_and_leaves_it_as_it_is(app: TaskMQ) -> None:
     @app.every("30s")
     @app.task(queue="sales")
@@ -201,7 +195,7 @@ def test_a_period_that_cannot_be_is_refused_at_definition(app: TaskMQ, period: A
         app.every(period)
 
 
-# What an app is given ------------------------------------------------------------------------------------
+# What an app is given
 
 
 @pytest.mark.parametrize(
@@ -305,9 +299,6 @@ def test_a_url_that_nobody_serves_is_told_at_the_first_sending() -> None:
     with pytest.raises(InvalidSetting, match=r"no installed broker serves kafka://") as caught:
         defined.send()
     assert "hunter2" not in str(caught.value)
-
-
-# Results -------------------------------------------------------------------------------------------------
 
 
 def _store(app: TaskMQ, job: Job[Any], value: object) -> None:

@@ -30,9 +30,6 @@ def app() -> Iterator[TaskMQ]:
 def sell(item: str = "") -> None: ...
 
 
-# Loops ---------------------------------------------------------------------------------------------------
-
-
 def test_a_loop_has_one_session_and_another_loop_another(app: TaskMQ) -> None:
     async def main() -> list[Any]:
         async with app:
@@ -107,9 +104,6 @@ def test_close_leaves_the_loops_that_run_alone(app: TaskMQ) -> None:
     asyncio.run(main())
 
     assert len(messages(app)) == 2
-
-
-# Calls that block ----------------------------------------------------------------------------------------
 
 
 def test_sending_without_await_inside_a_loop_works_warns_once_and_names_the_twin(app: TaskMQ) -> None:
@@ -188,9 +182,6 @@ def test_many_threads_send_through_one_session(app: TaskMQ) -> None:
     found = messages(app)
     assert {each.envelope.id for each in found} == set(ids)
     assert len(found) == 400
-
-
-# Processes -----------------------------------------------------------------------------------------------
 
 
 def _run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:

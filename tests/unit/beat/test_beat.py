@@ -227,7 +227,7 @@ def test_a_replica_that_wakes_long_after_the_others_does_not_emit_again() -> Non
     _play(test)
 
 
-def test_a_replica_that_dies_between_claim_and_publish_is_completed_by_another_after_the_lease() -> None:
+def test_another_replica_completes_a_claim_whose_owner_died_before_publishing() -> None:
     async def test(stage: Stage) -> None:
         # It reads, begins, claims, and that is all.
         await stage.start(points=Points([Fault.NONE] * 3, rest=Fault.HANGS))
@@ -299,7 +299,7 @@ def test_a_state_that_is_away_for_a_moment_costs_no_occurrence() -> None:
     _play(test)
 
 
-def test_an_occurrence_that_is_sent_is_marked_even_if_the_state_does_not_answer_at_once() -> None:
+def test_a_sent_occurrence_is_marked_even_if_the_state_answers_late() -> None:
     async def test(stage: Stage) -> None:
         # It reads, begins, claims, connects, declares, publishes, and then says so.
         await stage.start(points=Points([Fault.NONE] * 6 + [Fault.REFUSED] * 2))
@@ -459,9 +459,6 @@ def test_schedules_of_one_instant_are_all_emitted() -> None:
         assert sorted(await stage.emitted()) == sorted(expected)
 
     _play(test)
-
-
-# Stop --------------------------------------------------------------------------------------------------
 
 
 def test_a_beat_without_schedules_waits_for_its_end() -> None:

@@ -148,7 +148,7 @@ def test_beyond_a_hundred_calls_that_wait_nothing_more_is_taken() -> None:
     play(test, define)
 
 
-def test_a_beat_ends_where_messages_are_waited_for_and_the_broker_has_no_topic_exchanges() -> None:
+def test_a_beat_that_waits_for_messages_ends_on_a_broker_without_topic_exchanges() -> None:
     def define(app: TaskMQ) -> None:
         @app.on_message("orders.#")
         @app.task(name="order", queue="work")
@@ -159,9 +159,6 @@ def test_a_beat_ends_where_messages_are_waited_for_and_the_broker_has_no_topic_e
             await Beat(stage.twin()).run()
 
     play(test, define)
-
-
-# Files --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_a_host_whose_clock_is_set_is_not_led_astray(ahead: int) -> None:
     assert clock.offset == -ahead
 
 
-def test_the_way_there_and_back_is_taken_into_account_and_a_slow_answer_is_not_trusted() -> None:
+def test_the_server_clock_allows_for_the_round_trip_and_distrusts_slow_answers() -> None:
     server = _Server(ahead=1_000)
     clock = _clock(server)
     server.ways = (5, 5)

@@ -6,7 +6,7 @@ _BARE = {"runs_per_second": 9000.0, "worker_us": 10.0, "sender_us": 20.0, "redis
 _COUNTS = {"scripts": 0.0, "commands": 0.0}
 
 
-def test_each_row_is_told_as_what_it_costs_more_than_bare_tasks_that_ran_in_the_same_way() -> None:
+def test_each_row_is_its_cost_above_bare_tasks_that_ran_the_same_way() -> None:
     bare, live = Feature("nothing", "nothing"), Feature("nothing", "nothing, live", is_live=True)
     kept, chain = Feature("result", "a result"), Feature("chain", "a step", is_live=True)
 

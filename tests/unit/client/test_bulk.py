@@ -127,9 +127,6 @@ def test_an_outcome_too_few_is_a_bug_and_not_passed_over(batches: Batches) -> No
             batches.settle([None])
 
 
-# Through an app ------------------------------------------------------------------------------------------
-
-
 def shop(url: str, **options: Any) -> TaskMQ:
     app = TaskMQ(url, **options)
 
@@ -215,7 +212,7 @@ def test_coroutines_may_make_the_calls() -> None:
     assert stats(app).ready == 3000
 
 
-def test_a_stream_gives_each_handle_once_it_is_confirmed_and_takes_no_more_than_three_chunks_ahead() -> None:
+def test_a_stream_gives_confirmed_handles_and_takes_at_most_three_chunks_ahead() -> None:
     taken = 0
 
     def endless() -> Generator[tuple[int], None, None]:

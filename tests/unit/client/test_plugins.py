@@ -94,9 +94,6 @@ def test_a_password_is_never_in_the_message(open_it: Callable[[str, BrokerOption
     assert "hunter2" not in str(caught.value)
 
 
-# Metrics ---------------------------------------------------------------------------------------------------
-
-
 def _exporter(source: Source) -> Exporter:
     return lambda accept: Page("text/plain", f"{source().version} {accept}".encode())
 

@@ -33,9 +33,6 @@ def place(key: str) -> str:
     return f"orders.s{shard_of(key, 4):02d}"
 
 
-# Names ---------------------------------------------------------------------------------------------------
-
-
 def test_a_queue_is_as_it_is_described_and_otherwise_as_usual() -> None:
     described = WorkQueue("orders", "classic", max_length=10)
     app = app_with(described)
@@ -61,9 +58,6 @@ def test_an_app_has_the_queues_of_its_tasks_and_those_that_it_describes() -> Non
     def mail() -> None: ...
 
     assert app.tasks.queues == [WorkQueue("mails"), ORDERS, WorkQueue("reports", "classic")]
-
-
-# Order: what fits ----------------------------------------------------------------------------------------
 
 
 def test_a_task_with_an_order_key_needs_an_ordered_queue() -> None:
@@ -142,7 +136,7 @@ def test_a_schedule_of_an_ordered_task_needs_a_key_without_arguments() -> None:
         def fails(customer: str | None = None) -> None: ...
 
 
-# Order: what is sent -------------------------------------------------------------------------------------
+# Order: what is sent
 
 
 def test_a_job_goes_to_the_shard_of_its_key_which_travels_along() -> None:
@@ -250,9 +244,6 @@ def test_a_running_task_knows_its_key() -> None:
     assert seen == ["ann"]
 
 
-# Native priorities ---------------------------------------------------------------------------------------
-
-
 def test_a_queue_with_native_priorities_takes_all_jobs() -> None:
     app = app_with(WorkQueue("jobs", "classic", priorities="native"))
 
@@ -263,9 +254,6 @@ def test_a_queue_with_native_priorities_takes_all_jobs() -> None:
         work.options(priority=priority).send(priority)
 
     assert [each.envelope.priority for each in messages(app, "jobs")] == [0, 9, 5]
-
-
-# Lanes ---------------------------------------------------------------------------------------------------
 
 
 def _waiting(app: TaskMQ, queue: WorkQueue) -> dict[str, list[str | None]]:
@@ -286,7 +274,7 @@ def _app_with_lanes() -> tuple[TaskMQ, Any]:
 MAIL = WorkQueue("mail", lanes=16)
 
 
-def test_a_task_of_a_queue_with_lanes_can_have_no_priority_unless_its_jobs_are_in_the_store() -> None:
+def test_a_task_of_a_queue_with_lanes_has_no_priority_outside_of_the_store() -> None:
     app = app_with(MAIL)
 
     with pytest.raises(InvalidOption, match=r"post: its queue 'mail' has lanes, so it can have no priority="):
@@ -300,7 +288,7 @@ def test_a_task_of_a_queue_with_lanes_can_have_no_priority_unless_its_jobs_are_i
     assert "stored" in app.tasks
 
 
-def test_jobs_of_a_tenant_are_in_its_two_lanes_and_those_of_nobody_in_the_queue_itself() -> None:
+def test_a_tenants_jobs_are_in_its_two_lanes_and_others_in_the_queue_itself() -> None:
     app, post = _app_with_lanes()
     first, second = (f"mail.lane{number:02d}" for number in lane_pair("acme", 16))
 

@@ -86,7 +86,7 @@ def test_a_queue_is_declared_once(url: str) -> None:
     run(main)
 
 
-def test_a_queue_that_may_not_be_declared_and_is_missing_makes_what_is_sent_unroutable(url: str) -> None:
+def test_a_send_to_a_missing_queue_that_may_not_be_declared_is_unroutable(url: str) -> None:
     async def main() -> None:
         broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
         session = Session(broker, None, send_timeout=10)
@@ -135,7 +135,7 @@ def test_declaring_and_publishing_share_the_send_timeout(url: str) -> None:
     assert all(0 <= timeout <= 3 for timeout in timeouts)
 
 
-def test_a_declaration_that_takes_longer_than_the_send_timeout_is_an_unavailable_broker(url: str) -> None:
+def test_a_declaration_beyond_the_send_timeout_is_an_unavailable_broker(url: str) -> None:
     async def main() -> None:
         broker = SlowBroker(open_memory_broker(url, BrokerOptions()), loop, declare_takes=11)
         session = Session(broker, None, send_timeout=10)

@@ -82,10 +82,7 @@ async def _is_free(app: StagedApp, key: str) -> bool:
     return True
 
 
-# While it waits ----------------------------------------------------------------------------------------
-
-
-def test_a_second_job_of_a_key_is_refused_with_the_id_of_the_first_until_that_has_started() -> None:
+def test_a_second_job_of_a_key_is_refused_with_the_firsts_id_until_that_starts() -> None:
     async def test(app: StagedApp, desk: Desk) -> None:
         first = await desk.task.asend("a", 1)
         with pytest.raises(DuplicateJob, match=first.id) as caught:
@@ -172,7 +169,7 @@ def test_throttled_calls_run_once_in_their_time_whatever_becomes_of_the_first() 
     _play(test, unique_policy="throttle", unique_ttl="1m")
 
 
-# Until it has ended ------------------------------------------------------------------------------------
+# Until it has ended
 
 
 def test_a_key_may_be_taken_until_its_job_has_ended_over_all_attempts() -> None:
@@ -298,9 +295,6 @@ def test_a_job_that_is_replaced_where_it_waits_in_the_state_is_gone_at_once() ->
     asyncio.run(main())
 
 
-# Sending -----------------------------------------------------------------------------------------------
-
-
 def test_a_failed_publish_frees_the_key_and_an_unknown_one_after_a_short_time() -> None:
     async def test(app: StagedApp, desk: Desk) -> None:
         await app.sessions.current().declare([app.producer.queue("work")])
@@ -326,7 +320,7 @@ def test_a_failed_publish_frees_the_key_and_an_unknown_one_after_a_short_time() 
     _play(test)
 
 
-def test_a_producer_that_dies_before_it_has_published_blocks_the_key_for_a_short_time() -> None:
+def test_a_producer_that_dies_before_publishing_blocks_the_key_for_a_short_time() -> None:
     async def test(app: StagedApp, desk: Desk) -> None:
         await app.sessions.current().declare([app.producer.queue("work")])
         app.points.rest = Fault.HANGS
@@ -426,9 +420,6 @@ def test_arguments_that_make_no_key_are_refused() -> None:
             await desk.task.asend("")
 
     _play(test)
-
-
-# Definition --------------------------------------------------------------------------------------------
 
 
 def test_without_a_state_it_is_refused_by_name() -> None:

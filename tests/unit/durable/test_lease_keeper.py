@@ -45,7 +45,7 @@ def test_leases_are_renewed_three_times_in_their_time_until_none_is_held() -> No
     run(main())
 
 
-def test_while_the_state_does_not_answer_renewals_are_tried_more_often_and_that_is_logged_once(
+def test_without_an_answer_renewals_are_tried_more_often_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -70,7 +70,7 @@ def test_an_error_of_an_adapter_does_not_end_the_renewals(caplog: pytest.LogCapt
     assert [record.message for record in caplog.records] == ["places were not renewed"]
 
 
-def test_a_renewal_that_cannot_wait_is_made_at_once_also_behind_one_that_is_under_way() -> None:
+def test_an_urgent_renewal_is_made_at_once_also_behind_one_under_way() -> None:
     async def main() -> None:
         answer = asyncio.Event()
         seen: list[float] = []

@@ -21,9 +21,6 @@ async def _for_ever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-# Coroutines ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("timeout", [None, 20])
 def test_a_coroutine_gets_it_where_it_waits_and_may_end_in_its_own_way(timeout: float | None) -> None:
     async def main() -> None:
@@ -159,9 +156,6 @@ def test_a_coroutine_in_time_sees_nothing_of_it() -> None:
         await asyncio.sleep(0.1)
 
     run(main())
-
-
-# Threads ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loop_factory", LOOPS)

@@ -200,7 +200,7 @@ def test_what_cannot_be_saved_is_the_tasks_error_over_there(error: Exception) ->
     _play(test)
 
 
-def test_a_soft_timeout_while_a_task_waits_for_the_state_leaves_no_reply_to_the_next_run(tmp_path: Path) -> None:
+def test_a_soft_timeout_during_a_wait_for_the_state_leaves_no_reply_to_the_next_run(tmp_path: Path) -> None:
     async def test(executor: ProcessExecutor, writer: Shelf) -> None:
         writer.gate.clear()
         running = asyncio.create_task(executor.run(_execution("waits_softly", writer, soft_timeout=0.2)))

@@ -270,7 +270,7 @@ def test_a_task_over_there_sends_to_the_broker_that_the_worker_was_given() -> No
         ("nobody", UnknownTask, "nobody"),
     ],
 )
-def test_what_a_function_raises_comes_through_with_its_traceback_and_the_process_lives_on(
+def test_an_error_comes_through_with_its_traceback_and_the_process_lives_on(
     task: str, kind: type[BaseException], words: str
 ) -> None:
     async def test(executor: ProcessExecutor) -> None:
@@ -472,7 +472,7 @@ def test_closing_kills_what_runs_what_starts_and_what_waits(tmp_path: Path, loop
     run(main(), loop_factory=loop_factory)
 
 
-def test_a_module_that_cannot_be_imported_over_there_loses_the_run_and_not_the_worker() -> None:
+def test_a_module_that_the_process_cannot_import_loses_the_run_and_not_the_worker() -> None:
     async def main() -> None:
         executor = _executor(target="no_such_module:app")
         for _ in range(2):

@@ -107,6 +107,9 @@ def yields(context: Context, started: str) -> str:
     return f"{context.preempted}, {context.cancelled}"
 
 @task
+def is_preempted(context: Context) -> str | None: return context.preempted
+
+@task
 def closes() -> None: os.closerange(3, 256)
 
 @task
@@ -250,6 +253,21 @@ def test_a_run_hears_over_there_that_it_is_to_give_way(tmp_path: Path) -> None:
     _in_loop(test)
 
 
+def test_a_run_that_gave_way_is_not_asked_again_when_it_comes_back(tmp_path: Path) -> None:
+    started = tmp_path / "yielding"
+
+    async def test(executor: ProcessExecutor) -> None:
+        it = _limited("yields", str(started))
+        running = asyncio.ensure_future(executor.run(it))
+        await until(started.exists)
+        executor.preempt(it, "preempted by pool acme")
+        await running
+
+        assert await executor.run(_limited("is_preempted")) is None
+
+    _in_loop(test)
+
+
 def test_a_task_that_closes_everything_loses_its_own_run_only() -> None:
     async def test(executor: ProcessExecutor) -> None:
         with pytest.raises(WorkerLost):
@@ -280,9 +298,6 @@ def test_the_time_that_a_process_takes_to_import_the_app_is_not_the_tasks(tmp_pa
         assert await executor.run(_limited("add", 1, timeout=0.8)) == 2
 
     _in_loop(test)
-
-
-# The processes ------------------------------------------------------------------------------------------------
 
 
 def test_a_process_is_started_ahead_and_one_that_has_ended_is_replaced() -> None:
@@ -317,9 +332,6 @@ def test_a_process_that_has_grown_is_replaced_after_its_run() -> None:
         assert await executor.run(_limited("pid")) != first
 
     _in_loop(test, max_memory=120 * 2**20)
-
-
-# Resources ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["group", "looks"])
@@ -381,7 +393,7 @@ def test_a_run_is_not_killed_for_what_an_earlier_one_has_kept() -> None:
     _in_loop(test)
 
 
-def test_a_run_sees_the_devices_and_processors_that_it_was_given_and_no_process_changes_its_devices() -> None:
+def test_a_run_sees_its_devices_and_processors_and_no_process_changes_its_devices() -> None:
     async def test(executor: ProcessExecutor) -> None:
         grant = Grant({"gpu": 2, "cpu": 2.5}, ("0", "2"))
         assert await executor.run(_limited("environment")) == [os.environ.get("CUDA_VISIBLE_DEVICES"), None]

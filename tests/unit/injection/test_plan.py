@@ -38,9 +38,6 @@ def labels(function: Callable[..., Any]) -> list[str]:
     return [] if plan is None else [node.label for node in plan.nodes]
 
 
-# Plans -------------------------------------------------------------------------------------------------
-
-
 def test_each_provider_is_called_once_and_after_all_that_it_takes() -> None:
     def sell(a: int, log: str = Depends(audit), db: str = Depends(session)) -> None: ...
 
@@ -158,9 +155,6 @@ def test_a_provider_may_be_a_class_a_partial_or_an_object_that_is_called() -> No
     assert look() == [{}, "Clock", 5, [], {}]
 
 
-# What travels ------------------------------------------------------------------------------------------
-
-
 def test_dependencies_do_not_travel_and_nobody_may_send_them() -> None:
     @app().task(name="sell")
     def sell(item: str, count: int = 1, *, db: str = Depends(session)) -> None: ...
@@ -202,9 +196,6 @@ def test_the_key_of_an_order_is_made_of_what_travels() -> None:
     assert sell.order_key.of((7,), {}) == "7"
 
 
-# What is refused ---------------------------------------------------------------------------------------
-
-
 def needs_words(words: str) -> str:
     return words
 
@@ -235,7 +226,7 @@ def loop_b(a: "Annotated[str, Depends(loop_a)]") -> str:
         (
             needs_words,
             "task",
-            "task t -> given -> needs_words: nobody gives 'words': make it a dependency or a Context",
+            "task t -> given -> needs_words: no caller gives 'words': make it a dependency or a Context",
         ),
         (
             loop_a,
@@ -264,8 +255,8 @@ def test_a_provider_may_have_parameters_with_defaults_and_variadic_ones() -> Non
     assert task() == ""
 
 
-def test_a_default_that_stands_before_what_travels_is_refused_because_callers_would_count_it() -> None:
-    with pytest.raises(InvalidOption, match="task t -> db: 'count' stands behind it and is given by position"):
+def test_a_default_before_a_travelling_argument_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="task t -> db: 'count' comes after it and is given by position"):
 
         @app().task(name="t")
         def task(item: str, db: str = Depends(session), count: int = 1) -> None: ...
@@ -294,7 +285,7 @@ def test_depends_wants_something_to_call_and_a_scope_that_there_is() -> None:
         Depends(settings, scope="app")  # type: ignore[call-overload]
 
 
-# Names that come later ---------------------------------------------------------------------------------
+# Names that come later
 
 
 def test_annotations_that_are_defined_later_are_looked_at_on_first_use() -> None:

@@ -82,9 +82,6 @@ def play(app: TaskMQ, test: Callable[[], Coroutine[Any, Any, None]], **config: A
     asyncio.run(main())
 
 
-# Plain calls -------------------------------------------------------------------------------------------
-
-
 def test_a_plain_call_is_given_everything_and_ends_it_last_first(app: TaskMQ, log: Log) -> None:
     a, b = log.provider("a"), log.aprovider("b")
 
@@ -117,7 +114,7 @@ def test_what_a_caller_gives_itself_is_not_provided_nor_what_only_that_would_nee
     assert log.words == ["open y", "close y", "open a", "both a", "close a"]
 
 
-def test_a_plain_function_cannot_wait_for_an_asynchronous_provider_where_no_worker_is(app: TaskMQ, log: Log) -> None:
+def test_a_plain_function_cannot_await_an_asynchronous_provider_without_a_worker(app: TaskMQ, log: Log) -> None:
     @app.task(name="t")
     def task(b: str = Depends(log.aprovider("b"))) -> None: ...
 
@@ -149,9 +146,6 @@ def test_a_task_that_no_app_has_yet_can_be_called(log: Log) -> None:
         return a
 
     assert task() == "a"
-
-
-# Errors ------------------------------------------------------------------------------------------------
 
 
 def test_providers_see_the_tasks_error_and_cannot_make_a_success_of_it(app: TaskMQ, log: Log) -> None:
@@ -200,12 +194,7 @@ def test_an_end_that_fails_is_the_tasks_error_and_keeps_no_other_from_its_end(ap
     assert log.words == ["open a", "open b", "close b", "a saw RuntimeError", "close a"]
 
 
-# In a worker -------------------------------------------------------------------------------------------
-
-
-def test_threads_open_and_end_in_their_own_thread_and_wait_for_asynchronous_providers_on_the_loop(
-    app: TaskMQ, log: Log
-) -> None:
+def test_threads_open_and_end_providers_themselves_and_asynchronous_ones_on_the_loop(app: TaskMQ, log: Log) -> None:
     def above(b: str = Depends(log.aprovider("b"))) -> Iterator[str]:
         log("open above")
         yield b
@@ -338,9 +327,6 @@ def test_a_failure_is_not_kept_and_those_who_waited_ask_again(app: TaskMQ, log: 
     play(app, test, concurrency=5)
 
     assert len(tries) == 3
-
-
-# Replacements ------------------------------------------------------------------------------------------
 
 
 def test_a_replacement_counts_where_it_is_entered_and_the_innermost_one_counts(app: TaskMQ) -> None:

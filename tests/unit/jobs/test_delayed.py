@@ -54,9 +54,6 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(bounded())
 
 
-# Values ------------------------------------------------------------------------------------------------
-
-
 def test_a_waiting_message_has_every_field_that_a_message_has() -> None:
     assert {field.name for field in fields(Outgoing)} == set(WaitingMessage.__struct_fields__)
 
@@ -107,9 +104,6 @@ def test_when_is_a_delay_from_now_or_an_instant(delay: Duration | None, eta: dat
 def test_when_has_to_be_clear(delay: Duration | None, eta: datetime | None, words: str) -> None:
     with pytest.raises(InvalidOption, match=words):
         due_instant(delay=delay, eta=eta, now=_NOW)
-
-
-# Jobs --------------------------------------------------------------------------------------------------
 
 
 def test_delayed_jobs_wait_in_the_state_and_others_go_to_the_broker(url: str) -> None:

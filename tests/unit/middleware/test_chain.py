@@ -55,9 +55,6 @@ async def call(given: Execution) -> object:
     return given.function(*given.args, **given.kwargs)
 
 
-# Sending -------------------------------------------------------------------------------------------------
-
-
 def test_the_first_middleware_is_the_outermost_of_a_sending() -> None:
     log: list[str] = []
 
@@ -192,9 +189,6 @@ def test_headers_of_one_sending_are_not_those_of_the_next() -> None:
         defined.send()
 
 
-# Executing -----------------------------------------------------------------------------------------------
-
-
 def test_the_first_middleware_is_the_outermost_of_a_run() -> None:
     log: list[str] = []
     chain = execute_chain([Named("outer", log), Named("inner", log)], call)
@@ -242,7 +236,7 @@ def test_an_error_of_middleware_or_task_goes_outward() -> None:
     assert log == ["outer before", "outer after"]
 
 
-# In a process of its own -----------------------------------------------------------------------------------
+# In a process of its own
 
 
 class Attaching(Middleware):

@@ -36,9 +36,6 @@ def test_both_clocks_keep_the_contract(clock: Clock) -> None:
     _run(test)
 
 
-# The system clock --------------------------------------------------------------------------------------
-
-
 def test_the_system_clock_tells_the_machine_s_time() -> None:
     before = time.time()
     now = SystemClock().now_ms()
@@ -83,9 +80,6 @@ def test_the_system_clock_sleeps_in_slices_and_so_notices_a_jump_of_the_wall_clo
         runner.run(JumpingClock().sleep_until(9_000_000))
 
     assert slices == [60]
-
-
-# The fake clock ----------------------------------------------------------------------------------------
 
 
 def test_the_fake_clock_stands_still_until_it_is_advanced() -> None:

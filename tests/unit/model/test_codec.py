@@ -47,7 +47,7 @@ def returning(kind: Any) -> Callable[[], Any]:
     return function
 
 
-# Types that a call can be made of ------------------------------------------------------------------------
+# Types that a call can be made of
 
 
 class Color(Enum):
@@ -290,9 +290,6 @@ def test_a_whole_number_of_any_size_travels_as_json() -> None:
     assert round_trip(JSON, taking(int), -(2**200)) == ((-(2**200),), {})
 
 
-# The injected parameter ----------------------------------------------------------------------------------
-
-
 def _first(ctx: Context, a: int, b: int = 0) -> Any:
     return ctx, a, b
 
@@ -396,7 +393,7 @@ def test_a_context_that_could_not_be_filled_in_by_position_is_refused() -> None:
         signature(function)
 
 
-# What does not fit ---------------------------------------------------------------------------------------
+# What does not fit
 
 
 def _sell(item: str, count: int = 1, *, price: Money | None = None) -> None: ...
@@ -481,7 +478,7 @@ def test_a_message_that_does_not_fit_is_refused_in_the_same_words(
         signature(function).decode(raw_args, raw_kwargs, content_type)
 
 
-def test_a_value_inside_an_argument_that_has_too_many_members_is_not_taken_for_too_many_arguments() -> None:
+def test_a_value_with_too_many_members_is_not_reported_as_too_many_arguments() -> None:
     class Pair(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
         a: int
 
@@ -613,9 +610,6 @@ def test_a_result_of_no_declared_type_is_plain_data(kind: Any) -> None:
     assert ReturnType(kind).decode(b'{"a": [1]}', JSON) == {"a": [1]}
 
 
-# Definitions ---------------------------------------------------------------------------------------------
-
-
 class Plain:
     pass
 
@@ -639,7 +633,7 @@ class Plain:
     ],
     ids=str,
 )
-def test_a_type_that_no_message_can_hold_is_refused_at_definition_by_task_and_parameter(kind: Any, said: str) -> None:
+def test_a_type_that_no_message_can_hold_is_refused_with_its_task_and_parameter(kind: Any, said: str) -> None:
     with pytest.raises(InvalidOption, match=rf"^task shop.sell: parameter 'value' .*{said}"):
         signature(taking(kind))
     with pytest.raises(InvalidOption, match=rf"^task shop.sell: the return type .*{said}.*result=False$"):

@@ -72,9 +72,6 @@ def _values(envelope: Envelope) -> dict[str, object]:
     return {name: bytes(value) if isinstance(value, msgspec.Raw) else value for name, value in values.items()}
 
 
-# Encoding and decoding ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("content_type", _TYPES)
 @given(st.data())
 def test_every_field_survives_the_round_trip(content_type: str, data: st.DataObject) -> None:
@@ -278,9 +275,6 @@ def test_a_body_with_any_byte_changed_is_an_envelope_or_malformed(data: st.DataO
         decode_envelope(bytes(body), content_type)
 
 
-# Amending ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("content_type", _TYPES)
 @given(st.data())
 def test_amending_keeps_every_other_field_to_the_letter(content_type: str, data: st.DataObject) -> None:
@@ -340,9 +334,6 @@ def test_what_is_no_object_cannot_be_amended(body: bytes, content_type: str | No
 def test_a_new_value_without_a_form_on_the_wire_names_its_field(value: object, content_type: str) -> None:
     with pytest.raises(EncodeError, match="attempt"):
         amend(_pack({"task": "a"}, content_type), content_type, {"attempt": value})
-
-
-# Names and ids -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["a", "shop.resize", "A-z_0:9.x", "a" * 128])

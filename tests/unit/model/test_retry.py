@@ -84,7 +84,7 @@ def test_a_tiny_cap_is_never_passed_by_rounding() -> None:
     assert policy.ceiling(3) == timedelta(microseconds=5)
 
 
-def test_the_default_is_five_attempts_exponential_from_a_second_to_five_minutes_with_jitter() -> None:
+def test_the_default_retry_is_five_attempts_from_one_second_to_five_minutes() -> None:
     policy = RetryPolicy()
 
     assert (policy.max_attempts, policy.backoff, policy.jitter) == (5, "exponential", True)

@@ -32,7 +32,7 @@ def test_every_state_can_still_end() -> None:
         assert ends & TERMINAL, f"a job that is {state} can never end"
 
 
-def test_an_end_is_final_unless_a_failed_job_is_replayed_or_a_cancelled_one_sent_again() -> None:
+def test_an_end_is_final_unless_a_failed_or_cancelled_job_is_sent_again() -> None:
     leaving = {(before, after) for before in TERMINAL for after in TRANSITIONS[before]}
 
     assert leaving == {(JobState.FAILED, JobState.QUEUED), (JobState.CANCELLED, JobState.QUEUED)}

@@ -61,7 +61,7 @@ _names = st.text(min_size=1, max_size=60).filter(_is_name) | st.sampled_from(
 _ways = st.sampled_from([{}, {"priorities": "native"}, {"ordered": 1}, {"ordered": 100}, {"lanes": 2}, {"lanes": 64}])
 
 
-def test_a_queue_stands_for_its_three_classes_the_highest_first_and_for_the_jobs_of_the_store() -> None:
+def test_a_queue_has_three_classes_the_highest_first_and_one_for_jobs_of_the_store() -> None:
     assert WorkQueue("images").physical == ("images.p.high", "images", "images.p.low", "images.jobs")
     assert WorkQueue("images").kind == "quorum"
 
@@ -153,12 +153,12 @@ def test_any_text_is_a_name_or_a_typed_error(text: str) -> None:
     assert 1 <= len(text.encode()) <= 192
 
 
-def test_a_physical_queue_leads_to_the_dead_letter_queue_of_its_name_and_so_does_that_one() -> None:
+def test_a_physical_queue_and_its_dead_letter_queue_lead_to_the_same_one() -> None:
     for name in ("a", "a.p.high", "a.p.low", "a.dlq"):
         assert dead_letter_queue(name) == "a.dlq"
 
 
-# What a queue can be -------------------------------------------------------------------------------------
+# What a queue can be
 
 
 def test_a_queue_with_native_priorities_is_one_queue_beside_that_of_the_store() -> None:
@@ -237,7 +237,7 @@ def test_a_queue_is_limited_by_either_limit() -> None:
     assert WorkQueue("a", max_bytes=1).is_limited
 
 
-# Where a message goes ------------------------------------------------------------------------------------
+# Where a message goes
 
 
 @given(_names, st.none() | st.integers(0, 9))

@@ -130,9 +130,6 @@ def test_to_ms_at_its_edges(value: timedelta, milliseconds: int) -> None:
     assert to_ms(value) == milliseconds
 
 
-# Amounts of memory ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
@@ -166,9 +163,6 @@ def test_what_is_written_is_nearly_what_is_read(size: int) -> None:
 def test_sizes_are_written_with_the_largest_unit_that_fits() -> None:
     sizes = (1, 1023, 1024, 3 * 512 * 1024**2, 1024**4)
     assert [size_text(size) for size in sizes] == ["1B", "1023B", "1K", "1.5G", "1T"]
-
-
-# Numbers of processes ------------------------------------------------------------------------------------------
 
 
 def test_processes_are_a_number_or_a_range() -> None:

@@ -297,6 +297,43 @@ def test_what_a_scheduler_has_begun_with_is_left_as_it_is() -> None:
     _run(test)
 
 
+def test_a_delayed_job_that_the_store_refuses_stays_in_the_state() -> None:
+    async def test(world: World) -> None:
+        app, _ = world.app()
+        # Another job has its id in the store, and tenant acme may have none today.
+        await app.jobs.asubmit("tick", 8, job_id="order-17", delay="1h")
+        await app.pools.aset_quota("acme", a_day=0)
+
+        found = {each.name: each for each in await import_state(app, dry_run=False) if each.what == "job"}
+
+        assert found["order-17"].came == found["@acme:order-17"].came == "stays"
+        assert "with other content" in found["order-17"].note
+        assert "may have 0 jobs a day" in found["@acme:order-17"].note
+        assert found[new_job_id(START, bytes(10))].came == "moves"
+        left = await world.state.delays.list(limit=9)
+        assert {message.job_id for message in left} == {"order-17", "@acme:order-17"}
+
+    _run(test)
+
+
+def test_the_pause_of_a_schedule_that_no_beat_has_seen_moves() -> None:
+    async def test(world: World) -> None:
+        app, _ = world.app()
+
+        def pause(record: ScheduleRecord) -> None:
+            record.paused, record.note = START - 9_000, "not yet"
+
+        await change_record(world.state.schedules, schedule_record_key("shop", "new"), pause)
+
+        assert Imported("schedule", "new", "moves") in await import_state(app, dry_run=False)
+
+        status = await app.schedules.astatus("new")
+        assert status.note == "not yet"
+        assert status.paused is not None
+
+    _run(test)
+
+
 def test_what_a_beat_may_have_sent_keeps_the_id_and_key_that_workers_know() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="tick", queue="work")

@@ -126,9 +126,6 @@ def test_what_is_provided_is_no_argument() -> None:
     assert key.of(("7",), {}) == "7"
 
 
-# At send -----------------------------------------------------------------------------------------------
-
-
 def test_the_key_is_made_at_send_and_travels_in_the_envelope() -> None:
     app = TaskMQ(new_url())
 

@@ -24,9 +24,6 @@ def called(base: CallPlan | None = None, /, **options: Any) -> CallPlan:
     return plan_call(base or CallPlan(), options, task="shop.sell")
 
 
-# A task's ------------------------------------------------------------------------------------------------
-
-
 def test_without_options_a_task_has_the_documented_defaults() -> None:
     plan = planned()
 
@@ -266,9 +263,6 @@ def test_whatever_is_said_it_is_taken_or_refused_as_an_invalid_option(
             attempt()
         except InvalidOption as error:
             assert str(error).startswith("task shop.sell: ")  # noqa: PT017 - either outcome is fine
-
-
-# A call's ------------------------------------------------------------------------------------------------
 
 
 def test_a_call_s_options_go_over_the_task_s() -> None:

@@ -61,9 +61,6 @@ def context(writer: Shelf) -> Context:
     )
 
 
-# Progress and heartbeats -------------------------------------------------------------------------------
-
-
 def test_a_run_that_uses_nothing_has_no_journal() -> None:
     assert context(Shelf()).journal is None
 
@@ -94,6 +91,15 @@ def test_a_note_has_an_end() -> None:
     assert len(run.journal.note) == 500
 
 
+def test_a_note_without_a_form_in_utf_8_is_written_out() -> None:
+    run = context(Shelf())
+
+    run.progress(1, note="caf\udce9")
+
+    assert run.journal is not None
+    assert run.journal.note == "caf\\udce9"
+
+
 def test_a_heartbeat_tells_its_details_and_keeps_them_when_the_next_one_has_none() -> None:
     writer = Shelf()
     run = context(writer)
@@ -109,9 +115,6 @@ def test_a_heartbeat_tells_its_details_and_keeps_them_when_the_next_one_has_none
 def test_details_without_a_form_as_json_are_the_tasks_error() -> None:
     with pytest.raises(EncodeError, match="details of the heartbeat cannot be saved"):
         context(Shelf()).heartbeat(object())
-
-
-# Steps -------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -197,7 +200,7 @@ def test_a_step_whose_value_cannot_be_saved_is_not_done_and_names_itself() -> No
     assert writer.values == {}
 
 
-def test_a_value_that_its_function_does_not_return_any_more_is_said_with_the_steps_name() -> None:
+def test_a_saved_value_of_another_type_is_refused_with_the_steps_name() -> None:
     writer = Shelf({"step old": b'"text"'})
 
     def old() -> int:
@@ -234,9 +237,6 @@ def test_a_step_that_cannot_be_saved_is_an_error_of_the_task(error: Exception) -
     assert calls == [1]
 
 
-# Checkpoints -------------------------------------------------------------------------------------------
-
-
 def test_a_checkpoint_is_there_for_the_next_run_and_for_this_one() -> None:
     writer = Shelf({"heartbeat": b"[1]"})
     run = context(writer)
@@ -258,7 +258,7 @@ def test_a_checkpoint_without_a_form_as_json_names_its_job() -> None:
         asyncio.run(context(Shelf()).acheckpoint("x" * LARGEST_VALUE))
 
 
-# Outside of a worker -----------------------------------------------------------------------------------
+# Outside of a worker
 
 
 def test_in_a_plain_call_everything_works_and_nothing_outlives_it() -> None:

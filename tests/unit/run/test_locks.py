@@ -4,13 +4,15 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import pytest
 
 from taskmq import Context, InvalidOption, LockLost, LockTimeout, StateUnavailable, TaskMQ, UnsupportedFeature
+from taskmq.client.portal import Portal
 from taskmq.contracts.stores import Lease
+from taskmq.model.keys import lock_key
 from taskmq.run.locks import Lock, OwnLeases
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory
@@ -311,9 +313,6 @@ def test_a_lock_says_how_it_stands(app: TaskMQ) -> None:
     assert lock.token == 0
 
 
-# In tasks --------------------------------------------------------------------------------------------------
-
-
 def test_tasks_take_locks_through_their_context(app: TaskMQ) -> None:
     seen: list[tuple[str, int]] = []
 
@@ -387,3 +386,47 @@ def test_waiting_for_a_lock_looks_less_and_less_often() -> None:
         assert looks < 15
 
     run(main())
+
+
+def test_a_wait_that_is_interrupted_ends() -> None:
+    leases, portal = OwnLeases(), Portal()
+    asyncio.run(leases.acquire(lock_key("name"), owner="another", seconds=3600))
+    calls = list[Coroutine[Any, Any, Any]]()
+
+    def interrupted(call: Coroutine[Any, Any, Any]) -> Any:
+        calls.append(call)
+        if len(calls) > 1:
+            return portal.call(lambda: call)
+        asyncio.run_coroutine_threadsafe(call, portal.loop)
+        raise KeyboardInterrupt
+
+    async def tasks() -> int:
+        return len(asyncio.all_tasks())
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        Lock("name", leases=lambda: leases, call=interrupted, owner="me"),
+    ):
+        pytest.fail("the block has begun")
+
+    # Only the one that counts.
+    assert portal.call(tasks) == 1
+    portal.stop()
+
+
+def test_a_lock_that_is_got_while_the_wait_is_interrupted_is_given_back() -> None:
+    leases = Flaky()
+
+    with asyncio.Runner() as runner:
+
+        def interrupted(call: Coroutine[Any, Any, Any]) -> Any:
+            runner.run(call)
+            if not lock.token:
+                return
+            raise KeyboardInterrupt
+
+        lock = Lock("name", leases=lambda: leases, call=interrupted, owner="me")
+        with pytest.raises(KeyboardInterrupt), lock:
+            pytest.fail("the block has begun")
+
+        assert runner.run(leases.find(lock_key("name"))) is None

@@ -92,7 +92,7 @@ def test_without_a_task_the_fields_are_empty() -> None:
 
 
 @pytest.mark.usefixtures("_in_a_task")
-def test_a_thread_that_copies_the_context_belongs_to_the_task_and_another_one_does_not() -> None:
+def test_only_a_thread_that_copies_the_context_belongs_to_the_task() -> None:
     install_job_fields()
     book = Book(logging.Formatter("%(job_id)s"))
 

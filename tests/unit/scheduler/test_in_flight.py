@@ -23,7 +23,7 @@ async def _commands(stage: Stage) -> list[Command]:
     return told
 
 
-def test_a_cancel_of_a_dispatched_job_is_told_every_five_seconds_until_its_report_comes() -> None:
+def test_a_dispatched_jobs_cancel_is_sent_every_five_seconds_until_its_report() -> None:
     async def test(stage: Stage) -> None:
         stage.start()
         told = await _commands(stage)
@@ -116,7 +116,7 @@ def test_a_job_that_waits_in_its_queue_or_with_a_worker_is_never_lost() -> None:
     play(test)
 
 
-def test_a_running_job_whose_worker_is_gone_runs_again_and_the_third_death_is_the_last() -> None:
+def test_a_job_whose_worker_is_gone_runs_again_until_the_third_death() -> None:
     async def test(stage: Stage) -> None:
         process = stage.start()
         (job_id,) = await stage.submit()
@@ -278,7 +278,7 @@ def test_a_lost_job_that_must_not_run_twice_fails() -> None:
         job = stage.job(job_id)
         assert job.state is JobState.FAILED
         assert job.error is not None
-        assert "nobody knows whether it was run" in job.error.message
+        assert "it is unknown whether it was run" in job.error.message
         assert job.token >> 32 == 1
 
     play(test, _define)

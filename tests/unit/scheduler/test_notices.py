@@ -18,10 +18,12 @@ from msgspec.structs import replace
 from taskmq.contracts.history import AlertNotice
 from taskmq.errors import InvalidSetting
 from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, AlertState
+from taskmq.model.history.channels import parse_channel
 from taskmq.scheduler.alerts import AlertSettings, NoticeSender
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
 from taskmq.scheduler.alerts.mail import send_mail
 from taskmq.scheduler.alerts.messages import notice_id, signature
+from taskmq.scheduler.alerts.receivers import posts_of
 from taskmq.scheduler.alerts.settings import MailServer
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store import MemoryJobStore
@@ -177,11 +179,13 @@ def test_teams_is_told_by_an_adaptive_card() -> None:
     assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
     card = attachment["content"]
     assert (card["type"], card["version"]) == ("AdaptiveCard", "1.2")
-    assert [block["text"] for block in card["body"]] == [
-        "[FIRING] fails: task:mail.send".replace("[", "(").replace("]", ")"),
-        _LINE,
-        "(ann)(https://evil)",
-    ]
+    # Text blocks would read a name as Markdown.
+    assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
+    assert _card_lines(body) == ["[FIRING] fails: task:mail.send", _LINE, "[ann](https://evil)"]
+
+
+def _card_lines(body: Any) -> list[str]:
+    return [run["text"] for block in body["attachments"][0]["content"]["body"] for run in block["inlines"]]
 
 
 def test_an_incident_of_pagerduty_is_opened_and_closed_by_its_key() -> None:
@@ -209,6 +213,7 @@ def test_a_chat_of_telegram_is_told_by_its_bot() -> None:
     assert path == "/bot12:abc/sendMessage"
     assert body["chat_id"] == "-100"
     assert body["text"] == f"[FIRING] fails: task:mail.send\n{_LINE}\ncall ann ☂"
+    assert body["link_preview_options"] == {"is_disabled": True}
 
 
 def test_of_very_many_alerts_a_chat_is_told_the_first_ones_and_how_many_there_are() -> None:
@@ -218,6 +223,60 @@ def test_of_very_many_alerts_a_chat_is_told_the_first_ones_and_how_many_there_ar
 
     assert body["text"].endswith("and 5 more")
     assert body["text"].count("failure_rate") == 20
+
+
+_LONG = "\U0001f525&<>" * 60
+_WORDY = {
+    "changes": [AlertChange(kind="firing", alert=replace(ALERT, subject=f"task:{n}{_LONG}")) for n in range(25)],
+    "rule": replace(RULE, note=f"read the page {_LONG * 8}"[:2_000]),
+}
+
+
+def test_discord_is_told_in_no_more_than_it_takes() -> None:
+    (post,) = posts_of(_notice("", **_WORDY), parse_channel("slack+https://discord.com/api/webhooks/1/x/slack"))
+
+    text = msgspec.json.decode(post.body)["text"]
+    assert len(text) <= 2_000
+    assert re.search(r"\nand \d+ more\nread the page ", text)
+
+
+def test_slack_is_told_of_what_to_do_however_many_alerts_there_are() -> None:
+    (post,) = posts_of(_notice("", **_WORDY), parse_channel("slack+https://hooks.slack.com/services/T/B/x"))
+
+    text = msgspec.json.decode(post.body)["text"]
+    assert len(text) <= 4_000
+    assert re.search(r"\nand \d+ more\nread the page ", text)
+    # No letter that was written in several is cut in two.
+    assert re.search(r"&(?!amp;|lt;|gt;)", text) is None
+
+
+def test_telegram_is_told_in_no_more_than_it_takes() -> None:
+    (post,) = posts_of(_notice("", **_WORDY), parse_channel("telegram+https://h/bot1:a?chat_id=1"))
+
+    assert len(msgspec.json.decode(post.body)["text"].encode("utf-16-le")) <= 2 * 4_096
+
+
+def test_a_card_of_teams_is_no_larger_than_it_takes() -> None:
+    (post,) = posts_of(_notice("", **_WORDY), parse_channel("teams+https://h/x"))
+
+    assert len(post.body) <= 28 * 1_024
+    assert _card_lines(msgspec.json.decode(post.body))[-1].startswith("read the page ")
+
+
+def test_a_name_mentions_nobody_where_others_take_what_slack_does() -> None:
+    changes = [AlertChange(kind="firing", alert=replace(ALERT, subject="task:@everyone"))]
+
+    ((_, body),) = _told("slack+URL/x", changes=changes)
+
+    assert "@everyone" not in body["text"]
+    assert "@\u200beveryone" in body["text"]
+
+
+def test_a_test_is_told_by_an_alertmanager_as_an_alert_that_ends_soon() -> None:
+    ((_, (alert,)),) = _told("alertmanager+URL", "test")
+
+    # One that has ended before it was known is told to nobody.
+    assert alert["endsAt"] == "1970-01-01T00:05:05.000Z"
 
 
 @pytest.mark.parametrize("kind", ["", "slack+", "teams+", "pagerduty+", "telegram+", "alertmanager+"])

@@ -8,7 +8,7 @@ from tests.unit.scheduler.stage import Stage, play, until
 
 
 @pytest.mark.parametrize("error", [Unroutable("work"), PublishRejected("queue 'work' is full")], ids=str)
-def test_a_refused_job_is_ready_again_without_an_attempt_and_its_queue_pauses_longer_each_time(
+def test_a_refused_job_is_ready_again_and_its_queue_pauses_longer_each_time(
     error: SendError,
 ) -> None:
     async def test(stage: Stage) -> None:

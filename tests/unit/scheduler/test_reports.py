@@ -156,7 +156,7 @@ async def _drop(stage: Stage, body: bytes, reason: str) -> None:
     await stage.broker.publish(message, timeout=5)
 
 
-def test_a_retry_and_a_snooze_come_back_at_their_times_and_an_interrupted_job_at_once() -> None:
+def test_retries_and_snoozes_return_at_their_times_and_interrupted_jobs_at_once() -> None:
     async def test(stage: Stage) -> None:
         stage.start()
         player = await _in_hand(stage)

@@ -291,7 +291,7 @@ def test_an_app_without_a_store_is_refused() -> None:
     run(main())
 
 
-def test_a_store_whose_tables_are_behind_is_refused_and_one_that_is_away_is_waited_for() -> None:
+def test_a_store_with_old_tables_is_refused_and_an_absent_one_is_waited_for() -> None:
     class Behind(MemoryJobStore):
         async def check(self) -> None:
             await super().check()

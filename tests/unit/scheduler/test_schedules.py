@@ -18,6 +18,7 @@ from taskmq import InvalidArguments, InvalidOption, TaskMQ, chain
 from taskmq.beat.beat import occurrence_job_id
 from taskmq.contracts.jobs import JobRecord, ScheduleChange
 from taskmq.errors import UnknownTask
+from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
 from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULED_FOR
@@ -506,6 +507,73 @@ def test_a_workflow_is_claimed_in_the_store_and_started_once() -> None:
         assert stage.model.jobs == {}
 
     play(test, define)
+
+
+def _flow_tasks(app: TaskMQ) -> None:
+    _tasks(app)
+
+    @app.task(name="load", queue="flows")
+    async def load(name: str) -> str:
+        return name
+
+
+async def _add_flow(process: Process, trigger: Any) -> None:
+    load = process.app.tasks["load"]
+    flow: Any = chain(load.s("a"), load.s("b"))
+    await process.app.schedules.aadd("flow", flow, trigger)
+
+
+def test_a_broker_that_takes_no_messages_holds_up_workflows_and_no_jobs() -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        await _add_flow(process, every("3s"))
+        # So many that some are in the slot of the workflow.
+        for number in range(40):
+            await _add(process, f"s{number}", every("1s"))
+        await stage.pass_by(3)
+        process.broker.hang_publishes()
+        await stage.pass_by(30)
+        process.broker.release_publishes()
+        await stage.pass_by(15)
+
+        late = [job.submitted - START - _instant(job) for job in stage.model.jobs.values()]
+        assert len(late) > 40 * 40
+        assert max(late) <= 50
+        async with stage.broker.peek("flows", limit=100) as found:
+            sent = [decode_envelope(each.body, each.content_type) for each in found]
+        instants = {int((each.meta or {})[SCHEDULED_FOR]) for each in sent}
+        assert instants == set(range(min(instants), max(instants) + 1, 3_000))
+        assert len(instants) >= 14
+
+    play(test, _flow_tasks)
+
+
+class _Refusing(Middleware):
+    def send(self, sending: Sending) -> None:
+        if sending.envelope.task == "load":
+            raise ValueError("not today")
+
+
+def test_a_middleware_that_refuses_a_workflow_holds_up_no_jobs(caplog: pytest.LogCaptureFixture) -> None:
+    def define(app: TaskMQ) -> None:
+        _flow_tasks(app)
+        app.producer.use_middleware([_Refusing()])
+
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        await _add_flow(process, every("5s"))
+        for number in range(40):
+            await _add(process, f"s{number}", every("1s"))
+        await stage.pass_by(20)
+
+        late = [job.submitted - START - _instant(job) for job in stage.model.jobs.values()]
+        assert len(late) > 40 * 15
+        assert max(late) <= 50
+
+    play(test, define)
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told
+    assert all("is started later: not today" in line for line in told)
 
 
 def test_what_the_store_cannot_have_is_refused_where_it_is_made() -> None:

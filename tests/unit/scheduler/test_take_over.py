@@ -12,7 +12,7 @@ from taskmq.scheduler.slots import LEASE
 from tests.unit.scheduler.stage import Stage, play, until
 
 
-def test_two_schedulers_hold_half_of_the_slots_each_and_one_that_stops_gives_them_back() -> None:
+def test_two_schedulers_hold_half_of_the_slots_and_a_stopping_one_returns_its_half() -> None:
     async def test(stage: Stage) -> None:
         first = stage.start()
         await until(lambda: len(first.scheduler.status().slots) == 8)
@@ -30,7 +30,7 @@ def test_two_schedulers_hold_half_of_the_slots_each_and_one_that_stops_gives_the
     play(test)
 
 
-def test_five_schedulers_share_eight_slots_and_the_rest_takes_over_from_those_that_die() -> None:
+def test_five_schedulers_share_eight_slots_and_take_over_those_of_the_dead() -> None:
     async def test(stage: Stage) -> None:
         processes = [stage.start() for _ in range(5)]
 
@@ -145,7 +145,7 @@ def test_a_batch_that_was_not_confirmed_is_published_again_with_the_same_tokens(
     play(test)
 
 
-def test_a_batch_that_was_confirmed_is_the_brokers_to_deliver_and_counts_as_in_flight() -> None:
+def test_a_confirmed_batch_is_the_brokers_to_deliver_and_counts_as_in_flight() -> None:
     async def test(stage: Stage) -> None:
         first = stage.start()
         await stage.submit(100)

@@ -127,7 +127,7 @@ def test_a_record_is_read_as_it_was_written_and_remembers_the_last_twenty() -> N
     assert [one.instant for one in found.history] == list(range(10, 30))
 
 
-def test_a_record_with_fields_of_a_newer_taskmq_is_read_and_one_that_is_none_is_refused() -> None:
+def test_a_record_of_a_newer_taskmq_is_read_and_an_invalid_one_is_refused() -> None:
     newer = [*msgspec.msgpack.decode(encode_record(ScheduleRecord(mark=5))), "something new"]
     assert decode_record(KeptRecord("v", msgspec.msgpack.encode(newer)), name="x").mark == 5
 

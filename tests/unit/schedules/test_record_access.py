@@ -165,7 +165,7 @@ def test_what_is_not_there_is_said_and_what_is_there_is_not_overwritten() -> Non
 
 
 @pytest.mark.parametrize(("on_resume", "made_up"), [("skip", []), ("catchup", [30, 40, 50])])
-def test_a_paused_schedule_emits_nothing_and_on_resume_says_what_becomes_of_the_pause(
+def test_a_paused_schedule_emits_nothing_and_a_resume_decides_on_the_pause(
     on_resume: Any, made_up: list[int]
 ) -> None:
     def define(app: TaskMQ) -> None:

@@ -91,7 +91,7 @@ def test_every_instant_up_to_the_mark_is_accounted_for(options: dict[str, Any], 
         assert counts.fired + len(places) + counts.missed + counts.skipped == len(everything)
 
 
-def test_what_was_claimed_by_one_who_is_silent_is_claimed_by_another_with_the_same_run() -> None:
+def test_a_silent_replicas_claim_is_taken_by_another_with_the_same_run() -> None:
     record, entry = ScheduleRecord(), _entry()
     take_turn(record, entry, now=START, replica=_replica(1))
     due = START + PERIOD

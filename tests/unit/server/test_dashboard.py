@@ -23,7 +23,7 @@ def _get(site: Site, path: str, **headers: str) -> Response:
     return site.client.get(path, headers=headers, follow_redirects=False)
 
 
-def test_the_page_names_files_that_are_there_and_kept_for_as_long_as_they_stay_the_same(site: Site) -> None:
+def test_the_page_names_existing_files_that_are_cached_until_they_change(site: Site) -> None:
     page = _get(site, "/ui/")
     names = re.findall(r'(?:src|href)="(static/[^"]+)"', page.text)
 

@@ -212,6 +212,11 @@ def test_what_jobs_are_sorted_into_can_be_counted_and_selected(site: Site) -> No
     assert site.ids("?filter=label.team:web") == ["order-17"]
     assert site("GET", "/jobs/count?filter=status:held").json()["count"] == 1
     assert site("GET", "/jobs?fields=job_id,owner&limit=1").json() == [{"job_id": "b", "owner": "acme-admin"}]
+    assert site("GET", "/jobs/b?fields=job_id,payload,retries").json() == {
+        "job_id": "b",
+        "payload": {"key": "value"},
+        "retries": 0,
+    }
     assert site("GET", "/jobs/b?fields=colour").status_code == 400
     assert site("GET", "/jobs/b?expand=colour").status_code == 400
     assert site("GET", "/jobs?status=colour").status_code == 400

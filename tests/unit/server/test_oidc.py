@@ -403,7 +403,7 @@ def test_a_provider_that_does_not_answer_is_not_available_for_now(site: _Site) -
     assert site.browser.get("/api/v1/auth/oidc/login", follow_redirects=False).status_code == 503
 
 
-def test_keys_that_cannot_be_read_are_no_keys_and_one_without_a_name_is_the_one_there_is(
+def test_unreadable_keys_are_ignored_and_a_nameless_one_is_the_only_one(
     site: _Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.provider.headers = {"kid": ""}

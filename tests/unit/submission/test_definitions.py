@@ -300,7 +300,7 @@ def test_expiry_may_be_said_as_any_duration(app: TaskMQ) -> None:
     assert app.definitions.put("b", "report", expires=1.5).content.expires == 1_500
 
 
-def test_a_submission_with_values_that_only_the_task_knows_is_the_same_when_it_is_repeated(app: TaskMQ) -> None:
+def test_a_repeated_submission_with_the_tasks_own_types_is_the_same(app: TaskMQ) -> None:
     @app.task(name="read", queue="files")
     def read(path: Path, count: int = 1) -> None: ...
 

@@ -28,7 +28,7 @@ def test_a_submitted_job_runs_and_its_result_comes_back(has_state: bool) -> None
     in_shop(test, has_state=has_state)
 
 
-def test_a_failing_job_is_tried_again_by_its_task_s_policy_and_waits_in_the_store_meanwhile() -> None:
+def test_a_failing_job_is_retried_by_its_tasks_policy_and_waits_in_the_store() -> None:
     async def test(shop: Shop) -> None:
         job: Job[Any] = await shop.jobs.asubmit("fail", "oops")
         await until(lambda: shop.stage.job(job.id).state is JobState.RETRYING)
@@ -208,7 +208,7 @@ def test_a_worker_that_stops_gives_the_job_back_and_it_runs_elsewhere() -> None:
     in_shop(test)
 
 
-def test_a_success_has_no_slot_while_its_report_is_on_its_way_and_is_acknowledged_after_it() -> None:
+def test_a_success_frees_its_slot_before_its_report_and_is_acknowledged_after_it() -> None:
     async def test(shop: Shop) -> None:
         shop.broker.hang_publishes()
         jobs: list[Job[Any]] = [await shop.jobs.asubmit("double", number) for number in range(12)]

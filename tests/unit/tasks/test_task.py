@@ -58,9 +58,6 @@ def run_in(context: Context, call: Callable[[], Any]) -> Any:
         current_context.reset(token)
 
 
-# Defining ------------------------------------------------------------------------------------------------
-
-
 def _forms(app: TaskMQ) -> list[Callable[[Callable[..., Any]], Any]]:
     return [app.task, app.task(), app.task(queue="sales"), task, task(), task(queue="sales")]
 
@@ -161,7 +158,7 @@ def test_an_option_that_cannot_be_is_refused_where_the_function_is_defined(app: 
         app.task(quue="x")(add)  # type: ignore[call-overload]
 
 
-def test_a_signature_that_no_message_can_hold_is_refused_where_the_function_is_defined(app: TaskMQ) -> None:
+def test_a_signature_that_no_message_can_hold_is_refused_at_its_definition(app: TaskMQ) -> None:
     def bad(value: complex) -> None: ...
     def bad_return() -> complex:
         return 1j
@@ -198,7 +195,7 @@ def test_a_callable_object_can_be_a_task_under_a_name() -> None:
 
 
 def test_an_object_without_a_name_needs_one() -> None:
-    with pytest.raises(InvalidOption, match=r"functools.partial.*has no name of its own; give it a name="):
+    with pytest.raises(InvalidOption, match=r"functools.partial.*is not a function and has no name; give it a name="):
         define(functools.partial(add, b=3), {})
 
 
@@ -207,9 +204,6 @@ def test_two_objects_under_one_name_are_told_apart_by_their_places(app: TaskMQ) 
 
     with pytest.raises(DuplicateTask, match=r"task 'add' is defined twice: by add in functools and by add in tests"):
         app.task(name="add")(add)
-
-
-# Calling here --------------------------------------------------------------------------------------------
 
 
 def test_a_task_is_still_the_plain_function(app: TaskMQ) -> None:
@@ -257,9 +251,6 @@ def test_a_task_that_a_task_calls_shares_its_context(app: TaskMQ) -> None:
     outer = Context.detached("outer")
 
     assert run_in(outer, lambda: asyncio.run(sell("a"))) is outer
-
-
-# Sending -------------------------------------------------------------------------------------------------
 
 
 def test_what_is_sent_says_what_a_worker_needs_to_know(app: TaskMQ) -> None:

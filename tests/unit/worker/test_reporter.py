@@ -97,7 +97,7 @@ def _address(reader: Reader) -> str:
     return ready.broker
 
 
-def test_runs_of_all_classes_of_a_queue_are_one_count_and_told_only_when_there_is_news() -> None:
+def test_runs_of_a_queues_classes_are_one_count_reported_only_with_news() -> None:
     async def main() -> None:
         app = _app()
         async with _reporting(app) as reader:

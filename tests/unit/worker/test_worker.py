@@ -14,8 +14,6 @@ from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
 from tests.unit.worker.virtual_time import run
 
-# Slots -------------------------------------------------------------------------------------------------
-
 
 def test_tasks_run_their_results_are_stored_and_their_messages_acknowledged() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
@@ -173,10 +171,7 @@ def test_a_task_that_is_acknowledged_early_is_not_lost_before_it_starts() -> Non
     play(test, ack="early")
 
 
-# Drain -------------------------------------------------------------------------------------------------
-
-
-def test_a_draining_worker_gives_back_what_has_not_started_in_order_and_finishes_what_has() -> None:
+def test_a_draining_worker_gives_back_waiting_jobs_in_order_and_finishes_the_others() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await send(app, "a", "b", "c", "d", "e")
 
@@ -252,7 +247,7 @@ def test_running_tasks_get_their_grace() -> None:
     play(test)
 
 
-def test_after_the_grace_what_runs_is_interrupted_and_goes_back_with_no_attempt_counted() -> None:
+def test_after_the_grace_runs_are_interrupted_and_go_back_without_an_attempt() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await send(app, "a", "b")
         async with working(app, grace=30) as (worker, running):
@@ -326,7 +321,7 @@ def test_a_stopping_worker_gives_back_what_it_cannot_store() -> None:
     play(test)
 
 
-def test_a_coroutine_that_ignores_its_cancellation_is_left_behind_and_its_job_goes_back() -> None:
+def test_a_coroutine_that_ignores_cancellation_is_left_behind_and_its_job_returns() -> None:
     async def main() -> None:
         with staged() as app:
             released = asyncio.Event()

@@ -14,8 +14,6 @@ from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
 from tests.unit.worker.virtual_time import run
 
-# Start -------------------------------------------------------------------------------------------------
-
 
 def test_a_worker_waits_for_a_broker_that_is_down_and_starts_when_it_comes() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
@@ -207,9 +205,6 @@ def test_a_worker_waits_for_a_broker_that_does_not_tell_which_lanes_there_are() 
     run(main())
 
 
-# Burst -------------------------------------------------------------------------------------------------
-
-
 def test_a_burst_ends_when_the_queues_stay_empty() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await send(app, *map(str, range(50)))
@@ -268,7 +263,7 @@ def test_a_burst_does_not_wait_for_what_is_delayed() -> None:
     run(main())
 
 
-def test_a_burst_may_be_stopped_and_does_not_mind_a_broker_that_does_not_answer_for_a_while() -> None:
+def test_a_burst_can_be_stopped_and_outlasts_a_silent_broker() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await send(app, "a")
         app.flaky.fail_calls("stats", 5, BrokerUnavailable("away"))

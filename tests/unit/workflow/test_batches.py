@@ -119,7 +119,7 @@ def test_a_job_adds_to_its_own_batch_and_what_it_adds_under_a_key_is_there_once(
     asyncio.run(main())
 
 
-def test_a_failed_job_fails_the_batch_whose_end_is_told_all_the_same_and_a_redrive_mends_it() -> None:
+def test_a_failed_job_fails_the_batch_which_still_ends_and_a_redrive_mends_it() -> None:
     shop = Shop()
     shop.broken = {2}
 

@@ -142,7 +142,7 @@ Table(
 
 def upgrade() -> None:
     metadata.create_all(op.get_bind(), checkfirst=False)
-    # Of a tenant that nobody has added, but which jobs name, `created` is null.
+    # Of a tenant that was not added, but which jobs name, `created` is null.
     op.add_column("tenant", Column("created", BigInteger), schema="taskmq")
     op.add_column("tenant", Column("disabled", BigInteger), schema="taskmq")
     op.add_column("tenant", Column("description", Text, nullable=False, server_default=_EMPTY), schema="taskmq")

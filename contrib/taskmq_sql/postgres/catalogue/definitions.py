@@ -1,4 +1,4 @@
-"""Definitions and their versions; the row of `definition` is locked by whoever changes one."""
+"""Definitions and their versions; the row of `definition` is locked during a change."""
 
 from typing import Final
 

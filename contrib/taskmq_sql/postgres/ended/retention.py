@@ -15,7 +15,7 @@ from taskmq_sql.postgres.records import attempt_records, history_entries, job_re
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.upkeep.days import days_of
 
-__all__ = ["ended_days", "ended_on", "forget_ended", "forget_tenant"]
+__all__ = ["ended_days", "ended_on", "forget_ended", "forget_some_of_tenant", "forget_tenant"]
 
 _TOGETHER: Final = 500
 _FIRST: Final = "00000000-0000-0000-0000-000000000000"
@@ -42,16 +42,20 @@ _BESIDE: Final = (
 _TOLD: Final = (
     "delete from taskmq.job_log where job = any($1::text[])",
     "delete from taskmq.run_failure where job = any($1::text[])",
-    # One by hand that is open is somebody's who uses the node.
+    # One by hand that is open belongs to a user of the node.
     "delete from taskmq.allocation where label = any($1::text[]) and (token is not null or ended is not null)",
 )
 _DEFINITIONS: Final = (
     "delete from taskmq.definition_version where tenant = $1",
     "delete from taskmq.definition where tenant = $1",
 )
+# There may be very many: some at a time, so that nobody waits for all of them, and no transaction is that long.
+_MANY_OF_TENANT: Final = tuple(
+    f"delete from taskmq.{table} where number = any(array("
+    f"select number from taskmq.{table} where tenant = $1 order by number limit $2)) returning number"
+    for table in ("job_log", "run_failure")
+)
 _OF_TENANT: Final = (
-    "delete from taskmq.job_log where tenant = $1",
-    "delete from taskmq.run_failure where tenant = $1",
     "delete from taskmq.rollup where tenant = $1",
     "delete from taskmq.allocation where tenant = $1 and ended is not null",
     "delete from taskmq.bulk where tenant = $1 and ended is not null",
@@ -115,8 +119,14 @@ async def forget_ended(connection: Connection, ids: Sequence[str]) -> int:
     return len(gone)
 
 
+async def forget_some_of_tenant(connection: Connection, tenant: str, limit: int = 1_000) -> bool:
+    """Forget up to `limit` of each thing that a tenant may have very many of; whether there may be more."""
+    gone = [len(await connection.fetch(statement, tenant, limit)) for statement in _MANY_OF_TENANT]
+    return max(gone) == limit
+
+
 async def forget_tenant(connection: Connection, tenant: str, names: Names) -> None:
-    """What `Retaining.forget_tenant` does, in the connection's transaction."""
+    """What `Retaining.forget_tenant` does once `forget_some_of_tenant` has, in the connection's transaction."""
     for number in (await names.find("tenant", [tenant])).values():
         for statement in _DEFINITIONS:
             await connection.execute(statement, number)

@@ -86,7 +86,7 @@ class PostgresPlacements:
             rows = await connection.fetch(PLACE, [*chosen, *expired], slot_key(slot), epoch, slot, _OVER)
             found = {str(row["id"]) for row in rows}
             if found - chosen.keys() or any(each.gang and job not in found for job, each in chosen.items()):
-                # Somebody was faster; the next one sees what they did.
+                # Another one was faster; the next one sees what they did.
                 raise undone(_NOTHING)
             await drive(connection, take(now, [(accepted[str(row["id"])], row["id"], row["token"]) for row in rows]))
             return rows, accepted

@@ -24,7 +24,7 @@ keys as (delete from taskmq.job_key where ctid = any(array(
   where p.key is not null))),
 bodies as (delete from taskmq.job_body where id = any(array(select id from part where is_large)))
 select id from part order by id desc limit 1"""
-# Each is looked for only where some of that time have any: to ask for those that nobody has is half of the work.
+# Each is looked for only where some of that time have any: to ask for those that do not exist is half of the work.
 _DETAILS: Final = """
 with part as materialized (select id from {day} where id > $1 order by id limit $2),
 details as (delete from taskmq.job_detail where id = any(array(select id from part where exists (
@@ -64,20 +64,38 @@ async def days_of(connection: Connection, table: str) -> list[str]:
 async def drop_days(connection: Connection, *, before: int) -> None:
     """Drop the days that were over before an instant (ms since the epoch)."""
     for table in BY_DAY:
+        for name in await _left_over(connection, table):
+            if (day_of(name) + 1) * DAY <= before:
+                await _drop(connection, name)
         for name in await days_of(connection, table):
             if (day_of(name) + 1) * DAY <= before:
                 await drop_day(connection, table, name)
 
 
 async def drop_day(connection: Connection, table: str, name: str) -> None:
-    """Drop a day, and before it what belongs to its jobs: some at a time, so that nobody waits for it."""
+    """Drop a day, and before it what belongs to its jobs: some at a time, so that no statement waits for it."""
     if table == "job_history":
         day = f"{SCHEMA}.{name}"
         await _in_parts(connection, _KEYS_AND_BODIES.format(day=day))
         if await connection.fetchval(_HAS_DETAILS.format(day=day)):
             await _in_parts(connection, _DETAILS.format(day=day))
     await _detach(connection, f"{SCHEMA}.{table}", f"{SCHEMA}.{name}")
-    await connection.execute(f"drop table {SCHEMA}.{name}")
+    await _drop(connection, name)
+
+
+async def _left_over(connection: Connection, table: str) -> list[str]:
+    """The days that were taken out of a table and not dropped: the process was killed in between."""
+    rows = await connection.fetch(
+        "select relname::text as name from pg_class where relnamespace = $1::text::regnamespace and relkind = 'r' "
+        "and not relispartition and relname ~ $2",
+        SCHEMA,
+        f"^{table}_[0-9]{{8}}$",
+    )
+    return [row["name"] for row in rows]
+
+
+async def _drop(connection: Connection, name: str) -> None:
+    await connection.execute(f"drop table if exists {SCHEMA}.{name}")
 
 
 async def _in_parts(connection: Connection, statement: str) -> None:
@@ -94,5 +112,5 @@ async def _detach(connection: Connection, whole: str, part: str) -> None:
     try:
         await connection.execute(f"alter table {whole} detach partition {part} concurrently")
     except asyncpg.ObjectNotInPrerequisiteStateError:
-        # Somebody was stopped in the middle of it.
+        # Another process was stopped in the middle of it.
         await connection.execute(f"alter table {whole} detach partition {part} finalize")

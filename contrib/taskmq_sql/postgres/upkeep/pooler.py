@@ -1,4 +1,4 @@
-"""Whether something stands before the server that gives each transaction another connection.
+"""Whether a pooler before the server gives each transaction another connection.
 
 Statements that are prepared once per connection, and settings that hold for it, are lost then: they are another
 connection's. It shows where two connections of ours are one of the server's, or one of ours is two of them.

@@ -104,7 +104,7 @@ class FileConnection:
         self._is_committing = False
 
     def transact(self, care: Care, work: Callable[[Transaction], T]) -> T:
-        """What `work` returns, called in a transaction of its own; again, from the start, while the file is locked.
+        """What `work` returns, called in its own transaction; again, from the start, while the file is locked.
 
         Raises:
             StoreUnavailable: it could not be done.
@@ -198,7 +198,7 @@ class FileConnection:
 def open_raw(path: Path) -> sqlite3.Connection:
     """A connection to the file, whose directory is made where there is none; of whatever version its tables are."""
     _make_directory(path.parent)
-    # BUSY is handled by whoever calls: sqlite's own handler sleeps up to 100 ms at a time.
+    # BUSY is handled by the caller: sqlite's own handler sleeps up to 100 ms at a time.
     return sqlite3.connect(path, timeout=0, isolation_level=None, cached_statements=512, check_same_thread=False)
 
 

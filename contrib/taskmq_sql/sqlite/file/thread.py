@@ -42,7 +42,7 @@ class _Request:
         self.error: Exception | None = None
 
     def end(self) -> None:
-        """Tell whoever waits."""
+        """Wake the waiter."""
         if self.future.done():
             return
         if self.error is not None:
@@ -52,7 +52,7 @@ class _Request:
 
 
 class FileThread:
-    """A thread with a connection of its own, used from one event loop. The thread starts with the first request.
+    """A thread with its own connection, used from one event loop. The thread starts with the first request.
 
     Args:
         connection: makes the connection, which gives up waiting for locks once the event is set.
@@ -71,8 +71,6 @@ class FileThread:
         self._idle.set()
         self._stopped = asyncio.Event()
         self._thread: threading.Thread | None = None
-
-    # On the loop ------------------------------------------------------------------------------------------
 
     async def call(self, work: Callable[[Transaction], T], *, care: Care) -> T:
         """What `work` returns, called in one of the next transactions; again, from the start, where one fails.
@@ -147,16 +145,14 @@ class FileThread:
         # After those whose answers these are: what they ask for next goes along.
         self._hand_over_soon()
 
-    # In the thread ----------------------------------------------------------------------------------------
-
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             while (requests := self._inbox.get()) is not None:
-                # Nobody waits for the others any more.
+                # The others have no waiter any more.
                 self._transact([request for request in requests if not request.future.done()])
                 loop.call_soon_threadsafe(self._finish, requests)
         except RuntimeError:
-            # The loop was closed without closing the store: there is nobody left to be told.
+            # The loop was closed without closing the store: no waiter is left.
             if not loop.is_closed():
                 raise
         finally:
@@ -171,7 +167,7 @@ class FileThread:
         care = max(request.care for request in requests)
         try:
             self._connection.transact(care, lambda transaction: _run(transaction, requests))
-        except Exception as error:  # noqa: BLE001 - the border: what a request raises belongs to whoever sent it
+        except Exception as error:  # noqa: BLE001 - the border: what a request raises belongs to its sender
             if len(requests) > 1 and _is_of_one(error):
                 for request in requests:
                     self._transact([request])

@@ -53,7 +53,7 @@ _FIRST: Final = """
     FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
     WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
 """
-# What was read above is all that lies before its last row: nobody else writes meanwhile.
+# What was read above is all that lies before its last row: no other process writes meanwhile.
 _TAKE: Final = "DELETE FROM ready WHERE queue = ? AND priority = ? AND tenant = ? AND (due, id) <= (?, ?)"
 _ONE: Final = """
     SELECT j.id, r.due, j.key, j.task, j.attempt, j.token, j.expires, j.body, r.queue, r.priority, r.tenant
@@ -191,7 +191,7 @@ def in_flight(transaction: Transaction, slot: int, dispatched_before: int) -> li
     connection = transaction.connection
     tokens: dict[bytes, int] = {}
     for (packed,) in connection.execute("SELECT jobs FROM dispatch_batch WHERE slot = ?", (slot,)).fetchall():
-        # A job that was dispatched twice stands in two of them: the later dispatch has the larger token.
+        # A job that was dispatched twice is in two of them: the later dispatch has the larger token.
         for job_id, token in _PAIR.iter_unpack(packed):
             tokens[job_id] = max(token, tokens.get(job_id, 0))
     found = [record(transaction, row) for row in select_each(connection, _UNDER_WAY_RECORDS, sorted(tokens))]

@@ -10,7 +10,15 @@ from taskmq_sql.sqlite.file.sets import in_each, select_each
 from taskmq_sql.sqlite.jobs.codes import first_id, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.records import attempts, events, get
 
-__all__ = ["drop_old", "ended_days", "ended_on", "forget_ended", "forget_tenant", "give_back_pages"]
+__all__ = [
+    "drop_old",
+    "ended_days",
+    "ended_on",
+    "forget_ended",
+    "forget_some_of_tenant",
+    "forget_tenant",
+    "give_back_pages",
+]
 
 _DAY: Final = 86_400_000
 _JOBS: Final = 1_000
@@ -41,16 +49,19 @@ _KNOWN: Final = "SELECT id FROM job_history WHERE id IN (@values)"
 _TOLD: Final = (
     "DELETE FROM job_log WHERE job IN (@values)",
     "DELETE FROM run_failure WHERE job IN (@values)",
-    # One by hand that is open is somebody's who uses the node.
+    # One by hand that is open belongs to a user of the node.
     "DELETE FROM allocation WHERE label IN (@values) AND (token IS NOT NULL OR ended IS NOT NULL)",
 )
 _DEFINITIONS: Final = (
     "DELETE FROM definition_version WHERE tenant = ?",
     "DELETE FROM definition WHERE tenant = ?",
 )
+# There may be very many: some at a time, so that no other change waits for all of them.
+_MANY_OF_TENANT: Final = tuple(
+    f"DELETE FROM {table} WHERE number IN (SELECT number FROM {table} WHERE tenant = ? ORDER BY number LIMIT ?)"
+    for table in ("job_log", "run_failure")
+)
 _OF_TENANT: Final = (
-    "DELETE FROM job_log WHERE tenant = ?",
-    "DELETE FROM run_failure WHERE tenant = ?",
     "DELETE FROM rollup WHERE tenant = ?",
     "DELETE FROM allocation WHERE tenant = ? AND ended IS NOT NULL",
     "DELETE FROM bulk WHERE tenant = ? AND ended IS NOT NULL",
@@ -99,8 +110,14 @@ def forget_ended(transaction: Transaction, ids: Sequence[str]) -> int:
     return len(gone)
 
 
+def forget_some_of_tenant(transaction: Transaction, tenant: str, limit: int = 1_000) -> bool:
+    """Forget up to `limit` of each thing that a tenant may have very many of; whether there may be more."""
+    gone = [transaction.connection.execute(statement, (tenant, limit)).rowcount for statement in _MANY_OF_TENANT]
+    return max(gone) == limit
+
+
 def forget_tenant(transaction: Transaction, tenant: str) -> None:
-    """What `Retaining.forget_tenant` does."""
+    """What `Retaining.forget_tenant` does once `forget_some_of_tenant` has."""
     if (number := transaction.names.find(transaction.connection, tenant)) is not None:
         for statement in _DEFINITIONS:
             transaction.connection.execute(statement, (number,))

@@ -31,7 +31,7 @@ def claim(transaction: Transaction, job: NewJob, job_id: bytes, key: UniqueKey) 
     if found == "taken":
         return holder
     if found == "replaceable" and holder is not None:
-        # Nobody else writes meanwhile: it is as it was read.
+        # No other process writes meanwhile: it is as it was read.
         update(transaction, replacement(holder, by=job.id))
     transaction.connection.execute(_TAKE, (name, job_id, transaction.now + key.ttl))
     return None

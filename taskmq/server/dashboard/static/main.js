@@ -9,6 +9,7 @@ import { Dialog, Failure, Notices, notify } from "./lib/parts.js";
 import { change, to, useRoute } from "./lib/route.js";
 import { asked } from "./lib/start.js";
 import { keep, kept, setTheme, startTheme, THEMES } from "./lib/theme.js";
+import { removeView, SaveView, useViews } from "./lib/views.js";
 
 const LIVE = {
   live: ["●", "live", "What happens is shown within a second"],
@@ -64,16 +65,27 @@ function Tenants({ chosen }) {
   </select></label>`;
 }
 
+function Views({ save }) {
+  const saved = useViews();
+  return html`<section class="views" aria-label="Saved views">${saved.length > 0 && html`<h2>Saved views</h2><ul>${saved.map((one) => html`<li key=${one.name}><a href=${one.at}>${one.name}</a>
+      <button type="button" class="plain" aria-label=${`Remove the view ${one.name}`} onClick=${() => removeView(one.name)}>×</button></li>`)}</ul>`}
+    <button type="button" class="plain" onClick=${save}>Save this view</button></section>`;
+}
+
 function Frame() {
   const { path, query } = useRoute();
   const [sheet, showSheet] = useState(false);
+  const [saving, save] = useState(false);
+  const [Palette, setPalette] = useState(/** @type {any} */ (null));
   const [menu, showMenu] = useState(false);
   const [theme, choose] = useState(kept("theme", "system"));
   const [name = "", ...rest] = path;
   session.tenant = query.tenant ?? "";
   const { server, caller } = session;
+  // Loaded once it is asked for.
+  const openPalette = () => void import("./lib/palette.js").then((module) => setPalette(() => module.Palette), (error) => notify(error.message, true));
   useEffect(() => {
-    const stopKeys = startKeys(() => showSheet(true));
+    const stopKeys = startKeys(() => showSheet(true), openPalette);
     startLive();
     return () => { stopKeys(); stopLive(); };
   }, []);
@@ -82,7 +94,8 @@ function Frame() {
     scrollTo(0, 0);
   }, [path.join("/")]);
   const skip = (/** @type {Event} */ event) => { event.preventDefault(); document.querySelector("main")?.focus(); };
-  const paint = (/** @type {any} */ event) => { setTheme(event.target.value); choose(event.target.value); };
+  const paint = (/** @type {string} */ next) => { setTheme(next); choose(next); };
+  const actions = [{ kind: "Action", name: "Save this view", act: () => save(true) }, { kind: "Action", name: "Show the keys", act: () => showSheet(true) }];
   return html`
     <a class="skip" href="#main" onClick=${skip}>To the content</a>
     <header class="top">
@@ -93,7 +106,8 @@ function Frame() {
       <span class="grow"></span>
       <${Tenants} chosen=${session.tenant} />
       <${LivePill} />
-      <label class="inline"><span class="sr">Theme</span><select value=${theme} onChange=${paint}>${THEMES.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
+      <button type="button" class="plain" title="Go to (Ctrl K)" aria-label="Go to" onClick=${openPalette}>⌕</button>
+      <label class="inline"><span class="sr">Theme</span><select value=${theme} onChange=${(/** @type {any} */ event) => paint(event.target.value)}>${THEMES.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
       <button type="button" class="plain" title="Keys (?)" aria-label="Keys" onClick=${() => showSheet(true)}>?</button>
       <span class="who">${caller?.user}</span>
       ${caller?.via === "session" && html`<button type="button" onClick=${() => signOut().catch((error) => notify(error.message, true))}>Sign out</button>`}
@@ -102,11 +116,13 @@ function Frame() {
     <div class="body">
       <nav id="nav" class=${menu ? "is-open" : ""} aria-label="Pages"><ul>
         ${PAGES.filter((one) => !one.needs || may(one.needs)).map((one) => html`<li key=${one.name}><a href=${to(one.name)} aria-current=${one.name === name ? "page" : undefined}>${one.title}</a></li>`)}
-      </ul></nav>
+      </ul><${Views} save=${() => save(true)} /></nav>
       <main id="main" tabIndex="-1"><${Page} name=${name} rest=${rest} query=${query} /></main>
     </div>
     <${Notices} />
-    ${sheet && html`<${Sheet} close=${() => showSheet(false)} />`}`;
+    ${sheet && html`<${Sheet} close=${() => showSheet(false)} />`}
+    ${saving && html`<${SaveView} close=${() => save(false)} />`}
+    ${Palette && html`<${Palette} close=${() => setPalette(null)} actions=${actions} setTheme=${paint} />`}`;
 }
 
 function Root() {

@@ -79,7 +79,7 @@ class IdentityModel:
     def keep_an_admin(self, user_id: str) -> None:
         """Refuse to take away the last admin."""
         if self.admins() == {user_id}:
-            raise IdentityConflict("the instance would have no admin any more: make somebody else one first")
+            raise IdentityConflict("the instance would have no admin any more: make another user one first")
 
     def end_sessions(self, user_id: str, *, but: str = "") -> None:
         for digest, secret in list(self.secrets.items()):

@@ -1,4 +1,4 @@
-"""Rules, alerts, silences, and what somebody is to be told."""
+"""Rules, alerts, silences, and notices."""
 
 import asyncio
 from typing import Any, Final
@@ -156,7 +156,7 @@ class AlertCases(HistoryCase):
         again = await alerts.take_notice(lease_ms=_HOUR)
         assert again is not None
         assert (again.id, again.tries) == ("b", 2)
-        # It is somebody else's by now.
+        # Another scheduler has it by now.
         await other.settle_notice(second, retry_at=None)
 
         assert {each.id: each.next is None for each in await alerts.notices()} == {

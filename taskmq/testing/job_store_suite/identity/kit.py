@@ -28,7 +28,7 @@ BY: Final = Actor(
 
 
 def secret() -> SecretKey:
-    """A secret that nobody has."""
+    """A secret that no user has."""
     return session_key(uuid.uuid4().bytes + uuid.uuid4().bytes)
 
 

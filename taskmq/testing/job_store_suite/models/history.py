@@ -87,8 +87,6 @@ class JobHistory:
         except AssertionError as failure:
             raise AssertionError(f"{where}: {failure}") from failure
 
-    # What is done -------------------------------------------------------------------------------------------
-
     async def _submit(self) -> set[str]:
         jobs = [await self._new() for _ in range(self.dice.choice((1, 1, 2, 4)))]
         # What was due at the moment in which it was made is due for the model, too.
@@ -156,7 +154,7 @@ class JobHistory:
             return set()
         stale = replace(job, version=job.version - self.dice.choice((0, 0, 1)))
         after = self.dice.choice(list(JobState))
-        # What is queued is due: nobody decides otherwise.
+        # What is queued is due: no rule decides otherwise.
         due = {"due": self.model.now} if after is JobState.QUEUED else {}
         return await self._apply_update(self._update(stale, after, kind="change", **due))
 
@@ -325,8 +323,6 @@ class JobHistory:
             assert await driver.store.unmet(job_id) == self.model.unmet(job_id), job_id
         return waiting
 
-    # Slots ---------------------------------------------------------------------------------------------------
-
     def model_slot(self, queue: str) -> int:
         """The slot that the store says; the model follows it."""
         slot = self.driver.schedulers.slot_of(queue)
@@ -356,8 +352,6 @@ class JobHistory:
 
     def _lanes(self, queue: str) -> list[Any]:
         return [lane for lane in self.model.lanes(self.model_slot(queue)) if lane.queue == queue]
-
-    # What is compared ----------------------------------------------------------------------------------------
 
     async def _compare(self, touched: set[str]) -> None:
         reader = self._any()

@@ -1,4 +1,4 @@
-"""Allocations by hand, for whoever shares the nodes."""
+"""Allocations by hand, for other users of the nodes."""
 
 import asyncio
 

@@ -461,6 +461,18 @@ class Flows(StateCase):
         assert taken_keys(await flows.take(flow_id, taker="a", lease=LONG)) == [FINISH]
 
     @case
+    async def test_a_flow_that_is_forgotten_can_be_made_anew_beside_many_others(self) -> None:
+        flows = self.state().flows
+        flow_id = new("flow")
+        for each in (*(new("other") for _ in range(12)), flow_id):
+            assert await flows.create(each, b"", CHAIN, ttl=self.short)
+        await self.advance(self.short * 1.5)
+
+        assert await flows.create(flow_id, b"new", CHAIN, ttl=LONG)
+
+        assert (await flows.states(flow_id))["0"] is NodeState.READY
+
+    @case
     async def test_a_flow_is_forgotten_after_its_time_and_each_change_renews_it(self) -> None:
         flows, other = self.state().flows, self.state().flows
         forgotten, kept = new("flow"), new("flow")
@@ -500,5 +512,5 @@ class Flows(StateCase):
                 flow_id, "0", token=begun.token, state=NodeState.SUCCEEDED, value=b"", taker="0", lease=LONG
             )
             assert told is not None
-            # The first one has been taken by nobody; what the end was answered with is the same taker's.
+            # The first one was not taken; what the end was answered with is the same taker's.
             assert "1" in taken_keys(told)

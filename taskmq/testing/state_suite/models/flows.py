@@ -124,7 +124,7 @@ async def drive(
             continue
         runs[key] = runs.get(key, 0) + 1
         if chance.random() < 0.2:
-            # Its worker dies, and nobody hears of its end any more.
+            # Its worker dies, and its end is never reported.
             stale = begun
             begun = await flows.start(flow_id, key, owner=new("run"), seconds=LONG, takes_over=True)
             assert isinstance(begun, BegunNode)

@@ -152,7 +152,7 @@ def test_a_message_that_cannot_be_stored_fails_alone(url: str) -> None:
     run(main())
 
 
-def test_a_file_locked_by_another_process_ends_a_publish_at_its_deadline_and_nothing_is_sent_later(
+def test_a_locked_file_ends_a_publish_at_its_deadline_and_sends_nothing_later(
     url: str,
 ) -> None:
     async def main() -> None:

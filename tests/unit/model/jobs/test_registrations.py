@@ -79,11 +79,11 @@ def test_tasks_are_told_in_messages_of_a_bounded_size() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"", "no tasks are told"),
-        (b"[]", "no tasks are told"),
+        (b"", "no tasks are described"),
+        (b"[]", "no tasks are described"),
         (b'{"v":1,"app":"a","worker":"w","tasks":[{"task":"t"}]}', "queue"),
-        (b'{"v":1,"app":"a","worker":"w","tasks":[{"task":"\xff","queue":"q"}]}', "no tasks are told"),
-        (b"[" * 100_000, "no tasks are told"),
+        (b'{"v":1,"app":"a","worker":"w","tasks":[{"task":"\xff","queue":"q"}]}', "no tasks are described"),
+        (b"[" * 100_000, "no tasks are described"),
         (b'{"v":2,"app":"a","worker":"w","tasks":[]}', "version 2"),
     ],
 )

@@ -42,7 +42,7 @@ def caught(call: Any) -> str:
 
 
 @given(frames, folders, folders, numbers, numbers, st.text(max_size=30), st.text(max_size=30))
-def test_lines_folders_source_and_message_do_not_tell_failures_with_a_traceback_apart(
+def test_a_tracebacks_lines_folders_and_message_do_not_change_the_fingerprint(
     where: list[tuple[str, str]], here: str, there: str, line: int, other: int, said: str, says: str
 ) -> None:
     one = trace(where, folder=here, line=line, source="a", said=said.replace("\n", " ").replace('"', ""))

@@ -181,7 +181,7 @@ def test_a_letter_that_is_garbage_is_shown_with_what_stands_beside_it() -> None:
     _run(main)
 
 
-def test_a_letter_that_the_broker_itself_put_there_has_no_reason_and_comes_from_the_queue() -> None:
+def test_a_letter_that_the_broker_made_has_no_reason_and_comes_from_the_queue() -> None:
     async def main(broker: Broker) -> None:
         await _bury(broker, ["dropped"], headers={"x-first-death-reason": "maxlen"})
 
@@ -746,7 +746,7 @@ def test_each_letter_is_acked_only_after_its_copy_is_confirmed() -> None:
     _run(main)
 
 
-def test_a_letter_in_the_middle_that_cannot_go_back_stays_and_the_others_are_replayed_once() -> None:
+def test_a_letter_that_cannot_go_back_stays_and_the_others_are_replayed_once() -> None:
     async def main(broker: Broker) -> None:
         await _bury(broker, ["a", "b"])
         await _bury(broker, ["lost"], headers={**_HEADERS, "x-taskmq-origin": "gone"})

@@ -91,7 +91,7 @@ def test_what_is_exported_reads_back_as_the_same(queues: list[WorkQueue]) -> Non
     assert all(each.status == "same" for each in compare(wanted(*queues), found, queues=queues).entries)
 
 
-def test_what_is_declared_when_it_is_needed_is_not_missing_and_is_created_all_the_same() -> None:
+def test_a_queue_declared_on_demand_is_not_missing_and_is_created_all_the_same() -> None:
     queue = WorkQueue("few", max_length=9)
     found = after(Found(), [*shared(), *ladder(), *main_queues(queue)])
 
@@ -128,7 +128,7 @@ def test_each_argument_that_differs_is_told_with_what_is_wanted_and_what_is_ther
     assert is_migratable(different)
 
 
-def test_a_known_argument_that_nobody_wants_is_a_difference_and_an_unknown_one_is_none() -> None:
+def test_a_known_unwanted_argument_is_a_difference_and_an_unknown_one_is_none() -> None:
     found = after(Found(), wanted(WorkQueue("images")))
     there = found.queues["images"]
     assert there is not None

@@ -69,7 +69,7 @@ def test_the_consumer_timeout_follows_from_the_tasks_time_limits(
     assert keys(QueueTuning(queue=WorkQueue("q"), longest=longest), version) == expected
 
 
-def test_before_3_12_the_consumer_timeout_is_a_setting_of_the_node_and_after_4_2_of_the_consumer() -> None:
+def test_the_consumer_timeout_is_the_nodes_before_3_12_and_the_consumers_after_4_2() -> None:
     tuning = [
         QueueTuning(queue=WorkQueue("a"), longest=20 * MINUTE),
         QueueTuning(queue=WorkQueue("b"), longest=60 * MINUTE),

@@ -146,7 +146,7 @@ def test_deliveries_come_out_as_pika_would_read_them_however_they_are_mixed_and_
 
 
 @given(st.lists(messages, max_size=5), st.lists(st.integers(0, 2**16)), st.lists(text, min_size=5, max_size=5))
-def test_who_asks_for_the_routing_key_gets_it_with_the_same_deliveries_and_others_do_not(
+def test_only_readers_that_ask_for_the_routing_key_get_it_with_deliveries(
     sent: list[Message], places: list[int], keys: list[str]
 ) -> None:
     sent = [replace(message, routing_key=key) for message, key in zip(sent, keys, strict=False)]

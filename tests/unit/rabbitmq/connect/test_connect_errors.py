@@ -43,7 +43,7 @@ def test_a_port_that_hangs_up_may_be_one_for_tls() -> None:
         "AMQPConnectorStackTimeout: Timeout during AMQP handshake'127.0.0.1'/('127.0.0.1', 5672); ssl=False",
     ],
 )
-def test_a_node_that_takes_connections_and_says_nothing_may_have_no_file_handles_left(failure: str) -> None:
+def test_a_node_that_accepts_and_stays_silent_may_have_no_file_handles_left(failure: str) -> None:
     found = explained(failure)
 
     assert "file handles" in found

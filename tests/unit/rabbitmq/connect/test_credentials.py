@@ -106,7 +106,7 @@ def test_a_newer_token_in_the_file_is_handed_on_before_the_old_one_expires(tmp_p
     asyncio.run(main())
 
 
-def test_a_token_that_nobody_renews_is_warned_about_once_and_goes_on_being_looked_for(
+def test_an_unrenewed_token_is_warned_about_once_and_looked_for_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "token"

@@ -14,7 +14,7 @@ def steps(suspicion: Suspicion, *sights: Sight) -> list[str]:
     return [suspicion.add(one).step for one in sights]
 
 
-def test_a_consumer_that_the_broker_does_not_know_is_replaced_at_once_if_messages_wait() -> None:
+def test_a_consumer_unknown_to_the_broker_is_replaced_at_once_if_messages_wait() -> None:
     assert steps(Suspicion(), sight(ready=3, consumers=0)) == ["replace"]
 
 

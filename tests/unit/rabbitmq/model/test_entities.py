@@ -49,7 +49,7 @@ def test_a_quorum_queue_stands_for_its_classes_and_its_dead_letters() -> None:
     }
 
 
-def test_reports_are_kept_however_many_they_are_and_so_are_the_invitations_that_were_dropped() -> None:
+def test_reports_and_dropped_invitations_are_kept_however_many_they_are() -> None:
     entities = report_queue(ReportQueue("taskmq.reports.shop.3", letters_of=("orders.jobs", "mail.jobs")))
 
     assert queues(entities) == {"taskmq.reports.shop.3": queues(shared())[PARKING]}
@@ -132,7 +132,7 @@ def test_the_shards_of_an_ordered_queue_have_one_consumer_at_a_time(kind: QueueK
     }
 
 
-def test_limits_are_those_of_each_queue_and_delayed_messages_come_through_an_entrance() -> None:
+def test_each_queue_has_its_limits_and_delayed_messages_an_entrance() -> None:
     entities = work_queue(WorkQueue("orders", max_length=10, max_bytes=1000, delivery_limit=3))
 
     found = queues(entities)

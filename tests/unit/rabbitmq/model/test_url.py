@@ -202,7 +202,7 @@ def test_an_encrypted_key_is_refused_and_not_asked_about(tmp_path: Path) -> None
         tls.context()
 
 
-# The archive of dead letters ------------------------------------------------------------------------------
+# The archive of dead letters
 
 
 @pytest.mark.parametrize(

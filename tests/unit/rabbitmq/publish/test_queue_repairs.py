@@ -91,7 +91,7 @@ def test_what_is_never_answered_for_is_not_waited_for_in_vain() -> None:
     run(main())
 
 
-def test_while_the_broker_cannot_be_asked_it_is_asked_again_each_time_the_message_comes_back() -> None:
+def test_a_repair_asks_the_broker_again_each_time_the_message_comes_back() -> None:
     async def main() -> None:
         stage = Stage(BrokerUnavailable("away"))
         stage.came_back("first")

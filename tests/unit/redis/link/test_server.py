@@ -54,7 +54,7 @@ async def dies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 @pytest.mark.parametrize(("stand_in", "said"), [(silent, "did not answer"), (dies, "could not be reached")])
-def test_a_call_whose_answer_a_node_has_lost_may_have_happened_although_it_reaches_nobody_else(
+def test_a_call_whose_answer_was_lost_may_have_happened_also_without_another_node(
     stand_in: Part, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As when nothing was asked for a while: a connection that the server has closed is seen to be.

@@ -151,7 +151,7 @@ def _offset(zone: ZoneInfo, minute: int) -> int:
     return minutes
 
 
-# What the expressions mean -----------------------------------------------------------------------------------
+# What the expressions mean
 
 
 def at(*times: str) -> Callable[[int, int], bool]:

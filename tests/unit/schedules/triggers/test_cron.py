@@ -31,9 +31,6 @@ def first(cron: Cron, after: str, count: int) -> list[str]:
     return [utc(instant) for instant in islice(instants_after(cron, ms(after)), count)]
 
 
-# What is read ------------------------------------------------------------------------------------------------
-
-
 def test_fields_are_five_and_due_at_their_beginning() -> None:
     assert first(Cron("*/20 9 * * *"), "2026-01-01 09:15:30", 3) == [
         "2026-01-01 09:20",
@@ -92,7 +89,7 @@ def test_a_range_of_one_value_is_that_value(expression: str, same: str) -> None:
         ("0 0 ? * MON", "0 0 * * MON"),
     ],
 )
-def test_a_day_field_that_each_day_meets_leaves_nothing_to_the_other_unless_it_begins_with_a_star(
+def test_a_day_field_that_every_day_meets_overrides_the_other_unless_it_is_starred(
     expression: str, same: str
 ) -> None:
     assert Cron(expression).fields == Cron(same).fields
@@ -171,7 +168,7 @@ def test_a_host_without_zones_is_told_what_it_lacks() -> None:
     )
 
 
-def test_a_day_of_the_month_or_of_the_week_is_enough_as_cron_has_it_unless_both_are_asked_for() -> None:
+def test_either_day_field_is_enough_as_in_cron_unless_both_are_asked_for() -> None:
     assert first(Cron("0 0 13 * 5"), "2026-02-01", 3) == ["2026-02-06 00:00", "2026-02-13 00:00", "2026-02-20 00:00"]
     assert first(Cron("0 0 13 * 5", both_days=True), "2026-02-01", 2) == ["2026-02-13 00:00", "2026-03-13 00:00"]
     assert first(Cron("0 0 * * 5", both_days=True), "2026-02-01", 1) == ["2026-02-06 00:00"]
@@ -218,9 +215,6 @@ def test_before_the_epoch_it_goes_on_alike() -> None:
     assert Cron("0 12 * * *").next_after(ms("1912-06-01 00:00")) == ms("1912-06-01 12:00")
 
 
-# Hashed ------------------------------------------------------------------------------------------------------
-
-
 def test_h_follows_from_the_schedule_s_name_and_stays() -> None:
     rules = [for_schedule(cron("H H * * *"), name) for name in ("shop.nightly", "shop.nightly", "shop.weekly")]
 
@@ -258,9 +252,6 @@ def test_a_rule_without_h_is_the_same_for_every_schedule() -> None:
     assert Cron("H * * * *", hash_id="mine").hashed_by("a").hash_id == "mine"
 
 
-# Values ------------------------------------------------------------------------------------------------------
-
-
 def test_a_rule_is_a_value() -> None:
     rule = Cron("30 2 * * *", "Europe/Paris", dst_fold="second")
 
@@ -296,9 +287,6 @@ def test_an_app_imports_what_its_schedules_need(schedule: str, imported: list[st
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"^module 'taskmq\.schedules\.triggers' has no attribute 'nothing'$"):
         _ = triggers.nothing
-
-
-# Against others ----------------------------------------------------------------------------------------------
 
 
 def _steps(low: int, high: int) -> st.SearchStrategy[str]:

@@ -38,9 +38,6 @@ def hours(trigger: Trigger, count: int = 10, *, after: datetime = _START - timed
     return [(instant - ms(_START)) / _HOUR for instant in islice(instants_after(trigger, ms(after)), count)]
 
 
-# Start, end, number ------------------------------------------------------------------------------------------
-
-
 def test_a_rule_without_limits_is_the_rule_itself() -> None:
     assert every("1h") == Every(_HOUR)
 
@@ -89,9 +86,6 @@ def test_limits_that_cannot_be_are_refused(limits: Any, message: str) -> None:
         every("1h", **limits)
 
 
-# Every, once -------------------------------------------------------------------------------------------------
-
-
 def test_a_phase_is_added_to_the_multiples() -> None:
     assert hours(every("1h", phase="5m"), 2, after=_START) == [pytest.approx(5 / 60), pytest.approx(65 / 60)]
 
@@ -134,9 +128,6 @@ def test_once_is_due_once() -> None:
     assert rule.next_after(ms(_START)) is None
     with pytest.raises(InvalidOption, match=r"^once=.*a datetime with a zone"):
         once(_WITHOUT_ZONE)
-
-
-# Days off ----------------------------------------------------------------------------------------------------
 
 
 def test_days_off_are_written_as_people_say_them() -> None:
@@ -233,9 +224,6 @@ def test_two_processes_print_equal_rules_alike() -> None:
     }  # fmt: skip
 
     assert len(printed) == 1
-
-
-# Jitter ------------------------------------------------------------------------------------------------------
 
 
 def test_jitter_follows_from_the_name_and_spreads() -> None:

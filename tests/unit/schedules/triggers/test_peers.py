@@ -57,7 +57,7 @@ DIFFERENCES: dict[str, tuple[set[str], Callable[[str, str], bool]]] = {
 
 
 @pytest.mark.parametrize("peer", ["cronie", "cronsim", "croniter", "robfig"])
-def test_an_expression_is_due_when_other_crons_say_or_differs_for_a_reason_that_is_written_down(peer: str) -> None:
+def test_an_expression_is_due_as_in_other_crons_or_differs_for_a_written_reason(peer: str) -> None:
     unexplained = [
         (expression, says, ours)
         for expression, said_by, says in _facts()

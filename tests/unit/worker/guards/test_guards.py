@@ -111,7 +111,7 @@ def _define(app: StagedApp) -> None:
         raise ValueError
 
 
-def test_a_run_passes_its_gates_in_order_and_leaves_them_in_reverse_before_it_is_stored() -> None:
+def test_a_run_passes_its_guards_in_order_and_leaves_them_in_reverse() -> None:
     first, second = Door("first"), Door("second")
     second.seen = first.seen
 
@@ -131,7 +131,7 @@ def test_a_job_that_a_gate_is_not_concerned_with_passes_it_by() -> None:
     assert door.seen == []
 
 
-def test_what_a_gate_answers_instead_of_a_pass_is_settled_and_the_gates_before_it_are_left() -> None:
+def test_a_guards_outcome_is_settled_and_the_guards_before_it_are_released() -> None:
     first, second = Door("first"), Door("second", answer=AlreadyDone("application/json", b'"earlier"'))
     second.seen = first.seen
 

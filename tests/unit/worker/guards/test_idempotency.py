@@ -114,7 +114,7 @@ def test_the_second_job_of_a_key_is_answered_with_what_the_first_has_returned() 
     _play(test)
 
 
-def test_a_duplicate_waits_at_the_broker_while_the_first_runs_and_no_attempt_is_counted() -> None:
+def test_a_duplicate_waits_at_the_broker_without_an_attempt_while_the_first_runs() -> None:
     async def test(app: StagedApp, shop: Shop) -> None:
         shop.open.clear()
         async with working(app):
@@ -155,7 +155,7 @@ def test_a_run_that_is_not_the_last_frees_the_key_for_the_next(what: str) -> Non
     _play(test)
 
 
-def test_a_key_of_the_message_counts_over_that_of_the_arguments_and_for_tasks_without() -> None:
+def test_a_messages_key_precedes_the_arguments_key_and_counts_for_tasks_without_one() -> None:
     async def test(app: StagedApp, shop: Shop) -> None:
         async with working(app):
             for job, order in (("a", "1"), ("b", "2")):
@@ -168,7 +168,7 @@ def test_a_key_of_the_message_counts_over_that_of_the_arguments_and_for_tasks_wi
     _play(test)
 
 
-def test_tasks_of_one_scope_share_their_keys_and_what_kept_no_result_answers_with_none() -> None:
+def test_tasks_of_one_scope_share_keys_and_answer_none_without_a_result() -> None:
     async def test(app: StagedApp, shop: Shop) -> None:
         async with working(app):
             await _send(app, "a", "7", task="book")
@@ -225,7 +225,7 @@ def test_a_cancelled_job_does_not_wait_for_the_key() -> None:
     _play(test)
 
 
-def test_what_a_late_holder_returns_does_not_count_and_its_message_finds_the_other_one_s() -> None:
+def test_a_late_holders_result_does_not_count_and_its_message_finds_the_others() -> None:
     async def test(app: StagedApp, shop: Shop) -> None:
         shop.open.clear()
         claims = _state(app).claims
@@ -293,9 +293,6 @@ def test_a_long_run_keeps_its_key() -> None:
     _play(test)
 
 
-# Who is gone -------------------------------------------------------------------------------------------
-
-
 def _state(app: StagedApp) -> State:
     return open_memory_state(app._memory, BrokerOptions(clock=app.fake_clock))
 
@@ -357,7 +354,7 @@ def test_two_copies_of_one_message_do_not_take_the_key_from_each_other_for_ever(
     _play(test)
 
 
-def test_another_job_of_a_key_waits_until_the_worker_of_the_first_does_not_say_that_it_lives() -> None:
+def test_another_job_of_a_key_waits_until_the_firsts_worker_is_silent() -> None:
     async def test(app: StagedApp, shop: Shop) -> None:
         one, two = _gates(app, 2)
         assert _is_pass(await _entered(one, _attempt(app, "a")))
@@ -444,9 +441,6 @@ def test_only_success_keeps_the_key(outcome: Outcome, is_free: bool) -> None:
         assert isinstance(answer, Granted) is is_free
 
     _play(test)
-
-
-# Without a state ---------------------------------------------------------------------------------------
 
 
 def test_without_a_state_a_worker_refuses_to_start_with_tasks_that_have_keys() -> None:

@@ -100,7 +100,7 @@ def test_each_key_has_a_limit_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(("key", "running"), [("account {label}", 2), (None, 1)])
-def test_the_values_of_a_key_are_limited_for_each_tenant_and_a_limit_without_one_for_all(
+def test_values_of_a_key_are_limited_by_tenant_and_a_limit_without_a_key_for_all(
     key: str | None, running: int
 ) -> None:
     async def test(app: StagedApp, gate: Gate) -> None:

@@ -74,7 +74,7 @@ def test_nobody_writes_what_is_put_off_in_time() -> None:
 
 
 @LINUX
-def test_a_thread_has_its_timers_for_as_long_as_it_lives_and_nobody_has_any_after_the_end() -> None:
+def test_a_thread_has_its_timers_until_it_ends_and_none_are_left_afterwards() -> None:
     done = run("""
         import threading
         from pathlib import Path

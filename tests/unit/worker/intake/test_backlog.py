@@ -201,9 +201,6 @@ def test_no_class_waits_longer_than_the_limit_and_a_few_turns(pause: float, limi
         assert max(waits) <= limit + 12 * pause or max(waits) <= 21 * 4 / 3 * pause
 
 
-# Weights, strictness, shares ------------------------------------------------------------------------------
-
-
 _weights = st.fixed_dictionaries({kind: st.integers(1, 50) for kind in CLASSES})
 
 
@@ -270,7 +267,7 @@ def test_nothing_of_a_class_comes_before_a_higher_one_that_waits_when_strict(
             waiting[highest] -= 1
 
 
-# The slot that is kept -------------------------------------------------------------------------------------
+# The slot that is kept
 
 
 def test_without_high_ones_every_slot_is_for_everybody() -> None:
@@ -345,8 +342,6 @@ def test_the_kept_slot_changes_no_shares(weights: dict[PriorityClass, int], slot
         for kind, queue in zip(CLASSES, (HIGH, DEFAULT, LOW), strict=True):
             assert abs(taken[queue] - 50 * slots * weights[kind] / total) <= total
 
-
-# Queues without classes -----------------------------------------------------------------------------------
 
 _ORDERED = WorkQueue("o", ordered=3)
 _NATIVE = WorkQueue("n", "classic", priorities="native")
@@ -527,7 +522,7 @@ def test_with_more_slots_one_is_kept_again_for_high_ones() -> None:
     assert _take(backlog, 4) == [DEFAULT] * 3
 
 
-def test_some_of_what_waits_is_taken_out_and_the_rest_comes_as_if_it_had_never_been_there() -> None:
+def test_deliveries_taken_out_of_the_backlog_do_not_change_the_order_of_the_rest() -> None:
     backlog = Backlog(QUEUES)
     _fill(backlog, HIGH, DEFAULT, each=3)
     waiting = list(backlog.deliveries())

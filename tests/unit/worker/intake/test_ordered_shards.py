@@ -220,7 +220,7 @@ def test_a_burst_does_not_end_while_a_job_waits() -> None:
     play(test)
 
 
-def test_a_worker_that_stops_gives_the_job_back_to_its_place_and_the_next_one_begins_anew() -> None:
+def test_a_stopping_worker_returns_the_job_to_its_place_and_the_next_begins_anew() -> None:
     async def test(shop: Shop) -> None:
         shop.fails = {0: 2}
         await shop.step.asend_many([(ONE, 0), (ONE, 1)])
@@ -359,9 +359,6 @@ def test_a_message_without_an_id_has_its_attempts_as_well() -> None:
         assert shop.runs == [(ONE, 0, 1), (ONE, 0, 2), (ONE, 0, 3)]
 
     play(test)
-
-
-# Shards alone --------------------------------------------------------------------------------------------
 
 
 class Revoked(FakeDelivery):

@@ -89,7 +89,7 @@ def test_a_worker_of_long_tasks_gives_back_what_others_could_run() -> None:
     play(test)
 
 
-def test_a_queue_is_left_alone_for_a_minute_after_a_change_and_by_a_prefetch_that_was_given() -> None:
+def test_a_prefetch_is_left_alone_for_a_minute_after_a_change_or_where_it_was_given() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         gate.open.set()
         async with working(app, concurrency=4) as (worker, _):

@@ -20,11 +20,8 @@ LONG = 3 * ALLOWED
 END = 10 * ALLOWED
 
 
-# Ages ----------------------------------------------------------------------------------------------------
-
-
 @given(st.lists(st.tuples(st.floats(0.1, 100), st.sets(st.integers(0, 5))), min_size=1, max_size=20))
-def test_a_delivery_is_never_thought_younger_than_it_is_nor_older_by_more_than_one_look(
+def test_a_deliverys_age_is_never_too_low_nor_too_high_by_more_than_one_look(
     looks: list[tuple[float, set[int]]],
 ) -> None:
     now, last = 0.0, 0.0
@@ -43,9 +40,6 @@ def test_a_delivery_is_never_thought_younger_than_it_is_nor_older_by_more_than_o
         for number, delivery in deliveries.items():
             earliest, latest = bounds[number]
             assert now - latest <= ages.most(delivery, now=now) == pytest.approx(now - earliest)
-
-
-# Without trouble -----------------------------------------------------------------------------------------
 
 
 def test_a_long_job_runs_once_and_its_message_is_gone_when_it_has_ended() -> None:
@@ -106,7 +100,7 @@ def test_jobs_keep_their_leases_although_the_guard_fails_meanwhile(
     assert "guard of long runs has failed" in caplog.text
 
 
-def test_a_delivery_does_not_get_younger_where_the_guard_fails_before_it_is_handed_over() -> None:
+def test_a_deliverys_age_survives_a_guard_that_fails_before_the_standby() -> None:
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
@@ -121,9 +115,6 @@ def test_a_delivery_does_not_get_younger_where_the_guard_fails_before_it_is_hand
             assert it.began == it.ended == ["job"]
 
     run(main())
-
-
-# Each step -----------------------------------------------------------------------------------------------
 
 
 def test_a_state_that_is_down_until_it_is_too_late_leaves_all_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
@@ -155,7 +146,7 @@ def test_it_is_handed_over_once_the_state_and_the_broker_answer_again(what: str)
     run(main())
 
 
-def test_a_worker_that_dies_after_the_hand_over_is_followed_by_another_when_the_lease_has_ended() -> None:
+def test_another_worker_takes_over_a_long_run_when_the_dead_ones_lease_has_ended() -> None:
     async def main() -> None:
         async with world("a") as it:
             await it.send("job", ALLOWED * 2)
@@ -233,9 +224,6 @@ def test_while_the_state_is_down_nobody_else_runs_the_job() -> None:
             assert it.ended in (["job"], ["job"] * 2)
 
     run(main())
-
-
-# Anything ------------------------------------------------------------------------------------------------
 
 
 @st.composite

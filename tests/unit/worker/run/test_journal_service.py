@@ -95,7 +95,7 @@ def test_a_run_that_uses_nothing_makes_no_task_and_asks_nothing(app: TaskMQ) -> 
     run(main())
 
 
-def test_the_first_word_is_written_at_once_the_next_half_a_second_later_and_the_last_at_the_end(app: TaskMQ) -> None:
+def test_the_first_progress_is_written_at_once_and_the_last_at_the_end(app: TaskMQ) -> None:
     async def main() -> None:
         recorder = JournalService(app)
         ctx = context(recorder)
@@ -315,7 +315,7 @@ def test_a_thread_that_outlives_its_worker_is_told_and_its_progress_is_let_go(ap
     assert "the worker has stopped" in str(errors[0])
 
 
-# What becomes of it when the run has ended --------------------------------------------------------------
+# What becomes of it when the run has ended
 
 
 def _play(app: TaskMQ, body: Any) -> None:
@@ -332,7 +332,7 @@ def _play(app: TaskMQ, body: Any) -> None:
     run(main())
 
 
-def test_what_a_job_has_saved_is_forgotten_once_it_has_succeeded_and_kept_where_it_is_dead(app: TaskMQ) -> None:
+def test_saved_steps_are_forgotten_after_a_success_and_kept_for_a_dead_job(app: TaskMQ) -> None:
     seen: list[object] = []
     tokens: list[int] = []
 
@@ -370,7 +370,7 @@ def test_what_a_job_has_saved_is_forgotten_once_it_has_succeeded_and_kept_where_
     assert seen == [None, "here"]
 
 
-def test_a_superseded_run_whose_message_is_somebody_elses_goes_nowhere_and_one_that_has_it_retries(
+def test_a_superseded_run_retries_only_if_it_still_has_the_message(
     app: TaskMQ,
 ) -> None:
     @app.task(name="t")

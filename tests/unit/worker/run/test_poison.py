@@ -46,9 +46,6 @@ def calls(app: StagedApp) -> list[str]:
     return [name for name in app.points.names if name in ("begin", "end", "put")]
 
 
-# A worker ------------------------------------------------------------------------------------------------
-
-
 def test_a_job_that_comes_for_the_first_time_costs_the_state_nothing() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await send(app, "a", "b")
@@ -60,7 +57,7 @@ def test_a_job_that_comes_for_the_first_time_costs_the_state_nothing() -> None:
     play(test)
 
 
-def test_a_job_that_comes_back_is_counted_while_it_runs_and_forgotten_before_it_is_settled() -> None:
+def test_a_returning_job_is_counted_while_it_runs_and_not_after_its_settlement() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await come_back(app, "a")
         async with working(app):
@@ -96,7 +93,7 @@ def test_a_job_whose_starts_are_used_up_is_dead_and_says_how_many_there_were() -
     play(test)
 
 
-def test_a_dead_job_that_comes_back_because_its_acknowledgement_is_lost_is_not_started_again() -> None:
+def test_a_dead_job_whose_acknowledgement_was_lost_is_not_started_again() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await come_back(app, "a", "a")
         await crash(app, "a", times=2)
@@ -219,7 +216,7 @@ def test_being_alone_has_a_limit_so_that_one_long_task_does_not_stop_all_others(
     play(test)
 
 
-def test_a_suspect_that_is_interrupted_while_it_waits_or_runs_goes_back_without_a_charge() -> None:
+def test_an_interrupted_suspect_goes_back_without_a_counted_crash() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await crash(app, "suspect", times=1)
         await come_back(app, "suspect", "behind", "more")
@@ -304,9 +301,6 @@ def test_a_task_with_early_acknowledgement_is_not_counted() -> None:
             assert gate.finished == ["a"]
 
     play(test, ack="early")
-
-
-# The quarantine alone ------------------------------------------------------------------------------------
 
 
 class Revoked(FakeDelivery):
@@ -448,7 +442,7 @@ def test_a_message_that_comes_back_while_its_first_delivery_runs_here_is_not_cou
     run(main())
 
 
-def test_a_count_is_taken_back_when_the_delivery_is_void_although_nothing_has_crashed() -> None:
+def test_a_void_deliverys_crash_count_is_taken_back() -> None:
     async def main() -> None:
         with staged() as app:
             freed = asyncio.Event()
@@ -481,7 +475,7 @@ def process_stage(app: TaskMQ, run: Callable[[Attempt], Awaitable[Outcome]]) -> 
     return stage
 
 
-# Where an app without a state counts -------------------------------------------------------------------------
+# Where an app without a state counts
 
 
 def test_an_app_without_a_state_counts_in_a_folder_that_only_its_user_can_enter(

@@ -23,8 +23,6 @@ from taskmq.worker.attempt import Attempt
 from tests.unit.worker.bench import NOW, add, bench, nothing, outcome_of, run
 from tests.unit.worker.staged import FakeDelivery, settle_loop
 
-# Reading -----------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     ("body", "content_type", "words"),
@@ -122,9 +120,6 @@ def test_the_job_id_is_the_bodys_or_the_messages_or_a_new_one() -> None:
         assert all(len(each) == 36 for each in made)
 
 
-# Arguments ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -146,7 +141,7 @@ def test_arguments_that_do_not_fit_make_a_dead_letter_without_a_run(fields: dict
     assert words in str(outcome.error)
 
 
-def test_an_annotation_that_cannot_be_resolved_is_the_tasks_failure_and_not_the_workers() -> None:
+def test_an_unresolvable_annotation_is_the_tasks_failure_and_not_the_workers() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="broken", retry=None, result=False)
         async def broken(a: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821 - the point
@@ -173,9 +168,6 @@ def test_a_type_that_raises_anything_while_it_is_decoded_does_not_reach_the_work
     outcome = outcome_of(define, {"task": "moody", "args": [{"a": 1}]})
 
     assert isinstance(outcome, Dead | Retried)
-
-
-# Time --------------------------------------------------------------------------------------------------
 
 
 def test_a_job_that_has_expired_is_cancelled_and_does_not_run() -> None:
@@ -220,9 +212,6 @@ def test_a_job_may_expire_during_that_moment() -> None:
 
 def test_a_message_that_is_due_runs() -> None:
     assert outcome_of(add, {"task": "add", "args": [1], "eta": NOW}) == Succeeded(2)
-
-
-# What tasks raise --------------------------------------------------------------------------------------
 
 
 def _raising(error: BaseException, **options: Any) -> Callable[[TaskMQ], None]:
@@ -366,9 +355,6 @@ def test_a_run_that_takes_too_long_has_failed_with_a_timeout() -> None:
     assert isinstance(outcome, Dead)
     assert outcome.reason == "timeout"
     assert isinstance(outcome.error, TaskTimeout)
-
-
-# Middleware --------------------------------------------------------------------------------------------
 
 
 class _Named(Middleware):

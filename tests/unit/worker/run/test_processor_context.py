@@ -13,8 +13,6 @@ from taskmq.worker.attempt import Attempt
 from tests.unit.worker.bench import NOW, add, bench, outcome_of, run
 from tests.unit.worker.staged import FakeDelivery
 
-# Context -----------------------------------------------------------------------------------------------
-
 
 def test_the_context_tells_a_task_all_about_its_run() -> None:
     seen: list[Context] = []
@@ -78,9 +76,6 @@ def test_the_attempt_knows_when_its_function_was_called() -> None:
     run(main())
 
 
-# Early acknowledgement ---------------------------------------------------------------------------------
-
-
 def _early(app: TaskMQ, delivery: FakeDelivery, seen: list[object]) -> None:
     @app.task(name="early", ack="early")
     async def early(a: int = 1) -> None:
@@ -97,7 +92,7 @@ def _early(app: TaskMQ, delivery: FakeDelivery, seen: list[object]) -> None:
         ({"args": ["x"]}, None),
     ],
 )
-def test_a_task_with_early_ack_is_acknowledged_right_before_its_function_is_called_and_not_earlier(
+def test_a_task_with_early_ack_is_acknowledged_right_before_its_function_is_called(
     fields: dict[str, object], settled: str | None
 ) -> None:
     async def main() -> None:

@@ -105,7 +105,7 @@ def test_a_piece_that_waits_has_its_task_to_itself_from_then_on() -> None:
     play(test)
 
 
-def test_what_has_room_without_being_a_piece_is_counted_and_what_it_leaves_is_carried_out_all_the_same() -> None:
+def test_thread_runs_occupy_slots_and_their_settlement_is_carried_out() -> None:
     async def main() -> None:
         aside = {"x", "y"}
         waiting: deque[tuple[str, WorkItem]] = deque([("a", at_once("a"))])
@@ -385,7 +385,7 @@ def test_the_loop_gets_its_turn_between_many_pieces_that_never_wait() -> None:
     play(test)
 
 
-def test_the_loop_gets_its_turn_between_many_pieces_that_take_their_time_before_they_wait() -> None:
+def test_the_loop_gets_its_turn_between_many_slow_pieces() -> None:
     async def test(yard: Yard) -> None:
         gate = asyncio.Event()
 

@@ -139,7 +139,7 @@ def test_what_a_function_returned_or_raised_is_told_with_its_attempt() -> None:
     play(main())
 
 
-def test_each_run_has_its_own_time_and_a_thread_that_comes_back_late_is_not_listened_to() -> None:
+def test_each_run_has_its_own_timeout_and_a_late_thread_is_ignored() -> None:
     async def main() -> None:
         yard = Yard()
         release = threading.Event()
@@ -297,9 +297,6 @@ def test_what_has_ended_is_let_go_of() -> None:
         await yard.close()
 
     play(main())
-
-
-# In a worker -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("result", [True, False])

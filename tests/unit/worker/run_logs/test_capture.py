@@ -28,7 +28,8 @@ def _define(app: TaskMQ) -> None:
         _shop.info("begins with password=%s", secret)
         await asyncio.sleep(0)
         _shop.warning("goes on")
-        logging.getLogger("taskmq.worker").warning("of taskmq's own")
+        for name in ("taskmq", "taskmq.worker"):
+            logging.getLogger(name).warning("of taskmq's own")
 
     @app.task(name="thread", queue="work", lane="store")
     def thread() -> None:

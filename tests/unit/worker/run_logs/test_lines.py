@@ -9,7 +9,7 @@ import pytest
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.model.envelope import Invitation
-from taskmq.model.history.logs import decode_logs
+from taskmq.model.history.logs import LONGEST_LINE, decode_logs
 from taskmq.model.history.redaction import Redactor
 from taskmq.model.topology import ReportQueue
 from taskmq.testing import Confirmed, FakeClock, FlakyBroker
@@ -21,14 +21,16 @@ from tests.unit.worker.virtual_time import run
 _QUEUE = "reports"
 
 
-def _play(test: Callable[[RunLines, FlakyBroker], Coroutine[Any, Any, None]]) -> None:
+def _play(
+    test: Callable[[RunLines, FlakyBroker], Coroutine[Any, Any, None]], redactor: Redactor | None = None
+) -> None:
     name = uuid.uuid4().hex
 
     async def main() -> None:
         broker = FlakyBroker(open_memory_broker(f"memory://{name}", BrokerOptions()))
         await broker.connect(timeout=1)
         await broker.declare_reports([ReportQueue(_QUEUE)])
-        lines = RunLines(broker, FakeClock(), worker="w", timeout=5, redactor=Redactor())
+        lines = RunLines(broker, FakeClock(), worker="w", timeout=5, redactor=redactor or Redactor())
         try:
             await test(lines, broker)
         finally:
@@ -137,6 +139,27 @@ def test_a_finaliser_that_logs_while_a_line_is_taken_does_not_wait_for_itself() 
         assert ("of the finaliser", 1) in _sent(broker)
 
     _play(test)
+
+
+def test_of_a_long_line_no_more_is_redacted_than_may_be_kept() -> None:
+    lengths: list[int] = []
+
+    class Recording(Redactor):
+        def redact(self, text: str) -> str:
+            lengths.append(len(text))
+            return super().redact(text)
+
+    async def test(lines: RunLines, broker: FlakyBroker) -> None:
+        lines.add(_invitation("a"), 1, 20, "shop", "password=" + "x" * 1_000_000)
+        lines.add(_invitation("a"), 1, 20, "shop", "a" * 1_000_000)
+        await lines.send(_QUEUE)
+
+        (body,) = [entry.message.body for entry in broker.journal if isinstance(entry, Confirmed)]
+        (log,) = decode_logs(body)
+        assert [line.message[:20] for line in log.lines] == ["password=[redacted]", "a" * 20]
+        assert max(lengths) == 2 * LONGEST_LINE
+
+    _play(test, Recording())
 
 
 def test_any_number_of_runs_may_print_without_an_end_of_line() -> None:

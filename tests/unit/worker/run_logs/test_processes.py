@@ -20,6 +20,7 @@ from taskmq_local import forget_memory
 
 _APP = """
 import logging
+import os
 import sys
 
 from taskmq import Context, TaskMQ
@@ -48,6 +49,27 @@ def talk(secret: str, context: Context) -> None:
 def chatter(lines: int) -> None:
     for number in range(lines):
         log.info("line %d", number)
+
+
+@task
+def name() -> None:
+    log.info("caf\\udce9")
+    print("na\\udcefve", file=sys.stderr)
+
+
+@task
+def fork() -> None:
+    log.info("before the fork")
+    pid = os.fork()
+    if not pid:
+        try:
+            log.info("of the fork")
+            print("of the fork")
+        finally:
+            # Nothing of the run is the fork's: it ends without waiting for its threads.
+            os._exit(len(logging.getLogger().handlers))
+    handlers = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    log.info("%d handler less", len(logging.getLogger().handlers) - handlers)
 
 
 @task
@@ -109,6 +131,18 @@ def test_records_and_prints_of_a_process_are_in_the_log_of_its_job(shop: str) ->
         (20, "stdout", "no end"),
     ]
     assert {(line.job, line.worker, line.attempt, line.task) for line in lines} == {(job_id, "w", 1, "talk")}
+
+
+def test_what_has_no_form_in_utf_8_is_written_out(shop: str) -> None:
+    _, _, lines = asyncio.run(_run(shop, "name", capture_logs="info", capture_output=True))
+
+    assert [line.message for line in lines] == ["caf\\udce9", "na\\udcefve"]
+
+
+def test_what_a_fork_of_the_process_logs_is_not_the_runs(shop: str) -> None:
+    _, _, lines = asyncio.run(_run(shop, "fork", capture_logs="info", capture_output=True))
+
+    assert [line.message for line in lines] == ["before the fork", "1 handler less"]
 
 
 def test_a_run_in_a_process_has_so_many_lines_and_the_number_of_the_others(shop: str) -> None:

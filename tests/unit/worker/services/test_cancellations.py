@@ -34,7 +34,7 @@ async def reached(look: Callable[[], Awaitable[bool] | bool]) -> None:
 CANCELLED = (JobState.CANCELLED, "not wanted")
 
 
-def test_a_queued_job_that_was_cancelled_before_the_worker_started_is_ended_without_a_run() -> None:
+def test_a_job_cancelled_before_the_worker_started_ends_without_a_run() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await send(app, "a", "b")
         await revoke(app, "a")

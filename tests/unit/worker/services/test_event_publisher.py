@@ -100,6 +100,38 @@ def test_whoever_listens_is_told_of_a_job_from_its_start_to_its_end() -> None:
     run(test)
 
 
+def test_jobs_that_are_told_of_take_the_short_way_as_well() -> None:
+    async def test(app: TaskMQ) -> None:
+        @app.task(queue="q", name="short", timeout=30)
+        async def short() -> None:
+            # What has an attempt has left the short way.
+            ways.append((worker.stats.current is not None, len(worker.stats.running)))
+
+        @app.task(queue="q", name="thread")
+        def thread() -> None: ...
+
+        @app.task(queue="q", name="waits")
+        async def waits() -> None:
+            await asyncio.sleep(0)
+
+        ways: list[tuple[bool, int]] = []
+        async with working(app, events="on") as worker, app.events("job.#") as events:
+            await short.asend()
+            first = await next_of(events, "started", "succeeded")
+            await thread.asend()
+            second = await next_of(events, "started", "succeeded")
+            await waits.asend()
+            third = await next_of(events, "started", "succeeded")
+
+        assert ways == [(True, 0)]
+        for name, told in (("short", first), ("thread", second), ("waits", third)):
+            assert [each.event for each in told] == ["started", "succeeded"]
+            assert {each.task for each in told if isinstance(each, JobEvent)} == {name}
+            assert told[0].number < told[1].number
+
+    run(test)
+
+
 def test_an_event_says_how_an_attempt_ended_and_never_a_word_of_the_data() -> None:
     async def test(app: TaskMQ) -> None:
         @app.task(queue="q", name="fails", retry=RetryPolicy(max_attempts=2, base=0.01, jitter=False))
@@ -196,7 +228,7 @@ def test_a_message_that_nobody_knows_what_to_do_with_is_told_of() -> None:
     run(test)
 
 
-def test_a_worker_with_events_off_tells_its_tasks_alone_and_one_with_events_on_tells_all() -> None:
+def test_events_off_announces_tasks_alone_and_events_on_announces_all() -> None:
     async def test(app: TaskMQ) -> None:
         @app.task(name="t")
         async def quick() -> None: ...
@@ -271,16 +303,16 @@ def test_nothing_is_looked_at_before_somebody_listens_nor_after_his_time_is_over
         radio = _Radio()
         announcer, stats = staged(radio)
         once(stats, attempt_of("a"))
-        assert not stats.on_start
+        assert stats.on_start is None
 
         announcer.watch(60)
         announcer.watch(0)
         await asyncio.sleep(0)
         async with asyncio.timeout(PATIENCE):
-            while stats.on_start:
+            while stats.on_start is not None:
                 await asyncio.sleep(0)
 
-        assert (stats.on_start, stats.on_end, stats.on_park) == ([], [], [])
+        assert (stats.on_start, stats.on_end, stats.on_park) == (None, None, None)
         once(stats, attempt_of("b"))
         announcer.close()
         assert [topic for topic, _, _ in radio.take()] == ["worker.beat"]

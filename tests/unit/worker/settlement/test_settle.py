@@ -106,7 +106,7 @@ def test_a_retry_is_the_same_message_with_the_next_attempt_and_its_time() -> Non
     assert copy.headers == {"x-taskmq-attempt": 4, "x-taskmq-error": "ValueError: no"}
 
 
-def test_a_retry_shows_the_console_when_the_job_was_first_sent_and_where_it_comes_from() -> None:
+def test_a_retry_shows_the_console_the_jobs_first_time_and_origin() -> None:
     _, _, app = _settled(Retried(timedelta(seconds=1), ValueError("no")))
 
     (message,) = [entry.message for entry in app.flaky.journal if isinstance(entry, Published)]
@@ -462,7 +462,7 @@ def test_a_count_that_somebody_else_has_written_as_text_starts_again() -> None:
 
 
 @pytest.mark.parametrize("delay", [timedelta.max, timedelta(days=3_000_000)])
-def test_a_delay_beyond_the_calendar_ends_at_the_last_instant_that_a_message_can_carry(delay: timedelta) -> None:
+def test_a_delay_beyond_the_calendar_ends_at_the_last_instant_of_a_message(delay: timedelta) -> None:
     for outcome in (Snoozed(delay), Retried(delay, ValueError("no"))):
         copies, _, app = _settled(outcome)
 

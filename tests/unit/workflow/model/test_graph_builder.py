@@ -106,7 +106,7 @@ def test_each_becomes_a_map_over_what_stands_before_it() -> None:
     call = _calls(graph)[1]
     assert (call.over, call.max_width, call.kwargs, call.inputs) == (Source("0"), 9, b'{"by":2}', ())
     assert _calls(graph)[2].inputs == (Input(0, Source("1", "map")),)
-    with pytest.raises(InvalidOption, match="behind one step"):
+    with pytest.raises(InvalidOption, match="comes after one step"):
         (Chain[Any]((two.s().each(),))).compile(JSON)
     with pytest.raises(InvalidOption, match="limit=0"):
         two.s().each(limit=0)
@@ -181,7 +181,7 @@ def test_a_step_has_options_of_its_own() -> None:
 
 
 def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent() -> None:
-    with pytest.raises(InvalidArguments, match="nothing stands before"):
+    with pytest.raises(InvalidArguments, match="no step before this one gives it more"):
         (group(two.s())).compile(JSON)
     with pytest.raises(InvalidArguments):
         (two.s("a")).compile(JSON)  # type: ignore[call-overload]

@@ -39,7 +39,7 @@ def _end(view: MemoryFlowState, key: str, state: NodeState = NodeState.SUCCEEDED
     return end_run(view, key, token=token, state=state, value=b"1", taker="a", until=10, now=5)
 
 
-def test_a_node_that_is_not_there_is_neither_opened_nor_ended_nor_expanded_nor_renewed() -> None:
+def test_an_absent_node_is_neither_opened_ended_expanded_nor_renewed() -> None:
     view = _flow(FlowNode(key="one"))
 
     open_node(view, "nobody")
@@ -78,7 +78,7 @@ def test_an_end_is_refused_from_an_older_run_and_from_nobody_while_a_run_goes_on
     assert _end(view, "one", token=2) is not None
 
 
-def test_an_end_that_is_told_again_gives_what_may_have_been_left_and_another_end_gives_nothing() -> None:
+def test_a_repeated_end_gives_what_was_left_and_another_end_gives_nothing() -> None:
     view = _flow(FlowNode(key="one"), FlowNode(key="two", after=("one",)))
 
     first = _end(view, "one")

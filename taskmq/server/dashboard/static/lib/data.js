@@ -4,6 +4,8 @@ import { read } from "./api.js";
 import { useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { onEvents } from "./live.js";
 
+const BUSY = 250;
+
 /**
  * @typedef {{data: any, error: Error | null, isLoading: boolean, at: number, reload: () => void}} Loaded
  */
@@ -45,7 +47,8 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
   useEffect(() => {
     let timer = 0;
     const more = () => {
-      timer = 0;
+      // What happened while it is read may be missing in it.
+      timer = busy.current ? window.setTimeout(more, BUSY) : 0;
       if (!busy.current) again((/** @type {number} */ n) => n + 1);
     };
     const stop = onEvents(kinds, () => {

@@ -7,7 +7,7 @@ import { kept } from "./theme.js";
 
 /** @type {Record<string, [string, string]>} key after `g`: page, name */
 export const PLACES = {
-  o: ["", "Overview"], j: ["jobs", "Jobs"], t: ["tasks", "Tasks"], q: ["queues", "Queues"], w: ["workers", "Workers"],
+  o: ["", "Overview"], j: ["jobs", "Jobs"], b: ["bulk", "Bulk operations"], t: ["tasks", "Tasks"], q: ["queues", "Queues"], w: ["workers", "Workers"],
   n: ["nodes", "Nodes"], p: ["pools", "Pools"],
   s: ["schedules", "Schedules"], f: ["workflows", "Workflows"], e: ["dead-letters", "Dead letters"], a: ["alerts", "Alerts"],
   l: ["logs", "Logs"], m: ["metrics", "Metrics"], u: ["audit", "Audit"],
@@ -15,7 +15,7 @@ export const PLACES = {
 
 /** @type {[string, string][]} */
 export const KEYS = [
-  ["?", "show these keys"], ["/", "to the filter"], ["g and a letter", "to a page"], ["j, k", "next, previous row"],
+  ["?", "show these keys"], ["Ctrl K", "go to a page, a task, a job"], ["/", "to the filter"], ["g and a letter", "to a page"], ["j, k", "next, previous row"],
   ["x", "select the row"], ["Enter", "open the row"], ["r", "run again"], ["c", "cancel"], ["h", "hold or release"],
   ["p", "pause or resume"], [".", "read again"], ["y", "copy the link"], ["Esc", "close"],
 ];
@@ -23,10 +23,14 @@ export const KEYS = [
 let isAfterG = false;
 
 /** Begin; what comes back ends it.
- * @param {() => void} showSheet */
-export function startKeys(showSheet) {
+ * @param {() => void} showSheet @param {() => void} openPalette */
+export function startKeys(showSheet, openPalette) {
   /** @param {KeyboardEvent} event */
   const pressed = (event) => {
+    if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      return document.querySelector("dialog[open]") ? undefined : openPalette();
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     const target = /** @type {HTMLElement} */ (event.target);
     const writes = target.matches("input:not([type=checkbox]), textarea, select") || target.isContentEditable;
@@ -70,4 +74,3 @@ function move(by) {
   const next = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
   /** @type {HTMLElement | null | undefined} */ (next?.querySelector("a"))?.focus();
 }
-

@@ -12,6 +12,7 @@ import { route } from "./route.js";
 
 const POLL = 10_000;
 const COALESCED = 1_000;
+const AGAIN = 15_000;
 
 /** @type {LiveState} */
 let state = "polling";
@@ -109,17 +110,28 @@ function stream(signal) {
     const where = new URL("events", API);
     if (following) where.searchParams.set("tenant", following);
     const of = following;
-    const source = new EventSource(where);
+    /** @type {EventSource} */
+    let source;
+    let later = 0;
     /** @param {LiveState} next */
     const tell = (next) => { become(next); channel?.postMessage({ of, state: next }); };
     /** @param {string[]} kinds */
     const pass = (kinds) => { kinds.forEach(happened); channel?.postMessage({ of, kinds }); };
-    source.onopen = () => { tell("live"); pass(["all"]); };
-    source.onerror = () => tell(source.readyState === EventSource.CLOSED ? "polling" : "reconnecting");
-    source.addEventListener("job", () => pass(["job"]));
-    source.addEventListener("worker", () => pass(["worker"]));
-    for (const kind of ["gap", "missed", "broker"]) source.addEventListener(kind, () => pass(["all"]));
-    signal.addEventListener("abort", () => { source.close(); ended(); });
+    const open = () => {
+      source = new EventSource(where);
+      source.onopen = () => { tell("live"); pass(["all"]); };
+      source.onerror = () => {
+        const isRefused = source.readyState === EventSource.CLOSED;
+        tell(isRefused ? "polling" : "reconnecting");
+        // A browser tries again by itself only where it got no answer; a proxy without its server gives one.
+        if (isRefused) later = window.setTimeout(open, AGAIN);
+      };
+      source.addEventListener("job", () => pass(["job"]));
+      source.addEventListener("worker", () => pass(["worker"]));
+      for (const kind of ["gap", "missed", "broker"]) source.addEventListener(kind, () => pass(["all"]));
+    };
+    open();
+    signal.addEventListener("abort", () => { clearTimeout(later); source.close(); ended(); });
   });
 }
 

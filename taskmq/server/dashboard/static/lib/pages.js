@@ -5,6 +5,7 @@
 export const PAGES = [
   { name: "", title: "Overview", needs: "" },
   { name: "jobs", title: "Jobs", needs: "jobs.read" },
+  { name: "bulk", title: "Bulk operations", needs: "jobs.read" },
   { name: "tasks", title: "Tasks", needs: "tasks.read" },
   { name: "queues", title: "Queues", needs: "queues.read" },
   { name: "workers", title: "Workers", needs: "workers.read" },

@@ -72,7 +72,7 @@ function Bulk({ filter, close, what, reload }) {
     <${Field} label="Note, for the histories and the audit"><input value=${note} maxLength="500" onInput=${(/** @type {any} */ e) => setNote(e.target.value)} /><//>
     ${progress === null && html`<${Field} label=${`Type ${matched ?? "…"}, the number of jobs, to confirm`}><input value=${typed} inputMode="numeric" autoComplete="off" data-typed onInput=${(/** @type {any} */ e) => type(e.target.value)} /><//>`}
     ${progress && html`<div role="status"><progress max=${matched ?? 1} value=${progress.done + progress.refused} aria-label="Progress"></progress>
-      <p data-done>${count(progress.done)} done, ${count(progress.refused)} stayed as they were${progress.isOver ? "." : " …"}</p></div>
+      <p data-done>${count(progress.done)} done, ${count(progress.refused)} stayed as they were${progress.isOver ? "." : " …"}</p><p><a href=${to(["bulk", progress.bulk_id])}>Its page</a>; it goes on without this one.</p></div>
       ${progress.refusals.map((/** @type {any} */ one) => html`<p key=${one.job_id} class="dim">${one.job_id}: ${one.detail}</p>`)}`}
     ${error && html`<${Failure} error=${error} />`}
     <div class="dialog-foot">
@@ -121,7 +121,7 @@ export default function Jobs({ query }) {
   const states = /(?:^|\s)(?:status|state):(\S+)/.exec(filter)?.[1] ?? "";
   const reload = () => { loaded.reload(); total.reload(); };
   return html`<${Head} title="Jobs" sub=${total.data ? `${count(total.data.count)}${total.data.is_exact ? "" : " or more"} fit` : ""}>
-      ${may("jobs.submit") && html`<a href=${to("tasks")}>Run a task</a>`}
+      ${may("jobs.submit") && html`<a href=${to("tasks")}>Run a task</a>`} <a href=${to("bulk")}>Bulk operations</a>
       ${canBulk && html`${chosen.size > 0 && html`<button type="button" onClick=${() => showBulk({ filter: `id:${[...chosen].join()}`, what: `${chosen.size} selected` })}>Selected (${chosen.size}) …</button>
         <button type="button" onClick=${() => change({ selected: "" })}>None</button>`}
         <button type="button" onClick=${() => showBulk({ filter, what: "" })}>All that fit …</button>`}

@@ -1,0 +1,69 @@
+// @ts-check
+/** Where one can go by some letters of its name: pages, saved views, tasks, queues, schedules, and a job by its id. */
+import { may, read } from "./api.js";
+import { html, useEffect, useState } from "./html.js";
+import { PAGES } from "./pages.js";
+import { Dialog } from "./parts.js";
+import { to } from "./route.js";
+import { THEMES } from "./theme.js";
+import { views } from "./views.js";
+
+/** @typedef {{kind: string, name: string, act: () => void}} Entry */
+
+const MOST = 12;
+/** @type {[string, string, string, string][]} what is read: permission, call, name of an entry, page */
+const NAMED = [["tasks.read", "tasks", "name", "tasks"], ["queues.read", "queues", "queue", "queues"], ["schedules.read", "schedules", "name", "schedules"]];
+const NOUNS = /** @type {Record<string, string>} */ ({ tasks: "Task", queues: "Queue", schedules: "Schedule" });
+
+/** @param {string} hash */
+const goTo = (hash) => () => { location.hash = hash; };
+
+/** Those that have each word of the text; first those that begin with it.
+ * @param {Entry[]} entries @param {string} text @returns {Entry[]} */
+export function found(entries, text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const fits = entries.filter((one) => words.every((word) => `${one.kind} ${one.name}`.toLowerCase().includes(word)));
+  const rank = (/** @type {Entry} */ one) => (one.name.toLowerCase().startsWith(words[0] ?? "") ? 0 : 1);
+  return fits.map((one, at) => ({ one, at })).sort((a, b) => rank(a.one) - rank(b.one) || a.at - b.at).slice(0, MOST).map(({ one }) => one);
+}
+
+/** @param {{close: () => void, actions: Entry[], setTheme: (theme: string) => void}} props */
+export function Palette({ close, actions, setTheme }) {
+  const [text, set] = useState("");
+  const [at, move] = useState(0);
+  const [named, add] = useState(/** @type {Entry[]} */ ([]));
+  const [isRead, setRead] = useState(false);
+  useEffect(() => {
+    let isGone = false;
+    const reading = NAMED.filter(([permission]) => may(permission)).map(([, path, name, page]) => read(path, path === "queues" ? { max_age: 30 } : {}).then(({ items }) => {
+      if (!isGone) add((/** @type {Entry[]} */ before) => [...before, ...items.map((/** @type {any} */ one) => ({ kind: NOUNS[page], name: one[name], act: goTo(to([page, one[name]])) }))]);
+    }, () => undefined));
+    Promise.all(reading).then(() => { if (!isGone) setRead(true); });
+    return () => { isGone = true; };
+  }, []);
+  const id = text.trim();
+  /** @type {Entry[]} */
+  const all = [
+    ...PAGES.filter((one) => !one.needs || may(one.needs)).map((one) => ({ kind: "Page", name: one.title, act: goTo(to(one.name)) })),
+    ...views().map((one) => ({ kind: "View", name: one.name, act: goTo(one.at) })),
+    ...actions,
+    ...THEMES.map((theme) => ({ kind: "Theme", name: theme, act: () => setTheme(theme) })),
+    ...named,
+  ];
+  const shown = found(all, text);
+  // Not before: what is meant may be among those that are still read.
+  if (isRead && id && !id.includes(" ") && may("jobs.read")) shown.push({ kind: "Job", name: id, act: goTo(to(["jobs", id])) });
+  const chosen = Math.min(at, shown.length - 1);
+  const take = (/** @type {Entry | undefined} */ one) => { if (one) { close(); one.act(); } };
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+    if (by) { event.preventDefault(); move((chosen + by + shown.length) % (shown.length || 1)); }
+  };
+  const submit = (/** @type {Event} */ event) => { event.preventDefault(); take(shown[chosen]); };
+  return html`<${Dialog} title="Go to" close=${close}><form role="search" onSubmit=${submit}>
+    <input class="palette" value=${text} role="combobox" aria-label="Go to" aria-expanded="true" aria-controls="palette" aria-activedescendant=${chosen < 0 ? undefined : `palette-${chosen}`} aria-autocomplete="list" autofocus autoComplete="off" spellcheck=${false}
+      placeholder="a page, a view, a task, a queue, a job's id" onInput=${(/** @type {any} */ e) => { set(e.target.value); move(0); }} onKeyDown=${pressed} />
+    <ul id="palette" role="listbox" aria-label="Places">${shown.map((one, number) => html`<li key=${`${one.kind} ${one.name}`} id=${`palette-${number}`} role="option" aria-selected=${number === chosen} onClick=${() => take(one)}><span class="dim">${one.kind}</span> ${one.name}</li>`)}</ul>
+    ${!shown.length && html`<p class="dim" role="status">${isRead ? "Nothing is called so." : "Loading …"}</p>`}
+  </form><//>`;
+}

@@ -1,0 +1,95 @@
+"""The tables of docs/errors.md and docs/commands.md, from the code: `python -m tests.docs.reference_pages`."""
+
+import importlib
+import inspect
+from pathlib import Path
+
+from cyclopts import App
+
+import taskmq.errors
+from taskmq.api.problems import PROBLEMS
+from taskmq.cli.exits import exit_code
+from taskmq.cli.root import _COMMANDS  # pyright: ignore[reportPrivateUsage]
+from taskmq.control_flow import TaskControl
+from taskmq.errors import TaskMQError
+from tests.docs.blocks import ROOT
+
+__all__ = ["ERRORS", "TABLES", "filled"]
+
+ERRORS = ROOT / "docs" / "errors.md"
+_COMMAND_PAGE = ROOT / "docs" / "commands.md"
+
+
+def _errors() -> str:
+    """Each error with what it means, its class, and what it is over HTTP and on the command line."""
+    lines = ["| error | means | is a | HTTP | exit code |", "|---|---|---|---|---|"]
+    over_http = {kind: f"{status} `{code}`" for kind, status, code, _ in PROBLEMS}
+    for name in taskmq.errors.__all__:
+        kind = getattr(taskmq.errors, name)
+        if not issubclass(kind, TaskMQError) or kind is TaskMQError:
+            continue
+        parents = ", ".join(f"`{base.__name__}`" for base in kind.__bases__ if base is not TaskMQError)
+        lines.append(f"| `{name}` | {_first(kind)} | {parents} | {over_http.get(kind, '')} | {_exit_code(kind)} |")
+    return "\n".join(lines)
+
+
+def _exit_code(kind: type[TaskMQError]) -> str:
+    try:
+        return str(exit_code(kind.__new__(kind)))
+    except AttributeError:
+        # Not by the class alone: it was made without the facts that decide.
+        return "by its cause"
+
+
+def _controls() -> str:
+    """What a task raises to say how its run ends."""
+    lines = ["| raised by a task | means |", "|---|---|"]
+    for name in taskmq.errors.__all__:
+        kind = getattr(taskmq.errors, name)
+        if issubclass(kind, TaskControl) and kind is not TaskControl:
+            lines.append(f"| `{name}` | {_first(kind)} |")
+    return "\n".join(lines)
+
+
+def _first(described: object) -> str:
+    """The first paragraph of a docstring, in one line."""
+    return " ".join((inspect.getdoc(described) or "").partition("\n\n")[0].split()).replace("|", "\\|")
+
+
+def _commands() -> str:
+    """Each command with the first sentence of its help."""
+    lines = ["| command | does |", "|---|---|"]
+    for name, (place, text) in _COMMANDS.items():
+        lines.append(f"| `taskmq {name}` | {text} |")
+        module, _, attribute = place.partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+        if isinstance(found, App):
+            lines += _below(found, f"taskmq {name}")
+    return "\n".join(lines)
+
+
+def _below(app: App, path: str) -> list[str]:
+    lines: list[str] = []
+    for name in app:
+        if not name.startswith("-"):
+            command = app[name]
+            text = " ".join(str(command.help).partition("\n\n")[0].split()).replace("|", "\\|")
+            lines += [f"| `{path} {name}` | {text} |", *_below(command, f"{path} {name}")]
+    return lines
+
+
+TABLES = {"errors": (ERRORS, _errors), "controls": (ERRORS, _controls), "commands": (_COMMAND_PAGE, _commands)}
+
+
+def filled(name: str) -> tuple[Path, str]:
+    """The page of a table, and its text with the table as the code gives it."""
+    page, table = TABLES[name]
+    begin, end = f"<!-- {name}: python -m tests.docs.reference_pages -->", f"<!-- end of {name} -->"
+    before, _, rest = page.read_text().partition(begin)
+    return page, f"{before}{begin}\n\n{table()}\n\n{end}{rest.partition(end)[2]}"
+
+
+if __name__ == "__main__":
+    for each in TABLES:
+        written, text = filled(each)
+        written.write_text(text)

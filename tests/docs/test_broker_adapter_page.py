@@ -1,0 +1,40 @@
+"""docs/broker-adapter.md: the package of the page is a broker, and passes what the suite asks of one."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import taskmq.broker
+import taskmq.contracts.jobs
+import taskmq.stores
+from tests.docs.blocks import ROOT, write_files
+
+_PAGE = ROOT / "docs" / "broker-adapter.md"
+
+
+@pytest.mark.timeout(120)
+def test_the_broker_of_the_page_passes_the_suites_tests_of_settling(tmp_path: Path) -> None:
+    assert write_files(_PAGE, tmp_path) == {"mail_broker.py", "test_mail_broker.py", "conftest.py"}
+
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "requeue", "test_mail_broker.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
+def test_the_names_of_the_page_are_there() -> None:
+    text = _PAGE.read_text()
+
+    optional = {"PublishingMany", "Broadcasting", "Listening", "Archiving", "Deleting", "Diagnosable", "Revocable"}
+    assert {name for name in {*optional, "TimeLimited"} if f"`{name}`" not in text} == set()
+    assert {*optional, "TimeLimited"} <= set(taskmq.broker.__all__)
+    assert {"State", "Coordinator"} <= set(taskmq.stores.__all__)
+    assert "JobStore" in taskmq.contracts.jobs.__all__
+    from taskmq.testing.job_store_suite import JobStoreSuite
+    from taskmq.testing.state_suite import StateSuite
+
+    assert f"{StateSuite.__module__.split('.')[2]}.StateSuite" in text
+    assert f"{JobStoreSuite.__module__.split('.')[2]}.JobStoreSuite" in text

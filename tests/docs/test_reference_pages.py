@@ -1,0 +1,37 @@
+"""docs/errors.md and docs/commands.md are what the code gives, and their first examples run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from taskmq.cli import run
+from tests.docs.blocks import write_files
+from tests.docs.reference_pages import ERRORS, TABLES, filled
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_tables_are_those_that_the_code_gives(name: str) -> None:
+    page, text = filled(name)
+
+    assert f"<!-- end of {name} -->" in page.read_text()
+    assert text == page.read_text(), "run: python -m tests.docs.reference_pages"
+    rows = TABLES[name][1]().splitlines()[2:]
+    assert rows
+    assert [row for row in rows if row.split("|")[2].strip() in {"", "None"}] == []
+
+
+def test_the_example_of_errors_prints_what_the_page_says(tmp_path: Path) -> None:
+    assert write_files(ERRORS, tmp_path) == {"careful.py"}
+
+    done = subprocess.run([sys.executable, "careful.py"], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() in ERRORS.read_text()
+
+
+def test_the_first_command_of_the_page_shows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["dlq", "--help"]) == 0
+
+    assert "replay" in capsys.readouterr().out
