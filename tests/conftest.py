@@ -28,7 +28,7 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # Of several processes none is left with a long test when the others have ended: what asks for more time comes first.
+    # What asks for more time comes first: no process is left with a long test when the others have ended.
     if hasattr(config, "workerinput"):
         items.sort(key=_time_limit, reverse=True)
 

@@ -21,7 +21,7 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.jobs.pools import QueuePolicy, Sharing, TenantPool
-from taskmq.model.jobs.quotas import EVERYBODY, Quotas
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.scheduler.fairness import Head, Shares, Window
 from taskmq.scheduler.gates import Gates
 from taskmq.scheduler.ledger import Ledger
@@ -263,7 +263,7 @@ class JobDispatcher:
 
     async def _take(self, others: list[Pick], placed: list[Pick], batches: list[DispatchBatch]) -> None:
         """Dispatch what was picked, and add the batches."""
-        if placed and (batch := await self._placer.place(placed)) is not None:
+        if placed and (batch := await self._placer.place(placed, self._quotas)) is not None:
             batches.append(batch)
         others = await self._pass_gates(others)
         if self._held_back and (limited := [pick for pick in others if self._may_be_held_back(pick.lane)]):
@@ -377,7 +377,7 @@ class JobDispatcher:
 
     def _may_be_held_back(self, lane: Lane) -> bool:
         """Whether a quota may let jobs of the lane wait."""
-        return lane.tenant in self._held_back or (EVERYBODY in self._held_back and bool(lane.tenant))
+        return bool(self._held_back) and self._quotas.may_hold_back(lane.tenant)
 
     def _room(self, queue: str) -> int:
         """Of a queue whose jobs go to any worker."""

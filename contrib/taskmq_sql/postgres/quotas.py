@@ -22,13 +22,23 @@ from taskmq.model.jobs.quotas import (
     run_name,
     usage_name,
 )
+from taskmq.model.nodes import Placement, together
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import decode_detail
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
-from taskmq_sql.postgres.statements import PLACE, WAITING
+from taskmq_sql.postgres.statements import FIRST, PLACE, WAITING
 
-__all__ = ["DROP_USAGE", "Admission", "KnownQuotas", "admit_jobs", "concern", "dispatch_within", "lock_usage"]
+__all__ = [
+    "DROP_USAGE",
+    "Admission",
+    "KnownQuotas",
+    "admit_jobs",
+    "admit_placements",
+    "concern",
+    "dispatch_within",
+    "lock_usage",
+]
 
 _READ: Final = "select value from taskmq.setting where name = 'quotas'"
 _FIRST: Final = """
@@ -64,6 +74,7 @@ select j.tenant, j.id, (select detail from taskmq.job_detail t where t.id = j.id
 from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id, token) cross join lateral
   (select id, tenant from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j
 where j.tenant = any($1::int[])"""
+_DETAILS: Final = "select id, detail from taskmq.job_detail where id = any($1::uuid[])"
 # So long a change may go unseen by a process; where there are no quotas, that look is all they cost.
 _FRESH: Final = 1.0
 
@@ -121,22 +132,17 @@ async def dispatch_within(
     """
     tenants = {pick.lane.tenant: lane[2] for pick, lane in zip(picks, lanes, strict=True)}
     names = {number: tenant for tenant, number in tenants.items()}
-    # Who dispatches for one of them at the same time waits here, and sees then what has gone.
-    await connection.fetch(_LOCK, sorted(map(run_name, tenants)))
-    now = int(await connection.fetchval("select taskmq.now_ms()"))
-    running = {
-        str(row["id"]): (names[row["tenant"]], _owner_in(row["detail"]))
-        for row in await connection.fetch(_UNDER_WAY, sorted(names))
-    }
+    running = await _running(connection, tenants)
     depths = looked_at(quotas, [(pick.lane.tenant, pick.count) for pick in picks])
-    waiting = await connection.fetch(WAITING, *([lane[column] for lane in lanes] for column in range(3)), depths)
+    waiting = await connection.fetch(
+        WAITING,
+        *([lane[column] for lane in lanes] for column in range(3)),
+        depths,
+        *([part] * len(lanes) for part in FIRST),
+    )
     found = [(row, names[row["tenant"]], _owner_in(row["detail"])) for row in waiting]
-    wanted = {
-        run_name(tenant, quota.user) for _, tenant, owner in found for quota in quotas.of(tenant, owner) if quota.rate
-    }
-    rows = await connection.fetch(_LOCK, sorted(wanted))
-    usage = {row["name"]: QuotaUsage(*tuple(row)[1:]) for row in rows}
-    book = RunBook(quotas, usage=usage, running=Counter(running.values()), now=now)
+    now = int(await connection.fetchval("select taskmq.now_ms()"))
+    book = await _book(connection, quotas, running, {(tenant, owner) for _, tenant, owner in found}, now=now)
     left = {place: pick.count for place, pick in enumerate(picks, 1)}
     chosen: list[Any] = []
     for row, tenant, owner in found:
@@ -148,6 +154,59 @@ async def dispatch_within(
         return ()
     await _write(connection, book.changed)
     return await connection.fetch(PLACE, chosen, slot_key(slot), epoch, slot, over)
+
+
+async def admit_placements(
+    connection: Connection, quotas: Quotas, placements: Mapping[str, Placement], tenants: Mapping[str, int]
+) -> dict[str, Placement]:
+    """Those of these that their quotas let go, counted in; in a transaction.
+
+    Args:
+        tenants: those of which a quota lets jobs wait, with their numbers.
+    """
+    owners = dict.fromkeys(placements, "")
+    for row in await connection.fetch(_DETAILS, [job for job, each in placements.items() if each.tenant in tenants]):
+        owners[str(row["id"])] = _owner_in(row["detail"])
+    running = await _running(connection, tenants)
+    now = int(await connection.fetchval("select taskmq.now_ms()"))
+    limited = {(each.tenant, owners[job]) for job, each in placements.items() if each.tenant in tenants}
+    book = await _book(connection, quotas, running, limited, now=now)
+    admitted: set[str] = set()
+    for unit in together(placements):
+        if book.admit_all((placements[job].tenant, owners[job]) for job in unit):
+            admitted.update(unit)
+    await _write(connection, book.changed)
+    return {job: each for job, each in placements.items() if job in admitted}
+
+
+async def _running(connection: Connection, tenants: Mapping[str, int]) -> Counter[tuple[str, str]]:
+    """How many jobs of these tenants are under way, by tenant and owner.
+
+    Who dispatches for one of them at the same time waits here, and sees then what has gone.
+    """
+    await connection.fetch(_LOCK, sorted(map(run_name, tenants)))
+    names = {number: tenant for tenant, number in tenants.items()}
+    found = {
+        str(row["id"]): (names[row["tenant"]], _owner_in(row["detail"]))
+        for row in await connection.fetch(_UNDER_WAY, sorted(names))
+    }
+    return Counter(found.values())
+
+
+async def _book(
+    connection: Connection,
+    quotas: Quotas,
+    running: Mapping[tuple[str, str], int],
+    owners: Iterable[tuple[str, str]],
+    *,
+    now: int,
+) -> RunBook:
+    wanted = {
+        run_name(tenant, quota.user) for tenant, user in owners for quota in quotas.of(tenant, user) if quota.rate
+    }
+    rows = await connection.fetch(_LOCK, sorted(wanted))
+    usage = {row["name"]: QuotaUsage(*tuple(row)[1:]) for row in rows}
+    return RunBook(quotas, usage=usage, running=running, now=now)
 
 
 def concern(quotas: Quotas, jobs: Sequence[NewJob]) -> bool:

@@ -21,6 +21,7 @@ __all__ = [
     "EVENTS",
     "EXISTING",
     "FIRE",
+    "FIRST",
     "FORGET",
     "FORGOTTEN",
     "FREE",
@@ -218,13 +219,18 @@ where id = any($1::uuid[]) and state = 1"""
 WAITING: Final = """
 select w.place, d.due, d.id, j.tenant, j.task, j.token, j.expires,
        (select detail from taskmq.job_detail t where t.id = d.id)
-from unnest($1::int[], $2::smallint[], $3::int[], $4::int[]) with ordinality as w(queue, priority, tenant, n, place)
+from unnest($1::int[], $2::smallint[], $3::int[], $4::int[], $5::bigint[], $6::uuid[])
+     with ordinality as w(queue, priority, tenant, n, due, id, place)
 cross join lateral
   (select due, id from taskmq.ready r where r.queue = w.queue and r.priority = w.priority and r.tenant = w.tenant
+     and (r.due, r.id) > (w.due, w.id)
    order by r.queue, r.priority, r.tenant, r.due, r.id limit w.n) d
 cross join lateral (select tenant, task, token, expires from taskmq.job where id = d.id offset 0) j
 order by w.place, d.due, d.id"""
-"""The first jobs of lanes, with what they need."""
+"""The first jobs of lanes, behind a place in each, with what they need."""
+
+FIRST: Final = (-1, "00000000-0000-0000-0000-000000000000")
+"""The place before all others in a lane."""
 
 LOOK: Final = """
 select w.place, d.id, j.task, j.body

@@ -164,6 +164,11 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The tenants of which a quota lets jobs wait; `*`: all that have a name."""
         return frozenset(quota.tenant for quota in self.quotas.values() if quota.holds_back)
 
+    def may_hold_back(self, tenant: str) -> bool:
+        """Whether one of them lets jobs of the tenant wait."""
+        held_back = self.held_back()
+        return tenant in held_back or (EVERYBODY in held_back and bool(tenant))
+
     def find(self, tenant: str, user: str | None = None) -> Quota | None:
         """The quota that was said for exactly these."""
         return self.quotas.get(usage_name(tenant, user))
@@ -338,6 +343,14 @@ class RunBook:
         self._running[tenant, None] += 1
         self._running[tenant, user] += 1
         return True
+
+    def admit_all(self, owners: Iterable[tuple[str, str]]) -> bool:
+        """Count jobs in that go together, by tenant and user; False: they have to wait, and nothing is counted."""
+        changed, running = dict(self.changed), self._running.copy()
+        if all(self.admit(tenant=tenant, user=user) for tenant, user in owners):
+            return True
+        self.changed, self._running = changed, running
+        return False
 
 
 def looked_at(quotas: Quotas, picks: Sequence[tuple[str, int]]) -> list[int]:
