@@ -186,7 +186,7 @@ def test_a_job_that_must_not_run_twice_fails_where_nobody_confirmed_it() -> None
         await stage.all_ended()
 
         assert stage.job(once).state is JobState.FAILED
-        assert "nobody knows" in stage.job(once).error.message  # type: ignore[union-attr]
+        assert "it is unknown" in stage.job(once).error.message  # type: ignore[union-attr]
         assert stage.job(other).state is JobState.SUCCEEDED
 
     play(test, define)
