@@ -125,7 +125,7 @@ class Gates:
 
     def left(self, job_id: str) -> bool:
         """A job is not in flight any more; whether others may go for it."""
-        return job_id not in self._turned_back and self._end(job_id)
+        return job_id in self._flights and job_id not in self._turned_back and self._end(job_id)
 
     def due(self, has_room: Callable[[str], bool], *, now: float) -> dict[str, int]:
         """The gates that let jobs go now, and how many.
