@@ -7,7 +7,7 @@ nothing is there twice. Beats have to be stopped, and workers that have delayed 
 
 import os
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -69,11 +69,14 @@ class Imported(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-async def import_state(app: TaskMQ, *, dry_run: bool) -> list[Imported]:
+async def import_state(
+    app: TaskMQ, *, dry_run: bool, on_progress: Callable[[int, int | None], None] | None = None
+) -> list[Imported]:
     """Move definitions, pauses and last instants of schedules, and jobs that wait in the state, to the job store.
 
     Args:
         dry_run: only say what would become of them.
+        on_progress: called with how many were looked at; of how many is not known.
 
     Raises:
         UnsupportedFeature: the app lacks a state or a store; or a beat is at work.
@@ -85,9 +88,14 @@ async def import_state(app: TaskMQ, *, dry_run: bool) -> list[Imported]:
         raise state_required("an import needs")
     store = app.sessions.store()
     schedules = _Schedules(app, state, store)
-    found = [each async for each in schedules.run(dry_run=dry_run)]
     jobs = _DelayedJobs(app, state, store)
-    return found + [each async for each in jobs.run(dry_run=dry_run)]
+    found: list[Imported] = []
+    for part in (schedules, jobs):
+        async for each in part.run(dry_run=dry_run):
+            found.append(each)
+            if on_progress is not None:
+                on_progress(len(found), None)
+    return found
 
 
 class _Schedules:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import Here, Result
+from tests.cli.kit import Here, Result, run_on_terminal
 
 _APP = """\
 from taskmq import TaskMQ
@@ -155,12 +155,11 @@ def test_many_jobs_are_done_at_once_and_what_is_refused_is_said_of_each(shop: Sh
     assert [row["state"] for row in some.data] == ["cancelled", "held", "held", "unknown"]
     assert all(row["refused"] for row in (some.data[0], some.data[3]))
 
-    asked = shop("release", "--where", "status:held")
-    assert asked.code == 1
-    assert "release 2 jobs?" in asked.err
-    released = shop("release", "--where", "status:held", "--yes")
+    released = shop("release", *jobs[1:])
     assert [row["state"] for row in released.data] == ["scheduled", "scheduled"]
-    assert shop("hold").code == 2
+    nothing = shop("hold")
+    assert nothing.code == 2
+    assert "taskmq bulk begin hold FILTER" in nothing.err
 
 
 def test_what_the_store_does_not_know_may_be_known_to_others(shop: Shop) -> None:
@@ -185,3 +184,23 @@ def test_a_job_waits_for_others_that_are_named(shop: Shop) -> None:
     assert [each["condition"] for each in shop("show", job).data["depends_on"]] == ["succeeded", "ended"]
     assert "it waits for job first of task report" in shop("explain", job).out
     assert shop("submit", "report", "--args", '["x"]', "--depends-on", "nobody").code == 3
+
+
+def test_a_bar_shows_how_far_it_is_on_a_terminal_and_nowhere_else(home: Path, shop: Shop) -> None:
+    for _ in range(3):
+        shop.submit("--delay", "2h")
+    hold = ("--app", "shop:app", "job", "hold", "--where", "status:scheduled", "--yes")
+
+    on_terminal = run_on_terminal(home, *hold)
+    for _ in range(3):
+        shop.submit("--delay", "2h")
+    in_json = run_on_terminal(home, *hold, "-o", "json")
+    for _ in range(3):
+        shop.submit("--delay", "2h")
+    in_pipe = shop("hold", "--where", "status:scheduled", "--yes")
+
+    assert "hold: jobs" in on_terminal.out
+    assert "/3" in on_terminal.out
+    assert (on_terminal.code, in_json.code, in_pipe.code) == (0, 0, 0)
+    assert "hold: jobs" not in in_json.out
+    assert (len(in_pipe.data), in_pipe.err) == (3, "")

@@ -47,6 +47,10 @@ class Served:
         """Run this where the app is served: a browser's tests have a loop of their own."""
         asyncio.run_coroutine_threadsafe(doing, self._loop).result(30)
 
+    def start(self, doing: Coroutine[Any, Any, object]) -> None:
+        """Start this where the app is served; it ends with the server."""
+        asyncio.run_coroutine_threadsafe(doing, self._loop)
+
     def submit(self, *bodies: dict[str, Any], tenant: str | None = None) -> list[dict[str, Any]]:
         """Submit jobs; what was answered of each."""
         answer = self.api.post("/jobs", json=list(bodies), params={} if tenant is None else {"tenant": tenant})
@@ -185,11 +189,15 @@ def browsing() -> Iterator[Browser]:
 
 
 @contextmanager
-def watching(browser: Browser, served: Served, **options: Any) -> Iterator[Eyes]:
-    """A browser of somebody's own, with nothing in it; at its end nothing may have gone wrong."""
+def watching(browser: Browser, served: Served | str, **options: Any) -> Iterator[Eyes]:
+    """A browser of somebody's own, with nothing in it; at its end nothing may have gone wrong.
+
+    Args:
+        served: an app of `serving`, or the URL of a server.
+    """
     context = browser.new_context(viewport=options.pop("viewport", WIDE), **options)
     try:
-        eyes = Eyes(context.new_page(), served.url)
+        eyes = Eyes(context.new_page(), served if isinstance(served, str) else served.url)
         yield eyes
         eyes.check()
     finally:

@@ -92,7 +92,7 @@ def prometheus(tmp_path: Path, amqp_url: str, job_store_url: str) -> Iterator[ht
     environment = {"TASKMQ_URL": amqp_url, "TASKMQ_STORE": job_store_url, "TASKMQ_APP": "shop:app"}
     with ExitStack() as stack:
         ports = stack.enter_context(PortLease(3)).ports
-        options = {"worker": ["-Q", "work"], "scheduler": [], "server": ["--port", "0"]}
+        options: dict[str, list[str]] = {"worker": ["-Q", "work"], "scheduler": [], "server": ["--port", "0"]}
         for port, (name, more) in zip(ports, options.items(), strict=True):
             started = Started(tmp_path, name, "--health-port", str(port), *more, env=environment)
             stack.enter_context(started).says("health at")
@@ -101,11 +101,11 @@ def prometheus(tmp_path: Path, amqp_url: str, job_store_url: str) -> Iterator[ht
                 (address,) = re.findall(r"at (http://[0-9.:]+)", started.said)
                 assert httpx.get(f"{address}/api/v1/health/live", timeout=30).status_code == 200
         # One that fails, and one that is in flight: no worker takes it.
-        for words in (["send", "fails"], ["job", "submit", "idle"]):
-            assert stack.enter_context(Started(tmp_path, *words, env=environment)).process.wait(60) == 0
+        for call in (["send", "fails"], ["job", "submit", "idle"]):
+            assert stack.enter_context(Started(tmp_path, *call, env=environment)).process.wait(60) == 0
         lease = PortLease(1)
         (own,) = lease.ports
-        config = {
+        config: dict[str, Any] = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(_RULES)],
             "scrape_configs": [
@@ -114,12 +114,12 @@ def prometheus(tmp_path: Path, amqp_url: str, job_store_url: str) -> Iterator[ht
         }
         keeper = Keeper("prometheus")
         (keeper.directory / "prometheus.yml").write_text(yaml.safe_dump(config))
-        words = {
+        told = {
             "config.file": keeper.directory / "prometheus.yml",
             "storage.tsdb.path": keeper.directory / "data",
             "web.listen-address": f"127.0.0.1:{own}",
         }
-        command = Command((_program("prometheus"), *(f"--{name}={value}" for name, value in words.items())))
+        command = Command((_program("prometheus"), *(f"--{name}={value}" for name, value in told.items())))
         server = LocalProcess(keeper, command, lease=lease)
         stack.callback(server.close)
         server.start()

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from taskmq.contracts.jobs import NewJob, Pick, slot_key
 from taskmq.model.jobs.quotas import (
     KEPT_DAYS,
+    CountedJob,
     QuotaBook,
     QuotaExcess,
     Quotas,
@@ -28,7 +29,16 @@ from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.statements import FIRST, PLACE, WAITING
 
-__all__ = ["DROP_USAGE", "KnownQuotas", "admit_jobs", "admit_placements", "concern", "dispatch_within", "lock_usage"]
+__all__ = [
+    "DROP_USAGE",
+    "Admission",
+    "KnownQuotas",
+    "admit_jobs",
+    "admit_placements",
+    "concern",
+    "dispatch_within",
+    "lock_usage",
+]
 
 _READ: Final = "select value from taskmq.setting where name = 'quotas'"
 _FIRST: Final = """
@@ -55,6 +65,7 @@ _QUEUED: Final = """
 select i.name, (select count(*) from (
     select from taskmq.queue q cross join generate_series(0, 9) p cross join lateral
         (select from taskmq.ready r where r.queue = q.id and r.priority = p and r.tenant = i.tenant limit i.most) r
+    union all select from taskmq.gated g where g.tenant = i.tenant
     limit i.most) w) as waiting
 from unnest($1::text[], $2::int[], $3::bigint[]) as i(name, tenant, most)"""
 # As many batches as there are under way; those that have left their batch have another token, or another state.
@@ -215,6 +226,37 @@ async def lock_usage(connection: Connection, quotas: Quotas, jobs: Sequence[NewJ
     return {row["name"]: QuotaUsage(*tuple(row)[1:]) for row in rows}
 
 
+class Admission:
+    """Which of the jobs of one submission have room.
+
+    Attributes:
+        over: what those beyond their quotas exceed, by their places.
+    """
+
+    def __init__(self, book: QuotaBook, now: int) -> None:
+        self.over: dict[int, QuotaExcess] = {}
+        self._book = book
+        self._now = now
+        self._admitted: dict[int, CountedJob] = {}
+
+    def admit(self, place: int, job: NewJob) -> bool:
+        """Count the job in; False: it is beyond a quota."""
+        is_queued = not job.held and job.due <= self._now
+        counted = CountedJob(tenant=job.tenant, user=_owner(job), size=len(job.body), is_queued=is_queued)
+        if (excess := self._book.admit(**counted)) is not None:
+            self.over[place] = excess
+            return False
+        self._admitted[place] = counted
+        return True
+
+    async def write(self, connection: Connection, made: Container[int]) -> None:
+        """Write down what those have used up that were made, by their places."""
+        for place, counted in self._admitted.items():
+            if place not in made:
+                self._book.take_back(**counted)
+        await _write(connection, self._book.changed)
+
+
 async def admit_jobs(
     connection: Connection,
     quotas: Quotas,
@@ -223,8 +265,8 @@ async def admit_jobs(
     *,
     tenants: dict[str, int],
     usage: dict[str, QuotaUsage],
-) -> dict[int, QuotaExcess]:
-    """Count the jobs at these places in, one after the other; what those beyond their quotas exceed, by their places.
+) -> Admission:
+    """Count the jobs at these places in, one after the other; to be written once it is known which were made.
 
     Args:
         usage: that of `lock_usage`, in the same transaction.
@@ -236,21 +278,16 @@ async def admit_jobs(
         queued=await _queued(connection, quotas, sorted({job.tenant for job in jobs}), tenants),
         now=now,
     )
-    found: dict[int, QuotaExcess] = {}
+    admission = Admission(book, now)
     seen: set[object] = set()
     for place in places:
         job = jobs[place]
         names_of = {job.id} if job.key is None else {job.id, (job.tenant, job.key)}
         if seen & names_of:
             continue
-        is_queued = not job.held and job.due <= now
-        excess = book.admit(tenant=job.tenant, user=_owner(job), size=len(job.body), is_queued=is_queued)
-        if excess is None:
+        if admission.admit(place, job):
             seen |= names_of
-        else:
-            found[place] = excess
-    await _write(connection, book.changed)
-    return found
+    return admission
 
 
 async def _write(connection: Connection, usage: Mapping[str, QuotaUsage]) -> None:

@@ -11,6 +11,7 @@ from cyclopts import App, Parameter
 from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows
+from taskmq.cli.progress import progress
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.units import parse_duration, to_ms
 
@@ -48,7 +49,10 @@ def upgrade() -> int:
         await found.check()
         return found.address
 
-    note(f"{run_with_app(lambda target: run(_store(target)))} has the tables of this version")
+    with progress("upgrading the tables") as advance:
+        advance(0, None)
+        address = run_with_app(lambda target: run(_store(target)))
+    note(f"{address} has the tables of this version")
     return OK
 
 
@@ -110,7 +114,10 @@ def prune(*, older_than: str | None = None, where: str | None = None, keep_last:
         await found.prune(keep_days=age.days)
         return found.address
 
-    note(f"{run_with_app(lambda target: run(_store(target)))} has forgotten jobs that ended over {older_than} ago")
+    with progress("forgetting jobs") as advance:
+        advance(0, None)
+        address = run_with_app(lambda target: run(_store(target)))
+    note(f"{address} has forgotten jobs that ended over {older_than} ago")
     return OK
 
 
@@ -137,9 +144,11 @@ def archive(
     async def run(found: "JobStore") -> "list[ArchivedDay]":
         from taskmq.operations.retention import archive_days
 
-        return await archive_days(found, Path(folder), keep_days=age.days, prune=prune)
+        return await archive_days(found, Path(folder), keep_days=age.days, prune=prune, on_progress=advance)
 
-    print_rows(_ARCHIVED, [msgspec.to_builtins(each) for each in run_with_app(lambda target: run(_store(target)))])
+    with progress("archiving days") as advance:
+        days = run_with_app(lambda target: run(_store(target)))
+    print_rows(_ARCHIVED, [msgspec.to_builtins(each) for each in days])
     return OK
 
 
@@ -200,11 +209,13 @@ def erase(
         which = parse_filter(where, await _store(target).now_ms())
         if tenant is not None:
             which = msgspec.structs.replace(which, tenant=tenant)
-        return await erase_jobs(target, which, by=me(), everything_of=None if where else tenant)
+        everything_of = None if where else tenant
+        return await erase_jobs(target, which, by=me(), everything_of=everything_of, on_progress=advance)
 
     if not confirm(f"Erase jobs for good: {where or 'all'} of {tenant or 'every tenant'}?", yes=yes):
         return FAILED
-    erased = run_with_app(run)
+    with progress("erasing jobs") as advance:
+        erased = run_with_app(run)
     note(f"{erased.jobs:,} jobs are forgotten; {erased.left:,} are with workers, or were submitted meanwhile")
     return CONFLICT if erased.left else OK
 
@@ -229,15 +240,18 @@ def import_from_state(
     async def run(target: "TaskMQ", *, dry_run: bool) -> "list[Imported]":
         from taskmq.operations.store_import import import_state
 
-        return await import_state(target, dry_run=dry_run)
+        return await import_state(target, dry_run=dry_run, on_progress=advance)
 
-    found = run_with_app(lambda target: run(target, dry_run=True))
+    with progress("looking at schedules and jobs") as advance:
+        found = run_with_app(lambda target: run(target, dry_run=True))
     moving = [each for each in found if each.came == "moves"]
     if moving and not dry_run:
         print_rows(_IMPORTED, [msgspec.to_builtins(each) for each in found])
         if not confirm(f"move {len(moving)} schedules and jobs to the store? Are the beats stopped?", yes=yes):
             return FAILED
-        planned, found = found, run_with_app(lambda target: run(target, dry_run=False))
+        planned = found
+        with progress("moving schedules and jobs") as advance:
+            found = run_with_app(lambda target: run(target, dry_run=False))
         if refused := [each for each in found if each.came == "stays" and each not in planned]:
             print_rows(_IMPORTED, [msgspec.to_builtins(each) for each in refused])
         note(f"{sum(each.came == 'moves' for each in found)} have moved")
@@ -265,9 +279,11 @@ def _thin_out(where: str, older_than: str | None, keep_last: int | None) -> int:
         from taskmq.operations.retention import thin_out
 
         which = parse_filter(where, await _store(target).now_ms())
-        return await thin_out(target, which, older_than=age, keep_last=keep_last)
+        return await thin_out(target, which, older_than=age, keep_last=keep_last, on_progress=advance)
 
-    note(f"{run_with_app(run):,} jobs are forgotten")
+    with progress("forgetting jobs") as advance:
+        gone = run_with_app(run)
+    note(f"{gone:,} jobs are forgotten")
     return OK
 
 

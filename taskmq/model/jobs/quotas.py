@@ -12,7 +12,7 @@ tenant wait for their turn, and how many are under way, the store counts when it
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Final, Literal, NoReturn
+from typing import Annotated, Final, Literal, NoReturn, TypedDict, Unpack
 
 import msgspec
 
@@ -21,6 +21,7 @@ from taskmq.errors import InvalidOption
 __all__ = [
     "EVERYBODY",
     "KEPT_DAYS",
+    "CountedJob",
     "OnLimit",
     "Quota",
     "QuotaBook",
@@ -211,6 +212,15 @@ def usage_prefix(tenant: str) -> str:
     return usage_name(tenant).removesuffix("]")
 
 
+class CountedJob(TypedDict):
+    """What quotas see of a job that is submitted: `size` in bytes; `is_queued`: it waits for its turn from now on."""
+
+    tenant: str
+    user: str
+    size: int
+    is_queued: bool
+
+
 class QuotaBook:
     """The quotas of some jobs, as they are submitted one after the other.
 
@@ -232,13 +242,9 @@ class QuotaBook:
         self._queued = dict(queued)
         self._now = now
 
-    def admit(self, *, tenant: str, user: str, size: int, is_queued: bool) -> QuotaExcess | None:
-        """Count a job in; or the first limit beyond which it would be, and nothing is counted.
-
-        Args:
-            size: bytes of its body.
-            is_queued: it waits for its turn from now on.
-        """
+    def admit(self, **job: Unpack[CountedJob]) -> QuotaExcess | None:
+        """Count a job in; or the first limit beyond which it would be, and nothing is counted."""
+        tenant, user, size, is_queued = job["tenant"], job["user"], job["size"], job["is_queued"]
         quotas = self._quotas.of(tenant, user)
         after: dict[str, QuotaUsage] = {}
         for quota in quotas:
@@ -254,6 +260,19 @@ class QuotaBook:
         if quotas and is_queued:
             self._queued[tenant] = self._queued.get(tenant, 0) + 1
         return None
+
+    def take_back(self, **job: Unpack[CountedJob]) -> None:
+        """A job that was counted in did not come to be: another one has its key, or what it waits for is unknown."""
+        tenant, size = job["tenant"], job["size"]
+        quotas = self._quotas.of(tenant, job["user"])
+        for quota in quotas:
+            usage = self.changed[name := usage_name(quota.tenant, quota.user)]
+            used_until = usage.used_until
+            if quota.rate is not None and quota.on_limit == "refuse":
+                used_until -= 1000 / quota.rate
+            self.changed[name] = QuotaUsage(usage.day, usage.jobs - 1, usage.bytes - size, used_until)
+        if quotas and job["is_queued"]:
+            self._queued[tenant] -= 1
 
     def _today(self, usage: QuotaUsage) -> QuotaUsage:
         day = self._now // _DAY

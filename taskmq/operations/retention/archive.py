@@ -13,7 +13,7 @@ import gzip
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -54,7 +54,13 @@ class _Foot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def archive_days(
-    store: JobStore, folder: Path, *, keep_days: int, prune: bool = False, only_new: bool = False
+    store: JobStore,
+    folder: Path,
+    *,
+    keep_days: int,
+    prune: bool = False,
+    only_new: bool = False,
+    on_progress: Callable[[int, int | None], None] | None = None,
 ) -> list[ArchivedDay]:
     """Write the days that were over so many days ago into files of the folder, which are named after them.
 
@@ -64,6 +70,7 @@ async def archive_days(
     Args:
         prune: forget them afterwards, with their ids; not one of them where a file could not be written or read back.
         only_new: a file that is there is not read through again: it has its name since it was whole.
+        on_progress: called with how many days are done, of how many.
 
     Raises:
         UnsupportedFeature: the store cannot do that.
@@ -77,7 +84,11 @@ async def archive_days(
     days = [day for day in await source.ended_days() if day < last]
     if only_new:
         days = [day for day in days if not await asyncio.to_thread(_file_of(folder, day).exists)]
-    done = [await _archive(source, folder, day) for day in days]
+    done: list[ArchivedDay] = []
+    for day in days:
+        if on_progress is not None:
+            on_progress(len(done), len(days))
+        done.append(await _archive(source, folder, day))
     if prune:
         if not isinstance(store, Prunable):
             raise UnsupportedFeature(f"{store.address} cannot forget jobs before its time")

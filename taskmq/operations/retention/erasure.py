@@ -1,6 +1,6 @@
 """Forgetting jobs for good: those of a tenant or a person, or of a kind that is kept for a shorter time."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -31,11 +31,19 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
     left: int
 
 
-async def erase_jobs(app: TaskMQ, which: JobFilter, *, by: Actor, everything_of: str | None = None) -> Erased:
+async def erase_jobs(
+    app: TaskMQ,
+    which: JobFilter,
+    *,
+    by: Actor,
+    everything_of: str | None = None,
+    on_progress: Callable[[int, int | None], None] | None = None,
+) -> Erased:
     """Cancel what the filter finds, and forget it for good; the audit keeps that it was done, and how many they were.
 
     Args:
         everything_of: a tenant, whose definitions, logs and figures are forgotten as well.
+        on_progress: called with how many jobs are forgotten; of how many is not known.
 
     Raises:
         UnsupportedFeature: the store cannot do that.
@@ -50,6 +58,8 @@ async def erase_jobs(app: TaskMQ, which: JobFilter, *, by: Actor, everything_of:
     jobs = 0
     async for ids in _found(app, which):
         jobs += await source.forget_ended(ids)
+        if on_progress is not None:
+            on_progress(jobs, None)
     if everything_of is not None:
         await source.forget_tenant(everything_of)
     left = sum([len(ids) async for ids in _found(app, which)])
@@ -62,13 +72,19 @@ async def erase_jobs(app: TaskMQ, which: JobFilter, *, by: Actor, everything_of:
 
 
 async def thin_out(
-    app: TaskMQ, which: JobFilter, *, older_than: int | None = None, keep_last: int | None = None
+    app: TaskMQ,
+    which: JobFilter,
+    *,
+    older_than: int | None = None,
+    keep_last: int | None = None,
+    on_progress: Callable[[int, int | None], None] | None = None,
 ) -> int:
     """Forget ended jobs that the filter finds, before the store would; how many.
 
     Args:
         older_than: ms since their end.
         keep_last: but for so many, those that were submitted last.
+        on_progress: see `erase_jobs`.
 
     Raises:
         InvalidOption: neither of them.
@@ -91,6 +107,8 @@ async def thin_out(
             if is_beyond or is_old:
                 gone.append(job.id)
         forgotten += await source.forget_ended(gone) if gone else 0
+        if on_progress is not None:
+            on_progress(forgotten, None)
         if (after := page.after) is None:
             break
     return forgotten

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, NamedTuple
 
 from taskmq.app import TaskMQ
@@ -45,6 +45,7 @@ class EventInbox:
         self._fits = fits
         self._waiting: deque[HubEvent] = deque()
         self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
 
     def put(self, event: HubEvent) -> None:
         """Keep it for the stream, where the stream wants it."""
@@ -59,6 +60,7 @@ class EventInbox:
     def end(self) -> None:
         """Nothing comes any more."""
         self.is_over = True
+        self._ended.set()
         self._changed.set()
 
     async def take(self, timeout: float) -> list[HubEvent]:
@@ -73,6 +75,12 @@ class EventInbox:
         found = list(self._waiting)
         self._waiting.clear()
         return found
+
+    async def pause(self, seconds: float) -> None:
+        """Return after so many seconds, or once all is over; what comes meanwhile waits."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
 
 
 class EventHub:

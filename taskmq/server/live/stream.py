@@ -1,7 +1,8 @@
 """`GET /events`: server-sent events."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -24,6 +25,9 @@ __all__ = ["EVENT_HANDLERS", "event_filter", "event_lines"]
 # So often a stream says that it lives, and looks whether its caller is still welcome.
 _HEARTBEAT: Final = 15.0
 _LONGEST_ID: Final = 64
+# Whoever gets a digest reads again: of many, all together do so not much oftener than of a few.
+_DIGEST: Final = 1.0
+_DIGEST_OF_EACH: Final = 0.6
 
 
 @get(
@@ -41,12 +45,15 @@ async def follow_events(
     task: FromQuery[str | None] = None,
     job_id: FromQuery[str | None] = None,
     event: Annotated[str | None, QueryParameter(description="Of these kinds, with commas: dead,retried.")] = None,
+    *,
+    digest: Annotated[bool, QueryParameter(description="At most once a second: how many there were.")] = False,
 ) -> Stream:
     """What happens to jobs and workers, as server-sent events, until the client goes.
 
     Each has an id to come back with (`Last-Event-ID`). `missed` says how many were dropped since the client was
     slow, `gap` that some may be missing, `broker` that the broker was lost or is back. A tenant hears of its own
-    jobs; of workers, and of jobs that have no tenant, roles on the instance are.
+    jobs; of workers, and of jobs that have no tenant, roles on the instance are. With `digest` there is instead at
+    most one message a second, such as `{"job": 812, "worker": 3}`: how many events there were since the last one.
     """
     hub: EventHub = request.app.state["events"]
     most = request.app.state["settings"].streams
@@ -59,8 +66,10 @@ async def follow_events(
         caller.identity.user_id,
         event_filter(tenant=caller.tenant, queue=queue, task=task, job_id=job_id, kinds=kinds),
         tenant=caller.tenant,
+        most=most,
         last_id=None if last_id is None else last_id[:_LONGEST_ID],
         is_welcome=lambda: _is_welcome(request, caller),
+        every=_DIGEST if digest else None,
     )
     # Proxies that collect answers would hold the events up.
     return Stream(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
@@ -77,16 +86,24 @@ async def event_lines(
     last_id: str | None,
     tenant: str | None,
     is_welcome: Callable[[], Awaitable[bool]],
+    most: int,
     heartbeat: float = _HEARTBEAT,
+    every: float | None = None,
 ) -> AsyncGenerator[bytes]:
     """What is sent to one stream, until the server stops or its user is not welcome any more.
 
     Args:
         last_id: the last event that the client has.
+        most: streams of one user; one more ends at once.
         tenant: whose jobs the client knows by their own names; None: everybody's, by names that say the tenant.
         is_welcome: asked after so many seconds in which nothing happened, and at least as often while much does.
+        every: so many seconds apart it is told how many events there were, and not each of them; None: each.
     """
     loop = asyncio.get_running_loop()
+    if hub.streams_of(user) >= most:
+        # All of them were let in before the first of them began.
+        yield b"retry: 5000\n\n"
+        return
     async with hub.subscribed(user, fits, last_id=last_id) as (subscription, has_gap):
         yield b"retry: 3000\n\n"
         if has_gap:
@@ -105,7 +122,11 @@ async def event_lines(
                 yield _line("missed", {"count": subscription.missed})
                 subscription.missed = 0
             for one in found:
-                yield _told(hub, one, tenant)
+                if every is None or one.event is None:
+                    yield _told(hub, one, tenant)
+            if every is not None and any(one.event is not None for one in found):
+                yield _digest(hub, found)
+                await subscription.pause(max(every, hub.streams * _DIGEST_OF_EACH))
 
 
 async def _is_welcome(request: Request[Any, Any, Any], caller: Caller) -> bool:
@@ -144,6 +165,12 @@ def event_filter(
         return tenant is None and queue is None and task is None and job_id is None
 
     return fits
+
+
+def _digest(hub: EventHub, found: Sequence[HubEvent]) -> bytes:
+    """How many of each kind there were."""
+    counts = Counter("job" if isinstance(one.event, JobEvent) else "worker" for one in found if one.event is not None)
+    return _line("digest", dict(counts), f"{hub.name}-{found[-1].number}")
 
 
 def _told(hub: EventHub, one: HubEvent, tenant: str | None) -> bytes:

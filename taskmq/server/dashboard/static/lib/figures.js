@@ -32,7 +32,7 @@ export function FigurePlot({ which, range = "1h", task = "", queue = "" }) {
   const plot = PLOTS[which];
   const [, , step] = RANGES[range] ?? RANGES["1h"];
   const query = { metric: plot.metrics.map(([name]) => name).join(), since: since(range), step, task, queue };
-  return html`<${Shown} loaded=${useData("metrics/query", query)}>${(/** @type {any} */ { items }) => {
+  return html`<${Shown} loaded=${useData("metrics/query", query, ["job"], 15_000)}>${(/** @type {any} */ { items }) => {
     const lines = plot.metrics.map(([name, label, color]) => ({ label, color, points: items.find((/** @type {any} */ one) => one.metric === name)?.points ?? [] }));
     return html`<${Plot} title=${plot.title} unit=${plot.unit} lines=${lines} show=${plot.show} />`;
   }}<//>`;

@@ -4,7 +4,7 @@ import { may } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { count, failure } from "../lib/format.js";
 import { FigurePlot } from "../lib/figures.js";
-import { html } from "../lib/html.js";
+import { html, useEffect, useState } from "../lib/html.js";
 import { Code, Empty, Head, Section, Shown, State, Table, Tile, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
@@ -49,7 +49,7 @@ const Recent = ({ title, filter, none }) => html`<${Section} title=${title}>
 <//>`;
 
 function NextFires() {
-  return html`<${Section} title="Due next"><${Shown} loaded=${useData("schedules", {}, ["job"])}>${(/** @type {any} */ { items }) => {
+  return html`<${Section} title="Due next"><${Shown} loaded=${useData("schedules", {}, ["job"], 15_000)}>${(/** @type {any} */ { items }) => {
     const next = items.filter((/** @type {any} */ one) => one.next).sort((/** @type {any} */ a, /** @type {any} */ b) => (a.next < b.next ? -1 : 1)).slice(0, 10);
     return next.length
       ? html`<${Table} label="Schedules that are due next" columns=${["Schedule", "Due", "Starts"]}>${next.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
@@ -59,7 +59,9 @@ function NextFires() {
 }
 
 function First() {
-  const { data } = useData("jobs/count", {});
+  const [isOver, end] = useState(false);
+  const { data } = useData(isOver ? null : "jobs/count", {});
+  useEffect(() => { if (data?.count) end(true); }, [data?.count]);
   if (data?.count !== 0) return null;
   return html`<${Empty} title="No jobs yet">
     <p>Write a task, and run <code>taskmq dev</code> beside it:</p><${Code} label="An app with a task" text=${FIRST} />

@@ -1,0 +1,62 @@
+"""How far a long command is, for who looks at it: a bar on a terminal, and nothing anywhere else."""
+
+import logging
+import sys
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+from taskmq.cli.globals import current_globals
+
+__all__ = ["Advance", "progress"]
+
+Advance = Callable[[int, int | None], None]
+"""Called with how much is done, and of how much; None: of how much is not known."""
+
+_FOR_PEOPLE: Final = "table"
+
+
+@contextmanager
+def progress(what: str) -> Generator[Advance]:
+    """Show a bar on standard error from the first call on until the block ends, and leave nothing behind.
+
+    Nothing is shown where standard error is no terminal, with `--quiet`, and with `-o json` and `-o jsonl`.
+    """
+    options = current_globals()
+    if not sys.stderr.isatty() or options.output != _FOR_PEOPLE or options.log_level >= logging.ERROR:
+        yield _nothing
+        return
+    with ExitStack() as shown:
+        bar: Advance | None = None
+
+        def advance(done: int, total: int | None) -> None:
+            nonlocal bar
+            # Not before: the command may have a question first.
+            if bar is None:
+                bar = shown.enter_context(_bar(what))
+            bar(done, total)
+
+        yield advance
+
+
+@contextmanager
+def _bar(what: str) -> Generator[Advance]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, *times, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+def _nothing(done: int, total: int | None) -> None:
+    """Show nothing."""

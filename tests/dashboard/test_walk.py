@@ -1,0 +1,167 @@
+"""Ten things that operators come for, each from the overview on; the clicks are those that the page on it says."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from taskmq.model.outcome import ErrorRecord
+from taskmq.testing.job_store_suite.driver import JobDriver, report
+from tests.dashboard.kit import Eyes, Served, watching
+from tests.docs.blocks import ROOT
+
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(300)]
+
+_BODY: Final = b'{"task": "billing.charge", "args": [], "kwargs": {"account": "ann", "cents": 250}}'
+_ROW: Final = re.compile(r"^\| \d+ \| ([^|]+) \| (\d+) \|", re.MULTILINE)
+
+
+class Operator:
+    """Who walks, and how often they have clicked; what is typed is no click."""
+
+    def __init__(self, eyes: Eyes, site: Served) -> None:
+        self.clicks = 0
+        self.eyes = eyes
+        self.page: Page = eyes.page
+        self.site = site
+
+    def click(self, name: str) -> None:
+        self.clicks += 1
+        self.eyes.click(name)
+
+    def click_in(self, row: str, name: str, role: Any = "button") -> None:
+        """The button or link of a row of a table."""
+        self.clicks += 1
+        self.page.get_by_role("row", name=row).first.get_by_role(role, name=re.compile(f"^{name}")).first.click()
+
+    def tile(self, label: str) -> None:
+        self.clicks += 1
+        self.page.locator("a.tile", has_text=label).click()
+
+    def type(self, text: str) -> None:
+        self.page.keyboard.type(text)
+
+
+def _failed_and_why(by: Operator) -> None:
+    by.tile("Failed, last 24 h")
+    by.eyes.see("CardDeclined: no funds")
+
+
+def _retry_those_of_a_tenant(by: Operator) -> None:
+    by.tile("Failed, last 24 h")
+    by.eyes.settle()
+    by.page.keyboard.press("/")
+    by.page.keyboard.press("End")
+    by.type(" tenant:acme")
+    by.page.keyboard.press("Enter")
+    by.eyes.see("2 fit")
+    by.click("All that fit …")
+    expect(by.page.locator("[data-matched]")).to_have_text("2")
+    by.page.locator("[data-typed]").fill("2")
+    by.page.keyboard.press("Enter")
+    expect(by.page.locator("[data-done]")).to_have_text("2 done, 0 stayed as they were.")
+
+
+def _why_a_job_waits(by: Operator) -> None:
+    by.tile("Scheduled or held")
+    by.click("waits")
+    by.eyes.see("it waits for its time")
+
+
+def _what_is_due_next(by: Operator) -> None:
+    expect(by.page.get_by_label("Schedules that are due next")).to_contain_text("nightly")
+
+
+def _run_a_schedule_now(by: Operator) -> None:
+    by.click("Schedules")
+    by.click_in("nightly", "Run")
+    if by.page.locator("dialog[open]").count():
+        by.click("Run")
+    by.eyes.see_count(by.page.locator(".notices .done"), 1)
+
+
+def _pause_a_schedule(by: Operator) -> None:
+    by.click("Schedules")
+    by.click_in("nightly", "Pause")
+    by.click("Pause")
+    expect(by.page.get_by_role("row", name="nightly")).to_contain_text("paused")
+
+
+def _drain_a_node(by: Operator) -> None:
+    by.click("Nodes")
+    by.click_in("render-1", "Drain")
+    by.click("Drain it")
+    by.eyes.see("Nothing more is placed on render-1.")
+
+
+def _run_again_with_other_arguments(by: Operator) -> None:
+    by.tile("Failed, last 24 h")
+    by.click("failed-other")
+    by.click("Edit and run")
+    by.page.get_by_role("textbox", name="Arguments by name").fill('{"account": "eve", "cents": 7}')
+    by.click("Run as another job")
+    by.eyes.see('"account": "eve"')
+
+
+def _stop_what_is_done_to_many(by: Operator) -> None:
+    said = {"action": "cancel", "filter": "label.batch:many", "rate": 0.01}
+    by.site.api.post("/bulk/operations", json=said).raise_for_status()
+    by.click("Bulk operations")
+    by.click_in("label.batch:many", "Cancel", "link")
+    by.click("Abort")
+    by.click("Abort it")
+    expect(by.page.locator(".head .state")).to_contain_text("aborted")
+
+
+def _who_did_it(by: Operator) -> None:
+    by.click("Audit")
+    by.eyes.see("schedule.pause")
+
+
+_WALKS: Final[dict[str, Callable[[Operator], None]]] = {
+    "Which jobs failed last night, and why?": _failed_and_why,
+    "Run those of tenant acme again": _retry_those_of_a_tenant,
+    "Why does this job not run?": _why_a_job_waits,
+    "What is due next?": _what_is_due_next,
+    "Run a schedule now": _run_a_schedule_now,
+    "Pause a schedule": _pause_a_schedule,
+    "Take a machine out of service": _drain_a_node,
+    "Run a failed job again with other arguments": _run_again_with_other_arguments,
+    "Stop what is being done to many jobs": _stop_what_is_done_to_many,
+    "Who paused that schedule?": _who_did_it,
+}
+
+
+async def _fail(site: Served, **fields: Any) -> None:
+    """A job that has failed, as schedulers and workers would leave it."""
+    driver = JobDriver(site.app.sessions.store())
+    job = await driver.dispatched(task="billing.charge", queue="billing", body=_BODY, **fields)
+    error = ErrorRecord(type_name="shop.CardDeclined", message="no funds", traceback="")
+    await driver.schedulers.apply([report(job, "failed", error=error)])
+
+
+def _prepare(site: Served) -> None:
+    charge = {"job_type": "billing.charge", "payload": {"account": "ann", "cents": 250}}
+    site.submit({**charge, "job_id": "waits", "schedule_time": "2099-01-31T09:00:00Z"})
+    far = {"schedule_time": "2099-01-31T09:00:00Z", "labels": {"batch": "many"}}
+    site.submit(*({**charge, **far, "job_id": f"many-{number}"} for number in range(3)))
+    for name, tenant in (("failed-a", "acme"), ("failed-b", "acme"), ("failed-other", "")):
+        site.run(_fail(site, key=name, tenant=tenant))
+    node = {"name": "render-1", "ip": "10.0.0.9", "capacity": {"cpu": 16}}
+    assert site.outside.post("/nodes/register", json=node).status_code == 201
+
+
+def test_ten_tasks_of_operators_take_as_many_clicks_as_the_page_says(browser: Browser, site: Served) -> None:
+    told = dict(_ROW.findall((ROOT / "docs" / "dashboard.md").read_text()))
+    _prepare(site)
+    found: dict[str, str] = {}
+
+    for task, walk in _WALKS.items():
+        with watching(browser, site) as eyes:
+            operator = Operator(eyes.open(), site)
+            walk(operator)
+        found[task] = str(operator.clicks)
+
+    assert found == told
