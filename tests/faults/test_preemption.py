@@ -86,9 +86,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.timeout(150)
-def test_a_run_whose_worker_is_killed_while_it_gives_way_begins_again_and_both_jobs_end(
-    amqp_url: str, tmp_path: Path
-) -> None:
+def test_a_run_whose_worker_is_killed_while_it_gives_way_begins_again(amqp_url: str, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'jobs.db'}"
     hosts = _Hosts(tmp_path, broker=amqp_url, store=store)
     notes = tmp_path / "notes"
