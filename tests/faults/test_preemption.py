@@ -86,7 +86,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.timeout(150)
-def test_a_run_whose_worker_is_killed_while_it_gives_way_begins_again_and_both_jobs_end(
+def test_a_run_whose_worker_is_killed_as_it_gives_way_begins_again_and_both_jobs_end(
     amqp_url: str, tmp_path: Path
 ) -> None:
     store = f"sqlite:///{tmp_path / 'jobs.db'}"

@@ -174,7 +174,7 @@ def test_the_jobs_of_a_lost_node_run_on_another_one() -> None:
     play(test, queues=_QUEUES)
 
 
-def test_a_node_is_lost_that_has_missed_three_heartbeats_and_none_that_has_missed_two() -> None:
+def test_a_node_is_lost_after_three_missed_heartbeats_and_not_after_two() -> None:
     async def test(stage: Stage) -> None:
         stage.start()
         for _ in range(4):

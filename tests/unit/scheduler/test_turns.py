@@ -408,7 +408,7 @@ def test_a_job_that_was_never_run_costs_nothing_and_one_lost_what_was_expected()
     assert len(cluster.start(4)) == 4
 
 
-def test_a_tenant_that_was_lent_every_slot_does_not_pay_when_its_runs_took_longer_than_expected() -> None:
+def test_a_tenant_that_was_lent_every_slot_does_not_pay_for_longer_runs() -> None:
     cluster = Cluster("fair")
     cluster.submit("lent", 1000)
     started = cluster.start(50)
@@ -680,7 +680,7 @@ def test_no_job_starves_behind_a_flood(
     dice=st.randoms(use_true_random=False),
     longest=st.sampled_from([10.0, 10_000.0]),
 )
-def test_a_tenant_that_waits_and_runs_nothing_waits_no_longer_than_a_bound_that_its_past_cannot_raise(
+def test_a_waiting_tenants_past_cannot_raise_the_bound_of_its_wait(
     tenants: int, slots: int, dice: random.Random, longest: float
 ) -> None:
     """Runs take up to `longest`, and are predicted wrongly: it waits at most while each other tenant takes twice
