@@ -231,7 +231,7 @@ def test_a_page_that_is_loaded_again_learns_its_csrf_token_and_what_it_may_do(se
     assert {"jobs.read", "queues.purge", "account.change"} <= set(by_cookie["permissions"])
 
 
-def test_a_password_is_changed_with_the_rest_for_the_version_that_was_seen_or_not_at_all(served: _Served) -> None:
+def test_a_password_changes_with_the_rest_for_the_version_seen_or_not_at_all(served: _Served) -> None:
     bearer = f"Bearer {served.log_in()['token']}"
     served.client.cookies.clear()
     made = served("POST", "/users", {"name": "ann", "password": "another long one"}, authorization=bearer).json()
