@@ -59,7 +59,7 @@ class WorkflowPage(NamedTuple):
 
 
 class Workflows:
-    """The workflows that the app's state knows, whoever has sent them. What begins with `a` is for coroutines."""
+    """The workflows that the app's state knows. What begins with `a` is for coroutines."""
 
     def __init__(self, services: AppServices) -> None:
         self._services = services

@@ -25,7 +25,7 @@ __all__ = ["EVENT_HANDLERS", "event_filter", "event_lines"]
 # So often a stream says that it lives, and looks whether its caller is still welcome.
 _HEARTBEAT: Final = 15.0
 _LONGEST_ID: Final = 64
-# Whoever gets a digest reads again: of many, all together do so not much oftener than of a few.
+# A client that gets a digest reads again: of many, all together do so not much oftener than of a few.
 _DIGEST: Final = 1.0
 _DIGEST_OF_EACH: Final = 0.6
 
