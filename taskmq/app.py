@@ -42,6 +42,7 @@ from taskmq.tasks.task import AsyncTask, SyncTask, Task
 if TYPE_CHECKING:
     from taskmq.events.stream import EventStream
     from taskmq.reactions import Expression, Reactions
+    from taskmq.workflow.catalogue import Workflows
     from taskmq.workflow.handle import Flow
 
 __all__ = ["ScheduleEntry", "TaskMQ"]
@@ -281,6 +282,13 @@ class TaskMQ:
         from taskmq.reactions import Reactions
 
         return Reactions(self.name, self.tasks, self.producer)
+
+    @functools.cached_property
+    def workflows(self) -> "Workflows":
+        """The workflows that the state knows, to be listed."""
+        from taskmq.workflow.catalogue import Workflows
+
+        return Workflows(self._services)
 
     def job(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
         """A handle for a job by its id.

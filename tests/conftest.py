@@ -15,10 +15,27 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.servers import PostgreSQL, RabbitMQ, Redis, StartRabbitMQ
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        # The processes of the tests are measured, and those that they start are not: it doubles what a start costs.
+        os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection() -> None:
     # Ten thousand tests are made here and none is let go of: the collector would look through them again and again.
     gc.disable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # What asks for more time comes first: no process is left with a long test when the others have ended.
+    if hasattr(config, "workerinput"):
+        items.sort(key=_time_limit, reverse=True)
+
+
+def _time_limit(item: pytest.Item) -> float:
+    found = item.get_closest_marker("timeout")
+    return 0 if found is None else float(found.args[0])
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,15 +1,22 @@
 """A large cluster with jobs as the public traces of clusters are described, decided by taskmq and as papers do.
 
-No trace is read: run times and tenants are drawn from what is published of three of them.
+No trace is read: run times and tenants are drawn from what is published of four of them. What is said of the papers
+is in their abstracts, but for the exponent and the variation of Google 2019, which are from notes on that paper.
 
-- Google 2019 (Tirmazi et al., "Borg: the Next Generation", EuroSys 2020): what a job takes is Pareto with an exponent
-  of 0.69 in its tail. Half of the tenants: bounded to 10 s and an hour, since what is larger is no longer one run.
-- Alibaba (Jiang et al., "Characteristics of Co-Allocated Online Services and Batch Jobs in Internet Data Centers",
-  IEEE Access 2019): 99 % of the runs of batch jobs are over in 1,003 s. The other half: log-normal with this
-  percentile and a sigma of 1.5. Their jobs follow Zipf's law (Jiang et al., "Characterizing Co-located Workloads in
-  Alibaba Cloud Datacenters", IEEE TCC 2020, of the trace of 2018): so many jobs of each tenant there are.
-- Google 2011 (Reiss et al., "Heterogeneity and Dynamicity of Clouds at Scale", SoCC 2012): processors and memory are
-  asked for in different proportions. Three shapes of jobs.
+- Google 2019 (Tirmazi et al., "Borg: the Next Generation", EuroSys 2020): the processor time of a job is Pareto
+  with an exponent of 0.69, its squared coefficient of variation 23,312, and 1 % of the jobs take over 99 % of it.
+  Half of the tenants have run times with this exponent, bounded to 10 s and an hour, since what is larger is no
+  longer one run: mean 118 s, median 27 s, squared coefficient of variation 7.6, 22 % of the time in 1 % of the
+  jobs. The tail is that much lighter.
+- Alibaba 2017 (Jiang et al., "Characteristics of Co-Allocated Online Services and Batch Jobs in Internet Data
+  Centers", IEEE Access 2019, DOI 10.1109/ACCESS.2019.2897898): 1,003 s is the 99th percentile of the times in which
+  instances of batch jobs complete. The other half of the tenants: log-normal with this percentile. The sigma of 1.5
+  is an assumption: mean 94 s, median 31 s.
+- Alibaba 2018 (Jiang et al., "Characterizing Co-located Workloads in Alibaba Cloud Datacenters", IEEE TCC 2020, DOI
+  10.1109/TCC.2020.3034500): batch jobs, their tasks and instances are close to Zipf's law. That jobs of tenants
+  are, with an exponent of 1, is an assumption.
+- Google 2011 (Reiss et al., "Heterogeneity and Dynamicity of Clouds at Scale", SoCC 2012): processors and memory
+  are asked for in different proportions. The three shapes of jobs are an assumption.
 
 All are submitted in half the time in which the cluster could run them. Slots, processors and memory of the nodes are
 one pool, as they are to the workers of a queue; jobs are decided fifty at a time, and one that does not fit holds up

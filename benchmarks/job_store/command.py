@@ -14,6 +14,7 @@ from typing import Final
 from benchmarks.job_store import loading
 from benchmarks.job_store.embedded import sqlite
 from benchmarks.job_store.figures import Figures, keep, text_of
+from benchmarks.job_store.gated import gated
 from benchmarks.job_store.lists import day_dropped, lists
 from benchmarks.job_store.peers import compared
 from benchmarks.job_store.stage import DURABLE, Servers, Stage
@@ -117,6 +118,16 @@ class _Run:
 
                 self._keep("scheduler killed", asyncio.run(measure(stage)))
 
+    def gated(self) -> None:
+        for count in (1, self._options.gated):
+            with Stage.opened(self._servers) as stage:
+
+                async def measure(stage: Stage, count: int) -> Figures:
+                    async with stage.app:
+                        return await gated(stage, count)
+
+                self._keep(f"behind a gate, {count:,} jobs", asyncio.run(measure(stage, count)))
+
     def embedded(self) -> None:
         for _ in range(self._options.rounds):
             self._keep("SQLite", asyncio.run(sqlite(self._options.jobs)))
@@ -146,6 +157,7 @@ ROWS: Final[dict[str, Callable[[_Run], None]]] = {
     "lists": _Run.lists,
     "tenants": _Run.tenants,
     "killed": _Run.killed,
+    "gated": _Run.gated,
     "sqlite": _Run.embedded,
     "peers": _Run.peers,
 }
@@ -174,6 +186,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", type=int, default=10_000_000, help="that wait, or have ended")
     parser.add_argument("--queued", type=int, default=1_000_000, help="jobs of all tenants")
+    parser.add_argument("--gated", type=int, default=10_000, help="jobs of a task that has one run at a time")
     parser.add_argument("--seconds", type=int, default=60, help="of lateness")
     parser.add_argument("--lists", type=int, default=200, help="of each filter")
     parser.add_argument("--pace", type=float, default=1000.0, help="jobs a second while a scheduler is killed")

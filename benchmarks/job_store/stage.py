@@ -128,8 +128,8 @@ class Stage:
             broker = servers.rabbitmq.create_vhost()
             settings = {"TASKMQ_URL": broker, "TASKMQ_STORE": store, "TASKMQ_APP": "bench:app"}
             app = TaskMQ(broker, store=store, name="sender")
-            for task in ("nothing", "stamp"):
-                app.task(name=task, queue=QUEUE, retry=None)(_elsewhere)
+            for task, queue in (("nothing", QUEUE), ("stamp", QUEUE), ("alone", "alone")):
+                app.task(name=task, queue=queue, retry=None)(_elsewhere)
             stage = cls(servers, store, app, folder, servers.pids(), {**os.environ, **settings})
             stage.command("store", "upgrade")
             stack.enter_context(stage._processes)

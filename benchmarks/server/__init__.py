@@ -8,7 +8,10 @@
     streams    POST while 50 streams of events are open
     idle       POST while 1,000 connections rest
     accepted   from the answer of POST to the first line of the task at a worker, one job at a time
-    memory     resident memory of the server before and after --requests requests
+    memory     resident memory of the server at each quarter of --requests requests, half of them submissions, by
+               --memory-clients clients
+
+`--only` chooses some of them. A PostgreSQL in $TASKMQ_TEST_POSTGRES_URL keeps the database of --rows for next time.
 
 PostgreSQL, RabbitMQ, server, scheduler and worker are processes of this machine, and share its processors with the
 clients. In small, as a test: `--seconds 0.5 --rows 600 --requests 500`.

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import resource
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.job_store.figures import Figures, Rows, percentile, spread, text_of
-from benchmarks.job_store.loading import fill_history
+from benchmarks.job_store.loading import fill_history, large_stage
 from benchmarks.job_store.stage import DURABLE, Servers, Stage
 from benchmarks.processes import end, resident_mb, tree
 from benchmarks.server.clients import WebClient, closed_loop, get, post
@@ -31,6 +32,8 @@ _CLIENTS: Final = (1, 16, 64)
 _STREAMS: Final = 50
 _PER_USER: Final = 10
 _IDLE: Final = 1_000
+_MARKS: Final = 4
+_PARTS: Final = ("posts", "gets", "lists", "streams", "idle", "memory", "accepted")
 _FILES: Final = 8_192
 _PATIENCE: Final = 60.0
 _JOBS: Final = "/api/v1/jobs"
@@ -70,25 +73,35 @@ class _Bench:
         self._options = options
         self._tokens = tokens
         self._names = 0
+        # A database that is kept has the jobs of earlier runs.
+        self._prefix = secrets.token_hex(4)
 
     async def run(self) -> None:
+        only: Sequence[str] = self._options.only
         with PortLease(2) as lease:
             port, echo = lease.ports
             server = self._stage.start("server", "--port", str(port), "--rate", "0")
             await _until_open(port)
             # Its first requests open its connections to the store.
             await closed_loop(port, 16, 1.0, self._job)
-            with _echo(echo):
-                await _until_open(echo)
-                await self._posts(port, echo)
-            await self._gets(port)
-            await self._lists(port)
-            await self._streams(port, server.pid)
-            await self._idle(port, server.pid)
-            await self._memory(port, server.pid)
-            self._stage.start_both()
-            await self._stage.warm()
-            await self._accepted(port)
+            if "posts" in only:
+                with _echo(echo):
+                    await _until_open(echo)
+                    await self._posts(port, echo)
+            if "gets" in only:
+                await self._gets(port)
+            if "lists" in only:
+                await self._lists(port)
+            if "streams" in only:
+                await self._streams(port, server.pid)
+            if "idle" in only:
+                await self._idle(port, server.pid)
+            if "memory" in only:
+                await self._memory(port, server.pid)
+            if "accepted" in only:
+                self._stage.start_both()
+                await self._stage.warm()
+                await self._accepted(port)
 
     async def _posts(self, port: int, echo: int) -> None:
         seconds = self._options.seconds
@@ -125,7 +138,7 @@ class _Bench:
 
     async def _gets(self, port: int) -> None:
         client = await WebClient.opened(port)
-        name = (await client.ask(self._job(0, 0)))["job_id"]
+        name = (await client.ask(self._job()))["job_id"]
         await client.aclose()
         request = get(f"{_JOBS}/{name}", self._tokens[0])
         rate, taken = await closed_loop(port, 16, self._options.seconds, lambda *_: request)
@@ -168,17 +181,23 @@ class _Bench:
             await client.aclose()
 
     async def _memory(self, port: int, pid: int) -> None:
-        client = await WebClient.opened(port)
-        marks: list[float] = []
-        for number in range(self._options.requests):
-            if number % max(self._options.requests // 4, 1) == 0:
-                marks.append(resident_mb(tree([pid])))
-            await client.ask(self._job(0, number) if number % 2 else get(f"{_JOBS}?limit=5", self._tokens[0]))
-        marks.append(resident_mb(tree([pid])))
-        await client.aclose()
+        total, clients = self._options.requests, self._options.memory_clients
+        marks = [resident_mb(tree([pid]))]
+        left = iter(range(total))
+
+        async def ask(client: WebClient) -> None:
+            for number in left:
+                await client.ask(self._job() if number % 2 else get(f"{_JOBS}?limit=5", self._tokens[0]))
+                if number >= total * len(marks) // _MARKS - 1:
+                    marks.append(resident_mb(tree([pid])))
+                    print(f"  {number + 1:,} requests: {marks[-1]:.1f} MB", flush=True)
+
+        opened = [await WebClient.opened(port) for _ in range(clients)]
+        await asyncio.gather(*map(ask, opened))
+        for client in opened:
+            await client.aclose()
         self._keep(
-            f"memory, {self._options.requests:,} requests",
-            {f"MB after {number} quarters": mark for number, mark in enumerate(marks[:5])},
+            f"memory, {total:,} requests", {f"MB after {number} quarters": mark for number, mark in enumerate(marks)}
         )
 
     async def _accepted(self, port: int) -> None:
@@ -202,7 +221,11 @@ class _Bench:
 
     def _job(self, *_: int) -> bytes:
         self._names += 1
-        body = {"job_type": "nothing", "job_id": f"bench-{self._names}", "payload": {"number": self._names}}
+        body = {
+            "job_type": "nothing",
+            "job_id": f"bench-{self._prefix}-{self._names}",
+            "payload": {"number": self._names},
+        }
         return post(_JOBS, self._tokens[0], body)
 
 
@@ -233,9 +256,10 @@ async def _tokens(app: TaskMQ) -> list[str]:
         app.sessions.store().identity, hasher=PasswordHasher(time_cost=1, memory_cost=64)
     )
     by, found = Actor(user="bench"), list[str]()
+    run = secrets.token_hex(4)
     for number in range(_STREAMS // _PER_USER):
         roles = (Membership(EVERYWHERE, Role.ADMIN),)
-        user = await administration.add_user(f"user{number}", None, by=by, memberships=roles)
+        user = await administration.add_user(f"user-{run}-{number}", None, by=by, memberships=roles)
         found.append((await administration.add_token(user.id, "bench", by=by)).secret)
     return found
 
@@ -247,17 +271,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TASKMQ_TEST_ROOM", tempfile.gettempdir())
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(_FILES, hard)), hard))
-    with Servers.opened(DURABLE if options.durable else {}) as servers, Stage.opened(servers) as stage:
+    with Servers.opened(DURABLE if options.durable else {}) as servers, _stage(servers, options.rows) as stage:
         found = asyncio.run(_measured(stage, options))
     if options.results is not None:
         options.results.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
+def _stage(servers: Servers, rows: int) -> contextlib.AbstractContextManager[Stage]:
+    return large_stage(servers, "server", rows=rows, fill=fill_history) if rows else Stage.opened(servers)
+
+
 async def _measured(stage: Stage, options: argparse.Namespace) -> Rows:
     async with stage.app:
-        if options.rows:
-            await fill_history(stage, options.rows)
         bench = _Bench(stage, options, await _tokens(stage.app))
         await bench.run()
         return bench.found
@@ -268,6 +294,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="of each row")
     parser.add_argument("--rows", type=int, default=1_000_000, help="ended jobs, of which lists show pages")
     parser.add_argument("--requests", type=int, default=20_000, help="while memory is looked at")
+    parser.add_argument("--memory-clients", type=int, default=1, help="that ask meanwhile")
+    parser.add_argument("--only", nargs="+", choices=_PARTS, default=_PARTS, help="these rows alone")
     parser.add_argument("--jobs", type=int, default=200, help="that a worker starts, one by one")
     parser.add_argument("--durable", action=argparse.BooleanOptionalAction, default=True, help="with fsync")
     parser.add_argument("--results", type=Path, default=None, help="a JSON file")

@@ -3,6 +3,7 @@
 import secrets
 import uuid
 from collections.abc import Collection
+from typing import Final
 
 import msgspec
 
@@ -32,6 +33,8 @@ from taskmq.model.identity import (
 )
 
 __all__ = ["IdentityAdministration", "NewSecret"]
+
+_NO_CHANGE: Final = UserChange()
 
 
 class NewSecret(msgspec.Struct, frozen=True):
@@ -110,10 +113,16 @@ class IdentityAdministration:
         self._forget()
         return UserAccount(user=account.user, memberships=tuple(memberships))
 
-    async def set_password(self, user_id: str, password: str, *, by: Actor, keep_session: str = "") -> User:
+    async def set_password(
+        self, user_id: str, password: str, *, by: Actor, keep_session: str = "", change: UserChange = _NO_CHANGE
+    ) -> User:
         """Give a user another password; their sessions end, but for the one with the id `keep_session`.
 
+        Args:
+            change: what else is changed, in the same transaction; its version counts.
+
         Raises:
+            IdentityConflict: see `AccountStore.change_user`; the password stays.
             IdentityNotFound: there is no such user.
             InvalidOption: the password cannot be.
         """
@@ -122,7 +131,8 @@ class IdentityAdministration:
             raise IdentityNotFound(f"there is no user {user_id}")
         self._hasher.check(password, user=account.user.name)
         kept = await self._hasher.hash(password)
-        return await self.change_user(user_id, UserChange(password_hash=kept, keep_session=keep_session), by=by)
+        wanted = msgspec.structs.replace(change, password_hash=kept, keep_session=keep_session)
+        return await self.change_user(user_id, wanted, by=by)
 
     async def change_own_password(self, user_id: str, before: str, after: str, *, by: Actor) -> User:
         """As `set_password`, by a user who knows the present one; the session that they use stays.

@@ -2,9 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -27,9 +27,10 @@ from taskmq.errors import (
 from taskmq.http.operations import OPERATIONS
 from taskmq.version import VERSION
 
-__all__ = ["Prepared", "address_of", "decoded", "error_of", "headers_of", "prepared", "retry_after_of"]
+__all__ = ["ListedPage", "Prepared", "address_of", "decoded", "error_of", "headers_of", "prepared", "retry_after_of"]
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _BUSY: Final = frozenset({502, 503, 504})
 # Those of the server's own that are no errors of taskmq there.
@@ -63,6 +64,20 @@ _FACTS: Final[Mapping[str, Any]] = {
     "type_name": "",
     "user": None,
 }
+
+
+class ListedPage(Protocol[T_co]):
+    """A page of a list."""
+
+    @property
+    def items(self) -> Sequence[T_co]:
+        """What is on it."""
+        ...
+
+    @property
+    def next(self) -> str | None:
+        """The cursor of the page behind it; None at the end."""
+        ...
 
 
 class Prepared(NamedTuple):

@@ -119,7 +119,7 @@ class TenantJobs:
             order.kwargs,
             options,
             description=order.description,
-            owner=self._by if isinstance(self._by, str) else self._by.user,
+            owner=self._name,
             labels=order.labels,
             needs=order.needs,
             preemptible=order.preemptible,
@@ -322,13 +322,20 @@ class TenantJobs:
         return await self.get(record.id)
 
     async def clone(self, job_id: str, *, new_id: str | None = None, at: datetime | None = None) -> JobRecord:
-        """Submit another job with the same call, which is linked to it."""
+        """Submit another job with the same call, which is linked to it; it is the caller's."""
         record = await self.get(job_id)
         self._check_task(record.task)
-        return await self._clone(record, "job.clone", new_id=new_id, at=at, note="")
+        return await self._clone(record, "job.clone", new_id=new_id, at=at, note="", owner=self._name)
 
     async def _clone(
-        self, record: JobRecord, action: str, *, new_id: str | None, at: datetime | None, note: str
+        self,
+        record: JobRecord,
+        action: str,
+        *,
+        new_id: str | None,
+        at: datetime | None,
+        note: str,
+        owner: str | None = None,
     ) -> JobRecord:
         if isinstance(self._by, Actor):
             # Before it is done: the transaction that submits it knows no audit.
@@ -336,8 +343,13 @@ class TenantJobs:
             facts: dict[str, Any] = {} if new_id is None else {"new_id": new_id}
             entry = by.entry(action, kind="job", subject=record.id, tenant=record.tenant, after=facts)
             await self._app.sessions.store().identity.audit.add([entry])
-        job = await self._jobs.aclone(record.id, new_id=new_id, at=at)
+        job = await self._jobs.aclone(record.id, new_id=new_id, at=at, owner=owner)
         return await self._jobs.aget(job.id)
+
+    @property
+    def _name(self) -> str:
+        """Of the caller."""
+        return self._by if isinstance(self._by, str) else self._by.user
 
     def _check_task(self, task: str) -> None:
         if not self._allows(task):

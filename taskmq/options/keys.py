@@ -95,23 +95,38 @@ class ArgumentKey:
                 f"task {self._owner}: {self._option} cannot be made of these arguments: {type(error).__name__}"
             ) from error
 
+    def plain_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """The key of a call as it travels, before it is decoded; None where only the task's code knows it.
+
+        It is known where all that stands in it are parameters of type `str` or `int`.
+        """
+        if not isinstance(self._maker, str) or not self._signature.is_resolved:
+            return None
+        known = self._signature.parameters
+        kinds = {each.name: each.kind for each in (*known.positional, *known.named)}
+        try:
+            arguments = self._arguments(args, kwargs)
+            for name in _names_in(self._maker):
+                if kinds.get(name) not in (str, int) or type(arguments[name]) is not kinds[name]:
+                    return None
+            return self.of(args, kwargs)
+        except (TypeError, InvalidArguments):
+            return None
+
     def _check_names(self, maker: str) -> None:
         names = [
             name
             for name, parameter in self._call.parameters.items()
             if parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         ]
-        wanted = [maker]
-        if "{" in maker or "}" in maker:
-            try:
-                wanted = [name for _, name, _, _ in string.Formatter().parse(maker) if name is not None]
-            except ValueError as error:
-                raise InvalidOption(f"task {self._owner}: {self._option}={maker!r}: {error}") from None
-            if not wanted:
-                raise InvalidOption(
-                    f"task {self._owner}: {self._option}={maker!r} is the same for all calls: name a parameter in "
-                    "braces"
-                )
+        try:
+            wanted = _names_in(maker)
+        except ValueError as error:
+            raise InvalidOption(f"task {self._owner}: {self._option}={maker!r}: {error}") from None
+        if not wanted:
+            raise InvalidOption(
+                f"task {self._owner}: {self._option}={maker!r} is the same for all calls: name a parameter in braces"
+            )
         for name in wanted:
             if name.split(".")[0].split("[")[0] not in names:
                 what = f"{self._option}={maker!r}"
@@ -159,6 +174,17 @@ class _Templates(string.Formatter):
 
 
 _TEMPLATES: Final = _Templates()
+
+
+def _names_in(maker: str) -> list[str]:
+    """What a template names in its braces; a maker without any is itself a name.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    if "{" not in maker and "}" not in maker:
+        return [maker]
+    return [name for _, name, _, _ in string.Formatter().parse(maker) if name is not None]
 
 
 def _stable(value: object) -> object:

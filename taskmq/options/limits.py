@@ -157,6 +157,13 @@ class TaskLimit:
             return self._demand
         return self.limit.demand(limit_key(self.name, self._key.of(args, kwargs), tenant=tenant))
 
+    def plain_demand(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, tenant: str | None) -> Demand | None:
+        """`demand` of a call as it travels; None where only the task's code makes the key of its arguments."""
+        if self._key is None:
+            return self._demand
+        key = self._key.plain_of(args, kwargs)
+        return None if key is None else self.limit.demand(limit_key(self.name, key, tenant=tenant))
+
 
 def read_limits(options: Mapping[str, Any]) -> tuple[Limit, ...]:
     """What a task's `rate_limit` and `concurrency` say.

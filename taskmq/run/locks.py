@@ -245,7 +245,7 @@ class Lock:
             _log.warning("lock %r ends within %g s: %s", self.name, self._seconds, error)
 
     async def _abandon(self) -> None:
-        """Nobody waits for `_acquire` any more: end it, and give back what it has got."""
+        """`_acquire` has no waiter any more: end it, and give back what it has got."""
         acquiring = self._acquiring
         if acquiring is not None and acquiring is not asyncio.current_task() and not acquiring.done():
             acquiring.cancel()

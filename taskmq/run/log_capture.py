@@ -170,6 +170,10 @@ class _Printed(io.TextIOBase):
         self._sink = sink
         self._level = level
 
+    def __getattr__(self, name: str) -> Any:
+        # What only some streams have, as `reconfigure`, is the stream's own.
+        return getattr(self.stream, name)
+
     def write(self, text: str, /) -> int:
         written = self.stream.write(text)
         context = current_context.get()

@@ -1,6 +1,7 @@
 """Handing jobs of one slot to the broker: as many as their queues have room for, in the order of their shares.
 
     wake (a submit, a timer, a report) or 500 ms -> lanes -> picks (pure) -> DISPATCH -> publish, beside the next one
+                                                        gates of limits: what has to wait leaves its lane
 
 At once when nothing was dispatched in the last 4 ms, else when they are over: then there is more in a batch, and
 small batches are what costs. Which lanes there are is read again when there may be new ones, and at most for a tenth
@@ -14,14 +15,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from typing import Final
 
-from taskmq.contracts.jobs import DispatchBatch, DispatchStore, Lane, Pick
+from taskmq.contracts.jobs import DispatchBatch, DispatchStore, Lane, Pick, ReadyJob
 from taskmq.durable.service import pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.jobs.pools import QueuePolicy, Sharing, TenantPool
-from taskmq.model.jobs.quotas import EVERYBODY, Quotas
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.scheduler.fairness import Head, Shares, Window
+from taskmq.scheduler.gates import Gates
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.publish import InvitationPublisher
@@ -40,6 +42,8 @@ _BATCH: Final = 500
 _READING: Final = 10
 # One that brings fewer than this has found the end of a lane; a larger one may have met jobs that had expired.
 _FEW: Final = 50
+# So often lanes are looked at again, deeper, before what is free in them goes.
+_LOOKS: Final = 4
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 _GRACE: Final = 5.0
@@ -53,6 +57,7 @@ class JobDispatcher:
         policies: of queues, as the app describes them.
         sharing: reads what operators have said about turns, which goes before.
         quotas: reads what they have said about quotas, of which some let jobs wait.
+        gates: behind which jobs wait for the limits of their tasks, in all other queues.
         placer: chooses nodes for the jobs of queues that are `is_placed`.
         unsure: called where the store may have dispatched jobs that are not known here: the next holder of the slot
             gets them.
@@ -69,6 +74,7 @@ class JobDispatcher:
         policies: Mapping[str, QueuePolicy],
         sharing: Callable[[], Awaitable[Sharing]],
         quotas: Callable[[], Awaitable[Quotas]],
+        gates: Gates,
         placer: Placer,
         is_placed: Callable[[str], bool],
         unsure: Callable[[], None],
@@ -79,6 +85,8 @@ class JobDispatcher:
         self._ledger = ledger
         self._publisher = publisher
         self._slots_of = slots_of
+        self._gates = gates
+        self._has_taken_over = False
         self._placer = placer
         self._is_placed = is_placed
         self._unsure = unsure
@@ -118,21 +126,28 @@ class JobDispatcher:
     def ended(self, queue: str, count: int) -> None:
         """Jobs of a queue have left: there is room."""
         self._window(queue).ended(count, now=self._now())
-        if self._shares:
+        if self._shares or self._gates.are_closed:
             self._waking.set()
 
     def resume(self, batch: DispatchBatch) -> None:
         """An earlier holder of the slot has dispatched it: it is in flight."""
         self._ledger.add(batch)
         self._shares.taken(_found(batch))
+        self._gates.taken(batch.jobs, now=self._now())
 
     def began(self, job_id: str) -> None:
         """A job is known to run."""
         self._shares.began(job_id, now=self._now())
 
+    def turned_back(self, job_id: str, seconds: float) -> None:
+        """A worker has not let the job in, and reports that it is to come again after so long; `left` follows."""
+        self._gates.turned_back(job_id, seconds, now=self._now())
+
     def left(self, job_id: str, seconds: float | None) -> None:
         """A job is not in flight any more, and has run for so long; 0: it never did; None: unknown."""
         self._shares.ended(job_id, seconds)
+        if self._gates.left(job_id):
+            self._waking.set()
         if self._placer.left(job_id, seconds):
             # There is room on its node, perhaps for one that had none before.
             self._next_placing = 0.0
@@ -193,6 +208,11 @@ class JobDispatcher:
                     await pause(self._waking, self._wait())
             # What is with the publisher has as long as it takes to tell of it.
             await self._publishing.aclose(grace=self._grace)
+            if self._grace and self._gates.are_closed:
+                # A scheduler of an earlier version knows no gates.
+                await self._open_all()
+        except StoreUnavailable as error:
+            _log.debug("slot %d: its next holder lets jobs go that wait behind gates: %s", self._lease.slot, error)
         finally:
             self._publisher.stop_trying()
             await self._publishing.aclose()
@@ -202,8 +222,13 @@ class JobDispatcher:
         if self._publisher.is_troubled:
             # Jobs that wait in the store can be changed, and those that wait here cannot.
             return False
+        if not self._has_taken_over:
+            # How far the limits of those that wait are used up is known as jobs are looked at.
+            await self._open_all()
+            self._has_taken_over = True
         await self._refresh()
         now = self._now()
+        await self._open_gates(now)
         others = self._shares.picks(self._room, limit=_BATCH, now=now)
         # Beside the others, not out of their number: what fits nowhere takes no other job's turn.
         placed = self._shares.picks(self._room_of_nodes, limit=_BATCH, now=now) if now >= self._next_placing else []
@@ -220,6 +245,7 @@ class JobDispatcher:
                 self._ledger.add(batch)
                 self._counts.dispatched += len(batch.jobs)
                 self.publish(batch)
+                self._gates.taken(batch.jobs, now=now)
             self._shares.taken([job for batch in batches for job in _found(batch)])
         if placed:
             self._see_nodes(batches)
@@ -237,8 +263,9 @@ class JobDispatcher:
 
     async def _take(self, others: list[Pick], placed: list[Pick], batches: list[DispatchBatch]) -> None:
         """Dispatch what was picked, and add the batches."""
-        if placed and (batch := await self._placer.place(placed)) is not None:
+        if placed and (batch := await self._placer.place(placed, self._quotas)) is not None:
             batches.append(batch)
+        others = await self._pass_gates(others)
         if self._held_back and (limited := [pick for pick in others if self._may_be_held_back(pick.lane)]):
             others = [pick for pick in others if not self._may_be_held_back(pick.lane)]
             batch = await self._store.dispatch_within(self._lease.slot, self._lease.epoch, limited, self._quotas)
@@ -248,6 +275,45 @@ class JobDispatcher:
             batch = await self._store.dispatch(self._lease.slot, self._lease.epoch, others)
             if batch is not None:
                 batches.append(batch)
+
+    async def _pass_gates(self, picks: list[Pick]) -> list[Pick]:
+        """The picks without what has to wait for limits of tasks, which leaves its lane."""
+        limited = {pick.lane: pick.count for pick in picks if self._gates.concern(pick.lane.queue)}
+        if not limited:
+            return picks
+        found: dict[Lane, list[ReadyJob]] = {}
+        free: Counter[Lane] = Counter()
+        depths, now = dict(limited), self._now()
+        for look in range(_LOOKS):
+            ready: dict[Lane, list[ReadyJob]] = {lane: [] for lane in depths}
+            for job in await self._store.look([Pick(lane, depth) for lane, depth in depths.items()]):
+                ready[job.lane].append(job)
+            found |= ready
+            free, behind = self._gates.sort([job for lane in limited for job in found[lane]], limited, now=now)
+            if not behind:
+                break
+            await self._store.put_behind(self._lease.slot, self._lease.epoch, behind)
+            self._fruitless.reset()
+            found = {lane: [job for job in jobs if job.id not in behind] for lane, jobs in found.items()}
+            closed = [lane for lane, jobs in ready.items() if any(job.id in behind for job in jobs)]
+            depths = {lane: max(limited[lane], _BATCH // len(closed)) for lane in closed}
+            self._is_stale |= look == _LOOKS - 1
+        rest = [Pick(pick.lane, free[pick.lane] if pick.lane in limited else pick.count) for pick in picks]
+        return [pick for pick in rest if pick.count]
+
+    async def _open_gates(self, now: float) -> None:
+        """Let jobs go for which there is room in their limits."""
+        due = self._gates.due(lambda queue: self._room(queue) > 0, now=now)
+        if not due:
+            return
+        opened = await self._store.open_gates(self._lease.slot, self._lease.epoch, due)
+        self._gates.opened(due, Counter(gate for gate, _ in opened))
+        for lane in {lane for _, lane in opened}:
+            self._shares.arrived(lane)
+
+    async def _open_all(self) -> None:
+        while await self._store.open_gates(self._lease.slot, self._lease.epoch):
+            self._is_stale = True
 
     def _see_nodes(self, batches: list[DispatchBatch]) -> None:
         """Where no node has had room, look again later, or once a job has left one; other queues go on meanwhile."""
@@ -311,7 +377,7 @@ class JobDispatcher:
 
     def _may_be_held_back(self, lane: Lane) -> bool:
         """Whether a quota may let jobs of the lane wait."""
-        return lane.tenant in self._held_back or (EVERYBODY in self._held_back and bool(lane.tenant))
+        return bool(self._held_back) and self._quotas.may_hold_back(lane.tenant)
 
     def _room(self, queue: str) -> int:
         """Of a queue whose jobs go to any worker."""
@@ -333,7 +399,7 @@ class JobDispatcher:
         """Seconds until there is something to be looked for without a wake."""
         if self._publisher.is_troubled:
             return _POLL
-        at = max(self._earliest_read, 0.0 if self._is_stale else self._next_poll)
+        at = min(max(self._earliest_read, 0.0 if self._is_stale else self._next_poll), self._gates.next())
         return max(at - self._now(), 0.0)
 
     @staticmethod

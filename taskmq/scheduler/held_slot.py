@@ -27,6 +27,7 @@ from taskmq.model.topology import reports_queue
 from taskmq.scheduler.dispatch import JobDispatcher
 from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock
+from taskmq.scheduler.gates import Gates, TaskDemands
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.letters import ParkedReports
 from taskmq.scheduler.lost_jobs import InFlightWatch
@@ -99,6 +100,7 @@ class HeldSlot:
             policies=app.producer.policies(),
             sharing=store.sharing,
             quotas=store.quotas,
+            gates=Gates(TaskDemands(app.tasks.by_name.values())),
             placer=placer,
             is_placed=lambda queue: app.producer.queue(queue).placed,
             unsure=self.stop,
@@ -116,6 +118,7 @@ class HeldSlot:
             parked=ParkedReports(session, app.sessions.clock, name=reports),
             results=AcceptedResults(app, store),
             began=self.dispatcher.began,
+            turned_back=self.dispatcher.turned_back,
             ended=self.dispatcher.ended,
             again=again,
             upstream_ended=upstream_ended,

@@ -67,6 +67,7 @@ class ReportConsumer:
         name: of the slot's queue.
         declare: makes sure that the queue is there.
         began: called with a job that is known to run.
+        turned_back: called with a job that a worker has not let in, and the seconds after which it is to come again.
         ended: called with a queue and how many of its jobs have left the broker and the workers.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
         upstream_ended: called when jobs have ended that others wait for.
@@ -83,6 +84,7 @@ class ReportConsumer:
         parked: ParkedReports,
         results: AcceptedResults,
         began: Callable[[str], None],
+        turned_back: Callable[[str, float], None],
         ended: Callable[[str, int], None],
         again: Callable[[str, str, float], None],
         upstream_ended: Callable[[], None],
@@ -98,6 +100,7 @@ class ReportConsumer:
         self._parked = parked
         self._results = results
         self._began = began
+        self._turned_back = turned_back
         self._ended = ended
         self._again = again
         self._upstream_ended = upstream_ended
@@ -256,6 +259,8 @@ class ReportConsumer:
                 if goes_on(report.kind):
                     self._note_run(report)
                 else:
+                    if report.kind == "snoozed" and report.started is None:
+                        self._turned_back(report.id, report.delay / 1000)
                     self._ledger.left(report.id, report.token, seconds=_seconds_of(report))
                     ended[flight.queue] += 1
             if one.outcome == "unknown":

@@ -26,7 +26,7 @@ from taskmq.server.edge import fact_of
 from taskmq.server.problems import Problem
 from taskmq.server.rates import RateLimits
 
-__all__ = ["PUBLIC", "Caller", "Identify", "RequestLimits", "authorise", "caller_of", "permission_of"]
+__all__ = ["PUBLIC", "Caller", "Identify", "RequestLimits", "authorise", "caller_of", "permission_of", "refused"]
 
 PUBLIC: Final = "public"
 """Instead of a permission: every caller may, signed in or not."""
@@ -154,12 +154,17 @@ async def caller_of(scope: Scope) -> Caller:
     return cast("dict[str, Caller]", scope)["taskmq_caller"]
 
 
+def refused(needs: Permission) -> Problem:
+    """That the caller lacks a permission."""
+    return Problem(403, "not_allowed", f"you may not: it takes the permission {needs.value}")
+
+
 def _tenant_of(connection: ASGIConnection[Any, Any, Any, Any], identity: Identity, needs: Permission) -> str | None:
     """Whose things the call is about."""
     asked = connection.query_params.get("tenant")
     if RULES[needs].place is not Place.TENANT:
         if not may(identity, needs):
-            raise _refused(needs)
+            raise refused(needs)
         return asked
     scope = scope_for(identity, needs)
     if asked is not None:
@@ -167,14 +172,14 @@ def _tenant_of(connection: ASGIConnection[Any, Any, Any, Any], identity: Identit
             return str(asked)
         # One who has another role there may know that it exists.
         raise (
-            _refused(needs)
+            refused(needs)
             if roles_in(identity, asked)
             else Problem(404, "tenant_not_found", f"there is no tenant {str(asked)[:80]!r}")
         )
     if scope.tenants is None:
         return None
     if not scope.tenants:
-        raise _refused(needs)
+        raise refused(needs)
     if (only := scope.single()) is not None:
         return only
     names = ", ".join(sorted(scope.tenants))
@@ -186,10 +191,6 @@ def _check_wait(seconds: int) -> None:
         raise Problem(
             429, "too_many_requests", f"too many requests: wait {seconds} s", headers={"Retry-After": str(seconds)}
         )
-
-
-def _refused(needs: Permission) -> Problem:
-    return Problem(403, "not_allowed", f"you may not: it takes the permission {needs.value}")
 
 
 def _check_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:

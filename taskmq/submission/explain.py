@@ -50,6 +50,7 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
         case JobState.QUEUED:
             reasons.append(f"it is ready since {_when(record.due)} and waits for its turn in queue {record.queue!r}")
             reasons += await _gave_way(store, record)
+            reasons += await _limit(store, record)
             reasons += await _place(store, record)
             reasons += await _quotas(store, record)
             reasons += await _turn(store, record)
@@ -92,6 +93,18 @@ async def _gives_way(store: JobStore, record: JobRecord) -> list[str]:
         for event in await store.events(record.id)
         if event.kind == "preempt_requested" and event.at >= (record.dispatched or 0)
     ][:1]
+
+
+async def _limit(store: JobStore, record: JobRecord) -> list[str]:
+    """The limit of its task that is used up, where a scheduler has seen that."""
+    kind, _, name = (await store.dispatching.gate_of(record.id)).partition(":")
+    match kind:
+        case "":
+            return []
+        case "places":
+            return [f"as many jobs run as the concurrency limit {name!r} of its task allows"]
+        case _:
+            return [f"as many jobs have started as the rate limit {name!r} of its task allows"]
 
 
 async def _place(store: JobStore, record: JobRecord) -> list[str]:

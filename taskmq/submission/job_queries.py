@@ -109,10 +109,13 @@ class JobQueries(JobService):
         while True:
             is_over = (await self._store.get(job_id)).state.is_final
             # What was logged before its end is there when the end is.
-            while (page := await self.alogs(job_id, level=level, text=text, after=after)).lines:
+            while True:
+                page = await self.alogs(job_id, level=level, text=text, after=after)
                 for line in page.lines:
                     yield line
                 after = page.after
+                if not page.lines and not page.is_bounded:
+                    break
             if is_over:
                 return
             await asyncio.sleep(_LONGEST_LOOK)

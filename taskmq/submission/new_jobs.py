@@ -100,17 +100,19 @@ def new_job(
     )
 
 
-def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int) -> NewJob:
+def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int, owner: str | None = None) -> NewJob:
     """Another job with the same call, which knows whose repetition it is.
 
     It neither expires, nor takes a unique key, nor waits for those that the first one has waited for.
 
     Args:
         now, due: ms since the epoch.
+        owner: default: that of the first one.
 
     Raises:
-        InvalidOption: an id that cannot be.
+        InvalidOption: an id or an owner that cannot be.
     """
+    detail = replace(record.detail or JobDetail(), retry_of=record.id, depends_on=())
     fresh = new_job_id(now, os.urandom(10))
     key = None if job_id is None else _text("job_id", job_id, 255)
     name = fresh if key is None else tenant_key(record.tenant or None, key)
@@ -122,7 +124,7 @@ def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int) -> NewJ
         key=key,
         fingerprint=b"" if key is None else _fingerprint(envelope, [record.queue, "clone", record.id]),
         due=due,
-        detail=replace(record.detail or JobDetail(), retry_of=record.id, depends_on=()),
+        detail=detail if owner is None else replace(detail, owner=_text("owner", owner, 255)),
         held=False,
     )
 

@@ -501,20 +501,26 @@ class Jobs(JobQueries):
         await self._do("retry", job_id, version=version, by=by, note=note)
         return self._handle_of(record)
 
-    def clone(self, job_id: str, *, new_id: str | None = None, at: datetime | None = None) -> Job[Any]:
+    def clone(
+        self, job_id: str, *, new_id: str | None = None, at: datetime | None = None, owner: str | None = None
+    ) -> Job[Any]:
         """Submit another job with the same call, which is linked to it.
 
         Args:
             new_id: its id; default: one of the store's.
             at: when it is to run; default: now.
+            owner: default: that of the first one.
         """
-        return self.sessions.run_sync(self.aclone(job_id, new_id=new_id, at=at), instead="aclone")
+        return self.sessions.run_sync(self.aclone(job_id, new_id=new_id, at=at, owner=owner), instead="aclone")
 
-    async def aclone(self, job_id: str, *, new_id: str | None = None, at: datetime | None = None) -> Job[Any]:
+    async def aclone(
+        self, job_id: str, *, new_id: str | None = None, at: datetime | None = None, owner: str | None = None
+    ) -> Job[Any]:
         """`clone` for coroutines."""
         record = await self._store.get(job_id)
         now = self.sessions.clock.now_ms()
-        job = cloned(record, job_id=new_id, now=now, due=now if at is None else instant_ms(at, what="at"))
+        due = now if at is None else instant_ms(at, what="at")
+        job = cloned(record, job_id=new_id, now=now, due=due, owner=owner)
         await self._store.submit(job)
         return Job(name_of(job), task=job.task, jobs=self, returns=self._returns(job.task))
 

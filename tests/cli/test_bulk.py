@@ -36,7 +36,7 @@ def shop(home: Path, taskmq: Here) -> Shop:
 def test_a_bulk_is_begun_listed_shown_and_aborted(shop: Shop) -> None:
     counted = shop("begin", "hold", "task:report", "--dry-run", "-o", "json")
     refused = shop("begin", "hold", "task:report")
-    begun = shop("begin", "hold", "task:report", "--rate", "5", "--because", "inventory", "--yes", "-o", "json").data
+    begun = shop("begin", "hold", "task:report", "--rate", "5", "--note", "inventory", "--yes", "-o", "json").data
     listed = shop("list", "-o", "json").data
     aborted = shop("abort", begun["bulk"], "-o", "json").data
 
@@ -51,3 +51,16 @@ def test_a_bulk_is_begun_listed_shown_and_aborted(shop: Shop) -> None:
 def test_a_bulk_says_which_jobs_are_meant_and_one_that_is_not_there_is_not_found(shop: Shop) -> None:
     assert (shop("begin", "hold").code, shop("begin", "change", "task:report", "--yes").code) == (2, 2)
     assert [shop(verb, "none").code for verb in ("show", "abort")] == [3, 3]
+
+
+def test_a_bulk_that_is_awaited_is_carried_out_where_nothing_else_runs(shop: Shop, taskmq: Here) -> None:
+    held = shop("begin", "hold", "task:report", "--wait", "--yes", "-o", "json")
+    listed = taskmq("--app", "shop:app", "job", "list", "status:held", "--count", "-o", "json")
+    released, again = (shop("begin", "release", "task:report", "--wait", "--yes") for _ in range(2))
+    entries = taskmq("--app", "shop:app", "audit", "list", "--action", "bulk.", "-o", "json")
+
+    assert (held.code, held.data["state"], held.data["done"], held.data["refused"]) == (0, "done", 2, 0)
+    assert listed.data == {"count": 2}
+    assert (released.code, again.code) == (0, 6)
+    assert "job jan: job jan is not held" in again.err
+    assert sorted(entry["action"] for entry in entries.data) == ["bulk.begin"] * 3 + ["bulk.end"] * 3

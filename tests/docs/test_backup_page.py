@@ -47,7 +47,7 @@ def test_jobs_that_ran_since_a_dump_end_once_and_none_runs_again(
             shell.run("taskmq store check")
             shell.variables["TASKMQ_STORE"] = restored
             await stage.move_to(postgres_database(postgres_server, restored))
-            shell.run("taskmq job hold")
+            shell.run("taskmq bulk begin hold")
             scheduler = stage.start()
 
             jobs = await stage.until_ended(early)
@@ -60,7 +60,7 @@ def test_jobs_that_ran_since_a_dump_end_once_and_none_runs_again(
             assert len(stage.invitations) == JOBS + 2
             while await _parked(stage) < 2:
                 await asyncio.sleep(0.01)
-            shell.run("taskmq job release")
+            shell.run("taskmq bulk begin release")
             await scheduler.stop()
 
     asyncio.run(main())

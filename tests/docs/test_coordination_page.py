@@ -90,7 +90,7 @@ def test_the_minutes_a_year_are_what_the_page_multiplies() -> None:
     text = _PAGE.read_text()
     products = re.findall(r"(\d+) x (\d+) / 60 = ([\d.]+)", text)
 
-    assert len(products) == 6
+    assert len(products) == 7
     for failures, seconds, minutes in products:
         assert round(int(failures) * int(seconds) / 60, 1) == float(minutes)
     assert f"{_YEAR:,} minutes" in text

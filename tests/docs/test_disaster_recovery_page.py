@@ -166,9 +166,9 @@ def test_what_a_standby_has_not_got_is_lost_and_schedulers_refuse_it(shell: Page
         assert len(lost) <= before - cut + _JOBS
         # What is left: first held, then let go, by schedulers that were started after that.
         shell.run("taskmq store check")
-        shell.run("taskmq job hold")
+        shell.run("taskmq bulk begin hold")
         scheduler = stage.start()
-        shell.run("taskmq job release")
+        shell.run("taskmq bulk begin release")
         await _ended(stage, scheduler, sorted(there))
 
     _with_pair(shell, tmp_path, test)

@@ -101,8 +101,8 @@ def prometheus(tmp_path: Path, amqp_url: str, job_store_url: str) -> Iterator[ht
                 (address,) = re.findall(r"at (http://[0-9.:]+)", started.said)
                 assert httpx.get(f"{address}/api/v1/health/live", timeout=30).status_code == 200
         # One that fails, and one that is in flight: no worker takes it.
-        for words in (["send", "fails"], ["job", "submit", "idle"]):
-            assert stack.enter_context(Started(tmp_path, *words, env=environment)).process.wait(60) == 0
+        for call in (["send", "fails"], ["job", "submit", "idle"]):
+            assert stack.enter_context(Started(tmp_path, *call, env=environment)).process.wait(60) == 0
         lease = PortLease(1)
         (own,) = lease.ports
         config: dict[str, Any] = {

@@ -11,6 +11,16 @@ def test_the_index_lists_every_page_once() -> None:
     assert sorted(listed_pages()) == pages
 
 
+def test_each_page_begins_with_what_its_reader_can_do() -> None:
+    docs = ROOT / "docs"
+    first = {page: (docs / page).read_text().split("\n\n")[1] for page in listed_pages() if "/" not in page}
+
+    assert len(first) > 40
+    assert {
+        page for page, text in first.items() if not text.startswith(("After this page ", "With this page "))
+    } == set()
+
+
 def test_the_menu_has_a_title_for_each_page_of_each_section() -> None:
     front, *sections = menu()
 

@@ -16,13 +16,17 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.access import IdentityAdministration, PasswordHasher
-from taskmq.contracts.identity import Actor
+from taskmq.contracts.identity import Actor, AuditFilter
 from taskmq.errors import TaskFailed
 from taskmq.http import Client
+from taskmq.model.identity import EVERYTHING_OF_ALL
+from taskmq.model.jobs.bulks import Bulk
+from taskmq.operations.bulks import BulkOrder, TenantBulks
 from tests.cli.kit import Started
 from tests.servers import eventually
 
 _PATIENCE = timedelta(seconds=40)
+_BULK = 600
 _SHOP = """\
 from taskmq import TaskMQ
 
@@ -168,3 +172,52 @@ def test_a_server_that_cannot_serve_says_why(tmp_path: Path) -> None:
     with Started(tmp_path, "server", "shop:app") as server:
         assert server.process.wait(40) == 2
         assert "needs a job store" in server.said
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("killed", ["server", "scheduler"])
+def test_a_bulk_goes_on_where_the_one_that_carried_it_out_was_killed(
+    tmp_path: Path, job_store_url: str, killed: str
+) -> None:
+    """A server or scheduler is killed (-9) in the middle of a bulk; the other one ends it, once for each job."""
+    (tmp_path / "shop.py").write_text(_SHOP)
+    environment = {"TASKMQ_URL": f"local://{tmp_path}/broker", "TASKMQ_STORE": job_store_url}
+    _token(job_store_url)
+    with TaskMQ("memory://bulk", store=job_store_url) as app:
+        task = app.task(name="data_processing", queue="work")(_elsewhere)
+        jobs = [job.id for job in app.jobs.submit_many(task.options(delay="1h"), [()] * _BULK)]
+        own = TenantBulks(app, None, by=Actor(user="ann", via="cli"))
+
+        def bulk() -> Bulk:
+            found = app.sessions.run_sync(own.get(begun.id), instead="get")
+            assert found is not None
+            return found
+
+        port = ("--port", "0")
+        with Started(tmp_path, killed, "shop:app", *(port if killed == "server" else ()), env=environment) as first:
+            begun = app.sessions.run_sync(own.begin(BulkOrder("hold", "", rate=200.0)), instead="begin")
+            eventually(lambda: bulk().done >= _BULK // 5, "it is under way", within=_PATIENCE)
+            first.process.kill()
+            first.process.wait(10)
+        left = bulk()
+        other = "scheduler" if killed == "server" else "server"
+        with Started(tmp_path, other, "shop:app", *(port if other == "server" else ()), env=environment):
+            eventually(lambda: bulk().state == "done", "another one has ended it", within=_PATIENCE * 2)
+
+        assert (left.state, left.done < _BULK) == ("running", True)
+        assert (bulk().done, bulk().refused) == (_BULK, 0)
+        held = [[event.kind for event in app.jobs.history(job) if begun.mark in event.note] for job in jobs]
+        assert held == [["hold"]] * _BULK
+        entries = app.sessions.run_sync(_of_bulks(app), instead="entries")
+        assert sorted(entries) == ["bulk.begin", "bulk.end"]
+
+
+async def _of_bulks(app: TaskMQ) -> list[str]:
+    audit = app.sessions.store().identity.audit
+    page = await audit.entries(EVERYTHING_OF_ALL, AuditFilter(action="bulk."), limit=10)
+    return [one.action for one in page.entries]
+
+
+def _elsewhere(key: str = "") -> str:
+    raise AssertionError(f"{key}: no worker runs here")

@@ -14,6 +14,8 @@ _WORDS = (
     (r"\bimport asyncio\b", "import time"),
     (r"\basyncio\.sleep\b", "time.sleep"),
     (r"\btaskmq\.http\.aio\b", "taskmq.http.blocking"),
+    (r"\bAwaitable, ", ""),
+    (r"\bAwaitable\[(\w+\[\w+\])\]", r"\1"),
     (r"\bAsync([A-Z]\w*)", r"\1"),
     (r"\basync (def|for|with)\b", r"\1"),
     (r"\bawait ", ""),

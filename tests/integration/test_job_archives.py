@@ -140,6 +140,32 @@ def test_an_archive_that_was_stopped_is_begun_again(tmp_path: Path) -> None:
     _with_app(f"sqlite:///{tmp_path}/jobs.db", test)
 
 
+def test_a_file_forgets_no_job_of_a_day_that_is_in_no_archive_yet(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+
+    async def test(app: TaskMQ, driver: JobDriver) -> None:
+        store: Any = app.sessions.store()
+        ids = await _ended(driver, 30)
+        now = await store.now_ms()
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            for number, job_id in enumerate(ids):
+                # Each hour before the one five days ago.
+                at = now - 5 * DAY - number * 3_600_000
+                raw = bytes.fromhex(job_id.replace("-", ""))
+                connection.execute(
+                    "UPDATE job_history SET finished = ?, id = ? WHERE id = ?", (at, at.to_bytes(6) + raw[6:], raw)
+                )
+            connection.commit()
+
+        days = await archive_days(store, tmp_path / "kept", keep_days=5, prune=True)
+
+        archived = sum(one.jobs for one in days)
+        assert 0 < archived < len(ids)
+        assert await store.count_jobs() == len(ids) - archived
+
+    _with_app(f"sqlite:///{path}", test)
+
+
 def test_days_of_a_file_are_found_and_read_by_their_index(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 

@@ -10,13 +10,19 @@ from benchmarks.job_store.figures import Goal, keep, text_of
 
 pytestmark = pytest.mark.rabbitmq
 
-_SMALL = ["--rounds", "1", "--jobs", "100", "--rows", "600", "--lists", "3", "--queued", "300", "--seconds", "1"]
+_SMALL = ["--rounds", "1", "--jobs", "100", "--rows", "600", "--lists", "3", "--queued", "300", "--seconds", "1",
+          "--gated", "10"]  # fmt: skip
 _QUICK = {
     "throughput": ["bulk", "submits, 1 caller", "submits, 64 callers", "starts"],
     "lists": ["lists", "day dropped"],
     "sqlite": ["SQLite"],
 }
-_SLOW = {"lateness": ["lateness"], "tenants": ["tenants"], "killed": ["scheduler killed"]}
+_SLOW = {
+    "lateness": ["lateness"],
+    "tenants": ["tenants"],
+    "killed": ["scheduler killed"],
+    "gated": ["behind a gate, 1 jobs", "behind a gate, 10 jobs"],
+}
 
 
 @pytest.mark.slow

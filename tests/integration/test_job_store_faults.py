@@ -276,7 +276,7 @@ async def _locked(
         await connection.close()
 
 
-def test_a_dispatch_whose_bodies_cannot_be_read_is_not_taken_for_one_that_was_not_made(server: Server) -> None:
+def test_a_dispatch_with_unreadable_bodies_is_not_taken_for_one_never_made(server: Server) -> None:
     async def main() -> None:
         database = urlsplit(server.url).path.removeprefix("/")
         server.sql(f'alter database "{database}" set lock_timeout = 200')

@@ -16,7 +16,7 @@ from taskmq_sql.postgres.schedules import statements as schedules
 from taskmq_sql.postgres.store import PostgresJobStore
 
 _LARGE: Final = {
-    "dependency", "job", "job_body", "job_key", "ready", "timer", "schedule", "schedule_due", "occurrence",
+    "dependency", "gated", "job", "job_body", "job_key", "ready", "timer", "schedule", "schedule_due", "occurrence",
 }  # fmt: skip
 # Asked for by people, over the connections for lists; and what is done once an hour.
 _COLD: Final = {"FIND", "LIST", "LIST_CODE", "OCCURRENCES", "DROP_OCCURRENCES"}
@@ -53,6 +53,8 @@ insert into taskmq.schedule_due (shard, next_at, id) select shard, next_at, id f
 insert into taskmq.occurrence (schedule, instant, run, at, kind) select 1, n, '', n, 'due'
 from generate_series(1, 20000) n;
 insert into taskmq.timer (shard, due, id) select n % 64, n, gen_random_uuid() from generate_series(1, 20000) n;
+insert into taskmq.gated (id, due, queue, tenant, slot, priority, gate)
+select gen_random_uuid(), n, 1, 1, 0, 5, n::text from generate_series(1, 20000) n;
 insert into taskmq.job_key (tenant, key, id, fingerprint)
 select 1, n::text, gen_random_uuid(), '' from generate_series(1, 20000) n;
 insert into taskmq.dependency (upstream, dependent, condition)

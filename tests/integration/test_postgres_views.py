@@ -70,7 +70,7 @@ def test_a_job_of_any_state_is_there_as_the_api_shows_it(job_store_url: str, sta
     _with_store(job_store_url, test)
 
 
-def test_a_payload_that_json_of_postgresql_cannot_have_is_null_and_a_large_one_is_there(job_store_url: str) -> None:
+def test_a_payload_beyond_postgresqls_json_is_null_and_a_large_one_is_there(job_store_url: str) -> None:
     async def test(store: PostgresJobStore, driver: JobDriver, connection: Any) -> None:
         bodies = [_body('{"text":"\\u0000"}'), b"no json", _body(f'{{"text":"{"x" * _LARGE}"}}')]
         jobs = [await driver.submit(body=body) for body in bodies]

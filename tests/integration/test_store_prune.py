@@ -132,7 +132,7 @@ def test_a_database_forgets_what_was_submitted_under_quotas_long_ago(job_store_u
     asyncio.run(main())
 
 
-def test_a_file_forgets_by_the_instant(tmp_path: Path) -> None:
+def test_a_file_forgets_whole_days(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 
     async def age(job_id: str, days: int) -> None:

@@ -112,7 +112,7 @@ class DelayShelf:
             self._order.clear()
 
     def _keep(self, message: WaitingMessage, *, now: int) -> bool:
-        """Whether the message is the earliest now of those that nobody has taken."""
+        """Whether the message is the earliest now of those that are not taken."""
         self._remove(message.job_id)
         number = next(self._numbers)
         self._kept[message.job_id] = _Kept(message, number)

@@ -63,7 +63,7 @@ class WaitingBatch:
 
 
 def first_due(connection: sqlite3.Connection, *, now: int) -> int | None:
-    """When the first message is due that nobody has taken."""
+    """When the first message is due that is not taken."""
     row = connection.execute(_FIRST_DUE, (now,)).fetchone()
     return None if row is None else row[0]
 

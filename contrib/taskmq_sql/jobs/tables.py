@@ -9,6 +9,7 @@
     upstream_end   ends of such jobs, until those that waited have heard of them
     unique_key     the keys of which one job is to be the only one, and who has them
     ready          one narrow row per queued job
+    gated          one row per queued job that waits behind a gate, and has none in `ready`
     timer          one narrow row per scheduled or retrying job
     dispatch_batch outbox and list of what is under way
     job_history    ended jobs, by day of their end
@@ -73,6 +74,7 @@ __all__ = [
     "dependency",
     "dispatch_batch",
     "event",
+    "gated",
     "job",
     "job_body",
     "job_detail",
@@ -96,7 +98,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0011"
+HEAD: Final = "0012"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -220,6 +222,22 @@ ready: Final = Table(
     Column("due", BigInteger, nullable=False),
     Column("id", _ID, nullable=False),
     PrimaryKeyConstraint("queue", "priority", "tenant", "due", "id", name="ready_pkey"),
+    postgresql_with=_vacuumed(),
+)
+
+gated: Final = Table(
+    "gated",
+    metadata,
+    Column("id", _ID, nullable=False),
+    Column("due", BigInteger, nullable=False),
+    Column("queue", Integer, nullable=False),
+    Column("tenant", Integer, nullable=False),
+    Column("slot", SmallInteger, nullable=False),
+    Column("priority", SmallInteger, nullable=False),
+    Column("gate", Text(collation="C"), nullable=False),
+    PrimaryKeyConstraint("id", name="gated_pkey"),
+    Index("gated_order", "slot", "gate", text("priority desc"), "due", "id"),
+    Index("gated_tenant", "tenant"),
     postgresql_with=_vacuumed(),
 )
 

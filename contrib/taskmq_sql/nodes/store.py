@@ -1,10 +1,11 @@
 """The part of a database that knows nodes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from taskmq.contracts.jobs import DispatchBatch, Pick, PlacedJob, UnplacedJob
+from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, PlacedJob, UnplacedJob
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NewAllocation, NodeTold, Placement
 from taskmq_sql.identity.steps import Runner, Steps
 from taskmq_sql.nodes import allocations, registry
@@ -20,11 +21,13 @@ class JobsAtHand(Protocol):
     @property
     def under_way(self) -> allocations.UnderWay: ...
 
-    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
+    async def waiting(self, picks: Sequence[Pick], behind: Mapping[Lane, tuple[int, str]]) -> list[UnplacedJob]:
         """See `NodeStore.waiting`."""
         ...
 
-    async def place(self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]) -> DispatchBatch | None:
+    async def place(
+        self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str], quotas: Quotas
+    ) -> DispatchBatch | None:
         """See `NodeStore.place`; `reserve` says which jobs, as the first part of the transaction."""
         ...
 
@@ -68,11 +71,19 @@ class SqlNodes:
     ) -> list[Allocation]:
         return await self._runner.read(partial(allocations.allocations, which=which, after=after, limit=limit))
 
-    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
-        return await self._jobs.waiting(picks)
+    async def waiting(
+        self, picks: Sequence[Pick], *, behind: Mapping[Lane, tuple[int, str]] | None = None
+    ) -> list[UnplacedJob]:
+        return await self._jobs.waiting(picks, behind or {})
 
     async def place(
-        self, slot: int, epoch: int, placements: Sequence[Placement], over: Sequence[str] = ()
+        self,
+        slot: int,
+        epoch: int,
+        placements: Sequence[Placement],
+        over: Sequence[str] = (),
+        *,
+        quotas: Quotas | None = None,
     ) -> DispatchBatch | None:
         if not placements and not over:
             return None
@@ -81,6 +92,7 @@ class SqlNodes:
             epoch,
             partial(allocations.reserve, placements=placements, find=self._find),
             over,
+            quotas or Quotas(),
         )
 
     async def placed(self, jobs: Sequence[str]) -> list[PlacedJob]:

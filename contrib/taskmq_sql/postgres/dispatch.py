@@ -1,7 +1,7 @@
 """What schedulers do with the jobs in PostgreSQL."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +14,7 @@ from taskmq.contracts.jobs import (
     Lane,
     LaneHead,
     Pick,
+    ReadyJob,
     Released,
     slot_key,
 )
@@ -39,9 +40,14 @@ from taskmq_sql.postgres.statements import (
     EXISTING,
     FIRE,
     FORGET,
+    GATE_OF,
     HEADS,
     IN_FLIGHT,
     LANES,
+    LOOK,
+    OPEN_ANY,
+    OPEN_GATES,
+    PUT_BEHIND,
     TAKE_OVER,
     UNDISPATCH,
 )
@@ -51,6 +57,8 @@ __all__ = ["PostgresDispatch"]
 
 KEPT_DAYS: Final = 30
 _SHARDS: Final = 64
+# One call that names no gates opens them for so many jobs.
+_OPENED: Final = 500
 _OVER: Final = "its time was over before it started"
 _DROP_KEYS: Final = "delete from taskmq.unique_key where until <= taskmq.now_ms()"
 # With a take-over, which is on the disk when it is acted on.
@@ -125,6 +133,57 @@ class PostgresDispatch:
             return await dispatch_within(connection, quotas, known, lanes, slot=slot, epoch=epoch, over=_OVER)
 
         return await self._batch(await self._database.dispatches.run("transaction", dispatch), lanes)
+
+    async def look(self, picks: Sequence[Pick]) -> list[ReadyJob]:
+        known, lanes = await self._numbered(picks)
+        if not known:
+            return []
+        columns = ([lane[column] for lane in lanes] for column in range(3))
+        counts = [pick.count for pick in known]
+        rows = await self._database.dispatches.run(
+            "read", lambda connection: connection.fetch(LOOK, *columns, counts)
+        )
+        tasks = await self._names.texts("task", {row["task"] for row in rows})
+        return [
+            ReadyJob(
+                id=str(row["id"]),
+                lane=known[int(row["place"]) - 1].lane,
+                task=tasks[row["task"]],
+                body=row["body"] or b"",
+            )
+            for row in rows
+        ]
+
+    async def put_behind(self, slot: int, epoch: int, gates: Mapping[str, str]) -> None:
+        known = sorted(filter(is_job_id, gates))
+        if known:
+            names = [gates[job] for job in known]
+            await self._database.dispatches.run(
+                "statement",
+                lambda connection: connection.execute(PUT_BEHIND, known, names, slot_key(slot), epoch, slot),
+            )
+
+    async def open_gates(
+        self, slot: int, epoch: int, gates: Mapping[str, int] | None = None
+    ) -> list[tuple[str, Lane]]:
+        if gates is not None and not gates:
+            return []
+
+        async def open_gates(connection: Connection) -> Sequence[Row]:
+            if gates is None:
+                return await connection.fetch(OPEN_ANY, slot_key(slot), epoch, slot, _OPENED)
+            return await connection.fetch(OPEN_GATES, slot_key(slot), epoch, slot, list(gates), list(gates.values()))
+
+        rows = await self._database.dispatches.run("statement", open_gates)
+        queues = await self._names.texts("queue", {row["queue"] for row in rows})
+        tenants = await self._names.texts("tenant", {row["tenant"] for row in rows})
+        return [(row["gate"], Lane(queues[row["queue"]], row["priority"], tenants[row["tenant"]])) for row in rows]
+
+    async def gate_of(self, job_id: str) -> str:
+        if not is_job_id(job_id):
+            return ""
+        gate = await self._database.lookups.run("read", lambda connection: connection.fetchval(GATE_OF, job_id))
+        return "" if gate is None else str(gate)
 
     async def _numbered(self, picks: Sequence[Pick]) -> tuple[list[Pick], list[tuple[int, int, int]]]:
         """Those of lanes that are known, and the lanes as the tables have them."""

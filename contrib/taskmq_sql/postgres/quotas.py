@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from taskmq.contracts.jobs import NewJob, Pick, slot_key
 from taskmq.model.jobs.quotas import (
     KEPT_DAYS,
+    CountedJob,
     QuotaBook,
     QuotaExcess,
     Quotas,
@@ -21,13 +22,23 @@ from taskmq.model.jobs.quotas import (
     run_name,
     usage_name,
 )
+from taskmq.model.nodes import Placement, together
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import decode_detail
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
-from taskmq_sql.postgres.statements import PLACE, WAITING
+from taskmq_sql.postgres.statements import FIRST, PLACE, WAITING
 
-__all__ = ["DROP_USAGE", "KnownQuotas", "admit_jobs", "concern", "dispatch_within", "lock_usage"]
+__all__ = [
+    "DROP_USAGE",
+    "Admission",
+    "KnownQuotas",
+    "admit_jobs",
+    "admit_placements",
+    "concern",
+    "dispatch_within",
+    "lock_usage",
+]
 
 _READ: Final = "select value from taskmq.setting where name = 'quotas'"
 _FIRST: Final = """
@@ -54,6 +65,7 @@ _QUEUED: Final = """
 select i.name, (select count(*) from (
     select from taskmq.queue q cross join generate_series(0, 9) p cross join lateral
         (select from taskmq.ready r where r.queue = q.id and r.priority = p and r.tenant = i.tenant limit i.most) r
+    union all select from taskmq.gated g where g.tenant = i.tenant
     limit i.most) w) as waiting
 from unnest($1::text[], $2::int[], $3::bigint[]) as i(name, tenant, most)"""
 # As many batches as there are under way; those that have left their batch have another token, or another state.
@@ -62,6 +74,7 @@ select j.tenant, j.id, (select detail from taskmq.job_detail t where t.id = j.id
 from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id, token) cross join lateral
   (select id, tenant from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j
 where j.tenant = any($1::int[])"""
+_DETAILS: Final = "select id, detail from taskmq.job_detail where id = any($1::uuid[])"
 # So long a change may go unseen by a process; where there are no quotas, that look is all they cost.
 _FRESH: Final = 1.0
 
@@ -119,22 +132,17 @@ async def dispatch_within(
     """
     tenants = {pick.lane.tenant: lane[2] for pick, lane in zip(picks, lanes, strict=True)}
     names = {number: tenant for tenant, number in tenants.items()}
-    # Who dispatches for one of them at the same time waits here, and sees then what has gone.
-    await connection.fetch(_LOCK, sorted(map(run_name, tenants)))
-    now = int(await connection.fetchval("select taskmq.now_ms()"))
-    running = {
-        str(row["id"]): (names[row["tenant"]], _owner_in(row["detail"]))
-        for row in await connection.fetch(_UNDER_WAY, sorted(names))
-    }
+    running = await _running(connection, tenants)
     depths = looked_at(quotas, [(pick.lane.tenant, pick.count) for pick in picks])
-    waiting = await connection.fetch(WAITING, *([lane[column] for lane in lanes] for column in range(3)), depths)
+    waiting = await connection.fetch(
+        WAITING,
+        *([lane[column] for lane in lanes] for column in range(3)),
+        depths,
+        *([part] * len(lanes) for part in FIRST),
+    )
     found = [(row, names[row["tenant"]], _owner_in(row["detail"])) for row in waiting]
-    wanted = {
-        run_name(tenant, quota.user) for _, tenant, owner in found for quota in quotas.of(tenant, owner) if quota.rate
-    }
-    rows = await connection.fetch(_LOCK, sorted(wanted))
-    usage = {row["name"]: QuotaUsage(*tuple(row)[1:]) for row in rows}
-    book = RunBook(quotas, usage=usage, running=Counter(running.values()), now=now)
+    now = int(await connection.fetchval("select taskmq.now_ms()"))
+    book = await _book(connection, quotas, running, {(tenant, owner) for _, tenant, owner in found}, now=now)
     left = {place: pick.count for place, pick in enumerate(picks, 1)}
     chosen: list[Any] = []
     for row, tenant, owner in found:
@@ -146,6 +154,59 @@ async def dispatch_within(
         return ()
     await _write(connection, book.changed)
     return await connection.fetch(PLACE, chosen, slot_key(slot), epoch, slot, over)
+
+
+async def admit_placements(
+    connection: Connection, quotas: Quotas, placements: Mapping[str, Placement], tenants: Mapping[str, int]
+) -> dict[str, Placement]:
+    """Those of these that their quotas let go, counted in; in a transaction.
+
+    Args:
+        tenants: those of which a quota lets jobs wait, with their numbers.
+    """
+    owners = dict.fromkeys(placements, "")
+    for row in await connection.fetch(_DETAILS, [job for job, each in placements.items() if each.tenant in tenants]):
+        owners[str(row["id"])] = _owner_in(row["detail"])
+    running = await _running(connection, tenants)
+    now = int(await connection.fetchval("select taskmq.now_ms()"))
+    limited = {(each.tenant, owners[job]) for job, each in placements.items() if each.tenant in tenants}
+    book = await _book(connection, quotas, running, limited, now=now)
+    admitted: set[str] = set()
+    for unit in together(placements):
+        if book.admit_all((placements[job].tenant, owners[job]) for job in unit):
+            admitted.update(unit)
+    await _write(connection, book.changed)
+    return {job: each for job, each in placements.items() if job in admitted}
+
+
+async def _running(connection: Connection, tenants: Mapping[str, int]) -> Counter[tuple[str, str]]:
+    """How many jobs of these tenants are under way, by tenant and owner.
+
+    Who dispatches for one of them at the same time waits here, and sees then what has gone.
+    """
+    await connection.fetch(_LOCK, sorted(map(run_name, tenants)))
+    names = {number: tenant for tenant, number in tenants.items()}
+    found = {
+        str(row["id"]): (names[row["tenant"]], _owner_in(row["detail"]))
+        for row in await connection.fetch(_UNDER_WAY, sorted(names))
+    }
+    return Counter(found.values())
+
+
+async def _book(
+    connection: Connection,
+    quotas: Quotas,
+    running: Mapping[tuple[str, str], int],
+    owners: Iterable[tuple[str, str]],
+    *,
+    now: int,
+) -> RunBook:
+    wanted = {
+        run_name(tenant, quota.user) for tenant, user in owners for quota in quotas.of(tenant, user) if quota.rate
+    }
+    rows = await connection.fetch(_LOCK, sorted(wanted))
+    usage = {row["name"]: QuotaUsage(*tuple(row)[1:]) for row in rows}
+    return RunBook(quotas, usage=usage, running=running, now=now)
 
 
 def concern(quotas: Quotas, jobs: Sequence[NewJob]) -> bool:
@@ -165,6 +226,37 @@ async def lock_usage(connection: Connection, quotas: Quotas, jobs: Sequence[NewJ
     return {row["name"]: QuotaUsage(*tuple(row)[1:]) for row in rows}
 
 
+class Admission:
+    """Which of the jobs of one submission have room.
+
+    Attributes:
+        over: what those beyond their quotas exceed, by their places.
+    """
+
+    def __init__(self, book: QuotaBook, now: int) -> None:
+        self.over: dict[int, QuotaExcess] = {}
+        self._book = book
+        self._now = now
+        self._admitted: dict[int, CountedJob] = {}
+
+    def admit(self, place: int, job: NewJob) -> bool:
+        """Count the job in; False: it is beyond a quota."""
+        is_queued = not job.held and job.due <= self._now
+        counted = CountedJob(tenant=job.tenant, user=_owner(job), size=len(job.body), is_queued=is_queued)
+        if (excess := self._book.admit(**counted)) is not None:
+            self.over[place] = excess
+            return False
+        self._admitted[place] = counted
+        return True
+
+    async def write(self, connection: Connection, made: Container[int]) -> None:
+        """Write down what those have used up that were made, by their places."""
+        for place, counted in self._admitted.items():
+            if place not in made:
+                self._book.take_back(**counted)
+        await _write(connection, self._book.changed)
+
+
 async def admit_jobs(
     connection: Connection,
     quotas: Quotas,
@@ -173,8 +265,8 @@ async def admit_jobs(
     *,
     tenants: dict[str, int],
     usage: dict[str, QuotaUsage],
-) -> dict[int, QuotaExcess]:
-    """Count the jobs at these places in, one after the other; what those beyond their quotas exceed, by their places.
+) -> Admission:
+    """Count the jobs at these places in, one after the other; to be written once it is known which were made.
 
     Args:
         usage: that of `lock_usage`, in the same transaction.
@@ -186,21 +278,16 @@ async def admit_jobs(
         queued=await _queued(connection, quotas, sorted({job.tenant for job in jobs}), tenants),
         now=now,
     )
-    found: dict[int, QuotaExcess] = {}
+    admission = Admission(book, now)
     seen: set[object] = set()
     for place in places:
         job = jobs[place]
         names_of = {job.id} if job.key is None else {job.id, (job.tenant, job.key)}
         if seen & names_of:
             continue
-        is_queued = not job.held and job.due <= now
-        excess = book.admit(tenant=job.tenant, user=_owner(job), size=len(job.body), is_queued=is_queued)
-        if excess is None:
+        if admission.admit(place, job):
             seen |= names_of
-        else:
-            found[place] = excess
-    await _write(connection, book.changed)
-    return found
+    return admission
 
 
 async def _write(connection: Connection, usage: Mapping[str, QuotaUsage]) -> None:

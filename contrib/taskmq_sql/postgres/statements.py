@@ -4,8 +4,8 @@ A statement names the rows it wants by their key: as an array (`id = any(...)`),
 and joins only what came of that. So its plan is the same for an empty table and for one of millions, whatever the
 statistics say, and may be kept: with a join to the table itself, a plan from an empty one cost ten times as much.
 
-Rows of `ready` and `timer` are locked before those of `job`, everywhere: so no two of these statements can wait for
-each other.
+Rows of `ready`, `gated` and `timer` are locked before those of `job`, everywhere: so no two of these statements can
+wait for each other.
 """
 
 from typing import Final
@@ -21,16 +21,22 @@ __all__ = [
     "EVENTS",
     "EXISTING",
     "FIRE",
+    "FIRST",
     "FORGET",
     "FORGOTTEN",
     "FREE",
+    "GATE_OF",
     "HEADS",
     "IN_FLIGHT",
     "JOB_COLUMNS",
     "LANES",
     "LEAVE_UPSTREAM",
+    "LOOK",
+    "OPEN_ANY",
+    "OPEN_GATES",
     "PLACE",
     "PLACEABLE",
+    "PUT_BEHIND",
     "SETTLE",
     "STARTED",
     "STILL_WAITING",
@@ -88,6 +94,9 @@ r as (delete from taskmq.ready where ctid = any(array(
      (select ctid from taskmq.ready r where r.queue = j.queue and r.priority = j.priority and r.tenant = j.tenant
         and r.due = j.due and r.id = $1 for update) d
    where $3::smallint = 1)) returning id),
+g as (delete from taskmq.gated where ctid = any(array(
+   select d.ctid from j cross join lateral (select ctid from taskmq.gated where id = $1 for update) d
+   where $3::smallint = 1)) returning id),
 t as (delete from taskmq.timer where ctid = any(array(
    select d.ctid from j cross join lateral
      (select ctid from taskmq.timer t where t.shard = $4::smallint and t.due = j.due and t.id = $1 for update) d
@@ -103,7 +112,8 @@ u as (update taskmq.job set version = version + 1,
         error_type = coalesce($15::text, error_type), error_message = coalesce($16::text, error_message),
         traceback = coalesce($17::text, traceback)
       where id = $1 and version = $2 and state = $3::smallint
-        and ($3::smallint not in (1, 4, 13) or exists (select from r) or exists (select from t))
+        and ($3::smallint not in (1, 4, 13)
+             or exists (select from r) or exists (select from g) or exists (select from t))
       returning id, version, state, queue, priority, tenant, due),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from u where state = 1),
@@ -116,8 +126,8 @@ e as (insert into taskmq.event (id, at, number, version, kind, state, actor, not
       select id, taskmq.now_ms(), nextval('taskmq.event_number'), version, $18::smallint, state, $19::text, $20::text
       from u)
 select version from u"""
-"""One job, by its version; the taker of its row of `ready` or `timer` has the job. One that would be free and
-waits for others still, waits again: where the last of them ends in this moment, its version is another one."""
+"""One job, by its version; the taker of its row of `ready`, `gated` or `timer` has the job. One that would be free
+and waits for others still, waits again: where the last of them ends in this moment, its version is another one."""
 
 LANES: Final = """
 with recursive l as (
@@ -209,13 +219,65 @@ where id = any($1::uuid[]) and state = 1"""
 WAITING: Final = """
 select w.place, d.due, d.id, j.tenant, j.task, j.token, j.expires,
        (select detail from taskmq.job_detail t where t.id = d.id)
+from unnest($1::int[], $2::smallint[], $3::int[], $4::int[], $5::bigint[], $6::uuid[])
+     with ordinality as w(queue, priority, tenant, n, due, id, place)
+cross join lateral
+  (select due, id from taskmq.ready r where r.queue = w.queue and r.priority = w.priority and r.tenant = w.tenant
+     and (r.due, r.id) > (w.due, w.id)
+   order by r.queue, r.priority, r.tenant, r.due, r.id limit w.n) d
+cross join lateral (select tenant, task, token, expires from taskmq.job where id = d.id offset 0) j
+order by w.place, d.due, d.id"""
+"""The first jobs of lanes, behind a place in each, with what they need."""
+
+FIRST: Final = (-1, "00000000-0000-0000-0000-000000000000")
+"""The place before all others in a lane."""
+
+LOOK: Final = """
+select w.place, d.id, j.task, j.body
 from unnest($1::int[], $2::smallint[], $3::int[], $4::int[]) with ordinality as w(queue, priority, tenant, n, place)
 cross join lateral
   (select due, id from taskmq.ready r where r.queue = w.queue and r.priority = w.priority and r.tenant = w.tenant
    order by r.queue, r.priority, r.tenant, r.due, r.id limit w.n) d
-cross join lateral (select tenant, task, token, expires from taskmq.job where id = d.id offset 0) j
+cross join lateral (select task, body from taskmq.job where id = d.id offset 0) j
 order by w.place, d.due, d.id"""
-"""The first jobs of lanes, with what they need."""
+"""The same, with what says behind which gates they belong."""
+
+PUT_BEHIND: Final = f"""
+with {_FENCE.format(key="$3", epoch="$4")},
+gone as (delete from taskmq.ready where ctid = any(array(
+   select d.ctid from unnest($1::uuid[]) as i(id)
+   cross join lateral (select queue, priority, tenant, due from taskmq.job where id = i.id and state = 1 offset 0) j
+   cross join lateral
+     (select ctid from taskmq.ready r where r.queue = j.queue and r.priority = j.priority and r.tenant = j.tenant
+        and r.due = j.due and r.id = i.id for update skip locked) d
+   where exists (select from fence))) returning queue, priority, tenant, due, id)
+insert into taskmq.gated (slot, gate, priority, due, id, queue, tenant)
+select $5, ($2::text[])[array_position($1::uuid[], id)], priority, due, id, queue, tenant from gone"""
+"""Jobs that are ready leave their lanes, each for its gate."""
+
+
+def _open(gone: str) -> str:
+    return f"""
+with {_FENCE.format(key="$1", epoch="$2")},
+gone as (delete from taskmq.gated where ctid = any(array({gone})) returning gate, queue, priority, tenant, due, id),
+r as (insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from gone)
+select gate, queue, priority, tenant from gone"""
+
+
+OPEN_GATES: Final = _open("""
+   select d.ctid from unnest($4::text[], $5::int[]) as w(gate, n) cross join lateral
+     (select ctid from taskmq.gated g where g.slot = $3 and g.gate = w.gate
+      order by g.slot, g.gate, g.priority desc, g.due, g.id limit w.n for update skip locked) d
+   where exists (select from fence)""")
+"""The first jobs behind each gate go back into their lanes."""
+
+OPEN_ANY: Final = _open("""
+   select d.ctid from (select from fence) f cross join lateral
+     (select ctid from taskmq.gated g where g.slot = $3
+      order by g.slot, g.gate, g.priority desc, g.due, g.id limit $4 for update skip locked) d""")
+"""The same, behind whichever gates."""
+
+GATE_OF: Final = "select gate from taskmq.gated where id = $1"
 
 # The commit does not wait for the disk. No process acts on it outside of the database before a later commit has
 # written it, too; what is lost with the server is done again. By the statement, not for the connection: behind a
@@ -319,6 +381,10 @@ delete from taskmq.timer where ctid = any(array(
   cross join lateral (select {_SHARD} as shard, due from taskmq.job where id = i.id offset 0) j
   cross join lateral (select ctid from taskmq.timer t where t.shard = j.shard and t.due = j.due and t.id = i.id
                       for update) d))""",
+    """
+delete from taskmq.gated where ctid = any(array(
+  select d.ctid from unnest($1::uuid[]) as i(id)
+  cross join lateral (select ctid from taskmq.gated where id = i.id for update) d))""",
     """
 update taskmq.job j set state = 2, token = r.token from unnest($1::uuid[], $2::bigint[]) as r(id, token)
 where j.id = any($1::uuid[]) and j.id = r.id""",

@@ -99,10 +99,13 @@ async def _insert_where_room(
     # Looked up behind the lock: who submits the same at the same time has done it, or waits.
     known = await _known(connection, jobs, numbers)
     places = [place for place in _in_turns(jobs) if place not in known]
-    over = await admit_jobs(connection, quotas, jobs, places, tenants=numbers.tenants, usage=usage)
-    rest = [job for place, job in enumerate(jobs) if place not in over]
-    made = iter(await insert_jobs(connection, rest, numbers) if rest else [])
-    return [over_quota(job, over[place]) if place in over else next(made) for place, job in enumerate(jobs)]
+    admission = await admit_jobs(connection, quotas, jobs, places, tenants=numbers.tenants, usage=usage)
+    over = admission.over
+    rest = [place for place in range(len(jobs)) if place not in over]
+    made = await insert_jobs(connection, [jobs[place] for place in rest], numbers) if rest else []
+    answers = dict(zip(rest, made, strict=True))
+    await admission.write(connection, {place for place, answer in answers.items() if answer.is_new})
+    return [over_quota(job, over[place]) if place in over else answers[place] for place, job in enumerate(jobs)]
 
 
 def _in_turns(jobs: Sequence[NewJob]) -> list[int]:

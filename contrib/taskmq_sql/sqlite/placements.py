@@ -1,10 +1,11 @@
 """Jobs that are placed on nodes, in a file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, UnplacedJob
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import startable
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.values import decode_detail
@@ -15,12 +16,13 @@ from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.identity import drive
 from taskmq_sql.sqlite.jobs.codes import CODES, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dispatches import hand_out, holds
+from taskmq_sql.sqlite.quota_dispatch import admit_placements
 
 __all__ = ["SqlitePlacements"]
 
 _WAITING: Final = """
     SELECT r.id, r.due, j.task, j.token, j.expires, j.detail FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
-    WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
+    WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? AND (r.due, r.id) > (?, ?) ORDER BY r.due, r.id LIMIT ?
 """
 _READY: Final = "SELECT coalesce(expires <= ?, 0) FROM job WHERE id = ? AND state = ?"
 _QUEUED: Final = CODES[JobState.QUEUED]
@@ -35,20 +37,26 @@ class SqlitePlacements:
         self._writer = writer
         self._reader = reader
 
-    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
-        return await self._reader.call(partial(_waiting, picks=picks), care=Care.READ)
+    async def waiting(self, picks: Sequence[Pick], behind: Mapping[Lane, tuple[int, str]]) -> list[UnplacedJob]:
+        return await self._reader.call(partial(_waiting, picks=picks, behind=behind), care=Care.READ)
 
-    async def place(self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]) -> DispatchBatch | None:
-        work = partial(_place, slot=slot, epoch=epoch, reserve=reserve, over=over)
+    async def place(
+        self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str], quotas: Quotas
+    ) -> DispatchBatch | None:
+        work = partial(_place, slot=slot, epoch=epoch, reserve=reserve, over=over, quotas=quotas)
         return await self._writer.call(work, care=Care.DURABLE)
 
 
-def _waiting(transaction: Transaction, picks: Sequence[Pick]) -> list[UnplacedJob]:
+def _waiting(
+    transaction: Transaction, picks: Sequence[Pick], behind: Mapping[Lane, tuple[int, str]]
+) -> list[UnplacedJob]:
     connection, names = transaction.connection, transaction.names
     found: list[UnplacedJob] = []
     for pick in picks:
         queue, tenant = names.find(connection, pick.lane.queue), names.find(connection, pick.lane.tenant)
-        rows = connection.execute(_WAITING, (queue, pick.lane.priority, tenant, pick.count)).fetchall()
+        due, job = behind.get(pick.lane, (-1, ""))
+        place = (due, id_bytes(job) or b"")
+        rows = connection.execute(_WAITING, (queue, pick.lane.priority, tenant, *place, pick.count)).fetchall()
         found += [_waiting_job(transaction, pick.lane, row) for row in rows]
     return found
 
@@ -60,6 +68,7 @@ def _waiting_job(transaction: Transaction, lane: Lane, row: Sequence[Any]) -> Un
         id=id_text(job),
         tenant=lane.tenant,
         queue=lane.queue,
+        priority=lane.priority,
         task=transaction.names.name(transaction.connection, task),
         due=due,
         is_first=not token,
@@ -69,7 +78,7 @@ def _waiting_job(transaction: Transaction, lane: Lane, row: Sequence[Any]) -> Un
 
 
 def _place(
-    transaction: Transaction, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]
+    transaction: Transaction, slot: int, epoch: int, reserve: Reserve, over: Sequence[str], *, quotas: Quotas
 ) -> DispatchBatch | None:
     if not holds(transaction, slot, epoch):
         return None
@@ -83,6 +92,8 @@ def _place(
     }
     expired = [job for job in is_over if is_over[job]]
     chosen = startable(accepted, is_over.keys() - expired)
+    if any(quotas.may_hold_back(each.tenant) for each in chosen.values()):
+        chosen = admit_placements(transaction, quotas, chosen)
     nodes = {job: each.node for job, each in chosen.items()}
     batch = hand_out(transaction, slot, epoch, {**nodes, **dict.fromkeys(expired, "")})
     if batch is not None:

@@ -1,20 +1,22 @@
 """Dispatch within quotas: a tenant or user has no more jobs under way, and starts them no faster, than it may."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from taskmq.contracts.jobs import DispatchBatch, Pick
 from taskmq.model.jobs.quotas import Quotas, RunBook, looked_at, run_name
+from taskmq.model.nodes import Placement, together
 from taskmq_sql.jobs.values import decode_detail
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import select_each
 from taskmq_sql.sqlite.jobs.dispatches import hand_out, holds, under_way
 from taskmq_sql.sqlite.quotas import usage_of, write_usage
 
-__all__ = ["dispatch_within"]
+__all__ = ["admit_placements", "dispatch_within"]
 
 _UNDER_WAY: Final = "SELECT tenant, detail FROM job WHERE id IN (@values)"
+_DETAIL: Final = "SELECT detail FROM job WHERE id = ?"
 _WAITING: Final = """
     SELECT r.id, j.expires, j.detail FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
     WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
@@ -28,10 +30,6 @@ def dispatch_within(
     if not holds(transaction, slot, epoch):
         return None
     connection, names, now = transaction.connection, transaction.names, transaction.now
-    running = Counter(
-        (names.name(connection, tenant), _owner_in(detail))
-        for tenant, detail in select_each(connection, _UNDER_WAY, under_way(transaction))
-    )
     found: list[tuple[int, Any, str, str, bool]] = []
     depths = looked_at(said, [(pick.lane.tenant, pick.count) for pick in picks])
     for place, (pick, depth) in enumerate(zip(picks, depths, strict=True)):
@@ -40,8 +38,7 @@ def dispatch_within(
         for job, expires, detail in connection.execute(_WAITING, key).fetchall():
             is_over = expires is not None and expires <= now
             found.append((place, job, lane.tenant, _owner_in(detail), is_over))
-    wanted = {run_name(tenant, each.user) for _, _, tenant, owner, _ in found for each in said.of(tenant, owner)}
-    book = RunBook(said, usage=usage_of(transaction, sorted(wanted)), running=running, now=now)
+    book = _book(transaction, said, {(tenant, owner) for _, _, tenant, owner, _ in found})
     left = [pick.count for pick in picks]
     chosen: dict[bytes, str] = {}
     for place, job, tenant, owner, is_over in found:
@@ -50,6 +47,33 @@ def dispatch_within(
             chosen[job] = ""
     write_usage(transaction, book.changed)
     return hand_out(transaction, slot, epoch, chosen)
+
+
+def admit_placements(
+    transaction: Transaction, said: Quotas, placements: Mapping[bytes, Placement]
+) -> dict[bytes, Placement]:
+    """Those of these that their quotas let go, counted in."""
+    owners = {
+        job: (each.tenant, _owner_in(transaction.connection.execute(_DETAIL, (job,)).fetchone()[0]))
+        for job, each in placements.items()
+    }
+    book = _book(transaction, said, set(owners.values()))
+    admitted: set[bytes] = set()
+    for unit in together(placements):
+        if book.admit_all(owners[job] for job in unit):
+            admitted.update(unit)
+    write_usage(transaction, book.changed)
+    return {job: each for job, each in placements.items() if job in admitted}
+
+
+def _book(transaction: Transaction, said: Quotas, owners: Iterable[tuple[str, str]]) -> RunBook:
+    connection, names = transaction.connection, transaction.names
+    running = Counter(
+        (names.name(connection, tenant), _owner_in(detail))
+        for tenant, detail in select_each(connection, _UNDER_WAY, under_way(transaction))
+    )
+    wanted = {run_name(tenant, each.user) for tenant, owner in owners for each in said.of(tenant, owner)}
+    return RunBook(said, usage=usage_of(transaction, sorted(wanted)), running=running, now=transaction.now)
 
 
 def _owner_in(text: str | None) -> str:

@@ -8,6 +8,7 @@ import msgspec
 from taskmq.contracts.jobs import NewJob
 from taskmq.model.jobs.quotas import (
     KEPT_DAYS,
+    CountedJob,
     QuotaBook,
     QuotaExcess,
     Quotas,
@@ -47,6 +48,7 @@ _PLACES: Final = """
     )
     SELECT queue, priority FROM place WHERE queue IS NOT NULL
 """
+_COUNT_GATED: Final = "SELECT count(*) FROM (SELECT 1 FROM gated WHERE tenant = ? LIMIT ?)"
 _COUNT: Final = """
     SELECT count(*) FROM (SELECT 1 FROM ready WHERE queue = ? AND priority = ? AND tenant = ? LIMIT ?)
 """
@@ -103,12 +105,19 @@ class Room:
 
     def admit(self, job: NewJob) -> QuotaExcess | None:
         """Count the job in, or say what it would go beyond."""
-        is_queued = not job.held and job.due <= self._transaction.now
-        return self._book.admit(tenant=job.tenant, user=_owner(job), size=len(job.body), is_queued=is_queued)
+        return self._book.admit(**self._counted(job))
+
+    def take_back(self, job: NewJob) -> None:
+        """The job that was counted in was not made."""
+        self._book.take_back(**self._counted(job))
 
     def write(self) -> None:
         """Write down what was counted in."""
         write_usage(self._transaction, self._book.changed)
+
+    def _counted(self, job: NewJob) -> CountedJob:
+        is_queued = not job.held and job.due <= self._transaction.now
+        return CountedJob(tenant=job.tenant, user=_owner(job), size=len(job.body), is_queued=is_queued)
 
     def _queued(self, said: Quotas, tenants: Sequence[str]) -> dict[str, int]:
         connection, names = self._transaction.connection, self._transaction.names
@@ -123,6 +132,7 @@ class Room:
                 if left == 0:
                     break
                 left -= connection.execute(_COUNT, (*place, number, left)).fetchone()[0]
+            left -= connection.execute(_COUNT_GATED, (number, left)).fetchone()[0]
             found[tenant] = most - left
         return found
 

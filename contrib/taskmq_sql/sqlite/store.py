@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,7 @@ from taskmq.contracts.jobs import (
     LaneHead,
     NewJob,
     Pick,
+    ReadyJob,
     Released,
     Submitted,
 )
@@ -43,6 +44,7 @@ from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.file.versions import upgrade_file, version_of_file
+from taskmq_sql.sqlite.gates import gate_of, look, open_gates, put_behind
 from taskmq_sql.sqlite.history import LIVE_JOBS
 from taskmq_sql.sqlite.identity import SqliteRunner
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
@@ -280,6 +282,21 @@ class SqliteDispatch:
         work = partial(dispatch_within, slot=slot, epoch=epoch, picks=picks, said=quotas)
         return await self._writer.call(work, care=Care.DURABLE)
 
+    async def look(self, picks: Sequence[Pick]) -> list[ReadyJob]:
+        return await self._reader.call(partial(look, picks=picks), care=Care.READ)
+
+    async def put_behind(self, slot: int, epoch: int, gates: Mapping[str, str]) -> None:
+        # What a power failure takes is ready again, and looked at once more.
+        await self._writer.call(partial(put_behind, slot=slot, epoch=epoch, gates=gates), care=Care.LOOSE)
+
+    async def open_gates(
+        self, slot: int, epoch: int, gates: Mapping[str, int] | None = None
+    ) -> list[tuple[str, Lane]]:
+        return await self._writer.call(partial(open_gates, slot=slot, epoch=epoch, gates=gates), care=Care.LOOSE)
+
+    async def gate_of(self, job_id: str) -> str:
+        return await self._reader.call(partial(gate_of, job_id=job_id), care=Care.READ)
+
     async def confirm(self, batches: Sequence[int]) -> None:
         # A batch whose mark a power failure takes is published again, as one that was never confirmed.
         await self._writer.call(partial(dispatches.confirm, batches=batches), care=Care.LOOSE)
@@ -326,7 +343,7 @@ class SqliteDispatch:
         await self._writer.call(drop_usage, care=Care.LOOSE)
 
     async def drop_old(self, keep_days: int) -> None:
-        """Forget what ended longer ago than that, and give back the room."""
+        """Forget the days that were over before that, and give back the room."""
         work = partial(maintenance.drop_old, keep_days=keep_days)
         # In small transactions: others write meanwhile.
         while await self._writer.call(work, care=Care.LOOSE):

@@ -1,24 +1,26 @@
 """`taskmq bulk`."""
 
+import asyncio
 import getpass
-from typing import TYPE_CHECKING, Any, Final
+import uuid
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
-from taskmq.cli.exits import FAILED, NOT_FOUND, OK
+from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
 from taskmq.cli.typed_values import instant_of
 from taskmq.errors import InvalidOption
-from taskmq.model.jobs.bulks import BulkAction
+from taskmq.model.jobs.bulks import BulkAction, BulkState
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.model.jobs.bulks import Bulk
-    from taskmq.operations.bulks import TenantBulks
+    from taskmq.operations.bulks import BulkOrder, TenantBulks
 
-__all__ = ["BULK_COLUMNS", "app", "check_filter", "no_bulk"]
+__all__ = ["BULK_COLUMNS", "app", "check_filter", "code_of", "no_bulk"]
 
 app = App(
     name="bulk",
@@ -27,6 +29,7 @@ app = App(
 )
 
 BULK_COLUMNS: Final = ("bulk", "action", "filter", "state", "matched", "done", "refused", "began", "by")
+_LOOK: Final = 0.05
 
 
 @app.command
@@ -41,13 +44,15 @@ def begin(
     delay: str | None = None,
     priority: int | None = None,
     rate: float | None = None,
-    because: str = "",
+    because: Annotated[str, Parameter(name="--note")] = "",
     dry_run: bool = False,
+    wait: bool = False,
     yes: bool = False,
 ) -> int:
     """Have the same be done to all jobs that a filter finds, the newest first, whatever becomes of this process.
 
-    A scheduler or a server carries it out; each job is done to at most once.
+    A scheduler or a server carries it out; each job is done to at most once. With `--wait` this process takes part,
+    also where neither of them runs, and ends with 6 where jobs stayed as they were.
 
     Parameters
     ----------
@@ -69,6 +74,8 @@ def begin(
         Why; for the jobs' histories and the audit.
     dry_run
         Only say how many there are.
+    wait
+        Return when it has ended; where this process ends before, it goes on.
     yes
         Do not ask.
     """
@@ -83,8 +90,9 @@ def begin(
         return FAILED
     moment = None if at is None else instant_of("--at", at)
     order = BulkOrder(action, where, at=moment, delay=delay, priority=priority, rate=rate, note=because)
-    _print(run_with_app(lambda target: _own(target).begin(order)))
-    return OK
+    bulk = run_with_app(lambda target: _begin(target, order, is_awaited=wait))
+    _print(bulk)
+    return code_of(bulk.state, bulk.refused)
 
 
 @app.command(name="list")
@@ -97,7 +105,8 @@ def list_bulks(*, limit: int = 50) -> int:
     limit
         How many at most.
     """
-    print_rows(BULK_COLUMNS, [_row(bulk) for bulk in run_with_app(lambda target: _own(target).page(limit=limit))])
+    page = run_with_app(lambda target: _own(target).page(limit=limit))
+    print_rows(BULK_COLUMNS, [_row(bulk) for bulk in page.bulks])
     return OK
 
 
@@ -127,6 +136,17 @@ def abort(bulk: str, /) -> int:
     return _told(bulk, run_with_app(lambda target: _own(target).abort(bulk)))
 
 
+def code_of(state: BulkState, refused: int) -> int:
+    """The exit code of a command that has begun a bulk, and may have awaited it."""
+    match state:
+        case "aborted":
+            return FAILED
+        case "done":
+            return CONFLICT if refused else OK
+        case "running":
+            return OK
+
+
 def check_filter(where: str, *, everything: bool) -> None:
     """See that a filter is said, or that everything is meant.
 
@@ -141,6 +161,21 @@ def no_bulk(bulk: str) -> int:
     """Say that there is none of that id; the exit code."""
     note(f"there is no bulk operation {bulk!r}: taskmq bulk list")
     return NOT_FOUND
+
+
+async def _begin(target: "TaskMQ", order: "BulkOrder", *, is_awaited: bool) -> "Bulk":
+    from taskmq.durable.service import ServiceGroup
+    from taskmq.operations.bulks import BulkRunner
+
+    own = _own(target)
+    bulk = await own.begin(order)
+    if not is_awaited:
+        return bulk
+    async with ServiceGroup() as group:
+        await group.start(BulkRunner(target, me=f"command {uuid.uuid4()}"), "carries out what is done to many jobs")
+        while (found := await own.get(bulk.id)) is not None and found.ended is None:
+            await asyncio.sleep(_LOOK)
+    return found or bulk
 
 
 async def _count(target: "TaskMQ", where: str) -> int:

@@ -7,6 +7,7 @@ from cyclopts import Parameter
 from taskmq.cli.exits import OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import note, print_line, print_rows, when
+from taskmq.cli.server_link import over_http
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["logs"]
 
 
+@over_http("logs:logs")
 def logs(
     job: str,
     /,
@@ -47,13 +49,20 @@ def logs(
             async for line in target.jobs.follow_logs(job, level=level, text=text):
                 _print(line)
             return OK
-        page = await target.jobs.alogs(job, level=level, text=text, limit=limit + 1)
+        lines: list[StoredLine] = []
+        after: int | None = None
+        while len(lines) <= limit:
+            page = await target.jobs.alogs(job, level=level, text=text, after=after, limit=limit + 1 - len(lines))
+            lines += page.lines
+            after = page.after
+            if not page.is_bounded:
+                break
         if current_globals().output == "json":
-            print_rows((), [_record(line) for line in page.lines[:limit]])
+            print_rows((), [_record(line) for line in lines[:limit]])
         else:
-            for line in page.lines[:limit]:
+            for line in lines[:limit]:
                 _print(line)
-        if len(page.lines) > limit:
+        if len(lines) > limit:
             note(f"there are more: --limit {limit * 10}")
         return OK
 

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from cyclopts import Parameter
 
-from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
+from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
-from taskmq.cli.output import confirm, note, print_record, print_rows, when
-from taskmq.cli.progress import progress
+from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
 from taskmq.cli.typed_values import (
     array_of,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.contracts.jobs import JobDetail, JobRecord
 
-__all__ = ["ACTED_COLUMNS", "ATTEMPT_COLUMNS", "COMMANDS", "HISTORY_COLUMNS", "LIST_COLUMNS"]
+__all__ = ["ACTED_COLUMNS", "ATTEMPT_COLUMNS", "COMMANDS", "HISTORY_COLUMNS", "LIST_COLUMNS", "check_ids"]
 
 LIST_COLUMNS: Final = (
     "job",
@@ -45,12 +44,7 @@ LIST_COLUMNS: Final = (
 HISTORY_COLUMNS: Final = ("version", "at", "kind", "state", "by", "note")
 ATTEMPT_COLUMNS: Final = ("attempt", "started", "ended", "worker", "error")
 ACTED_COLUMNS: Final = ("job", "state", "refused")
-_PAGE: Final = 200
 
-_Jobs = Annotated[tuple[str, ...], Parameter(help="Their ids.")]
-_Where = Annotated[str | None, Parameter(help="All jobs that this filter finds, as in `job list`; asks before.")]
-_Limit = Annotated[int, Parameter(help="With --where: at most so many.")]
-_Yes = Annotated[bool, Parameter(negative="", help="With --where: do not ask.")]
 _Note = Annotated[str, Parameter(help="Why; for the job's history.")]
 _By = Annotated[str | None, Parameter(help="Who; for the job's history. Default: the user.")]
 _At = Annotated[str | None, Parameter(help="At this instant, such as 2027-01-31T09:00+01:00.")]
@@ -240,41 +234,59 @@ def change(
 
 
 @over_http("jobs:hold")
-def hold(
-    *jobs: str, where: _Where = None, limit: _Limit = 1_000, yes: _Yes = False, note: _Note = "", by: _By = None
-) -> int:
-    """Have jobs that wait not run until they are released."""
+def hold(*jobs: str, note: _Note = "", by: _By = None) -> int:
+    """Have jobs that wait not run until they are released.
+
+    Of a filter: `taskmq bulk begin hold`.
+
+    Parameters
+    ----------
+    jobs
+        Their ids.
+    """
 
     async def one(target: "TaskMQ", job: str) -> str:
         return (await target.jobs.ahold(job, by=user_name(by), note=note)).state
 
-    return _act("hold", one, jobs, where, limit=limit, yes=yes)
+    return _act("hold", one, jobs)
 
 
 @over_http("jobs:release")
-def release(
-    *jobs: str, where: _Where = None, limit: _Limit = 1_000, yes: _Yes = False, note: _Note = "", by: _By = None
-) -> int:
-    """Let held jobs run, each at its time."""
+def release(*jobs: str, note: _Note = "", by: _By = None) -> int:
+    """Let held jobs run, each at its time.
+
+    Of a filter: `taskmq bulk begin release`.
+
+    Parameters
+    ----------
+    jobs
+        Their ids.
+    """
 
     async def one(target: "TaskMQ", job: str) -> str:
         return (await target.jobs.arelease(job, by=user_name(by), note=note)).state
 
-    return _act("release", one, jobs, where, limit=limit, yes=yes)
+    return _act("release", one, jobs)
 
 
 @over_http("jobs:retry")
-def retry(
-    *jobs: str, where: _Where = None, limit: _Limit = 1_000, yes: _Yes = False, note: _Note = "", by: _By = None
-) -> int:
-    """Run jobs now: one that waits at once; one that has ended again, as a new job with a new id."""
+def retry(*jobs: str, note: _Note = "", by: _By = None) -> int:
+    """Run jobs now: one that waits at once; one that has ended again, as a new job with a new id.
+
+    Of a filter: `taskmq bulk begin retry`.
+
+    Parameters
+    ----------
+    jobs
+        Their ids.
+    """
 
     async def one(target: "TaskMQ", job: str) -> str:
         before = await target.jobs.aget(job)
         again = await target.jobs.aretry(job, by=user_name(by), note=note)
         return f"queued as {again.id}" if before.state.is_final else "queued"
 
-    return _act("retry", one, jobs, where, limit=limit, yes=yes)
+    return _act("retry", one, jobs)
 
 
 @over_http("jobs:clone")
@@ -361,27 +373,24 @@ COMMANDS: Final[Mapping[str, Callable[..., int]]] = {
 }
 
 
-def _act(
-    what: str,
-    one: "Callable[[TaskMQ, str], Awaitable[str]]",
-    jobs: Sequence[str],
-    where: str | None,
-    *,
-    limit: int,
-    yes: bool,
-) -> int:
+def check_ids(what: str, jobs: Sequence[str]) -> None:
+    """See that jobs are named.
+
+    Raises:
+        InvalidOption: none is.
+    """
+    if not jobs:
+        raise InvalidOption(f"job {what}: ids of jobs; of a filter it is `taskmq bulk begin {what} FILTER`")
+
+
+def _act(what: str, one: "Callable[[TaskMQ, str], Awaitable[str]]", jobs: Sequence[str]) -> int:
     """Do it to each; a row for each, and the worst of their exit codes."""
-    if bool(jobs) is (where is not None):
-        raise InvalidOption(f"job {what}: ids of jobs, or --where FILTER")
+    check_ids(what, jobs)
 
     async def run(target: "TaskMQ") -> tuple[list[dict[str, Any]], set[int]]:
-        chosen = list(jobs) if where is None else await _found(target, where, limit)
-        if where is not None and chosen and not confirm(f"{what} {len(chosen)} jobs?", yes=yes):
-            return [], {FAILED}
         rows: list[dict[str, Any]] = []
         codes = {OK}
-        for number, job in enumerate(chosen):
-            advance(number, len(chosen))
+        for job in jobs:
             try:
                 rows.append({"job": job, "state": await one(target, job), "refused": ""})
             except JobNotFound as error:
@@ -392,24 +401,9 @@ def _act(
                 rows.append({"job": job, "state": error.state, "refused": str(error)})
         return rows, codes
 
-    with progress(f"{what}: jobs") as advance:
-        rows, codes = run_with_app(run)
+    rows, codes = run_with_app(run)
     print_rows(ACTED_COLUMNS, rows)
     return max(codes)
-
-
-async def _found(target: "TaskMQ", where: str, limit: int) -> list[str]:
-    from taskmq.model.jobs.filter_text import parse_filter
-
-    which = parse_filter(where, await target.sessions.store().now_ms())
-    found: list[str] = []
-    after: str | None = None
-    while len(found) < limit:
-        page = await target.jobs.alist(which, after=after, limit=min(_PAGE, limit - len(found)))
-        found += [job.id for job in page.jobs]
-        if (after := page.after) is None:
-            break
-    return found
 
 
 def _definition(detail: "JobDetail") -> dict[str, Any]:

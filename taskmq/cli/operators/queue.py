@@ -106,7 +106,7 @@ def show(queue: str, /, *, within: str = "1s") -> None:
 def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Delete the waiting messages of a queue, in all its priority classes or shards.
 
-    Jobs of the store are not deleted: cancel them by `taskmq job cancel --where queue:NAME`.
+    Jobs of the store are not deleted: cancel them by `taskmq bulk begin cancel queue:NAME`.
 
     Parameters
     ----------

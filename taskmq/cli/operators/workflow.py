@@ -9,21 +9,14 @@ from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
-from taskmq.operations.workflows import (
-    WorkflowFilter,
-    WorkflowLine,
-    cancel_workflow,
-    list_workflows,
-    read_states,
-    redrive_workflow,
-    report_workflow,
-)
+from taskmq.operations.workflows import cancel_workflow, redrive_workflow, report_workflow
+from taskmq.workflow.catalogue import WorkflowLine, read_states
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.workflow.handle import FlowStep
 
-__all__ = ["STEP_COLUMNS", "WORKFLOW_COLUMNS", "app"]
+__all__ = ["STEP_COLUMNS", "WORKFLOW_COLUMNS", "app", "in_utc"]
 
 app = App(name="workflow", help="Workflows: list, show, close, cancel, redrive.", result_action="return_value")
 
@@ -60,9 +53,9 @@ def list_all(
     limit
         How many at most.
     """
-    which = WorkflowFilter(
-        tenant=tenant, name=name, states=read_states(state), since=_instant(since), before=_instant(until)
-    )
+    which: dict[str, Any] = {
+        "name": name, "states": read_states(state), "tenant": tenant, "since": in_utc(since), "until": in_utc(until)
+    }  # fmt: skip
     lines = run_with_app(lambda target: _list(target, which, limit))
     is_table = current_globals().output == "table"
     print_rows(
@@ -157,21 +150,20 @@ def redrive(workflow: str, /) -> None:
         note(f"workflow {workflow}: nothing to run again, it has not ended or everything has succeeded; {letters}")
 
 
-async def _list(target: "TaskMQ", which: WorkflowFilter, limit: int) -> list[WorkflowLine]:
+def in_utc(given: datetime | None) -> datetime | None:
+    """An instant that was given on the command line: in UTC unless it says otherwise."""
+    return given if given is None or given.tzinfo else given.replace(tzinfo=UTC)
+
+
+async def _list(target: "TaskMQ", which: dict[str, Any], limit: int) -> list[WorkflowLine]:
     found: list[WorkflowLine] = []
     after: str | None = None
     while len(found) < limit:
-        page = await list_workflows(target, which, after=after, limit=limit - len(found))
+        page = await target.workflows.alist(**which, after=after, limit=limit - len(found))
         found += page.lines
         if (after := page.after) is None:
             break
     return found
-
-
-def _instant(given: datetime | None) -> int | None:
-    if given is None:
-        return None
-    return round((given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _row(step: "FlowStep") -> dict[str, Any]:

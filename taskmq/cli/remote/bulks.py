@@ -6,7 +6,7 @@ from typing import Any
 from taskmq.api.jobs import BulkOperationView
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals
-from taskmq.cli.jobs.bulk import BULK_COLUMNS, check_filter, no_bulk
+from taskmq.cli.jobs.bulk import BULK_COLUMNS, check_filter, code_of, no_bulk
 from taskmq.cli.output import confirm, note, print_record
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import instant_of
@@ -31,6 +31,7 @@ def begin(
     rate: float | None,
     because: str,
     dry_run: bool,
+    wait: bool,
     yes: bool,
 ) -> int:
     check_filter(where, everything=everything)
@@ -41,19 +42,13 @@ def begin(
     if not confirm(f"{action} {count} jobs?", yes=yes):
         return FAILED
     moment = None if at is None else instant_of("--at", at)
-    _print(
-        client.bulks.begin(
-            action,
-            where,
-            everything=everything,
-            at=moment,
-            delay=delay,
-            priority=priority,
-            rate=rate,
-            note=because,
-        )
+    bulk = client.bulks.begin(
+        action, where, everything=everything, at=moment, delay=delay, priority=priority, rate=rate, note=because
     )
-    return OK
+    if wait:
+        bulk = client.bulks.wait(bulk.bulk_id)
+    _print(bulk)
+    return code_of(bulk.state, bulk.refused)
 
 
 def list_bulks(client: Client, *, limit: int) -> int:

@@ -7,15 +7,14 @@ import msgspec
 
 from taskmq.api.job_requests import SubmitBody, UpstreamJob
 from taskmq.api.jobs import AttemptView, ChangedJob, HistoryView, JobDetails, JobView, RefusalView
-from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
+from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.jobs.job import CANCELLED
-from taskmq.cli.jobs.stored_jobs import ACTED_COLUMNS, ATTEMPT_COLUMNS, HISTORY_COLUMNS, LIST_COLUMNS
-from taskmq.cli.output import confirm, note, print_rows
-from taskmq.cli.progress import progress
+from taskmq.cli.jobs.stored_jobs import ACTED_COLUMNS, ATTEMPT_COLUMNS, HISTORY_COLUMNS, LIST_COLUMNS, check_ids
+from taskmq.cli.output import note, print_rows
 from taskmq.cli.server_link import only_here, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import array_of, instant_of, label_of, node_labels_of, object_of, upstream_from
-from taskmq.errors import InvalidOption, JobConflict, JobNotFound
+from taskmq.errors import JobConflict, JobNotFound
 from taskmq.http import Client
 from taskmq.model.states import Cancellation, JobState
 
@@ -136,25 +135,19 @@ def change(
     return OK
 
 
-def hold(
-    client: Client, *, jobs: Sequence[str], where: str | None, limit: int, yes: bool, note: str, by: str | None
-) -> int:
+def hold(client: Client, *, jobs: Sequence[str], note: str, by: str | None) -> int:
     only_here(by=by)
-    return _act("hold", client, lambda job: client.jobs.hold(job, note=note), jobs, where, limit=limit, yes=yes)
+    return _act("hold", lambda job: client.jobs.hold(job, note=note), jobs)
 
 
-def release(
-    client: Client, *, jobs: Sequence[str], where: str | None, limit: int, yes: bool, note: str, by: str | None
-) -> int:
+def release(client: Client, *, jobs: Sequence[str], note: str, by: str | None) -> int:
     only_here(by=by)
-    return _act("release", client, lambda job: client.jobs.release(job, note=note), jobs, where, limit=limit, yes=yes)
+    return _act("release", lambda job: client.jobs.release(job, note=note), jobs)
 
 
-def retry(
-    client: Client, *, jobs: Sequence[str], where: str | None, limit: int, yes: bool, note: str, by: str | None
-) -> int:
+def retry(client: Client, *, jobs: Sequence[str], note: str, by: str | None) -> int:
     only_here(by=by)
-    return _act("retry", client, lambda job: client.jobs.retry(job, note=note), jobs, where, limit=limit, yes=yes)
+    return _act("retry", lambda job: client.jobs.retry(job, note=note), jobs)
 
 
 def clone(client: Client, *, job: str, new_id: str | None, at: str | None) -> int:
@@ -218,42 +211,27 @@ def cancel(client: Client, *, job: str, reason: str, remember: str) -> int:
     return OK
 
 
-def _act(
-    what: str,
-    client: Client,
-    one: Callable[[str], ChangedJob],
-    jobs: Sequence[str],
-    where: str | None,
-    *,
-    limit: int,
-    yes: bool,
-) -> int:
+def _act(what: str, one: Callable[[str], ChangedJob], jobs: Sequence[str]) -> int:
     """Do it to each; a row for each, and the worst of their exit codes."""
-    if bool(jobs) is (where is not None):
-        raise InvalidOption(f"job {what}: ids of jobs, or --where FILTER")
-    chosen = list(jobs) if where is None else [found.id for found in _pages(client, where, limit, None)[0]]
-    if where is not None and chosen and not confirm(f"{what} {len(chosen)} jobs?", yes=yes):
-        return FAILED
+    check_ids(what, jobs)
     rows: list[dict[str, Any]] = []
     told: list[Any] = []
     codes = {OK}
-    with progress(f"{what}: jobs") as advance:
-        for number, job in enumerate(chosen):
-            advance(number, len(chosen))
-            try:
-                after = one(job)
-                is_another = what == "retry" and job not in (after.id, after.job_id)
-                state = f"queued as {after.job_id}" if is_another else "queued" if what == "retry" else after.state
-                rows.append({"job": job, "state": state, "refused": ""})
-                told.append(after)
-            except JobNotFound as error:
-                codes.add(NOT_FOUND)
-                rows.append({"job": job, "state": JobState.UNKNOWN, "refused": str(error)})
-                told.append(RefusalView(job_id=job, code="job_not_found", detail=str(error)))
-            except JobConflict as error:
-                codes.add(CONFLICT)
-                rows.append({"job": job, "state": error.state, "refused": str(error)})
-                told.append(RefusalView(job_id=job, code="job_conflict", detail=str(error)))
+    for job in jobs:
+        try:
+            after = one(job)
+            is_another = what == "retry" and job not in (after.id, after.job_id)
+            state = f"queued as {after.job_id}" if is_another else "queued" if what == "retry" else after.state
+            rows.append({"job": job, "state": state, "refused": ""})
+            told.append(after)
+        except JobNotFound as error:
+            codes.add(NOT_FOUND)
+            rows.append({"job": job, "state": JobState.UNKNOWN, "refused": str(error)})
+            told.append(RefusalView(job_id=job, code="job_not_found", detail=str(error)))
+        except JobConflict as error:
+            codes.add(CONFLICT)
+            rows.append({"job": job, "state": error.state, "refused": str(error)})
+            told.append(RefusalView(job_id=job, code="job_conflict", detail=str(error)))
     if current_globals().output == "table":
         print_rows(ACTED_COLUMNS, rows)
     else:

@@ -1,7 +1,7 @@
 """`taskmq queue`, `taskmq workers` and `taskmq workflow` through a server."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -11,14 +11,14 @@ from taskmq.cli.exits import FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.operators.queue import QUEUE_COLUMNS
 from taskmq.cli.operators.workers import WORKER_COLUMNS, seconds_of
-from taskmq.cli.operators.workflow import STEP_COLUMNS, WORKFLOW_COLUMNS
+from taskmq.cli.operators.workflow import STEP_COLUMNS, WORKFLOW_COLUMNS, in_utc
 from taskmq.cli.output import confirm, duration_text, note, print_record, print_rows
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, RequestRefused
 from taskmq.http import Client
 from taskmq.model.topology import logical_queue
-from taskmq.operations.workflows import read_states
+from taskmq.workflow.catalogue import read_states
 
 __all__ = [
     "cancel_workflow",
@@ -131,8 +131,8 @@ def list_workflows(
     found = own.workflows.list(
         name=name,
         states=sorted(read_states(state)),
-        since=_in_utc(since),
-        until=_in_utc(until),
+        since=in_utc(since),
+        until=in_utc(until),
         page_size=max(min(limit, 200), 1),
     )
 
@@ -181,10 +181,6 @@ def redrive_workflow(client: Client, *, workflow: str) -> int:
     else:
         note(f"workflow {workflow}: nothing to run again, it has not ended or everything has succeeded; {letters}")
     return OK
-
-
-def _in_utc(given: datetime | None) -> datetime | None:
-    return given if given is None or given.tzinfo else given.replace(tzinfo=UTC)
 
 
 def _named(queues: Sequence[str]) -> list[str]:

@@ -23,6 +23,7 @@ from taskmq.contracts.jobs.dispatch import (
     Lane,
     LaneHead,
     Pick,
+    ReadyJob,
     Released,
     slot_key,
 )
@@ -88,6 +89,7 @@ __all__ = [
     "PlacedJob",
     "Prunable",
     "PutDefinition",
+    "ReadyJob",
     "Released",
     "Retaining",
     "ScheduleChange",

@@ -2,11 +2,12 @@
 
 lanes -> dispatch -> publish -> confirm -> ... reports -> apply -> forget
 |  refused: undispatch, or fail
+look -> put_behind gates -> open_gates -> lanes
 due -> fire -> lanes
 take_over: what an earlier holder of the slot has dispatched
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -27,6 +28,7 @@ __all__ = [
     "Lane",
     "LaneHead",
     "Pick",
+    "ReadyJob",
     "Released",
     "slot_key",
 ]
@@ -60,6 +62,19 @@ class Pick(msgspec.Struct, frozen=True):
 
     lane: Lane
     count: int
+
+
+class ReadyJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that is ready, as a look at its lane shows it.
+
+    Attributes:
+        body: as it is to be sent; empty where it is too large to be read with others.
+    """
+
+    id: str
+    lane: Lane
+    task: str
+    body: bytes
 
 
 class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +194,37 @@ class DispatchStore(Protocol):
         by those behind it whose owners have room, among the first that are `looked_at`: 500 of its lane, 10,000 of
         all.
         """
+        ...
+
+    async def look(self, picks: Sequence[Pick]) -> list[ReadyJob]:
+        """The first jobs of these lanes, as many of each as the pick says, in the order of the picks."""
+        ...
+
+    async def put_behind(self, slot: int, epoch: int, gates: Mapping[str, str]) -> None:
+        """Take jobs that are ready out of their lanes: each waits behind a gate, which is a text of the caller's.
+
+        They stay `queued`, and no event is written. A job that is not ready any more is left as it is; whatever
+        changes one that waits, or ends it, takes it from behind its gate.
+
+        Args:
+            gates: by the ids of the jobs, which are in queues of the slot.
+        """
+        ...
+
+    async def open_gates(
+        self, slot: int, epoch: int, gates: Mapping[str, int] | None = None
+    ) -> list[tuple[str, Lane]]:
+        """Put the first jobs behind gates of the slot back into their lanes; the gate and the lane of each.
+
+        The higher priority is first, then the earlier due.
+
+        Args:
+            gates: how many jobs behind each; None: up to 500 jobs of the slot, behind any.
+        """
+        ...
+
+    async def gate_of(self, job_id: str) -> str:
+        """The gate behind which the job waits; "" where it waits behind none."""
         ...
 
     async def confirm(self, batches: Sequence[int]) -> None:

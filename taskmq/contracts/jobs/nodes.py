@@ -9,12 +9,13 @@ What is allocated of a node is never more than its capacity was when it was allo
 time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from taskmq.contracts.jobs.dispatch import DispatchBatch, Pick
+from taskmq.contracts.jobs.dispatch import DispatchBatch, Lane, Pick
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, JobNeeds, NewAllocation, NodeTold, Placement
 
 __all__ = ["NodeStore", "PlacedJob", "UnplacedJob"]
@@ -33,11 +34,21 @@ class UnplacedJob(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     tenant: str
     queue: str
+    priority: int
     task: str
     due: int
     is_first: bool
     expires: int | None = None
     needs: JobNeeds | None = None
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(self.queue, self.priority, self.tenant)
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """By what the jobs of a lane are in order."""
+        return self.due, self.id
 
 
 class PlacedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,12 +115,24 @@ class NodeStore(Protocol):
         """Up to `limit` of those, the newest first, from behind the one with the id `after`."""
         ...
 
-    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
-        """The first jobs of these lanes, as many of each as the pick says, in the order of the picks."""
+    async def waiting(
+        self, picks: Sequence[Pick], *, behind: Mapping[Lane, tuple[int, str]] | None = None
+    ) -> list[UnplacedJob]:
+        """The first jobs of these lanes, as many of each as the pick says, in the order of the picks.
+
+        Args:
+            behind: of a lane the place of a job (`UnplacedJob.place`): the first ones behind it are meant.
+        """
         ...
 
     async def place(
-        self, slot: int, epoch: int, placements: Sequence[Placement], over: Sequence[str] = ()
+        self,
+        slot: int,
+        epoch: int,
+        placements: Sequence[Placement],
+        over: Sequence[str] = (),
+        *,
+        quotas: Quotas | None = None,
     ) -> DispatchBatch | None:
         """Allocate and dispatch these jobs, all in one transaction; None where none was to be had.
 
@@ -117,6 +140,9 @@ class NodeStore(Protocol):
         changed or taken meanwhile is left out, and of a gang all where one is. `DispatchedJob.node` says where each
         goes. `slot` and `epoch` are the scheduler's, as in `DispatchStore.dispatch`; of the placements, and
         of the jobs named by `over`, those that have expired end.
+
+        Args:
+            quotas: those that let jobs wait, see `DispatchStore.dispatch_within`: what has to wait is left out.
         """
         ...
 

@@ -8,7 +8,7 @@ from typing import Final
 from taskmq.api.job_requests import BeginBulkBody
 from taskmq.api.jobs import BulkOperationList, BulkOperationView
 from taskmq.api.values import PriorityLevel
-from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.connection import AsyncHttpConnection, every
 from taskmq.http.retries import seconds_of_duration
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkAction
@@ -73,13 +73,6 @@ class AsyncBulkCalls:
         """A page of them, the last one first."""
         return await self._connection.ask("listBulks", BulkOperationList, query={"limit": limit, "cursor": cursor})
 
-    async def list(self, *, page_size: int = 200) -> AsyncIterator[BulkOperationView]:
+    def list(self, *, page_size: int = 200) -> AsyncIterator[BulkOperationView]:
         """All of them, the last one first."""
-        cursor: str | None = None
-        while True:
-            found = await self.page(limit=page_size, cursor=cursor)
-            for one in found.items:
-                yield one
-            cursor = found.next
-            if cursor is None:
-                return
+        return every(lambda cursor: self.page(limit=page_size, cursor=cursor))

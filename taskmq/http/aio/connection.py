@@ -1,17 +1,26 @@
-"""The connection to a server: requests are sent, repeated where that is safe, and their answers read."""
+"""The connection to a server: requests are sent and repeated where that is safe, their answers and pages are read."""
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import httpx
 
 from taskmq.errors import ServerUnavailable, TaskMQError
-from taskmq.http.exchange import Prepared, address_of, decoded, error_of, headers_of, prepared, retry_after_of
+from taskmq.http.exchange import (
+    ListedPage,
+    Prepared,
+    address_of,
+    decoded,
+    error_of,
+    headers_of,
+    prepared,
+    retry_after_of,
+)
 from taskmq.http.retries import Retries
 
-__all__ = ["AsyncHttpConnection"]
+__all__ = ["AsyncHttpConnection", "every"]
 
 T = TypeVar("T")
 
@@ -178,3 +187,19 @@ class AsyncHttpConnection:
             "known",
             is_certain=False,
         )
+
+
+async def every(page: Callable[[str | None], Awaitable[ListedPage[T]]]) -> AsyncIterator[T]:
+    """What is on all pages of a list; each page is asked for when the one before has been read.
+
+    Args:
+        page: asks for the page of a cursor; None: the first one.
+    """
+    cursor: str | None = None
+    while True:
+        found = await page(cursor)
+        for one in found.items:
+            yield one
+        cursor = found.next
+        if cursor is None:
+            return

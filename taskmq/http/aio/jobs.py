@@ -22,7 +22,7 @@ from taskmq.api.jobs import (
     SubmittedJobs,
 )
 from taskmq.api.values import PriorityLevel
-from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.connection import AsyncHttpConnection, every
 from taskmq.http.bodies import change_body, items_of, named_bodies, new_key, query_of_jobs, result_of, submit_body
 from taskmq.http.retries import JobWaits, seconds_of_duration
 from taskmq.model.units import Duration
@@ -270,7 +270,7 @@ class AsyncJobCalls:
         query = {**which, "limit": limit, "cursor": cursor or ""}
         return await self._connection.ask("listJobs", JobList, query=query)
 
-    async def list(
+    def list(
         self,
         filter: str = "",  # noqa: A002 - the parameter's name in the API
         *,
@@ -281,9 +281,8 @@ class AsyncJobCalls:
         page_size: int = 200,
     ) -> AsyncIterator[JobView]:
         """All jobs that fit, the newest first; pages are fetched as they are needed."""
-        cursor: str | None = None
-        while True:
-            found = await self.page(
+        return every(
+            lambda cursor: self.page(
                 filter,
                 status=status,
                 job_type=job_type,
@@ -292,11 +291,7 @@ class AsyncJobCalls:
                 limit=page_size,
                 cursor=cursor,
             )
-            for job in found.items:
-                yield job
-            cursor = found.next
-            if cursor is None:
-                return
+        )
 
     async def _act(
         self, operation: str, job_id: str, version: int | None, note: str, *, key: str | None = None

@@ -48,7 +48,7 @@ from taskmq.api.workers import (
     WorkflowState,
     WorkflowView,
 )
-from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.connection import AsyncHttpConnection, every
 from taskmq.http.retries import seconds_of_duration
 from taskmq.model.units import Duration
 from taskmq.workflow.service import Redriven
@@ -129,16 +129,9 @@ class AsyncDefinitionCalls:
         query = {"prefix": prefix, "limit": limit, "cursor": cursor}
         return await self._connection.ask("listDefinitions", DefinitionList, query=query)
 
-    async def list(self, prefix: str = "", *, page_size: int = 200) -> AsyncIterator[DefinitionView]:
+    def list(self, prefix: str = "", *, page_size: int = 200) -> AsyncIterator[DefinitionView]:
         """All definitions whose names begin so, by name, each in its last version."""
-        cursor: str | None = None
-        while True:
-            found = await self.page(prefix, limit=page_size, cursor=cursor)
-            for one in found.items:
-                yield one
-            cursor = found.next
-            if cursor is None:
-                return
+        return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))
 
 
 class AsyncScheduleCalls:
@@ -234,7 +227,7 @@ class AsyncWorkflowCalls:
         }
         return await self._connection.ask("listWorkflows", WorkflowList, query=query)
 
-    async def list(
+    def list(
         self,
         *,
         name: str | None = None,
@@ -244,16 +237,11 @@ class AsyncWorkflowCalls:
         page_size: int = 200,
     ) -> AsyncIterator[WorkflowLineView]:
         """All workflows of the kind, the newest first; see `page`."""
-        cursor: str | None = None
-        while True:
-            found = await self.page(
+        return every(
+            lambda cursor: self.page(
                 name=name, states=states, since=since, until=until, limit=page_size, cursor=cursor
             )
-            for one in found.items:
-                yield one
-            cursor = found.next
-            if cursor is None:
-                return
+        )
 
 
 class AsyncQueueCalls:
@@ -364,13 +352,6 @@ class AsyncTaskCalls:
         """A page of the tasks."""
         return await self._connection.ask("listTasks", TaskList, query={"limit": limit, "cursor": cursor})
 
-    async def list(self, *, page_size: int = 200) -> AsyncIterator[TaskView]:
+    def list(self, *, page_size: int = 200) -> AsyncIterator[TaskView]:
         """All tasks of the app and those that were registered, by name."""
-        cursor: str | None = None
-        while True:
-            found = await self.page(limit=page_size, cursor=cursor)
-            for one in found.items:
-                yield one
-            cursor = found.next
-            if cursor is None:
-                return
+        return every(lambda cursor: self.page(limit=page_size, cursor=cursor))

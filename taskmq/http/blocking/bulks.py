@@ -8,7 +8,7 @@ from typing import Final
 from taskmq.api.job_requests import BeginBulkBody
 from taskmq.api.jobs import BulkOperationList, BulkOperationView
 from taskmq.api.values import PriorityLevel
-from taskmq.http.blocking.connection import HttpConnection
+from taskmq.http.blocking.connection import HttpConnection, every
 from taskmq.http.retries import seconds_of_duration
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkAction
@@ -75,11 +75,4 @@ class BulkCalls:
 
     def list(self, *, page_size: int = 200) -> Iterator[BulkOperationView]:
         """All of them, the last one first."""
-        cursor: str | None = None
-        while True:
-            found = self.page(limit=page_size, cursor=cursor)
-            for one in found.items:
-                yield one
-            cursor = found.next
-            if cursor is None:
-                return
+        return every(lambda cursor: self.page(limit=page_size, cursor=cursor))

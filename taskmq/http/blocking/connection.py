@@ -1,17 +1,26 @@
-"""The connection to a server: requests are sent, repeated where that is safe, and their answers read."""
+"""The connection to a server: requests are sent and repeated where that is safe, their answers and pages are read."""
 
 import copy
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import httpx
 
 from taskmq.errors import ServerUnavailable, TaskMQError
-from taskmq.http.exchange import Prepared, address_of, decoded, error_of, headers_of, prepared, retry_after_of
+from taskmq.http.exchange import (
+    ListedPage,
+    Prepared,
+    address_of,
+    decoded,
+    error_of,
+    headers_of,
+    prepared,
+    retry_after_of,
+)
 from taskmq.http.retries import Retries
 
-__all__ = ["HttpConnection"]
+__all__ = ["HttpConnection", "every"]
 
 T = TypeVar("T")
 
@@ -176,3 +185,19 @@ class HttpConnection:
             "known",
             is_certain=False,
         )
+
+
+def every(page: Callable[[str | None], ListedPage[T]]) -> Iterator[T]:
+    """What is on all pages of a list; each page is asked for when the one before has been read.
+
+    Args:
+        page: asks for the page of a cursor; None: the first one.
+    """
+    cursor: str | None = None
+    while True:
+        found = page(cursor)
+        for one in found.items:
+            yield one
+        cursor = found.next
+        if cursor is None:
+            return

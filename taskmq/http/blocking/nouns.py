@@ -48,7 +48,7 @@ from taskmq.api.workers import (
     WorkflowState,
     WorkflowView,
 )
-from taskmq.http.blocking.connection import HttpConnection
+from taskmq.http.blocking.connection import HttpConnection, every
 from taskmq.http.retries import seconds_of_duration
 from taskmq.model.units import Duration
 from taskmq.workflow.service import Redriven
@@ -129,14 +129,7 @@ class DefinitionCalls:
 
     def list(self, prefix: str = "", *, page_size: int = 200) -> Iterator[DefinitionView]:
         """All definitions whose names begin so, by name, each in its last version."""
-        cursor: str | None = None
-        while True:
-            found = self.page(prefix, limit=page_size, cursor=cursor)
-            for one in found.items:
-                yield one
-            cursor = found.next
-            if cursor is None:
-                return
+        return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))
 
 
 class ScheduleCalls:
@@ -242,14 +235,11 @@ class WorkflowCalls:
         page_size: int = 200,
     ) -> Iterator[WorkflowLineView]:
         """All workflows of the kind, the newest first; see `page`."""
-        cursor: str | None = None
-        while True:
-            found = self.page(name=name, states=states, since=since, until=until, limit=page_size, cursor=cursor)
-            for one in found.items:
-                yield one
-            cursor = found.next
-            if cursor is None:
-                return
+        return every(
+            lambda cursor: self.page(
+                name=name, states=states, since=since, until=until, limit=page_size, cursor=cursor
+            )
+        )
 
 
 class QueueCalls:
@@ -362,11 +352,4 @@ class TaskCalls:
 
     def list(self, *, page_size: int = 200) -> Iterator[TaskView]:
         """All tasks of the app and those that were registered, by name."""
-        cursor: str | None = None
-        while True:
-            found = self.page(limit=page_size, cursor=cursor)
-            for one in found.items:
-                yield one
-            cursor = found.next
-            if cursor is None:
-                return
+        return every(lambda cursor: self.page(limit=page_size, cursor=cursor))

@@ -12,7 +12,7 @@ tenant wait for their turn, and how many are under way, the store counts when it
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Final, Literal, NoReturn
+from typing import Annotated, Final, Literal, NoReturn, TypedDict, Unpack
 
 import msgspec
 
@@ -21,6 +21,7 @@ from taskmq.errors import InvalidOption
 __all__ = [
     "EVERYBODY",
     "KEPT_DAYS",
+    "CountedJob",
     "OnLimit",
     "Quota",
     "QuotaBook",
@@ -163,6 +164,11 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The tenants of which a quota lets jobs wait; `*`: all that have a name."""
         return frozenset(quota.tenant for quota in self.quotas.values() if quota.holds_back)
 
+    def may_hold_back(self, tenant: str) -> bool:
+        """Whether one of them lets jobs of the tenant wait."""
+        held_back = self.held_back()
+        return tenant in held_back or (EVERYBODY in held_back and bool(tenant))
+
     def find(self, tenant: str, user: str | None = None) -> Quota | None:
         """The quota that was said for exactly these."""
         return self.quotas.get(usage_name(tenant, user))
@@ -206,6 +212,15 @@ def usage_prefix(tenant: str) -> str:
     return usage_name(tenant).removesuffix("]")
 
 
+class CountedJob(TypedDict):
+    """What quotas see of a job that is submitted: `size` in bytes; `is_queued`: it waits for its turn from now on."""
+
+    tenant: str
+    user: str
+    size: int
+    is_queued: bool
+
+
 class QuotaBook:
     """The quotas of some jobs, as they are submitted one after the other.
 
@@ -227,13 +242,9 @@ class QuotaBook:
         self._queued = dict(queued)
         self._now = now
 
-    def admit(self, *, tenant: str, user: str, size: int, is_queued: bool) -> QuotaExcess | None:
-        """Count a job in; or the first limit beyond which it would be, and nothing is counted.
-
-        Args:
-            size: bytes of its body.
-            is_queued: it waits for its turn from now on.
-        """
+    def admit(self, **job: Unpack[CountedJob]) -> QuotaExcess | None:
+        """Count a job in; or the first limit beyond which it would be, and nothing is counted."""
+        tenant, user, size, is_queued = job["tenant"], job["user"], job["size"], job["is_queued"]
         quotas = self._quotas.of(tenant, user)
         after: dict[str, QuotaUsage] = {}
         for quota in quotas:
@@ -249,6 +260,19 @@ class QuotaBook:
         if quotas and is_queued:
             self._queued[tenant] = self._queued.get(tenant, 0) + 1
         return None
+
+    def take_back(self, **job: Unpack[CountedJob]) -> None:
+        """A job that was counted in did not come to be: another one has its key, or what it waits for is unknown."""
+        tenant, size = job["tenant"], job["size"]
+        quotas = self._quotas.of(tenant, job["user"])
+        for quota in quotas:
+            usage = self.changed[name := usage_name(quota.tenant, quota.user)]
+            used_until = usage.used_until
+            if quota.rate is not None and quota.on_limit == "refuse":
+                used_until -= 1000 / quota.rate
+            self.changed[name] = QuotaUsage(usage.day, usage.jobs - 1, usage.bytes - size, used_until)
+        if quotas and job["is_queued"]:
+            self._queued[tenant] -= 1
 
     def _today(self, usage: QuotaUsage) -> QuotaUsage:
         day = self._now // _DAY
@@ -319,6 +343,14 @@ class RunBook:
         self._running[tenant, None] += 1
         self._running[tenant, user] += 1
         return True
+
+    def admit_all(self, owners: Iterable[tuple[str, str]]) -> bool:
+        """Count jobs in that go together, by tenant and user; False: they have to wait, and nothing is counted."""
+        changed, running = dict(self.changed), self._running.copy()
+        if all(self.admit(tenant=tenant, user=user) for tenant, user in owners):
+            return True
+        self.changed, self._running = changed, running
+        return False
 
 
 def looked_at(quotas: Quotas, picks: Sequence[tuple[str, int]]) -> list[int]:

@@ -18,6 +18,7 @@ from taskmq.model.nodes.host_nodes import (
     check_labels,
     check_node_name,
     checked_node,
+    lost_after,
 )
 from taskmq.model.nodes.needs import (
     SLOTS,
@@ -32,6 +33,7 @@ from taskmq.model.nodes.needs import (
     left_over,
     reservable,
     startable,
+    together,
     why_unplaced,
 )
 
@@ -58,8 +60,10 @@ __all__ = [
     "has_labels",
     "job_needs",
     "left_over",
+    "lost_after",
     "reservable",
     "startable",
+    "together",
     "usage_of",
     "why_unplaced",
 ]

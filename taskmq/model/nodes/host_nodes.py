@@ -2,7 +2,7 @@
 
     reported  ->  available  ->  draining (an operator says so)
                   |    ^
-       not heard for 30 s |  heard again
+  three beats missed  |  heard again
                   v    |
                  lost
 
@@ -30,12 +30,20 @@ __all__ = [
     "check_labels",
     "check_node_name",
     "checked_node",
+    "lost_after",
 ]
 
 HEARTBEAT_SECONDS: Final = 10.0
 """Workers with a node tell of it so often."""
-LOST_AFTER_MS: Final = 30_000
-"""Three heartbeats: for so long a node may be silent."""
+
+
+def lost_after(heartbeat_seconds: float) -> int:
+    """Milliseconds of silence in which a node has missed three heartbeats; the third may come half of one late."""
+    return round(heartbeat_seconds * 3_500)
+
+
+LOST_AFTER_MS: Final = lost_after(HEARTBEAT_SECONDS)
+"""For so long a node of a worker may be silent."""
 
 NodeState = Literal["available", "busy", "draining", "lost"]
 """- `available`: it gets jobs;

@@ -24,6 +24,7 @@ __all__ = [
     "left_over",
     "reservable",
     "startable",
+    "together",
     "why_unplaced",
 ]
 
@@ -161,6 +162,14 @@ def startable(placements: Mapping[_Job, Placement], ready: Collection[_Job]) -> 
     """Of these the ones whose jobs are ready, without the gangs of which one is not."""
     broken = {each.gang for job, each in placements.items() if each.gang and job not in ready}
     return {job: each for job, each in placements.items() if job in ready and each.gang not in broken}
+
+
+def together(placements: Mapping[_Job, Placement]) -> list[list[_Job]]:
+    """The jobs that are placed together: gangs, and each other one by itself."""
+    units: dict[object, list[_Job]] = {}
+    for job, each in placements.items():
+        units.setdefault(each.gang or (job,), []).append(job)
+    return list(units.values())
 
 
 def could_ever_fit(needs: JobNeeds, node: HostNode) -> bool:

@@ -6,9 +6,9 @@ each job is done to at most once.
 """
 
 from taskmq.model.jobs.bulks import BulkAction
-from taskmq.operations.bulks.pages import BulkChange, BulkPage, BulkRefusal, act_on_page
+from taskmq.operations.bulks.pages import BulkChange, BulkPage, BulkRefusal, act_on_page, check_change
 from taskmq.operations.bulks.runner import BulkRunner
-from taskmq.operations.bulks.tenant_bulks import BulkOrder, TenantBulks
+from taskmq.operations.bulks.tenant_bulks import BulkOrder, StoredBulks, TenantBulks
 
 __all__ = [
     "BulkAction",
@@ -17,6 +17,8 @@ __all__ = [
     "BulkPage",
     "BulkRefusal",
     "BulkRunner",
+    "StoredBulks",
     "TenantBulks",
     "act_on_page",
+    "check_change",
 ]

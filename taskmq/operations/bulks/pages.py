@@ -14,10 +14,11 @@ from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import InvalidOption, TaskMQError
 from taskmq.model.jobs.bulks import BulkAction
 from taskmq.model.jobs.filters import JobFilter
-from taskmq.model.units import Duration
+from taskmq.model.topology import class_of
+from taskmq.model.units import Duration, parse_duration
 from taskmq.operations.tenant_jobs import TenantJobs
 
-__all__ = ["BulkChange", "BulkPage", "BulkRefusal", "act_on_page"]
+__all__ = ["BulkChange", "BulkPage", "BulkRefusal", "act_on_page", "check_change"]
 
 # Of a store that is asked by others, too.
 _AT_A_TIME: Final = 20
@@ -67,9 +68,10 @@ async def act_on_page(
         after: the `after` of the page before.
 
     Raises:
-        InvalidOption: a change that changes nothing.
+        InvalidOption: see `check_change`.
         StoreUnavailable: it could not be reached; some may have been done.
     """
+    check_change(action, change)
     act = _action(jobs, action, change, note)
     page = await jobs.list(which, after=after, limit=limit)
     done: list[JobRecord] = []
@@ -85,6 +87,25 @@ async def act_on_page(
     return BulkPage(done, refused, page.after)
 
 
+def check_change(action: BulkAction, change: BulkChange) -> None:
+    """See that a change makes something different, and that no other action is to.
+
+    Raises:
+        InvalidOption: a change that changes nothing, one to what cannot be, or another action with a change.
+    """
+    if action != "change":
+        if change != BulkChange():
+            raise InvalidOption(f"{action}: only a change has a time, a delay or a priority")
+        return
+    if change == BulkChange():
+        raise InvalidOption("nothing to change: give a time, a delay or a priority")
+    if change.at is not None and change.delay is not None:
+        raise InvalidOption("a time and a delay: give one of them")
+    if change.delay is not None:
+        parse_duration(change.delay, what="delay")
+    class_of(change.priority)
+
+
 async def _tried(act: Callable[[JobRecord], Awaitable[object]], record: JobRecord) -> TaskMQError | None:
     try:
         await act(record)
@@ -97,8 +118,6 @@ def _action(
     jobs: TenantJobs, action: BulkAction, change: BulkChange, note: str
 ) -> Callable[[JobRecord], Awaitable[object]]:
     if action == "change":
-        if change == BulkChange():
-            raise InvalidOption("nothing to change: give a time, a delay or a priority")
         given: dict[str, Any] = change._asdict()
         return lambda record: jobs.change(record.id, note=note, **given)
     method: Callable[..., Awaitable[object]] = getattr(jobs, action)

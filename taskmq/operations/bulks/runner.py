@@ -57,7 +57,7 @@ class BulkRunner:
         self._awake.set()
 
     async def run(self) -> None:
-        """Look each second, or five where there is nothing, what there is to do, until `stop`.
+        """Look when there is something to do, and each five seconds where there is nothing, until `stop`.
 
         A piece that was begun is ended.
         """
@@ -68,41 +68,56 @@ class BulkRunner:
     async def _look(self) -> float:
         """Seconds until the next look."""
         store = self._app.sessions.store()
-        has_acted = False
+        dues: list[int] = []
         try:
             found = await store.bulks.open()
             for bulk in found:
                 if self._is_stopping:
                     break
                 now = await store.now_ms()
-                if bulk.due <= now and (bulk.holder == self._me or bulk.lease_until <= now):
-                    has_acted |= await self._carry_on(bulk, now)
+                if bulk.due > now:
+                    dues.append(bulk.due)
+                elif bulk.holder == self._me or bulk.lease_until <= now:
+                    dues.append(await self._carried_on(bulk, now))
+            if not found:
+                return _IDLE_LOOK
+            now = await store.now_ms()
         except StoreUnavailable as error:
             _log.warning("bulks wait: %s", error)
             return _LOOK
-        if has_acted:
-            return 0.0
-        return _LOOK if found else _IDLE_LOOK
+        return min([_LOOK, *(max(due - now, 0) / 1000 for due in dues)])
 
-    async def _carry_on(self, bulk: Bulk, now: int) -> bool:
-        """Do a piece of it; whether it was ours to do."""
+    async def _carried_on(self, bulk: Bulk, now: int) -> int:
+        """Do a piece of it, or end it where that cannot be; the instant (ms) from which on there is more to do."""
+        try:
+            return await self._carry_on(bulk, now)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - one that cannot be carried out must not hold up the others
+            _log.exception("bulk %s is given up", bulk.id)
+            is_told = isinstance(error, TaskMQError)
+            why = str(error) if is_told else "an error of the server; its log has more"
+            refused = BulkRefused("", type(error).__name__, why)
+            found = await self._app.sessions.store().bulks.get(bulk.id)
+            if found is not None and found.ended is None:
+                refusals = (*found.refusals[: MOST_REFUSALS - 1], refused)
+                ended = replace(found, state="aborted", ended=now, pending=(), refusals=refusals)
+                await self._app.sessions.store().bulks.write(ended, audit=bulk_entry(ended))
+            return now
+
+    async def _carry_on(self, bulk: Bulk, now: int) -> int:
         bulks = self._app.sessions.store().bulks
         jobs = TenantJobs(self._app, bulk.tenant, by=bulk.user, allows=bulk.allows)
         was_begun = bool(bulk.pending)
         if not was_begun and not bulk.is_listed:
             size = _PIECE if bulk.rate is None else max(1, min(_PIECE, int(bulk.rate)))
-            try:
-                page = await jobs.list(parse_filter(bulk.filter, bulk.began), after=bulk.after, limit=size)
-            except StoreUnavailable:
-                raise
-            except TaskMQError as error:
-                await self._give_up(bulk, error)
-                return True
+            page = await jobs.list(parse_filter(bulk.filter, bulk.began), after=bulk.after, limit=size)
             ids = tuple(record.id for record in page.jobs)
             bulk = replace(bulk, pending=ids, after=page.after, is_listed=page.after is None)
         claimed = await bulks.write(replace(bulk, holder=self._me, lease_until=now + _LEASE_MS))
         if claimed is None:
-            return False
+            # Another one was faster.
+            return now + round(_LOOK * 1000)
         act = _Act(jobs, claimed)
         outcomes = await asyncio.gather(*(act(job_id, may_be_done=was_begun) for job_id in claimed.pending))
         refusals = [one for one in outcomes if one is not None]
@@ -113,19 +128,7 @@ class BulkRunner:
             await bulks.write(ended, audit=bulk_entry(ended))
         else:
             await bulks.write(after)
-        return True
-
-    async def _give_up(self, bulk: Bulk, error: TaskMQError) -> None:
-        """End a bulk whose jobs cannot be found: it has a filter that this version cannot read."""
-        _log.error("bulk %s is aborted, its jobs cannot be found: %s", bulk.id, error)
-        reason = BulkRefused("", type(error).__name__, str(error))
-        ended = replace(
-            bulk,
-            state="aborted",
-            ended=await self._app.sessions.store().now_ms(),
-            refusals=(reason, *bulk.refusals)[:MOST_REFUSALS],
-        )
-        await self._app.sessions.store().bulks.write(ended, audit=bulk_entry(ended))
+        return after.due
 
 
 class _Act:

@@ -13,13 +13,15 @@ from taskmq.model.envelope import LAST_INSTANT, new_job_id
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.bulks import Bulk, BulkAction
 from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.operations.bulks.pages import BulkChange, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.submission.stored import instant_ms
 
-__all__ = ["BulkOrder", "TenantBulks", "bulk_entry"]
+__all__ = ["BulkOrder", "StoredBulks", "TenantBulks", "bulk_entry"]
 
 _CAP: Final = 100_000
 _LEAST_RATE: Final = 0.01
+_MOST_RATE: Final = 1e6
 
 
 class BulkOrder(NamedTuple):
@@ -42,6 +44,13 @@ class BulkOrder(NamedTuple):
     tasks: tuple[tuple[str, ...], ...] = ()
 
 
+class StoredBulks(NamedTuple):
+    """Some bulks, the last one first; `after` is where the next page begins, None at the end."""
+
+    bulks: list[Bulk]
+    after: str | None
+
+
 class TenantBulks:
     """The bulks that a caller may see; raises `StoreUnavailable`, and `UnsupportedFeature` without a store.
 
@@ -60,14 +69,11 @@ class TenantBulks:
 
         Raises:
             InvalidFilter: the filter cannot be read.
-            InvalidOption: a change that changes nothing, or a rate that is none.
+            InvalidOption: see `check_change`; or a rate that is none.
         """
-        if order.action == "change" and order.at is None and order.delay is None and order.priority is None:
-            raise InvalidOption("nothing to change: give a time, a delay or a priority")
-        if order.at is not None and order.delay is not None:
-            raise InvalidOption("a time and a delay: give one of them")
-        if order.rate is not None and not order.rate >= _LEAST_RATE:
-            raise InvalidOption(f"rate={order.rate}: at least {_LEAST_RATE} jobs a second")
+        check_change(order.action, BulkChange(order.at, order.delay, order.priority))
+        if order.rate is not None and not _LEAST_RATE <= order.rate <= _MOST_RATE:
+            raise InvalidOption(f"rate={order.rate}: {_LEAST_RATE} to {_MOST_RATE:,.0f} jobs a second")
         store = self._app.sessions.store()
         jobs = TenantJobs(self._app, self._tenant, by=self._by)
         which = await jobs.filter(order.filter)
@@ -102,9 +108,10 @@ class TenantBulks:
         found = await self._app.sessions.store().bulks.get(bulk_id)
         return found if found is not None and self._tenant in (None, found.tenant) else None
 
-    async def page(self, *, after: str | None = None, limit: int = 50) -> list[Bulk]:
-        """Up to `limit` of them, the last one first, from behind the id `after`."""
-        return await self._app.sessions.store().bulks.page(self._tenant, after=after, limit=limit)
+    async def page(self, *, after: str | None = None, limit: int = 50) -> StoredBulks:
+        """Up to `limit` of them, the last one first."""
+        found = await self._app.sessions.store().bulks.page(self._tenant, after=after, limit=limit + 1)
+        return StoredBulks(found[:limit], found[limit - 1].id if len(found) > limit else None)
 
     async def abort(self, bulk_id: str) -> Bulk | None:
         """Have no more jobs be done to; the bulk then. One that has ended stays as it is.
@@ -128,4 +135,5 @@ def bulk_entry(bulk: Bulk) -> AuditEntry:
     """What the audit says of the end of a bulk, in the name of who has begun it."""
     by = Actor(user_id=bulk.user_id, user=bulk.user, via=bulk.via, note=bulk.note)
     facts: dict[str, object] = {"done": bulk.done, "refused": bulk.refused}
-    return by.entry("bulk.end", kind="bulk", subject=bulk.id, tenant=bulk.tenant or "", after=facts)
+    action = "bulk.end" if bulk.state == "done" else "bulk.abort"
+    return by.entry(action, kind="bulk", subject=bulk.id, tenant=bulk.tenant or "", after=facts)

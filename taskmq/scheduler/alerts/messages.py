@@ -106,7 +106,7 @@ def alertmanager_body(notice: AlertNotice) -> bytes:
     alerts: list[dict[str, Any]] = []
     for change in notice.changes:
         alert = change.alert
-        # One that has ended before Alertmanager knows it is told to nobody, so a test goes on for a while.
+        # Alertmanager sends nothing of one that has ended before it knows it, so a test goes on for a while.
         lasts = {"resolved": 0, "test": _TEST_MS}.get(change.kind, round(kept))
         alerts.append(
             {

@@ -6,6 +6,11 @@ Of its children a branch serves the one with the least key. By turns that is the
 what its jobs have taken, divided by its weight. One that had no jobs for a while comes back at the virtual time of
 those that had (start-time fair queueing): no branch saves up turns. By heads it is the one whose first job comes
 first.
+
+What a branch owes is bounded, and so is what it is owed, however wrong the expected run times were: it is ahead of
+the clock by no more than what it has in flight, or what its longest run alone comes to; and behind it by no more than
+what it has in flight and was charged for the run that has just ended. So no branch pays later for room that others
+left unused, and one with nothing in flight is served after each other one has had a turn of bounded size.
 """
 
 from math import inf
@@ -15,7 +20,10 @@ from taskmq.contracts.jobs import Lane
 from taskmq.scheduler.fairness.accounts import Account
 from taskmq.scheduler.fairness.order import Key, Order
 
-__all__ = ["Branch", "Leaf"]
+__all__ = ["Branch", "Clocks", "Leaf"]
+
+Clocks = tuple[float, ...]
+"""The virtual times above a branch, its parent's first."""
 
 # Of a tenant's jobs in one class each priority gets four times the turns of the one below it.
 _EACH_PRIORITY: Final = 4.0
@@ -32,11 +40,16 @@ class Branch:
 
     Attributes:
         virtual: what its jobs have taken, by its weight.
+        flying: what its jobs in flight were charged.
+        paid: the virtual time up to which one of its runs alone has brought it.
         clock: the virtual time of what was served last below it.
         children: those that have jobs which may be picked.
     """
 
-    __slots__ = ("account", "by_heads", "by_rank", "children", "clock", "parent", "rank", "virtual", "weight")
+    __slots__ = (
+        "account", "by_heads", "by_rank", "children", "clock", "flying", "paid", "parent", "rank", "virtual",
+        "weight",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -56,6 +69,8 @@ class Branch:
         self.by_rank = by_rank
         self.virtual = 0.0
         self.clock = 0.0
+        self.flying = 0.0
+        self.paid = 0.0
         self.children: Order[Branch] = Order()
 
     @property
@@ -97,7 +112,9 @@ class Branch:
             or (self.account is not None and self.account.is_blocked)
         ):
             return
-        self.virtual = max(self.virtual, parent.clock)
+        first = parent.children.first()
+        # One of the others may be behind the clock, because it was charged too much: no newcomer waits for that.
+        self.virtual = max(self.virtual, parent.clock if first is None else min(parent.clock, first.virtual))
         parent.children.put(self, parent.key_of(self))
         parent.list_up()
 
@@ -109,10 +126,41 @@ class Branch:
                 parent.unlist()
 
     def charge(self, cost: float) -> None:
-        """Its jobs have taken so much, or less than was charged."""
+        """Its jobs in flight will probably take so much more, or less."""
         branch: Branch = self
         while (parent := branch.parent) is not None:
+            branch.flying += cost
             branch.virtual += cost / branch.weight
+            if branch in parent.children:
+                parent.children.put(branch, parent.key_of(branch))
+            branch = parent
+
+    def clocks(self) -> Clocks:
+        """Those of all that are above it, for `settle`."""
+        found: list[float] = []
+        parent = self.parent
+        while parent is not None:
+            found.append(parent.clock)
+            parent = parent.parent
+        return tuple(found)
+
+    def settle(self, charged: float, took: float, since: Clocks) -> None:
+        """A job that was charged so much has left, and has taken so much.
+
+        Args:
+            since: the clocks when it went into flight.
+        """
+        branch: Branch = self
+        for then in since:
+            parent = branch.parent
+            assert parent is not None
+            weight, clock = branch.weight, parent.clock
+            # Sums of fractions leave something behind.
+            branch.flying = max(branch.flying - charged, 0.0)
+            branch.paid = max(branch.paid, then + took / weight)
+            most = max(clock, branch.paid) + branch.flying / weight
+            least = clock - (branch.flying + charged) / weight
+            branch.virtual = min(max(branch.virtual + (took - charged) / weight, least), most)
             if branch in parent.children:
                 parent.children.put(branch, parent.key_of(branch))
             branch = parent

@@ -4,6 +4,7 @@ A job is charged what runs of its task take on average, when it is dispatched; m
 and in the end what it took.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -27,7 +28,8 @@ class RunTimes:
     """How long runs of tasks, of lanes and of all take on average."""
 
     def __init__(self) -> None:
-        self._of: dict[str | Lane, float] = {}
+        # A plain dict would search its beginning, where entries have been deleted, for the first one that is left.
+        self._of: OrderedDict[str | Lane, float] = OrderedDict()
         self._of_all: float | None = None
 
     def expected(self, task: str, lane: Lane) -> float:
@@ -46,7 +48,7 @@ class RunTimes:
             self._of[what] = _average(self._of.get(what), seconds)
         while len(self._of) > _REMEMBERED:
             # Who came first is learned anew.
-            del self._of[next(iter(self._of))]
+            self._of.popitem(last=False)
 
 
 def _average(before: float | None, seconds: float) -> float:
@@ -62,6 +64,7 @@ class ChargedJob:
         worth: how many slots that is.
         seconds: what was charged, of run time.
         began: when it began to run; None: that is not known.
+        since: the virtual times when it went into flight.
     """
 
     id: str
@@ -71,6 +74,7 @@ class ChargedJob:
     worth: float
     seconds: float
     began: float | None = None
+    since: tuple[float, ...] = ()
 
 
 class Flights:

@@ -6,8 +6,9 @@
 Everything is charged to what was served: also what a pool got for its minimum counts when it takes turns.
 """
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from math import inf
 from typing import Final
 
@@ -28,6 +29,8 @@ Needs = Callable[[Lane], Amounts]
 _Charge = tuple[Amounts, float]
 
 _NOTHING: Final = 1e-12
+# So many leaves that owe something are looked at with each refresh.
+_LOOKED_AT: Final = 1000
 _NO_HEAD: Final[Head] = (0.0, inf)
 IN_CLASSES: Final[frozenset[Policy]] = frozenset({"fair", "weighted", "round_robin", "deadline"})
 BY_HEADS: Final[frozenset[Policy]] = frozenset({"fifo", "priority", "deadline"})
@@ -66,6 +69,8 @@ class QueueTurns:
         self._branches: defaultdict[Account, dict[int, Branch]] = defaultdict(dict)
         self._lanes: set[Lane] = set()
         self._leaves: dict[Lane, Leaf] = {}
+        # Those that have nothing but a debt, which others have to catch up with before it can be forgotten.
+        self._owing: OrderedDict[Leaf, None] = OrderedDict()
         self._picked: dict[Lane, list[_Charge]] = {}
         self.flights = Flights()
         self.by_heads = policy.policy in BY_HEADS
@@ -89,6 +94,9 @@ class QueueTurns:
         """These are the lanes that have jobs. Who was there before keeps its place."""
         for lane in self._lanes - lanes.keys():
             self.remove(lane)
+        for leaf in list(islice(self._owing, _LOOKED_AT)):
+            del self._owing[leaf]
+            self._prune(leaf)
         for lane in lanes if self.by_heads else sorted(lanes.keys() - self._lanes):
             self.add(lane, lanes[lane])
 
@@ -158,8 +166,9 @@ class QueueTurns:
             self._settle(self._leaf(lane), picked.get(lane, []), found.get(lane, []))
 
     def _settle(self, leaf: Leaf, picked: list[_Charge], found: list[ChargedJob]) -> None:
-        cost = 0.0
+        cost, since = 0.0, leaf.clocks()
         for job in found:
+            job.since = since
             self.flights.add(job)
             cost += job.worth * job.seconds
         for _, charged in picked:
@@ -226,14 +235,15 @@ class QueueTurns:
         job = self.flights.remove(job_id)
         leaf = self._leaf(job.lane)
         self._give(leaf, job.needs)
-        if seconds is not None:
-            leaf.charge(job.worth * (self._seconds(seconds) - job.seconds))
+        took = job.seconds if seconds is None else self._seconds(seconds)
+        leaf.settle(job.worth * job.seconds, job.worth * took, job.since)
         self._prune(leaf)
 
     def _fly(self, job: ChargedJob) -> None:
         leaf = self._leaf(job.lane)
         job.seconds = self._seconds(self._times.expected(job.task, job.lane))
         self._take(leaf, job.needs)
+        job.since = leaf.clocks()
         self.flights.add(job)
         leaf.charge(job.worth * job.seconds)
 
@@ -339,7 +349,9 @@ class QueueTurns:
         assert parent is not None
         assert account is not None
         if leaf.virtual > parent.clock and not parent.is_empty:
+            self._owing[leaf] = None
             return
+        self._owing.pop(leaf, None)
         of_account = self._branches[account]
         del of_account[leaf.rank]
         for lane in leaf.known:

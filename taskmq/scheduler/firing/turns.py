@@ -131,7 +131,7 @@ class ScheduleTurns:
             record.history = by_hand
         following = next_look(record, rule, now)
         cancel = turn.cancel
-        if record.buffered:
+        if record.buffered and record.paused is None:
             following = min(now + _ROOM_MS, following or now + _ROOM_MS)
             if rule.policy.overlap == "cancel_other":
                 # Again, where a scheduler died before it had done so.

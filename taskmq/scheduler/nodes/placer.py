@@ -1,12 +1,14 @@
 """Places the jobs of one slot whose queues say `placed=True`.
 
     picks (whose turn it is) -> the first jobs of these lanes, and all nodes, as the store has them
+                                and where not all of those fitted, some behind them, further back with each look
       -> plan (pure) -> place: allocated and dispatched in one transaction -> published to the node's own queue
 
 What runs where is remembered until it leaves, and read from the store after a take-over.
 """
 
 import asyncio
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
@@ -14,6 +16,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from taskmq.contracts.jobs import DispatchBatch, JobRecord, JobStore, Lane, Pick, UnplacedJob
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import HostNode, JobNeeds
 from taskmq.model.topology import node_queue
 from taskmq.scheduler.fairness.costs import RunTimes
@@ -23,6 +26,9 @@ from taskmq.scheduler.slots import HeldLease
 __all__ = ["Placer"]
 
 _NOTHING: Final = JobNeeds()
+# Behind the first jobs of a lane twice as many are looked at, by half of them further back each time: a gang that
+# lies across the end of one look is whole in the next.
+_BEHIND: Final = 2
 
 
 class _Placed(NamedTuple):
@@ -50,34 +56,82 @@ class Placer:
         self._placed: dict[str, _Placed] = {}
         self._times = RunTimes()
         self._held = ""
+        # Of lanes whose first jobs do not all fit: behind which job the next look goes on.
+        self._behind: dict[Lane, tuple[int, str]] = {}
+        # Queues and tenants of which a quota has let a job wait that had a node.
+        self._waiting: set[tuple[str, str]] = set()
         # When those have left that were asked to, by the loop's clock.
         self._leaving: dict[str, float] = {}
 
-    async def place(self, picks: Sequence[Pick]) -> DispatchBatch | None:
+    async def place(self, picks: Sequence[Pick], quotas: Quotas) -> DispatchBatch | None:
         """Dispatch of these lanes what fits somewhere, and end what has expired; None where nothing fits.
+
+        Of each tenant and queue no more are dispatched than were picked. Jobs behind those that fit nowhere get their
+        turn too: each look goes on where the one before has stopped, up to the end of the lane, and begins again. A
+        tenant whose quota has let a job wait leaves the next look to the others.
 
         Raises:
             StoreUnavailable: it could not be reached.
         """
         nodes = [node for node in await self._store.nodes.nodes() if not self._is_paused(node_queue(node.name))]
-        waiting = await self._store.nodes.waiting(picks)
-        if not waiting:
+        first = await self._store.nodes.waiting(picks)
+        if not first:
+            self._behind.clear()
             return None
+        waiting = [*first, *(await self._further_back(picks))]
         now, now_ms = asyncio.get_running_loop().time(), await self._store.now_ms()
         over = [one.id for one in waiting if one.expires is not None and one.expires <= now_ms]
         gone = set(over)
+        queues = {one.id: one.queue for one in waiting}
         candidates = [self._candidate(one, now_ms) for one in waiting if one.id not in gone]
-        plan = plan_placements(candidates, nodes, list(self._flights()), now=now, held=self._held)
+        most: Counter[tuple[str, str]] = Counter()
+        for pick in picks:
+            most[pick.lane.queue, pick.lane.tenant] += pick.count
+        for owner in self._waiting:
+            most[owner] = 0
+        self._waiting = set()
+        plan = plan_placements(candidates, nodes, list(self._flights()), now=now, held=self._held, most=most)
         self._held = plan.held
+        self._move_back(picks, waiting, {each.job for each in plan.placements} | gone)
         if not plan.placements and not over:
             return None
-        batch = await self._store.nodes.place(self._lease.slot, self._lease.epoch, plan.placements, over)
+        batch = await self._store.nodes.place(
+            self._lease.slot, self._lease.epoch, plan.placements, over, quotas=quotas
+        )
+        dispatched: set[str] = set() if batch is None else {job.id for job in batch.jobs}
+        self._waiting = {
+            (queues[each.job], each.tenant)
+            for each in plan.placements
+            if each.job not in dispatched and quotas.may_hold_back(each.tenant)
+        }
         if batch is not None:
             by_job = {each.job: each for each in plan.placements}
             for job in batch.jobs:
                 each = by_job[job.id]
                 self._placed[job.id] = _Placed(each.node, each.epoch, job.task, job.tenant, each.amounts, now)
         return batch
+
+    async def _further_back(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
+        behind = {pick.lane: place for pick in picks if (place := self._behind.get(pick.lane)) is not None}
+        if not behind:
+            return []
+        wanted = [Pick(pick.lane, _BEHIND * pick.count) for pick in picks if pick.lane in behind]
+        return await self._store.nodes.waiting(wanted, behind=behind)
+
+    def _move_back(self, picks: Sequence[Pick], waiting: Sequence[UnplacedJob], gone: set[str]) -> None:
+        """See where the next look goes on, in the lanes of which not all have gone."""
+        lanes: defaultdict[Lane, list[UnplacedJob]] = defaultdict(list)
+        for one in waiting:
+            lanes[one.lane].append(one)
+        before, self._behind = self._behind, {}
+        for pick in picks:
+            its = lanes[pick.lane]
+            first, behind = its[: pick.count], its[pick.count :]
+            if len(first) < pick.count or all(one.id in gone for one in first):
+                continue
+            # Where the lane has come to its end, it begins again behind its first jobs.
+            is_whole = pick.lane in before and len(behind) == _BEHIND * pick.count
+            self._behind[pick.lane] = behind[pick.count - 1].place if is_whole else first[-1].place
 
     async def located(self, batch: DispatchBatch) -> DispatchBatch:
         """A batch of an earlier holder of the slot, whose jobs know their nodes again.

@@ -1,7 +1,7 @@
 """Writes down which nodes there are, as workers tell of them, and which are lost.
 
     worker.beat, every 10 s, by broadcast -> heard -> once a second: written to the store
-    once a second, one scheduler in turns -> expire: who was silent for three heartbeats is lost
+    once a second, one scheduler in turns -> expire: who has missed three heartbeats is lost
 
 Where no scheduler has listened for that long, silence says nothing: no node is lost then.
 
@@ -94,4 +94,4 @@ class NodeRegistrar:
             self._turns_left = round(_TURN / _SECOND)
         self._turns_left -= 1
         for name in await self._store.nodes.expire():
-            _log.warning("node %s is lost: it was silent for three heartbeats; its jobs run elsewhere", name)
+            _log.warning("node %s is lost: it has missed three heartbeats; its jobs run elsewhere", name)

@@ -1,6 +1,7 @@
 """The plan of one moment. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from taskmq.model.nodes import HostNode, JobNeeds, Placement
@@ -54,6 +55,7 @@ def plan_placements(
     *,
     now: float,
     held: str = "",
+    most: Mapping[tuple[str, str], int] | None = None,
 ) -> Plan:
     """Which candidates go where.
 
@@ -62,6 +64,7 @@ def plan_placements(
         flights: jobs that run on the nodes, as far as that is known.
         now: seconds, by the clock of `flights`.
         held: for whom a node was held by the plan before: it goes first where there is room.
+        most: of a queue and tenant no more jobs than this are placed; no bound where there is none here.
     """
     room = Room(nodes, now=now)
     found = Plan()
@@ -70,11 +73,17 @@ def plan_placements(
     oldest = next((one for one in blocked if one.job == held), None) or max(blocked, key=_waited, default=None)
     if oldest is not None:
         room.hold_for(oldest.job, oldest.needs, flights)
+    left = Counter(most or {})
     for unit in units:
+        owner = (unit[0].queue, unit[0].tenant)
+        if owner in left and left[owner] < len(unit):
+            continue
         tried = room.copy() if len(unit) > 1 else room
         placements = _placed(unit, tried)
         if placements is not None:
             room = tried
+            if owner in left:
+                left[owner] -= len(unit)
             found.placements.extend(placements)
     return Plan(found.placements, "" if oldest is None else oldest.job)
 

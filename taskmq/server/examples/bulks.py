@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from taskmq.server.examples.example import Example
+from taskmq.server.examples.example import SOME_ID, Example
 
 __all__ = ["BULKS"]
 
-_ID: Final = "0193a1f2-7c1e-7abc-8def-0123456789ab"
-_OF_BULK: Final = {"bulk_id": _ID}
+_OF_BULK: Final = {"bulk_id": SOME_ID}
 _BULK: Final[dict[str, Any]] = {
-    "bulk_id": _ID,
+    "bulk_id": SOME_ID,
     "tenant": "acme",
     "action": "retry",
     "filter": "status:failed created:>-24h",
@@ -38,7 +37,7 @@ BULKS: Final[Mapping[str, Example]] = {
                 "done": 199,
                 "refused": 1,
                 "refusals": [{"job_id": "order-17", "code": "job_conflict", "detail": "job order-17 has ended"}],
-                "next": _ID,
+                "next": SOME_ID,
             }
         },
     ),

@@ -4,18 +4,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from taskmq.model.history.alerts import METRICS
-from taskmq.server.examples.example import Example
+from taskmq.server.examples.example import SOME_ID, Example
 
 __all__ = ["HISTORY"]
 
-_ID: Final = "0193a1f2-7c1e-7abc-8def-0123456789ab"
 _LINE: Final[dict[str, Any]] = {
     "number": 4711,
     "at": "2027-01-30T17:12:01.250Z",
     "level": "error",
     "logger": "shop.mail",
     "message": "the relay refuses ann@example.com",
-    "id": _ID,
+    "id": SOME_ID,
     "attempt": 2,
     "worker": "web-1",
     "task": "data_processing",
@@ -61,7 +60,7 @@ _RULE_BODY: Final[dict[str, Any]] = {
 _RULE: Final = {**_RULE_BODY, "name": "charges-fail", "tenant": "acme", "version": 1}
 _OF_RULE: Final = {"name": "charges-fail"}
 _SILENCE: Final[dict[str, Any]] = {
-    "id": _ID,
+    "id": SOME_ID,
     "tenant": "acme",
     "rule": "charges-*",
     "subject": "",
@@ -117,7 +116,7 @@ HISTORY: Final[Mapping[str, Example]] = {
             200: {
                 "items": [
                     {
-                        "job_id": _ID,
+                        "job_id": SOME_ID,
                         "at": "2027-01-30T17:12:01.250Z",
                         "event": "dead",
                         "task": "billing.charge",
@@ -166,7 +165,7 @@ HISTORY: Final[Mapping[str, Example]] = {
     "addSilence": Example(
         body={"seconds": 3600, "rule": "charges-*", "note": "the bank has announced it"}, answers={201: _SILENCE}
     ),
-    "deleteSilence": Example(parameters={"silence_id": _ID}, answers={200: {"status": "ended", "id": _ID}}),
+    "deleteSilence": Example(parameters={"silence_id": SOME_ID}, answers={200: {"status": "ended", "id": SOME_ID}}),
     "listAlertNotices": Example(
         answers={
             200: {

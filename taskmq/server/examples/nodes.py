@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from taskmq.server.examples.example import Example
+from taskmq.server.examples.example import SOME_ID, Example
 
 __all__ = ["NODES"]
 
-_ID: Final = "0193a1f2-7c1e-7abc-8def-0123456789ab"
 _NODE: Final[dict[str, Any]] = {
-    "node_id": _ID,
+    "node_id": SOME_ID,
     "name": "gpu-1",
     "ip_address": "10.0.0.7",
     "status": "available",
@@ -23,9 +22,9 @@ _NODE: Final[dict[str, Any]] = {
     "heartbeat_at": "2027-01-31T09:00:00.004Z",
 }
 _ALLOCATION: Final[dict[str, Any]] = {
-    "allocation_id": _ID,
+    "allocation_id": SOME_ID,
     "job_id": "order-17",
-    "node_id": _ID,
+    "node_id": SOME_ID,
     "tenant": "",
     "task": "",
     "amounts": {"cpu": 2.0, "memory": 1073741824.0},
@@ -44,11 +43,11 @@ NODES: Final[Mapping[str, Example]] = {
     "removeNode": Example(parameters=_OF_NODE, answers={200: _NODE}),
     "registerNodeOfDocument": Example(
         body={"name": "render-1", "ip": "10.0.0.9", "capacity": {"cpu": 16, "memory": "64G", "storage": "1T"}},
-        answers={201: {"node_id": _ID, "name": "render-1", "status": "available"}},
+        answers={201: {"node_id": SOME_ID, "name": "render-1", "status": "available"}},
     ),
     "updateNodeStatusOfDocument": Example(
-        body={"node_id": _ID, "status": "busy"},
-        answers={200: {"node_id": _ID, "name": "render-1", "status": "busy"}},
+        body={"node_id": SOME_ID, "status": "busy"},
+        answers={200: {"node_id": SOME_ID, "name": "render-1", "status": "busy"}},
     ),
     "listNodesOfDocument": Example(answers={200: [_NODE]}),
     "allocateResourcesOfDocument": Example(
@@ -56,7 +55,7 @@ NODES: Final[Mapping[str, Example]] = {
         answers={201: _ALLOCATION},
     ),
     "releaseResourcesOfDocument": Example(
-        body={"allocation_id": _ID},
+        body={"allocation_id": SOME_ID},
         answers={200: {**_ALLOCATION, "status": "released", "end_time": "2027-01-31T10:00:00.000Z"}},
     ),
     "getResourceUsageOfDocument": Example(

@@ -8,7 +8,7 @@ from litestar.params import JSONBody
 from taskmq.api.job_requests import BulkBody
 from taskmq.api.jobs import BulkView, RefusalView
 from taskmq.model.identity import Permission
-from taskmq.operations.bulks import BulkChange, act_on_page
+from taskmq.operations.bulks import BulkChange, act_on_page, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.inputs import CallerGiven, OwnJobs, ServedApp, priority_number
 from taskmq.server.problems import Problem, problem_of
@@ -35,6 +35,8 @@ async def act_on_jobs(data: JSONBody[BulkBody], app: ServedApp, caller: CallerGi
     request was answered for is done, whatever becomes of this server.
     """
     check_filter(data.filter, everything=data.everything)
+    change = BulkChange(data.schedule_time, data.delay, priority_number(data.priority))
+    check_change(data.action, change)
     which = await jobs.filter(data.filter)
     if data.dry_run:
         count = await jobs.count(which, cap=_CAP)
@@ -46,7 +48,7 @@ async def act_on_jobs(data: JSONBody[BulkBody], app: ServedApp, caller: CallerGi
         TenantJobs(app, caller.tenant, by=caller.name, allows=caller.allows),
         data.action,
         which,
-        change=BulkChange(data.schedule_time, data.delay, priority_number(data.priority)),
+        change=change,
         after=data.cursor,
         limit=data.limit,
         note=data.note,

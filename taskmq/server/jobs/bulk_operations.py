@@ -69,9 +69,8 @@ async def list_bulks(
     app: ServedApp, caller: CallerGiven, limit: Limit = 50, cursor: Cursor = None
 ) -> BulkOperationList:
     """A tenant's bulk operations, the last one first; they are kept for a month after their end."""
-    found = await _own(app, caller).page(after=cursor or None, limit=limit + 1)
-    after = found[limit - 1].id if len(found) > limit else None
-    return BulkOperationList([_view(bulk) for bulk in found[:limit]], after)
+    page = await _own(app, caller).page(after=cursor or None, limit=limit)
+    return BulkOperationList([_view(bulk) for bulk in page.bulks], page.after)
 
 
 @get(

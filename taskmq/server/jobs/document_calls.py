@@ -11,9 +11,10 @@ from litestar.params import FromQuery, JSONBody
 
 from taskmq.api.jobs import JobView
 from taskmq.api.values import Instant, Note, ShortText
-from taskmq.model.identity import Permission
+from taskmq.model.identity import Permission, may
 from taskmq.operations.tenant_jobs import JobOrder, TenantJobs
-from taskmq.server.inputs import OwnJobs, instant_text
+from taskmq.server.access import refused
+from taskmq.server.inputs import CallerGiven, OwnJobs, instant_text
 from taskmq.server.jobs.views import job_view
 from taskmq.server.problems import Problem
 
@@ -80,10 +81,12 @@ async def create_job(data: JSONBody[CreateBody], jobs: OwnJobs) -> CreatedView:
     summary="Schedule or cancel a job",
     tags=["compatible names"],
 )
-async def schedule_job(data: JSONBody[JobScheduleBody], jobs: OwnJobs) -> ScheduledView:
-    """Have a job run at a time, or not at all."""
+async def schedule_job(data: JSONBody[JobScheduleBody], caller: CallerGiven, jobs: OwnJobs) -> ScheduledView:
+    """Have a job run at a time, or not at all. One that is there already takes the permission jobs.change."""
     if (data.job_id is None) is (data.definition is None):
         raise Problem.about("job_id", "say job_id, or definition")
+    if data.job_id is not None and not may(caller.identity, Permission.JOBS_CHANGE, caller.tenant):
+        raise refused(Permission.JOBS_CHANGE)
     if data.status == "canceled":
         if data.job_id is None:
             raise Problem.about("job_id", "which job is canceled?")

@@ -66,6 +66,7 @@ async def follow_events(
         caller.identity.user_id,
         event_filter(tenant=caller.tenant, queue=queue, task=task, job_id=job_id, kinds=kinds),
         tenant=caller.tenant,
+        most=most,
         last_id=None if last_id is None else last_id[:_LONGEST_ID],
         is_welcome=lambda: _is_welcome(request, caller),
         every=_DIGEST if digest else None,
@@ -85,6 +86,7 @@ async def event_lines(
     last_id: str | None,
     tenant: str | None,
     is_welcome: Callable[[], Awaitable[bool]],
+    most: int,
     heartbeat: float = _HEARTBEAT,
     every: float | None = None,
 ) -> AsyncGenerator[bytes]:
@@ -92,11 +94,16 @@ async def event_lines(
 
     Args:
         last_id: the last event that the client has.
+        most: streams of one user; one more ends at once.
         tenant: whose jobs the client knows by their own names; None: everybody's, by names that say the tenant.
         is_welcome: asked after so many seconds in which nothing happened, and at least as often while much does.
         every: so many seconds apart it is told how many events there were, and not each of them; None: each.
     """
     loop = asyncio.get_running_loop()
+    if hub.streams_of(user) >= most:
+        # All of them were let in before the first of them began.
+        yield b"retry: 5000\n\n"
+        return
     async with hub.subscribed(user, fits, last_id=last_id) as (subscription, has_gap):
         yield b"retry: 3000\n\n"
         if has_gap:

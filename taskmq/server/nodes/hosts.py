@@ -7,7 +7,7 @@ from litestar.params import FromPath, JSONBody
 
 from taskmq.api.nodes import HostNodeView, NodeList, RegisterBody, RegisteredView, StatusBody
 from taskmq.model.identity import Permission
-from taskmq.model.nodes import HostNode, NodeTold
+from taskmq.model.nodes import HostNode, NodeTold, lost_after
 from taskmq.operations import nodes as operations
 from taskmq.server.inputs import CallerGiven, ServedApp, instant_text
 from taskmq.server.nodes.amounts import read_capacity
@@ -15,8 +15,6 @@ from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
 __all__ = ["HOST_HANDLERS", "node_or_problem"]
-
-_BEATS: Final = 3
 
 
 @get(
@@ -102,7 +100,7 @@ async def register_node(data: JSONBody[RegisterBody], app: ServedApp, caller: Ca
         address=data.ip,
         capacity=read_capacity(data.capacity),
         labels=dict(data.labels),
-        lost_after=None if data.heartbeat_seconds is None else round(data.heartbeat_seconds * _BEATS * 1000),
+        lost_after=None if data.heartbeat_seconds is None else lost_after(data.heartbeat_seconds),
     )
     known = await operations.find_node(app, data.name)
     if known is not None and known.told.runs_jobs:

@@ -16,19 +16,16 @@ from taskmq.errors import FlowNotFound, InvalidOption, NotPermitted
 from taskmq.model.identity import Permission
 from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.operations.workflows import (
-    WorkflowFilter,
-    WorkflowLine,
     cancel_workflow,
-    list_workflows,
-    read_states,
     redrive_workflow,
     report_workflow,
 )
 from taskmq.server.access import Caller
-from taskmq.server.history.inputs import Since, Until, ms
+from taskmq.server.history.inputs import Since, Until
 from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
+from taskmq.workflow.catalogue import WorkflowLine, read_states
 from taskmq.workflow.handle import FlowStateName, FlowStep
 from taskmq.workflow.service import Redriven
 
@@ -58,9 +55,11 @@ async def list_all(
 
     By name and state a bounded number is looked at for each page: one that `is_bounded` has a `next` all the same.
     """
-    which = WorkflowFilter(tenant=caller.tenant, name=name, states=_states(states), since=ms(since), before=ms(until))
+    chosen = _states(states)
     try:
-        page = await list_workflows(app, which, after=cursor, limit=limit)
+        page = await app.workflows.alist(
+            name=name, states=chosen, tenant=caller.tenant, since=since, until=until, after=cursor, limit=limit
+        )
     except InvalidOption as error:
         raise Problem.about("cursor", f"{(cursor or '')[:40]!r} is no cursor", "`next` of the page before") from error
     items = [_line(caller, line) for line in page.lines]

@@ -2,7 +2,7 @@
 
 import builtins
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from taskmq.contracts.finding import Finding
@@ -23,6 +23,7 @@ from taskmq.contracts.jobs import (
     LaneHead,
     NewJob,
     Pick,
+    ReadyJob,
     Released,
     ScheduleChange,
     ScheduleFiring,
@@ -42,6 +43,7 @@ from taskmq.model.states import TERMINAL, UNDERWAY
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.job_store.bulks import BulksAtWork, MemoryBulks
 from taskmq.testing.job_store.catalogue import CatalogueModel, MemoryDefinitions, MemoryTasks
+from taskmq.testing.job_store.gates import look, open_gates, put_behind
 from taskmq.testing.job_store.history import HistoryAtWork, MemoryHistory
 from taskmq.testing.job_store.identity import MemoryIdentities
 from taskmq.testing.job_store.memory_nodes import MemoryNodes
@@ -231,6 +233,20 @@ class _MemoryDispatch:
         self, slot: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
     ) -> DispatchBatch | None:
         return _dispatch_within(self._store.at_work(), slot, epoch, picks, quotas)
+
+    async def look(self, picks: Sequence[Pick]) -> list[ReadyJob]:
+        return look(self._store.at_work(), picks)
+
+    async def put_behind(self, slot: int, epoch: int, gates: Mapping[str, str]) -> None:
+        put_behind(self._store.at_work(), slot, epoch, gates)
+
+    async def open_gates(
+        self, slot: int, epoch: int, gates: Mapping[str, int] | None = None
+    ) -> list[tuple[str, Lane]]:
+        return open_gates(self._store.at_work(), slot, epoch, gates)
+
+    async def gate_of(self, job_id: str) -> str:
+        return self._store.at_work().gates.get(job_id, "")
 
     async def confirm(self, batches: Sequence[int]) -> None:
         self._store.at_work().confirm(batches)

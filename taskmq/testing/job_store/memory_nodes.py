@@ -1,11 +1,22 @@
 """The nodes of a job store in this process."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import DispatchBatch, Pick, PlacedJob, UnplacedJob, slot_key
-from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NewAllocation, NodeTold, Placement, startable
+from taskmq.contracts.jobs import DispatchBatch, JobRecord, Lane, Pick, PlacedJob, UnplacedJob, slot_key
+from taskmq.model.jobs.quotas import Quotas, RunBook
+from taskmq.model.nodes import (
+    Allocation,
+    AllocationFilter,
+    HostNode,
+    NewAllocation,
+    NodeTold,
+    Placement,
+    startable,
+    together,
+)
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.testing.job_store.model import JobModel
 
@@ -60,13 +71,16 @@ class MemoryNodes:
     ) -> list[Allocation]:
         return self._look().nodes.allocations(which, after=after, limit=limit)
 
-    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
-        model = self._look()
+    async def waiting(
+        self, picks: Sequence[Pick], *, behind: Mapping[Lane, tuple[int, str]] | None = None
+    ) -> list[UnplacedJob]:
+        model, places = self._look(), behind or {}
         return [
             UnplacedJob(
                 id=job.id,
                 tenant=job.tenant,
                 queue=job.queue,
+                priority=job.priority,
                 task=job.task,
                 due=job.due,
                 is_first=not job.token,
@@ -74,11 +88,17 @@ class MemoryNodes:
                 needs=None if job.detail is None else job.detail.needs,
             )
             for pick in picks
-            for job in model.ready(pick.lane)[: pick.count]
+            for job in _behind(model.ready(pick.lane), places.get(pick.lane))[: pick.count]
         ]
 
     async def place(
-        self, slot: int, epoch: int, placements: Sequence[Placement], over: Sequence[str] = ()
+        self,
+        slot: int,
+        epoch: int,
+        placements: Sequence[Placement],
+        over: Sequence[str] = (),
+        *,
+        quotas: Quotas | None = None,
     ) -> DispatchBatch | None:
         model = self._look()
         if not model.leases.has(slot_key(slot), epoch):
@@ -88,6 +108,7 @@ class MemoryNodes:
         there = [job for job in there if job.state is JobState.QUEUED]
         expired = [job for job in there if job.expires is not None and job.expires <= model.now]
         chosen = startable(accepted, {job.id for job in there} - {job.id for job in expired})
+        chosen = _admitted(model, quotas or Quotas(), chosen)
         batch = model.hand_out(slot, epoch, [*(model.jobs[job] for job in chosen), *expired])
         if batch is None:
             return None
@@ -105,6 +126,23 @@ class MemoryNodes:
 
     async def _find(self, name: str) -> HostNode | None:
         return next((node for node in await self.nodes() if node.name == name), None)
+
+
+def _admitted(model: JobModel, quotas: Quotas, placements: dict[str, Placement]) -> dict[str, Placement]:
+    running = Counter(_owner_of(job) for job in model.jobs.values() if job.state in UNDERWAY)
+    book = RunBook(quotas, usage=model.quota_usage, running=running, now=model.now)
+    units = together(placements)
+    admitted = [unit for unit in units if book.admit_all(_owner_of(model.jobs[job]) for job in unit)]
+    model.quota_usage |= book.changed
+    return {job: placements[job] for unit in admitted for job in unit}
+
+
+def _owner_of(job: JobRecord) -> tuple[str, str]:
+    return job.tenant, "" if job.detail is None else job.detail.owner
+
+
+def _behind(jobs: list[JobRecord], place: tuple[int, str] | None) -> list[JobRecord]:
+    return jobs if place is None else [job for job in jobs if (job.due, job.id) > place]
 
 
 def _under_way(model: JobModel) -> Callable[[str, int], bool]:

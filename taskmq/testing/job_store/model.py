@@ -6,7 +6,7 @@ Nothing here waits, and nothing is left to chance but what `dice` says: the same
 import hashlib
 import random
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -40,7 +40,7 @@ from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
-from taskmq.model.jobs.quotas import KEPT_DAYS, QuotaBook, QuotaExcess, Quotas, QuotaUsage, usage_prefix
+from taskmq.model.jobs.quotas import KEPT_DAYS, CountedJob, QuotaBook, Quotas, QuotaUsage, usage_prefix
 from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, next_token
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
@@ -88,6 +88,7 @@ class JobModel:
         sharing: what operators have said about turns.
         nodes: machines, and what is allocated of them.
         quotas, quota_usage: what they have said about quotas, and what was submitted of late.
+        gates: behind which jobs wait that are ready, by their ids.
     """
 
     def __init__(self, *, slots: int = SLOTS, now: int = 0, dice: random.Random | None = None) -> None:
@@ -106,6 +107,7 @@ class JobModel:
         self.nodes = NodeModel()
         self.quotas = Quotas()
         self.quota_usage: dict[str, QuotaUsage] = {}
+        self.gates: dict[str, str] = {}
         self._dice = dice or random.Random(0)
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
         self._unique: dict[str, tuple[str, int]] = {}
@@ -132,8 +134,18 @@ class JobModel:
             return Submitted(job_id, False, fingerprint == job.fingerprint, first.state, first.version)
         if (found := self.jobs.get(job.id)) is not None:
             return Submitted(job.id, False, True, found.state, found.version)
-        if book is not None and (excess := _admit(book, job, self.now)) is not None:
+        if book is None:
+            return self._make(job)
+        counted = _counted(job, self.now)
+        if (excess := book.admit(**counted)) is not None:
             return over_quota(job, excess)
+        answer = self._make(job)
+        if not answer.is_new:
+            book.take_back(**counted)
+        return answer
+
+    def _make(self, job: NewJob) -> Submitted:
+        """A new job, where it may be."""
         upstream = () if job.detail is None else job.detail.depends_on
         for each in upstream:
             if (other := self.jobs.get(each.id)) is None or other.tenant != job.tenant:
@@ -283,22 +295,19 @@ class JobModel:
         return self.placed.get(queue, own)
 
     def lanes(self, slot: int) -> list[Lane]:
-        return sorted(
-            {
-                lane_of(job)
-                for job in self.jobs.values()
-                if job.state is JobState.QUEUED and self.slot_of(job.queue) == slot
-            }
-        )
+        return sorted({lane_of(job) for job in self._in_lanes() if self.slot_of(job.queue) == slot})
 
     def ready(self, lane: Lane) -> list[JobRecord]:
         """Those of the lane that can be dispatched, in their order."""
-        found = [job for job in self.jobs.values() if job.state is JobState.QUEUED and lane_of(job) == lane]
-        return sorted(found, key=_by_due)
+        return sorted((job for job in self._in_lanes() if lane_of(job) == lane), key=_by_due)
 
     def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
-        lanes = {lane_of(job) for job in self.jobs.values() if job.state is JobState.QUEUED and job.queue in queues}
+        lanes = {lane_of(job) for job in self._in_lanes() if job.queue in queues}
         return {lane: LaneHead(self.ready(lane)[0].due, self.ready(lane)[0].expires) for lane in lanes}
+
+    def _in_lanes(self) -> Iterator[JobRecord]:
+        """Those that are ready and wait behind no gate."""
+        return (job for job in self.jobs.values() if job.state is JobState.QUEUED and job.id not in self.gates)
 
     def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         if not self._holds(slot, epoch):
@@ -482,6 +491,7 @@ class JobModel:
             fields.setdefault("finished", self.now)
         changed = replace(job, state=after, version=job.version + 1, **fields)
         self.jobs[job.id] = changed
+        self.gates.pop(job.id, None)
         if after in TERMINAL:
             self.dependencies.end(job.id, after)
         return changed
@@ -492,10 +502,10 @@ class JobModel:
         )
 
 
-def _admit(book: QuotaBook, job: NewJob, now: int) -> QuotaExcess | None:
+def _counted(job: NewJob, now: int) -> CountedJob:
     owner = "" if job.detail is None else job.detail.owner
     is_queued = not job.held and job.due <= now
-    return book.admit(tenant=job.tenant, user=owner, size=len(job.body), is_queued=is_queued)
+    return CountedJob(tenant=job.tenant, user=owner, size=len(job.body), is_queued=is_queued)
 
 
 def shard_of(job_id: str) -> int:

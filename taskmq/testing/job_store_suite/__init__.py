@@ -20,7 +20,7 @@ from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTask
 from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
 from taskmq.testing.job_store_suite.dependencies import DependencyEnds, DependencyRaces, WaitingJobs
-from taskmq.testing.job_store_suite.dispatch import Batches, Dispatches, PoolCases, SlotLeases, Timers
+from taskmq.testing.job_store_suite.dispatch import Batches, Dispatches, GateCases, PoolCases, SlotLeases, Timers
 from taskmq.testing.job_store_suite.history import HistoryCases
 from taskmq.testing.job_store_suite.identity import IdentityCases
 from taskmq.testing.job_store_suite.lists import Lists
@@ -54,6 +54,7 @@ class JobStoreSuite(
     ScheduleRows,
     ScheduleFirings,
     SlotLeases,
+    GateCases,
     IdentityCases,
     HistoryCases,
     PoolCases,

@@ -5,7 +5,9 @@ import asyncio
 from msgspec.structs import replace
 
 from taskmq.contracts.jobs import DispatchedJob, JobDetail, JobStore, Lane, NewJob, Pick, Submitted
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.quotas import Quota, Quotas, run_name, usage_name
+from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, after
@@ -53,6 +55,24 @@ class QuotaCases(JobStoreCase):
         assert await driver.store.get(third.id) is None
         usage = await driver.store.quota_usage([usage_name("acme"), usage_name("other")])
         assert [(name, each.jobs) for name, each in usage.items()] == [(usage_name("acme"), 2)]
+
+    @case
+    async def test_what_is_not_made_for_another_reason_uses_up_no_quota(self) -> None:
+        driver = await self._limited(Quota(tenant="acme", a_day=3, bytes=10_000, rate=100.0, burst=10, queued=3))
+        key = UniqueKey(name="one", until="running", ttl=HOUR)
+        assert (await driver.submitted(tenant="acme", unique=key)).is_new
+        before = await driver.store.quota_usage([usage_name("acme")])
+
+        for _ in range(5):
+            assert (await driver.submitted(tenant="acme", unique=key)).is_duplicate
+        unknown = JobDetail(depends_on=(JobDependency("018f0000-0000-7000-8000-000000000001"),))
+        assert (await driver.submitted(tenant="acme", detail=unknown)).refusal is not None
+
+        later = await driver.store.quota_usage([usage_name("acme")])
+        assert [(each.jobs, each.bytes) for each in later.values()] == [
+            (each.jobs, each.bytes) for each in before.values()
+        ]
+        assert (await driver.submitted(tenant="acme")).is_new
 
     @case
     async def test_of_one_call_what_has_room_is_made_and_each_is_answered_in_its_place(self) -> None:

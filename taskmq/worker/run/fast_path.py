@@ -57,7 +57,7 @@ _DONE: Final = FastPathResult.DONE
 _BEGUN: Final = FastPathResult.BEGUN
 _UNCLEAN: Final = FastPathResult.UNCLEAN
 _CONTENT_TYPES: Final = (JSON, MSGPACK)
-# Whoever is told of it is not told its value.
+# Those that hear of it do not hear its value.
 _SUCCESS: Final = Succeeded(None)
 
 

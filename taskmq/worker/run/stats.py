@@ -30,9 +30,9 @@ class WorkerStats:
         running: when each attempt that goes on was started, by the monotonic clock.
         current: the message whose run is in its first step; None between two.
         ended: runs that have ended.
-        on_start: called with each run as it starts; None: nobody listens.
-        on_end: called with each run that has ended, before its outcome is settled; None: nobody listens.
-        on_park: called with each delivery that cannot be run here, and why; None: nobody listens.
+        on_start: called with each run as it starts; None: no listener.
+        on_end: called with each run that has ended, before its outcome is settled; None: no listener.
+        on_park: called with each delivery that cannot be run here, and why; None: no listener.
     """
 
     def __init__(self) -> None:

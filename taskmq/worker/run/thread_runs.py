@@ -24,7 +24,7 @@ from taskmq.worker.run.stats import WorkerStats
 __all__ = ["ThreadRuns"]
 
 _NEVER_SOONER: Final = 0.001
-# Whoever is told of it is not told its value.
+# Those that hear of it do not hear its value.
 _SUCCESS: Final = Succeeded(None)
 
 

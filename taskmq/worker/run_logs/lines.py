@@ -92,13 +92,15 @@ class RunLines:
 
     def add(self, invitation: Invitation, attempt: int, level: int, logger: str, message: str) -> None:
         """Take a line; from any thread."""
+        with self._lock:
+            if not self._has_room(self._run(invitation, attempt)):
+                return
+        # Not under the lock: it takes longer than all the rest.
         name, text = shortened(logger, self._redactor.redact(message[:_LONGEST_REDACTED]))
         line = RunLine(self._clock.now_ms(), min(max(level, 0), 1_000), name, text)
         with self._lock:
             run = self._run(invitation, attempt)
-            if run.count >= self._most or self._waiting >= _MOST_WAITING:
-                run.dropped += 1
-                self.dropped += 1
+            if not self._has_room(run):
                 return
             run.count += 1
             run.waiting.append(line)
@@ -160,6 +162,14 @@ class RunLines:
         finally:
             with self._lock:
                 self.dropped += lost
+
+    def _has_room(self, run: _Run) -> bool:
+        """Whether the run may have one more line; one that it may not have is counted."""
+        if run.count < self._most and self._waiting < _MOST_WAITING:
+            return True
+        run.dropped += 1
+        self.dropped += 1
+        return False
 
     def _run(self, invitation: Invitation, attempt: int) -> _Run:
         key = (invitation.id, invitation.token)

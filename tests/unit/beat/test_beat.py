@@ -466,6 +466,7 @@ def test_a_beat_without_schedules_waits_for_its_end() -> None:
         beat = await stage.start(define=lambda _: None)
         await stage.advance(100)
 
+        assert await stage.emitted() == []
         beat.stop()
 
     _play(test)

@@ -103,8 +103,13 @@ def test_a_cancellation_from_outside_is_no_timeout() -> None:
 
 def test_closing_has_nothing_to_do() -> None:
     async def main() -> None:
+        async def answer() -> int:
+            return 42
+
         executor = CoroutineExecutor()
         await executor.aclose()
         await executor.aclose()
+
+        assert await executor.run(execution(answer)) == 42
 
     run(main())

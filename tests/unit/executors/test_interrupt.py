@@ -15,6 +15,7 @@ from taskmq.errors import TaskTimeout
 from taskmq.executors import CoroutineExecutor, ThreadExecutor
 from taskmq.executors.interrupt import ThreadInterrupt
 from tests.unit.executors.kit import LOOPS, execution, run, until
+from tests.unit.worker import virtual_time
 
 
 async def _for_ever() -> None:
@@ -72,7 +73,7 @@ def test_one_that_swallows_it_goes_on_to_its_hard_timeout() -> None:
         assert seen == ["soft", "hard"]
         assert not isinstance(caught.value, SoftTimeout)
 
-    run(main())
+    virtual_time.run(main())
 
 
 def test_task_groups_and_timeouts_inside_clean_up_as_for_a_cancellation() -> None:
@@ -122,7 +123,7 @@ def test_a_task_that_it_waits_for_may_keep_it_and_the_hard_timeout_stays_one() -
             await CoroutineExecutor().run(execution(waits, soft_timeout=0.01, timeout=0.05))
         assert not isinstance(caught.value, SoftTimeout)
 
-    run(main())
+    virtual_time.run(main())
 
 
 def test_a_real_cancellation_in_the_same_turn_goes_first() -> None:

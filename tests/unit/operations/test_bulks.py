@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from taskmq.operations.bulks import BulkOrder, BulkRunner, TenantBulks
 from taskmq.testing.job_store import MemoryJobStore
 from taskmq_local import open_memory_broker
 from tests.unit.app_kit import OneSession
-from tests.unit.scheduler.stage import START, Stage, play
+from tests.unit.scheduler.stage import Stage, play
 
 _ANN = Actor(user_id="u1", user="ann", via="session")
 _HOUR = 3_600_000
@@ -204,6 +205,58 @@ def test_it_goes_no_faster_than_its_rate_and_stops_when_it_is_aborted() -> None:
     play(test)
 
 
+def test_it_goes_as_fast_as_its_rate_says_also_beyond_a_piece_a_second() -> None:
+    async def test(stage: Stage) -> None:
+        await _jobs(stage, 200)
+        bulk = await _bulks(stage).begin(BulkOrder("hold", "", rate=100.0))
+
+        async with stage.running(BulkRunner(_app(stage), me="a")):
+            await stage.pass_by(1.5)
+            found = await _bulks(stage).get(bulk.id)
+            assert found is not None
+            assert 140 <= found.done <= 180
+            await stage.pass_by(1)
+
+        assert (await _ended(stage, bulk)).done == 200
+
+    play(test)
+
+
+def test_a_change_to_a_time_beyond_all_is_one_to_the_last_instant() -> None:
+    async def test(stage: Stage) -> None:
+        (job_id,) = await _jobs(stage, 1)
+        bulk = await _bulks(stage).begin(BulkOrder("change", "", delay="999999999d"))
+
+        async with stage.running(BulkRunner(_app(stage), me="a")):
+            await stage.pass_by(1)
+
+        assert (await _ended(stage, bulk)).done == 1
+        assert stage.job(job_id).due == LAST_INSTANT
+
+    play(test)
+
+
+def test_one_that_cannot_be_carried_out_says_why_and_holds_up_no_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(stage: Stage) -> None:
+        await _jobs(stage, 30)
+        broken = Bulk(id="0", tenant=None, action="hold", filter="stats:held", began=0, user_id="u1")
+        await stage.store.bulks.add(broken)
+        bulk = await _bulks(stage).begin(BulkOrder("hold", ""))
+
+        async with stage.running(BulkRunner(_app(stage), me="a")):
+            await stage.pass_by(1)
+
+        assert (await _ended(stage, bulk)).done == 30
+        found = await stage.store.bulks.get("0")
+        assert found is not None
+        assert (found.state, [one.error for one in found.refusals]) == ("aborted", ["InvalidFilter"])
+        page = await stage.store.identity.audit.entries(EVERYTHING_OF_ALL, AuditFilter(action="bulk.abort"), limit=10)
+        assert [(one.subject, one.user_id) for one in page.entries] == [("0", "u1")]
+
+    play(test)
+    assert "bulk 0 is given up" in caplog.text
+
+
 def test_a_bulk_is_done_to_its_tenants_jobs_and_seen_by_its_tenant_alone() -> None:
     async def test(stage: Stage) -> None:
         own, foreign = await _jobs(stage, 3, tenant="acme"), await _jobs(stage, 3, tenant="other")
@@ -215,11 +268,11 @@ def test_a_bulk_is_done_to_its_tenants_jobs_and_seen_by_its_tenant_alone() -> No
 
         assert {stage.job(job_id).state for job_id in own} == {JobState.CANCELLED}
         assert {stage.job(job_id).state for job_id in foreign} == {JobState.SCHEDULED}
-        assert [one.id for one in await acme.page()] == [bulk.id]
+        assert [one.id for one in (await acme.page()).bulks] == [bulk.id]
         for stranger in (_bulks(stage, "other"), _bulks(stage, "")):
             assert await stranger.get(bulk.id) is None
             assert await stranger.abort(bulk.id) is None
-            assert await stranger.page() == []
+            assert (await stranger.page()).bulks == []
         assert await _bulks(stage).get(bulk.id) == await acme.get(bulk.id)
 
     play(test)
@@ -258,38 +311,6 @@ def test_a_store_that_is_away_is_asked_again() -> None:
     play(test)
 
 
-def test_a_bulk_that_cannot_be_carried_out_ends_and_holds_up_no_other() -> None:
-    async def test(stage: Stage) -> None:
-        await _jobs(stage, 3)
-        broken = Bulk(id="0" * 8, tenant=None, action="hold", filter="stats:held", user="ann", began=START, due=START)
-        await stage.store.bulks.add(broken)
-        bulk = await _bulks(stage).begin(BulkOrder("hold", ""))
-
-        async with stage.running(BulkRunner(_app(stage), me="a")):
-            await stage.pass_by(1)
-
-        assert (await _ended(stage, bulk)).done == 3
-        found = await stage.store.bulks.get(broken.id)
-        assert found is not None
-        assert (found.state, [one.error for one in found.refusals]) == ("aborted", ["InvalidFilter"])
-
-    play(test)
-
-
-def test_a_delay_beyond_all_times_is_the_last_instant_there_is() -> None:
-    async def test(stage: Stage) -> None:
-        ids = await _jobs(stage, 2)
-        bulk = await _bulks(stage).begin(BulkOrder("change", "", delay="999999999d"))
-
-        async with stage.running(BulkRunner(_app(stage), me="a")):
-            await stage.pass_by(1)
-
-        assert (await _ended(stage, bulk)).done == 2
-        assert {stage.job(job_id).due for job_id in ids} == {LAST_INSTANT}
-
-    play(test)
-
-
 def test_a_scheduler_carries_bulks_out() -> None:
     async def test(stage: Stage) -> None:
         await _jobs(stage, 5)
@@ -307,7 +328,12 @@ def test_a_scheduler_carries_bulks_out() -> None:
     ("order", "error"),
     [
         (BulkOrder("change", ""), InvalidOption),
+        (BulkOrder("change", "", delay="1h", at=datetime(2099, 1, 1, tzinfo=UTC)), InvalidOption),
+        (BulkOrder("change", "", delay="soon"), InvalidOption),
+        (BulkOrder("change", "", priority=10), InvalidOption),
+        (BulkOrder("hold", "", priority=3), InvalidOption),
         (BulkOrder("hold", "", rate=0.0), InvalidOption),
+        (BulkOrder("hold", "", rate=float("inf")), InvalidOption),
         (BulkOrder("hold", "stats:held"), InvalidFilter),
     ],
 )

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from taskmq import InvalidOption, TaskMQ, chain
-from taskmq.operations.workflows import WorkflowFilter, WorkflowLine, list_workflows, read_states
 from taskmq.testing import FakeClock
+from taskmq.workflow.catalogue import WorkflowLine, read_states
 from tests.unit.app_kit import new_url
 
 
@@ -30,18 +32,18 @@ class Office:
         self.clock.advance(1)
         return sent
 
-    def listed(self, *, limit: int = 50, **which: object) -> list[WorkflowLine]:
-        async def run() -> list[WorkflowLine]:
-            found: list[WorkflowLine] = []
-            after: str | None = None
-            while True:
-                page = await list_workflows(self.app, WorkflowFilter(**which), after=after, limit=limit)  # type: ignore[arg-type]
-                assert len(page.lines) <= limit
-                found += page.lines
-                if (after := page.after) is None:
-                    return found
+    def at(self) -> datetime:
+        return datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
 
-        return asyncio.run(run())
+    def listed(self, *, limit: int = 50, **which: Any) -> list[WorkflowLine]:
+        found: list[WorkflowLine] = []
+        after: str | None = None
+        while True:
+            page = self.app.workflows.list(**which, after=after, limit=limit)
+            assert len(page.lines) <= limit
+            found += page.lines
+            if (after := page.after) is None:
+                return found
 
 
 @pytest.fixture
@@ -72,12 +74,14 @@ def test_workflows_are_listed_the_newest_first_with_their_names_and_how_far_they
 @pytest.mark.parametrize("limit", [1, 2, 50])
 def test_workflows_are_found_by_name_state_tenant_and_time_on_pages_of_any_size(office: Office, limit: int) -> None:
     office.send("a", name="day close")
-    noon = office.send("b", name="day open", tenant="acme")
+    noon = office.at()
+    office.send("b", name="day open", tenant="acme")
     office.send("c", tenant="acme")
-    late = office.send("d", name="night close")
+    late = office.at()
+    office.send("d", name="night close")
     office.app.flow("a").cancel("x")
 
-    def ids(**which: object) -> list[str]:
+    def ids(**which: Any) -> list[str]:
         return [line.id for line in office.listed(limit=limit, **which)]
 
     assert ids() == ["d", "@acme:c", "@acme:b", "a"]
@@ -87,18 +91,18 @@ def test_workflows_are_found_by_name_state_tenant_and_time_on_pages_of_any_size(
     assert ids(states=read_states("cancelled, failed")) == ["a"]
     assert ids(tenant="acme") == ["@acme:c", "@acme:b"]
     assert ids(tenant="") == ["d", "a"]
-    assert ids(since=noon, before=late) == ["@acme:c", "@acme:b"]
+    assert ids(since=noon, until=late) == ["@acme:c", "@acme:b"]
 
 
 def test_of_many_that_do_not_fit_a_bounded_number_is_looked_at_for_a_page(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskmq.operations.workflows._MOST_SEEN", 4)
+    monkeypatch.setattr("taskmq.workflow.catalogue._MOST_SEEN", 4)
     for number in range(6):
         office.send(str(number), name="wanted" if number == 0 else "other")
 
-    first = asyncio.run(list_workflows(office.app, WorkflowFilter(name="wanted"), limit=2))
-    last = asyncio.run(list_workflows(office.app, WorkflowFilter(name="wanted"), after=first.after, limit=2))
+    first = office.app.workflows.list(name="wanted", limit=2)
+    last = office.app.workflows.list(name="wanted", after=first.after, limit=2)
 
     assert (first.lines, first.is_bounded) == ([], True)
     assert ([line.id for line in last.lines], last.after, last.is_bounded) == (["0"], None, False)
@@ -107,9 +111,28 @@ def test_of_many_that_do_not_fit_a_bounded_number_is_looked_at_for_a_page(
 @pytest.mark.parametrize("cursor", ["1", ".a", "1.", "-1.a", "x.a", "\u0661.a", "9" * 16 + ".a", "1.\0"])
 def test_what_is_no_place_in_the_list_is_refused(office: Office, cursor: str) -> None:
     with pytest.raises(InvalidOption, match="no place in the list"):
-        asyncio.run(list_workflows(office.app, WorkflowFilter(), after=cursor))
+        office.app.workflows.list(after=cursor)
 
 
-def test_a_state_that_workflows_do_not_have_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="there is no state 'done' of workflows"):
-        read_states("failed,done")
+def test_a_state_that_workflows_do_not_have_is_refused(office: Office) -> None:
+    for refused in (lambda: read_states("failed,done"), lambda: office.app.workflows.list(states=["done"])):  # type: ignore[list-item]
+        with pytest.raises(InvalidOption, match="there is no state 'done' of workflows"):
+            refused()
+
+
+def test_times_have_a_zone_and_pages_have_lines(office: Office) -> None:
+    naive = datetime(2027, 1, 31)  # noqa: DTZ001 - that is what is refused
+    wrong: list[dict[str, Any]] = [{"since": naive}, {"until": naive}, {"limit": 0}]
+    for refused in wrong:
+        with pytest.raises(InvalidOption, match=next(iter(refused))):
+            office.app.workflows.list(**refused)
+
+
+def test_coroutines_list_them_too(office: Office) -> None:
+    office.send("one")
+
+    async def ids() -> list[str]:
+        async with office.app:
+            return [line.id for line in (await office.app.workflows.alist(tenant="")).lines]
+
+    assert asyncio.run(ids()) == ["one"]

@@ -109,6 +109,51 @@ def test_all_arguments_are_a_key_however_they_are_given() -> None:
         key_of(True, of_anything, object())
 
 
+def plain_key_of(maker: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
+    signature = Signature(function, owner="pay", injected=Context)
+    return ArgumentKey(maker, function, signature, owner="pay", option="concurrency: key").plain_of(args, kwargs)
+
+
+@pytest.mark.parametrize(
+    ("maker", "args", "kwargs", "key"),
+    [
+        ("order", ["7"], {}, "7"),
+        ("order", [], {"order": "7"}, "7"),
+        ("{order:>3}/{amount}", ["7"], {"amount": 3}, "  7/3"),
+        ("{order}/{amount}", ["7"], {}, "7/1"),
+    ],
+)
+def test_a_key_of_texts_and_whole_numbers_is_known_before_arguments_are_decoded(
+    maker: str, args: list[Any], kwargs: dict[str, Any], key: str
+) -> None:
+    assert plain_key_of(maker, pay, *args, **kwargs) == key == key_of(maker, pay, *args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("maker", "function", "args"),
+    [
+        (lambda order: order, pay, ["7"]),
+        (True, pay, ["7"]),
+        ("{shop.region}", of_shop, [{"id": 1}]),
+        ("value", of_anything, ["7"]),
+        ("order", pay, [7]),
+        ("amount", pay, ["7", True]),
+        ("amount", pay, ["7", None]),
+        ("order", pay, ["x" * 256]),
+        ("order", pay, []),
+        ("order", pay, ["7", 1, 2]),
+    ],
+)
+def test_any_other_key_is_left_to_who_decodes_them(maker: Any, function: Callable[..., Any], args: list[Any]) -> None:
+    assert plain_key_of(maker, function, *args) is None
+
+
+def test_a_key_of_a_type_that_is_not_known_yet_is_left_as_well() -> None:
+    def later(order: "Later") -> None: ...  # type: ignore[name-defined]  # noqa: F821 # pyright: ignore[reportUndefinedVariable, reportUnknownParameterType]
+
+    assert plain_key_of("order", later, "7") is None  # pyright: ignore[reportUnknownArgumentType]
+
+
 @given(st.text(max_size=30), st.integers(-9, 9), st.text(max_size=30), st.integers(-9, 9))
 def test_different_arguments_have_different_keys(one: str, amount: int, other: str, another: int) -> None:
     is_same = (one, amount) == (other, another)

@@ -110,3 +110,19 @@ def test_a_limit_that_is_shared_goes_by_its_name() -> None:
     assert demands("ann", rate_limit=RateLimit("1/s", name="stripe"))[0].key == "rate:stripe"
     with pytest.raises(InvalidOption, match="two limits of one task are called 'stripe'"):
         demands("ann", rate_limit=[RateLimit("1/s", name="stripe"), RateLimit("9/m", name="stripe")])
+
+
+def test_what_a_call_demands_is_known_as_it_travels_where_its_key_is_plain() -> None:
+    limits = [
+        Concurrency(2, key="account"),
+        Concurrency(3, name="all"),
+        Concurrency(1, key=lambda account, *_: account, name="by code"),
+    ]
+
+    @task(name="pay", rate_limit="10/s", concurrency=limits)
+    async def pay(account: str, region: str = "north") -> None: ...
+
+    plain = [limit.plain_demand(("ann",), {}, tenant="acme") for limit in pay.limits]
+    decoded = [limit.demand(("ann",), {}, tenant="acme") for limit in pay.limits]
+
+    assert plain == [*decoded[:3], None]

@@ -126,8 +126,8 @@ def test_threads_and_coroutines_share_a_lock(app: TaskMQ) -> None:
 
 
 def test_other_names_are_other_locks(app: TaskMQ) -> None:
-    with app.lock("a"), app.lock("b", timeout=0):
-        pass
+    with app.lock("a") as first, app.lock("b", timeout=0) as second:
+        assert (first.is_lost, second.is_lost) == (False, False)
 
 
 def test_who_does_not_get_a_lock_in_time_is_told_who_has_it(app: TaskMQ) -> None:

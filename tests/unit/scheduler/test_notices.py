@@ -287,7 +287,7 @@ def test_what_a_channel_has_behind_its_host_is_not_logged(kind: str, caplog: pyt
 
     _with_site(test, b"403 no")
 
-    assert "given up" in caplog.text
+    assert "no notice over" in caplog.text
     assert "sesame" not in caplog.text
 
 

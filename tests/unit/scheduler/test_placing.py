@@ -11,13 +11,13 @@ from taskmq import WorkQueue
 from taskmq.contracts.jobs import DispatchBatch, JobDetail, Pick
 from taskmq.errors import BrokerUnavailable, PublishRejected, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
-from taskmq.model.nodes import HostNode, JobNeeds, NodeTold
+from taskmq.model.nodes import LOST_AFTER_MS, HostNode, JobNeeds, NodeTold
 from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
 from taskmq.testing.job_store import MemoryJobStore
 from tests.unit.scheduler.stage import Player, Stage, play, until
 
-_TOLD = NodeTold(name="a", capacity={"slots": 8.0, "cpu": 4.0}, lost_after=30_000, runs_jobs=True)
+_TOLD = NodeTold(name="a", capacity={"slots": 8.0, "cpu": 4.0}, lost_after=LOST_AFTER_MS, runs_jobs=True)
 
 
 _QUEUES = (WorkQueue("train", placed=True),)
@@ -170,6 +170,25 @@ def test_the_jobs_of_a_lost_node_run_on_another_one() -> None:
         await second.finish(result=b"2")
         await stage.all_ended()
         assert stage.job(job).result == b"2"
+
+    play(test, queues=_QUEUES)
+
+
+def test_a_node_is_lost_that_has_missed_three_heartbeats_and_none_that_has_missed_two() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        for _ in range(4):
+            stage.worker_says("beat", name="w-a", node=_TOLD)
+            await stage.pass_by(10)
+        # So far one is missed, then another one, and the third one is late.
+        await stage.pass_by(23)
+        assert (await _node(stage)).state == "available"
+        stage.worker_says("beat", name="w-a", node=_TOLD)
+
+        await stage.pass_by(34)
+        assert (await _node(stage)).state == "available"
+        await stage.pass_by(4)
+        assert (await _node(stage)).state == "lost"
 
     play(test, queues=_QUEUES)
 
@@ -362,6 +381,35 @@ def test_full_nodes_do_not_hold_up_other_queues_of_their_slot() -> None:
             await stage.pass_by(0.13)
 
         assert stage.states()[JobState.QUEUED] == 600
+
+    play(test, queues=_QUEUES)
+
+
+def test_a_job_behind_many_that_fit_nowhere_gets_its_turn() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        player = await _worker(stage)
+        await stage.submit(1200, queue="train", detail=_needs(64.0))
+        (small,) = await stage.submit(queue="train", detail=_needs())
+
+        await player.has(1)
+
+        assert stage.job(small).state is JobState.DISPATCHED
+        assert stage.states() == {JobState.QUEUED: 1200, JobState.DISPATCHED: 1}
+
+    play(test, queues=_QUEUES)
+
+
+def test_a_gang_across_the_end_of_a_look_behind_others_begins() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        player = await _worker(stage)
+        await stage.submit(1498, queue="train", detail=_needs(64.0))
+        gang = await stage.submit(4, queue="train", detail=_needs(gang="g", gang_size=4))
+
+        await player.has(4)
+
+        assert {stage.job(job).state for job in gang} == {JobState.DISPATCHED}
 
     play(test, queues=_QUEUES)
 

@@ -1,8 +1,13 @@
 """Jobs that their quotas let wait, with a worker that a test plays."""
 
+import asyncio
+
+from taskmq import WorkQueue
 from taskmq.contracts.jobs import JobDetail
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
+from taskmq.model.nodes import LOST_AFTER_MS, NodeTold
 from taskmq.model.states import JobState
+from taskmq.model.topology import node_queue
 from taskmq.submission.explain import explain_job
 from tests.unit.scheduler.stage import Stage, play, until
 
@@ -39,6 +44,37 @@ def test_jobs_beyond_what_may_run_wait_and_go_when_others_end_in_whichever_queue
         assert most == 2
 
     play(test)
+
+
+def test_jobs_on_nodes_wait_for_their_quota_and_leave_the_nodes_to_others_meanwhile() -> None:
+    async def test(stage: Stage) -> None:
+        await _limit(stage, Quota(tenant="acme", running=2))
+        stage.start()
+        told = NodeTold(name="a", capacity={"slots": 4.0}, lost_after=LOST_AFTER_MS, runs_jobs=True)
+
+        async def tell() -> None:
+            while True:
+                stage.worker_says("beat", name="w", node=told)
+                await stage.pass_by(1)
+
+        stage.tasks.append(asyncio.create_task(tell()))
+        player = await stage.player_of_declared(node_queue("a"))
+        await stage.submit(6, queue="train", tenant="acme")
+        await stage.submit(2, queue="train", tenant="other")
+
+        await player.has(4)
+        await stage.pass_by(3)
+        under_way = [job.tenant for job in stage.model.jobs.values() if job.state is JobState.DISPATCHED]
+        assert sorted(under_way) == ["acme", "acme", "other", "other"]
+
+        for left in (4, 3, 2, 1, 0):
+            await player.finish()
+            await stage.pass_by(3)
+            under_way = [job.tenant for job in stage.model.jobs.values() if job.state is JobState.DISPATCHED]
+            assert under_way.count("acme") == min(2, len(under_way))
+            assert stage.states().get(JobState.QUEUED, 0) <= left
+
+    play(test, queues=(WorkQueue("train", placed=True),))
 
 
 def test_a_rate_that_waits_lets_jobs_go_one_after_the_other() -> None:

@@ -393,6 +393,27 @@ def test_what_is_buffered_starts_once_there_is_room() -> None:
     play(test, _tasks)
 
 
+def test_a_paused_schedule_with_something_buffered_is_left_alone_until_it_is_resumed() -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        player = await stage.player_of_declared()
+        await _add(process, "s", every("10m"), overlap="buffer_one")
+        await stage.pass_by(1200)
+        await process.app.schedules.apause("s")
+        await stage.pass_by(2)
+        (before,) = await stage.store.schedules.find("shop", ["s"])
+        await player.finish()
+        await stage.pass_by(30)
+
+        assert await stage.store.schedules.find("shop", ["s"]) == [before]
+        assert len(stage.model.jobs) == 1
+        await process.app.schedules.aresume("s")
+        await stage.pass_by(2)
+        assert len(stage.model.jobs) == 2
+
+    play(test, _tasks)
+
+
 def test_two_schedulers_of_which_one_dies_fire_every_instant_once() -> None:
     async def test(stage: Stage) -> None:
         first = await _begun(stage)

@@ -75,7 +75,7 @@ def test_a_take_over_whose_answer_was_lost_is_made_anew_and_no_job_is_forgotten(
     play(test)
 
 
-def test_a_dispatch_whose_answer_was_lost_makes_the_slot_be_taken_anew_and_no_job_waits() -> None:
+def test_a_lost_answer_of_a_dispatch_has_the_slot_taken_anew_and_no_job_waits() -> None:
     async def test(stage: Stage) -> None:
         store, lost = stage.store, list[str]()
         dispatch = store.dispatching.dispatch
@@ -186,7 +186,7 @@ def test_a_job_that_must_not_run_twice_fails_where_nobody_confirmed_it() -> None
         await stage.all_ended()
 
         assert stage.job(once).state is JobState.FAILED
-        assert "nobody knows" in stage.job(once).error.message  # type: ignore[union-attr]
+        assert "it is unknown whether" in stage.job(once).error.message  # type: ignore[union-attr]
         assert stage.job(other).state is JobState.SUCCEEDED
 
     play(test, define)

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskmq.contracts.jobs import Lane
@@ -408,6 +408,72 @@ def test_a_job_that_was_never_run_costs_nothing_and_one_lost_what_was_expected()
     assert len(cluster.start(4)) == 4
 
 
+def test_a_tenant_that_was_lent_every_slot_does_not_pay_when_its_runs_took_longer_than_expected() -> None:
+    cluster = Cluster("fair")
+    cluster.submit("lent", 1000)
+    started = cluster.start(50)
+    for name, _ in started:
+        cluster.shares.began(name, now=0.0)
+    cluster.submit("late", 10_000)
+    cluster.now = 100.0
+    for name, _ in started:
+        cluster.end(name, 100.0)
+
+    order = [lane.tenant for lane in cluster.order(400)]
+
+    # It waits for the other one to have had what one of these runs took.
+    assert 99 <= order.index("lent") <= 150
+    assert order[200:].count("lent") == pytest.approx(100, abs=2)
+
+
+def test_a_tenant_that_was_charged_too_much_holds_up_no_other_for_it() -> None:
+    cluster = Cluster("fair")
+    cluster.submit("first", 10_000)
+    [(slow, _)] = cluster.start(1)
+    cluster.end(slow, 1000.0)
+    started = cluster.start(50)
+    for name, _ in started:
+        cluster.end(name, 1.0)
+    cluster.submit("late", 10_000)
+
+    order = [lane.tenant for lane in cluster.order(100)]
+
+    assert order.count("late") == pytest.approx(50, abs=2)
+
+
+def test_a_tenant_that_waits_is_served_soon_after_another_was_charged_too_much() -> None:
+    cluster = Cluster("fair")
+    for tenant in ("wrong", "waits"):
+        cluster.submit(tenant, 10_000)
+    cluster.run({"wrong": 1000.0, "waits": 10.0}, slots=20, until=3000)
+    for name in list(cluster.running):
+        cluster.end(name, 1.0)
+    cluster.ends.clear()
+
+    order = [lane.tenant for lane in cluster.order(3000)]
+
+    # At most what was in flight of the other one, and what one of its runs was charged.
+    assert order.index("waits") <= 2000
+
+
+def test_pools_below_which_nothing_waits_or_runs_are_forgotten_once_their_debt_is() -> None:
+    cluster = Cluster("fair")
+    cluster.submit("busy", 10_000)
+    for number in range(50):
+        cluster.submit(f"once-{number}", 1)
+    for name, lane in cluster.start(60):
+        cluster.end(name, 50.0 if lane.tenant != "busy" else 0.1)
+    cluster.order(1000)
+    cluster.shares.refresh([Lane(QUEUE, 4, "busy")])
+
+    assert _remembered(cluster.shares) == {"busy"}
+
+
+def _remembered(shares: Shares) -> set[str]:
+    """The tenants of which something is kept."""
+    return {lane.tenant for lane in shares._queues[QUEUE]._leaves}
+
+
 def test_picks_that_found_no_jobs_are_given_back() -> None:
     cluster = Cluster("fair", _pools(TenantPool(name="a", max={"slots": 3.0})))
     cluster.submit("a", 100)
@@ -605,6 +671,44 @@ def test_no_job_starves_behind_a_flood(
         ):
             return
     raise AssertionError(f"still waiting: {[lane for lane, waiting in cluster.waiting.items() if waiting]}")
+
+
+@settings(max_examples=15)
+@given(
+    tenants=st.integers(2, 10),
+    slots=st.integers(5, 40),
+    dice=st.randoms(use_true_random=False),
+    longest=st.sampled_from([10.0, 10_000.0]),
+)
+def test_a_tenant_that_waits_and_runs_nothing_waits_no_longer_than_a_bound_that_its_past_cannot_raise(
+    tenants: int, slots: int, dice: random.Random, longest: float
+) -> None:
+    """Runs take up to `longest`, and are predicted wrongly: it waits at most while each other tenant takes twice
+    that, and while what has a slot already comes to its end."""
+    cluster = Cluster("fair")
+    lanes = [Lane(QUEUE, 4, f"t{number}") for number in range(tenants)]
+    long_runs = dict.fromkeys(lanes, 0.0)
+    began: dict[str, float] = {}
+    waits: dict[Lane, float] = {}
+    bound = 2 * longest * tenants / slots + 2 * longest
+    for _ in range(300):
+        if dice.random() < 0.1:
+            cluster.submit(dice.choice(lanes).tenant, dice.choice([1, 500]))
+            long_runs[dice.choice(lanes)] = dice.choice([0.0, 0.1, 1.0])
+        for name, lane in cluster.start(slots - len(cluster.running)):
+            began[name] = cluster.now
+            cluster.shares.began(name, now=cluster.now)
+            seconds = longest * (1.0 if dice.random() < long_runs[lane] else 0.001)
+            cluster.ends.append((cluster.now + seconds, name))
+        for lane in lanes:
+            if lane in cluster.running.values() or not cluster.waiting[lane]:
+                waits.pop(lane, None)
+            else:
+                assert cluster.now - waits.setdefault(lane, cluster.now) <= bound
+        if cluster.ends:
+            cluster.ends.sort(reverse=True)
+            cluster.now, name = cluster.ends.pop()
+            cluster.end(name, dice.choice([None, cluster.now - began.pop(name)]))
 
 
 @given(pools=_some_pools(), policy=_policies, flood=st.integers(1, 9))

@@ -13,7 +13,7 @@ from litestar.testing import TestClient
 
 from taskmq import TaskMQ, WorkQueue
 from taskmq.errors import NotAuthenticated
-from taskmq.model.identity import EVERYWHERE, Identity, Membership, Role
+from taskmq.model.identity import EVERYWHERE, Identity, Membership, Permission, Role
 from taskmq.server import Identify, OidcProvider, ServerApplication, ServerSettings, build
 from taskmq.server.access import RequestLimits
 from taskmq.server.live import EventHub
@@ -45,6 +45,15 @@ CALLERS = {
         _identity("both", Membership("acme", Role.ADMIN), Membership("other", Role.VIEWER)),
         _identity("picky", Membership("acme", Role.OPERATOR, ("billing.*",))),
         _identity("nobody"),
+        # A token that only submits.
+        Identity(
+            user_id="importer",
+            user="importer",
+            memberships=(Membership("acme", Role.SUBMITTER),),
+            via="token",
+            credential="importer",
+            scopes=frozenset({Permission.JOBS_SUBMIT}),
+        ),
     )
 }
 """Who calls, by the token that they present."""

@@ -82,8 +82,13 @@ def test_a_bulk_without_a_filter_or_a_change_is_refused(site: Site) -> None:
         {"action": "explode", "everything": True},
         {"action": "cancel", "filter": "stats:held"},
         {"action": "cancel", "everything": True, "limit": 1_001},
+        {"action": "change", "everything": True, "delay": "1h", "schedule_time": "2099-02-01T00:00:00Z"},
+        {"action": "change", "everything": True, "delay": "soon"},
+        {"action": "hold", "everything": True, "priority": "low"},
     ):
         assert site("POST", "/bulk", body).status_code == 400
+        assert site("POST", "/bulk/operations", {**body, "rate": 5}).status_code == 400
+    assert site("GET", "/audit?action=jobs.", by="all-admin").json()["items"] == []
 
 
 def test_jobs_of_tasks_that_the_caller_may_not_call_stay(site: Site) -> None:

@@ -128,7 +128,7 @@ def test_another_machine_is_refused_by_a_server_for_development(tmp_path: Path) 
     app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
     with _asked_from("192.0.2.7", app) as client:
         assert client.get("/api/v1/jobs").status_code == 401
-    with pytest.raises(InvalidSetting, match="nobody signs in"):
+    with pytest.raises(InvalidSetting, match="without sign-in"):
         ServerSettings(development=True, host="0.0.0.0")
 
 

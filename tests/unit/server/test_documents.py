@@ -117,6 +117,21 @@ def test_a_job_of_document_000_is_created_scheduled_and_canceled(site: Site) -> 
     assert (canceled.json()["status"], site("GET", f"/jobs/{job}").json()["state"]) == ("canceled", "cancelled")
 
 
+def test_who_may_only_submit_schedules_new_jobs_and_changes_none(site: Site) -> None:
+    site.submit()
+    when = "2099-03-01T09:00:00Z"
+
+    refused = [
+        site("POST", "/jobs/schedule", {"job_id": "order-17", **body}, by="importer")
+        for body in ({"status": "canceled"}, {"scheduled_time": when})
+    ]
+    made = site("POST", "/jobs/schedule", {"definition": "data_processing", "scheduled_time": when}, by="importer")
+
+    assert [(answer.status_code, answer.json()["code"]) for answer in refused] == [(403, "not_allowed")] * 2
+    assert site("GET", "/jobs/order-17").json()["version"] == 1
+    assert made.status_code == 200
+
+
 def test_a_definition_is_scheduled_by_its_name(site: Site) -> None:
     site("PUT", "/definitions/monthly", {"task": "data_processing", "kwargs": {"key": "value"}})
     body = {"definition": "monthly", "scheduled_time": "2099-01-31T09:00:00Z"}

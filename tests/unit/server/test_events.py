@@ -131,7 +131,7 @@ def test_a_gap_is_told_once_the_broker_is_heard() -> None:
 
     async def test(app: TaskMQ, hub: EventHub) -> None:
         lines = event_lines(
-            hub, "ann", lambda _: True, tenant=None, last_id="another-1", is_welcome=_always, heartbeat=60
+            hub, "ann", lambda _: True, tenant=None, last_id="another-1", most=10, is_welcome=_always, heartbeat=60
         )
         while b"event: gap" not in await anext(lines):
             pass
@@ -185,7 +185,7 @@ def test_streams_end_when_the_server_stops_also_those_that_come() -> None:
 def test_a_stream_is_lines_of_server_sent_events() -> None:
     async def test(app: TaskMQ, hub: EventHub) -> None:
         fits = event_filter(tenant=None, queue="q", task=None, job_id=None, kinds=frozenset({"dead"}))
-        lines = event_lines(hub, "ann", fits, last_id="old-7", tenant=None, is_welcome=_always)
+        lines = event_lines(hub, "ann", fits, last_id="old-7", tenant=None, most=10, is_welcome=_always)
         found = [await anext(lines), await anext(lines)]
         for event in (_event(1), _event(2, event="retried"), _event(3, queue="other"), None):
             hub._tell(event, is_connected=event is not None)
@@ -204,7 +204,7 @@ def test_a_stream_is_lines_of_server_sent_events() -> None:
 
 def test_a_slow_stream_is_told_how_many_it_has_missed() -> None:
     async def test(app: TaskMQ, hub: EventHub) -> None:
-        lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, is_welcome=_always)
+        lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always)
         await anext(lines)
         for number in range(1_007):
             hub._tell(_event(number))
@@ -242,9 +242,30 @@ def test_a_stream_ends_once_its_caller_is_not_welcome_any_more() -> None:
         async def never() -> bool:
             return False
 
-        lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, is_welcome=never, heartbeat=0.01)
+        lines = event_lines(
+            hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=never, heartbeat=0.01
+        )
 
         assert [line async for line in lines] == [b"retry: 3000\n\n", b": here\n\n"]
+        assert hub.streams_of("ann") == 0
+
+    _run(test)
+
+
+def test_of_streams_that_begin_at_the_same_time_no_more_stay_than_a_user_may_have() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        streams = [
+            event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always)
+            for _ in range(30)
+        ]
+        begun = await asyncio.gather(*(anext(lines) for lines in streams))
+        refused = [lines for lines, line in zip(streams, begun, strict=True) if line == b"retry: 5000\n\n"]
+
+        assert (hub.streams_of("ann"), len(refused)) == (10, 20)
+        for lines in refused:
+            assert [line async for line in lines] == []
+        for lines in streams:
+            await lines.aclose()
         assert hub.streams_of("ann") == 0
 
     _run(test)
@@ -271,7 +292,7 @@ def test_a_tenant_is_told_of_its_own_jobs_by_their_own_names(
 ) -> None:
     async def test(_: TaskMQ, hub: EventHub) -> None:
         fits = event_filter(tenant=tenant, queue=None, task=None, job_id=job_id, kinds=None)
-        lines = event_lines(hub, "ann", fits, last_id=None, tenant=tenant, is_welcome=_always)
+        lines = event_lines(hub, "ann", fits, last_id=None, tenant=tenant, most=10, is_welcome=_always)
         await anext(lines)
         for event in (
             _event(1, job_id="@acme:order-1", tenant="acme"),

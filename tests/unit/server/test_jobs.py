@@ -151,6 +151,17 @@ def test_an_ended_job_is_retried_as_another_one(site: Site) -> None:
     assert again.json()["id"] == first.json()["id"]
 
 
+def test_a_clone_is_its_submitter_s_and_a_repetition_its_first_owner_s(site: Site) -> None:
+    site.submit()
+    site("DELETE", "/jobs/order-17")
+
+    clone = site("POST", "/jobs/order-17/clone", by="acme-submitter").json()["id"]
+    again = site("POST", "/jobs/order-17/retry", by="acme-submitter").json()["id"]
+
+    assert site("GET", f"/jobs/{clone}").json()["owner"] == "acme-submitter"
+    assert site("GET", f"/jobs/{again}").json()["owner"] == "acme-admin"
+
+
 def test_what_has_ended_is_not_changed(site: Site) -> None:
     site.submit()
     site("DELETE", "/jobs/order-17")

@@ -229,3 +229,23 @@ def test_a_page_that_is_loaded_again_learns_its_csrf_token_and_what_it_may_do(se
     assert by_cookie["csrf_token"] == begun["csrf_token"]
     assert by_bearer["csrf_token"] is None
     assert {"jobs.read", "queues.purge", "account.change"} <= set(by_cookie["permissions"])
+
+
+def test_a_password_is_changed_with_the_rest_for_the_version_that_was_seen_or_not_at_all(served: _Served) -> None:
+    bearer = f"Bearer {served.log_in()['token']}"
+    served.client.cookies.clear()
+    made = served("POST", "/users", {"name": "ann", "password": "another long one"}, authorization=bearer).json()
+    path = f"/users/{made['id']}"
+
+    def changed(version: int, password: str) -> int:
+        body = {"password": password, "email": "ann@example.org"}
+        return served("PATCH", path, body, authorization=bearer, if_match=f'"{version}"').status_code
+
+    def signs_in(password: str) -> bool:
+        return served("POST", "/auth/login", {"username": "ann", "password": password}).status_code == 200
+
+    assert changed(made["version"] + 7, "of somebody who was late") in {409, 412}
+    assert signs_in("another long one")
+    assert changed(served("GET", path, authorization=bearer).json()["version"], "the newest of them all") == 200
+    assert served("GET", path, authorization=bearer).json()["email"] == "ann@example.org"
+    assert (signs_in("another long one"), signs_in("the newest of them all")) == (False, True)

@@ -49,7 +49,7 @@ _DEFINITIONS: Final = (
     "delete from taskmq.definition_version where tenant = $1",
     "delete from taskmq.definition where tenant = $1",
 )
-# There may be very many: some at a time, so that nobody waits for all of them, and no transaction is that long.
+# There may be very many: some at a time, so that no caller waits for all of them, and no transaction is that long.
 _MANY_OF_TENANT: Final = tuple(
     f"delete from taskmq.{table} where number = any(array("
     f"select number from taskmq.{table} where tenant = $1 order by number limit $2)) returning number"

@@ -1,9 +1,10 @@
 """Jobs that are placed on nodes, on PostgreSQL."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from taskmq.contracts.jobs import DispatchBatch, Pick, UnplacedJob, slot_key
+from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, UnplacedJob, slot_key
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Placement, startable
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES
@@ -12,8 +13,9 @@ from taskmq_sql.nodes import take
 from taskmq_sql.nodes.store import Reserve
 from taskmq_sql.postgres.connections import Connection, Row, undone
 from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.quotas import admit_placements
 from taskmq_sql.postgres.records import handed_out
-from taskmq_sql.postgres.statements import PLACE, PLACEABLE, WAITING
+from taskmq_sql.postgres.statements import FIRST, PLACE, PLACEABLE, WAITING
 from taskmq_sql.postgres.transactions import drive
 
 __all__ = ["PostgresPlacements"]
@@ -31,12 +33,13 @@ class PostgresPlacements:
         self._database = database
         self._names = database.names
 
-    async def waiting(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
+    async def waiting(self, picks: Sequence[Pick], behind: Mapping[Lane, tuple[int, str]]) -> list[UnplacedJob]:
         queues = await self._names.find("queue", {pick.lane.queue for pick in picks})
         tenants = await self._names.find("tenant", {pick.lane.tenant for pick in picks})
         known = [pick for pick in picks if pick.lane.queue in queues and pick.lane.tenant in tenants]
         if not known:
             return []
+        places = [behind.get(pick.lane, FIRST) for pick in known]
         rows = await self._database.dispatches.run(
             "read",
             lambda connection: connection.fetch(
@@ -45,6 +48,7 @@ class PostgresPlacements:
                 [pick.lane.priority for pick in known],
                 [tenants[pick.lane.tenant] for pick in known],
                 [pick.count for pick in known],
+                *map(list, zip(*places, strict=True)),
             ),
         )
         tasks = await self._names.texts("task", {row["task"] for row in rows})
@@ -54,6 +58,7 @@ class PostgresPlacements:
                 id=str(row["id"]),
                 tenant=names[row["tenant"]],
                 queue=known[int(row["place"]) - 1].lane.queue,
+                priority=known[int(row["place"]) - 1].lane.priority,
                 task=tasks[row["task"]],
                 due=row["due"],
                 is_first=not row["token"],
@@ -63,7 +68,9 @@ class PostgresPlacements:
             for row in rows
         ]
 
-    async def place(self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str]) -> DispatchBatch | None:
+    async def place(
+        self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str], quotas: Quotas
+    ) -> DispatchBatch | None:
         async def place(connection: Connection) -> tuple[Sequence[Row], dict[str, Placement]]:
             now = int(await connection.fetchval("select taskmq.now_ms()"))
             accepted = {each.job: each for each in await drive(connection, reserve(now)) if is_job_id(each.job)}
@@ -73,6 +80,9 @@ class PostgresPlacements:
             is_over = {str(row["id"]): row["is_over"] for row in await connection.fetch(PLACEABLE, list(asked))}
             expired = [job for job in is_over if is_over[job]]
             chosen = startable(accepted, is_over.keys() - expired)
+            if limited := {each.tenant for each in chosen.values() if quotas.may_hold_back(each.tenant)}:
+                tenants = await self._names.find("tenant", limited)
+                chosen = await admit_placements(connection, quotas, chosen, tenants)
             rows = await connection.fetch(PLACE, [*chosen, *expired], slot_key(slot), epoch, slot, _OVER)
             found = {str(row["id"]) for row in rows}
             if found - chosen.keys() or any(each.gang and job not in found for job, each in chosen.items()):

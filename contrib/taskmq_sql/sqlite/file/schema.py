@@ -264,6 +264,15 @@ CREATE INDEX bulk_open ON bulk (due, id) WHERE ended IS NULL;
 CREATE INDEX bulk_tenant ON bulk (tenant, id)
 """
 
+_GATES: Final = """
+CREATE TABLE gated (
+    id BLOB NOT NULL PRIMARY KEY, due INTEGER NOT NULL, queue INTEGER NOT NULL, tenant INTEGER NOT NULL,
+    slot INTEGER NOT NULL, priority INTEGER NOT NULL, gate TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX gated_order ON gated (slot, gate, priority DESC, due, id);
+CREATE INDEX gated_tenant ON gated (tenant)
+"""
+
 # One for each version, in their order. A step that was released never changes.
 _STEPS: Final = (
     _FIRST,
@@ -279,6 +288,7 @@ _STEPS: Final = (
     _NOTICES_OF_TENANTS,
     _ENDS,
     _BULKS,
+    _GATES,
 )
 
 SCHEMA_VERSION: Final = len(_STEPS)

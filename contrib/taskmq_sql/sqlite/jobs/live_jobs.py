@@ -104,7 +104,7 @@ def load(transaction: Transaction, ids: Sequence[bytes]) -> dict[bytes, LiveJob]
 
 
 def save(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
-    """Write those that have changed, keep `ready` and `timer` in step, and move those that have ended to history."""
+    """Write those that have changed, and keep `ready`, `gated`, `timer` and the history in step."""
     changed = [job for job in jobs if job.version != job.before[2]]
     if not changed:
         return
@@ -162,6 +162,7 @@ def _leave_places(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
         transaction.connection.executemany(
             "DELETE FROM ready WHERE queue = ? AND priority = ? AND tenant = ? AND due = ? AND id = ?", ready
         )
+        in_each(transaction.connection, "DELETE FROM gated WHERE id IN (@values)", [key[-1] for key in ready])
     if timers:
         transaction.connection.executemany("DELETE FROM timer WHERE shard = ? AND due = ? AND id = ?", timers)
 

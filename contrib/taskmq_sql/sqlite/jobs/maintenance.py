@@ -74,9 +74,12 @@ _USAGE: Final = "DELETE FROM quota_usage WHERE substr(name, 1, length(?1)) = ?1"
 
 
 def drop_old(transaction: Transaction, keep_days: int) -> bool:
-    """Drop some of the jobs that ended so long ago, with all that is kept about them; whether there may be more."""
+    """Drop some of the jobs of days (UTC) that were over so long ago, with all that is kept about them.
+
+    Whether there may be more. By whole days, as archives are: a day that is in no file yet is kept.
+    """
     connection = transaction.connection
-    limit = transaction.now - keep_days * _DAY
+    limit = (transaction.now // _DAY - keep_days) * _DAY
     if limit <= 0:
         return False
     ids = [row[0] for row in connection.execute(_OLD, (first_id(limit), limit, _JOBS)).fetchall()]

@@ -141,8 +141,17 @@ class _Submission:
             return self._repeated(first[0], is_same=first[1] == job.fingerprint)
         if job_id in self._known:
             return self._repeated(job_id, is_same=True)
-        if self._room is not None and (excess := self._room.admit(job)) is not None:
+        if self._room is None:
+            return self._make(job_id, tenant, job, key)
+        if (excess := self._room.admit(job)) is not None:
             return over_quota(job, excess)
+        answer = self._make(job_id, tenant, job, key)
+        if not answer.is_new:
+            self._room.take_back(job)
+        return answer
+
+    def _make(self, job_id: bytes, tenant: int, job: NewJob, key: str | None) -> Submitted:
+        """A new job, where it may be."""
         upstream = None
         if depends_on(job):
             # Some of them may be of this call.

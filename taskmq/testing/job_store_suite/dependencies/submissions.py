@@ -39,7 +39,6 @@ class WaitingJobs(JobStoreCase):
         assert job.detail.description in ("a\ud800b", "a\\ud800b")
 
     @case
-    @case
     async def test_a_job_waits_for_another_one_that_lives_whatever_that_one_does(self) -> None:
         driver = self.driver()
 

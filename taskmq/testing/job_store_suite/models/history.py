@@ -25,6 +25,7 @@ from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
+from taskmq.testing.job_store.gates import open_gates, put_behind
 from taskmq.testing.job_store.model import JobModel, shard_of
 from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, later, unlike
 
@@ -77,6 +78,8 @@ class JobHistory:
             (2, self._take_over),
             (3, self._confirm),
             (4, self._release),
+            (3, self._put_behind),
+            (3, self._open_gates),
         )
         chosen = self.dice.choices([do for _, do in steps], weights=[weight for weight, _ in steps])[0]
         where = f"{where}: {chosen.__name__}"
@@ -195,6 +198,34 @@ class JobHistory:
             self._agree(batch, expected)
         return {job.id for jobs in ready.values() for job in jobs}
 
+    async def _put_behind(self) -> set[str]:
+        """Some of the jobs that live wait behind gates, as far as they are ready."""
+        slot = self.model_slot(queue := self.dice.choice(_QUEUES))
+        await self._hold(slot)
+        nth = self.dice.choice((-1, -1, -1, 0))
+        there = [job.id for job in self.model.jobs.values() if job.queue == queue and job.state not in TERMINAL]
+        gates = {job: self.dice.choice("kl") for job in self.dice.sample(there, k=min(3, len(there)))}
+        await self._any().schedulers.put_behind(slot, self.epochs[slot][nth], gates)
+        put_behind(self.model, slot, self.of_model[slot][nth], gates)
+        return await self._compare_gates(set(gates))
+
+    async def _open_gates(self) -> set[str]:
+        slot = self.model_slot(self.dice.choice(_QUEUES))
+        await self._hold(slot)
+        nth = self.dice.choice((-1, -1, -1, 0))
+        behind = set(self.model.gates)
+        gates = self.dice.choice((None, {"k": 1000}, {"k": 1000, "l": 1000}))
+        opened = await self._any().schedulers.open_gates(slot, self.epochs[slot][nth], gates)
+        expected = open_gates(self.model, slot, self.of_model[slot][nth], gates)
+        assert sorted(opened) == sorted(expected), f"{opened} instead of {expected}"
+        return await self._compare_gates(behind)
+
+    async def _compare_gates(self, jobs: set[str]) -> set[str]:
+        for job in sorted(jobs):
+            seen = await self._any().schedulers.gate_of(job)
+            assert seen == self.model.gates.get(job, ""), f"{job} is behind {seen!r}"
+        return jobs
+
     def _count(self, jobs: list[JobRecord]) -> int:
         # Where two are due in one instant a store may know finer ones, and another order.
         dues = [job.due for job in jobs]
@@ -279,7 +310,9 @@ class JobHistory:
         return {job.id for job in jobs}
 
     def _some(self) -> list[DispatchedJob]:
-        return self.dice.sample(self.sent[-10:], k=min(2, len(self.sent)))
+        chosen = self.dice.sample(self.sent[-10:], k=min(2, len(self.sent)))
+        # No scheduler names a job twice.
+        return list({job.id: job for job in chosen}.values())
 
     async def _confirm(self) -> set[str]:
         if self.batches:

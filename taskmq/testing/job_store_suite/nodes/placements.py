@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import DispatchBatch, JobDetail, Lane, Pick, PlacedJob, UnplacedJob
+from taskmq.contracts.jobs import DispatchBatch, JobDetail, JobRecord, Lane, Pick, PlacedJob, UnplacedJob
+from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.nodes import AllocationFilter, JobNeeds, NodeTold, Placement
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
@@ -55,20 +56,45 @@ class PlacementCases(JobStoreCase):
         )
 
         assert found == [
-            UnplacedJob(id=other.id, tenant="acme", queue=QUEUE, task="send_mail", due=other.due, is_first=True),
             UnplacedJob(
-                id=first.id, tenant="", queue=QUEUE, task="send_mail", due=first.due, is_first=True, needs=_NEEDS
+                id=other.id, tenant="acme", queue=QUEUE, priority=7, task="send_mail", due=other.due, is_first=True
+            ),
+            UnplacedJob(
+                id=first.id,
+                tenant="",
+                queue=QUEUE,
+                priority=first.priority,
+                task="send_mail",
+                due=first.due,
+                is_first=True,
+                needs=_NEEDS,
             ),
             UnplacedJob(
                 id=second.id,
                 tenant="",
                 queue=QUEUE,
+                priority=second.priority,
                 task="send_mail",
                 due=second.due,
                 is_first=True,
                 expires=second.expires,
             ),
         ]
+
+    @case
+    async def test_the_jobs_of_a_lane_behind_a_place_are_told(self) -> None:
+        driver = self.driver()
+        jobs = sorted([*(await driver.submit_many(3)), await driver.submit()], key=lambda job: (job.due, job.id))
+        lane = Lane(QUEUE, jobs[0].priority, "")
+        (other,) = [await driver.submit(tenant="acme")]
+        picks = [Pick(lane, 2), Pick(Lane(QUEUE, other.priority, "acme"), 2)]
+
+        (first, second, _) = await driver.store.nodes.waiting(picks)
+        found = await driver.store.nodes.waiting(picks, behind={lane: first.place})
+
+        assert [one.id for one in found] == [second.id, jobs[2].id, other.id]
+        assert second.lane == lane
+        assert await driver.store.nodes.waiting([Pick(lane, 2)], behind={lane: (jobs[-1].due, jobs[-1].id)}) == []
 
     @case
     async def test_a_job_is_placed_and_dispatched_at_once(self) -> None:
@@ -97,6 +123,27 @@ class PlacementCases(JobStoreCase):
         assert (allocation.node, allocation.amounts, allocation.task) == ("a", {"cpu": 3.0}, "send_mail")
         assert (await node_of(driver.store, "a")).used == {"cpu": 3.0}
         assert ids((await driver.dispatch()).jobs) == [first.id]
+
+    @case
+    async def test_placements_beyond_a_quota_wait_and_a_gang_waits_as_a_whole(self) -> None:
+        driver = self.driver()
+        await driver.store.nodes.tell([_NODE])
+        first, second, third = await driver.submit_many(3, tenant="acme")
+        other = await driver.submit()
+        slot = driver.schedulers.slot_of(QUEUE)
+        quotas = Quotas(quotas={usage_name("acme"): Quota(tenant="acme", running=2)})
+
+        async def place(*wanted: tuple[JobRecord, str]) -> list[str]:
+            placements = [replace(_placed(job.id, cpu=0.5, gang=gang), tenant=job.tenant) for job, gang in wanted]
+            batch = await driver.store.nodes.place(
+                slot, await driver.epoch(slot), await _seen(driver, placements), quotas=quotas
+            )
+            return [] if batch is None else ids(batch.jobs)
+
+        assert await place((first, "")) == [first.id]
+        assert await place((second, "g"), (third, "g"), (other, "")) == [other.id]
+        assert sorted(await place((second, ""), (third, ""))) == [second.id]
+        assert await driver.state(third) is JobState.QUEUED
 
     @case
     async def test_however_its_run_ends_a_job_holds_nothing_from_then_on(self) -> None:

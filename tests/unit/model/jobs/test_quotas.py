@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.quotas import (
+    CountedJob,
     Quota,
     QuotaBook,
     Quotas,
@@ -208,3 +209,26 @@ def test_lanes_are_looked_at_deeply_only_where_users_have_quotas_and_no_more_of_
     assert depths(everybodys, picks=[("acme", 3), ("", 2)]) == [500, 2]
     many = [(f"t{number}", 1) for number in range(400)]
     assert depths(everybodys, picks=[*many, ("large", 100)]) == [*[24] * 400, 100]
+
+
+def test_what_is_taken_back_leaves_its_room_to_others() -> None:
+    quotas = Quotas(
+        version=1,
+        quotas={
+            usage_name("acme"): Quota(tenant="acme", a_day=1, rate=1.0, queued=1),
+            usage_name("acme", "ann"): Quota(tenant="acme", user="ann", bytes=10),
+        },
+    )
+    book = QuotaBook(quotas, usage={}, queued={}, now=5 * _DAY)
+    first = CountedJob(tenant="acme", user="ann", size=10, is_queued=True)
+    later = CountedJob(tenant="acme", user="ann", size=10, is_queued=False)
+
+    for job in (first, later, first):
+        assert book.admit(**job) is None
+        assert book.admit(**job) is not None
+        book.take_back(**job)
+
+    assert {name: (each.jobs, each.bytes, each.used_until) for name, each in book.changed.items()} == {
+        usage_name("acme"): (0, 0, 5.0 * _DAY),
+        usage_name("acme", "ann"): (0, 0, 0.0),
+    }

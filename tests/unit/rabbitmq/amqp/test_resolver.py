@@ -47,5 +47,9 @@ def test_an_answer_after_the_loop_was_closed_disturbs_nobody() -> None:
         asking.cancel()
         return [thread for thread in threading.enumerate() if "looks up" in thread.name]
 
-    for thread in asyncio.run(main()):
+    threads = asyncio.run(main())
+    for thread in threads:
         thread.join(10)
+
+    # A complaint in one of them would have failed the test.
+    assert [thread for thread in threads if thread.is_alive()] == []

@@ -72,6 +72,15 @@ def test_a_gang_begins_together_or_not_at_all() -> None:
     assert {each.gang for each in plan.placements} == {"train:acme:g"}
 
 
+def test_of_a_queue_and_tenant_no_more_jobs_are_placed_than_may_be() -> None:
+    pair = {"gang": "g", "gang_size": 2}
+    nodes = [_node("a")]
+    jobs = [_job("1"), _job("2", 1.0, **pair), _job("3", 1.0, **pair), _job("4"), _job("5", queue="other")]
+
+    assert sorted(_where(jobs, nodes, most={("", "acme"): 2})) == ["1", "4", "5"]
+    assert sorted(_where(jobs, nodes, most={("", "acme"): 0, ("other", "acme"): 1})) == ["5"]
+
+
 def test_gangs_of_one_name_in_two_queues_are_two() -> None:
     pair = {"gang": "g", "gang_size": 2}
     nodes = [_node("a")]

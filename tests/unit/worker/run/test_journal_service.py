@@ -217,11 +217,13 @@ def test_who_gives_up_waiting_for_the_begin_leaves_it_to_the_others(app: TaskMQ)
         waiting = asyncio.create_task(ctx.resume())
         await asyncio.sleep(0)
         waiting.cancel()
-        # Its failure is nobody's: the loop must not complain about it.
+        # Its failure has no waiter: the loop must not complain about it.
         await asyncio.wait((waiting,))
         await asyncio.sleep(0.01)
         down.is_down = False
         await ctx.resume()
+
+        assert ctx.last_checkpoint is None
         await recorder.aclose()
         await app.aclose()
 

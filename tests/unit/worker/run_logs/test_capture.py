@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import logging
 import sys
 import threading
@@ -13,8 +14,10 @@ from typing import Any
 import pytest
 
 from taskmq import Context, RetryPolicy, TaskMQ
+from taskmq.contracts.history import history_of
 from taskmq.errors import TaskFailed
 from taskmq.model.history.logs import LogFilter, StoredLine
+from taskmq.run.log_capture import CaptureSettings, LogCapture
 from taskmq.scheduler import Scheduler
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory
@@ -174,6 +177,35 @@ def test_threads_log_and_print_as_their_run(tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr() == ("of nobody\nprinted twice\n", "an error\n")
 
 
+def test_a_stream_that_is_taken_is_otherwise_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nobody:
+        def is_wanted(self, context: Context) -> bool:
+            del context
+            return False
+
+        def add(self, context: Context, level: int, logger: str, message: str) -> None:
+            raise AssertionError((context, level, logger, message))
+
+        write = add
+
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    capture = LogCapture(Nobody(), CaptureSettings(10, output=True))
+    capture.install()
+    taken: Any = sys.stdout
+    try:
+        taken.reconfigure(encoding="utf-8", line_buffering=True)
+        print("é")
+
+        assert taken is not stream
+        assert (taken.encoding, taken.line_buffering) == ("utf-8", True)
+        assert stream.buffer.getvalue().decode() == "é\n"
+        with pytest.raises(AttributeError):
+            assert taken.nothing_of_the_kind
+    finally:
+        capture.remove()
+
+
 def test_what_a_run_prints_without_an_end_of_line_is_taken_at_its_end(tmp_path: Path) -> None:
     async def test(app: TaskMQ) -> None:
         lines = await _lines(app, "begin")
@@ -207,6 +239,18 @@ def test_a_run_has_so_many_lines_and_the_number_of_the_others(tmp_path: Path) ->
         ]
 
     _play(tmp_path, test, capture_logs="debug", log_lines=5)
+
+
+def test_a_text_is_found_behind_more_lines_than_a_search_looks_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(app: TaskMQ) -> None:
+        job = (await _lines(app, "chatter", 12))[0].job
+        monkeypatch.setattr(history_of(app.sessions.store()).logs, "_looked_at", 4)
+
+        assert [line.message async for line in app.jobs.follow_logs(job, text="line 11")] == ["line 11"]
+
+    _play(tmp_path, test, capture_logs="debug")
 
 
 def test_what_is_no_run_of_a_job_of_the_store_is_not_taken(tmp_path: Path) -> None:

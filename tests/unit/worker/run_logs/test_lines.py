@@ -141,7 +141,7 @@ def test_a_finaliser_that_logs_while_a_line_is_taken_does_not_wait_for_itself() 
     _play(test)
 
 
-def test_of_a_long_line_no_more_is_redacted_than_may_be_kept() -> None:
+def test_no_more_is_redacted_than_may_be_kept() -> None:
     lengths: list[int] = []
 
     class Recording(Redactor):
@@ -158,6 +158,11 @@ def test_of_a_long_line_no_more_is_redacted_than_may_be_kept() -> None:
         (log,) = decode_logs(body)
         assert [line.message[:20] for line in log.lines] == ["password=[redacted]", "a" * 20]
         assert max(lengths) == 2 * LONGEST_LINE
+
+        lengths.clear()
+        for _ in range(1_005):
+            lines.add(_invitation("b"), 1, 20, "shop", "too many")
+        assert (len(lengths), lines.dropped) == (1_000, 5)
 
     _play(test, Recording())
 

@@ -1,0 +1,92 @@
+"""Jobs that wait behind gates, in a file."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from taskmq.contracts.jobs import Lane, Pick, ReadyJob
+from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.sets import in_each, run_each
+from taskmq_sql.sqlite.jobs.codes import id_bytes, id_text
+from taskmq_sql.sqlite.jobs.dispatches import holds
+
+__all__ = ["gate_of", "look", "open_gates", "put_behind"]
+
+_MOST: Final = 500
+_LOOK: Final = """
+    SELECT r.id, j.task, j.body FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
+    WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
+"""
+_READY: Final = """
+    SELECT r.queue, r.priority, r.tenant, r.due, r.id FROM job AS j CROSS JOIN ready AS r
+    ON r.queue = j.queue AND r.priority = j.priority AND r.tenant = j.tenant AND r.due = j.due AND r.id = j.id
+    WHERE j.id = ?
+"""
+_LEAVE: Final = "DELETE FROM ready WHERE queue = ? AND priority = ? AND tenant = ? AND due = ? AND id = ?"
+_PUT: Final = "INSERT INTO gated (queue, priority, tenant, due, id, slot, gate) VALUES @rows"
+_BEHIND: Final = """
+    SELECT queue, priority, tenant, due, id, gate FROM gated WHERE slot = ? AND gate = ?
+    ORDER BY priority DESC, due, id LIMIT ?
+"""
+_BEHIND_ANY: Final = """
+    SELECT queue, priority, tenant, due, id, gate FROM gated WHERE slot = ?
+    ORDER BY gate, priority DESC, due, id LIMIT ?
+"""
+_OPEN: Final = "DELETE FROM gated WHERE id IN (@values)"
+_BACK: Final = "INSERT INTO ready (queue, priority, tenant, due, id) VALUES @rows"
+_GATE_OF: Final = "SELECT gate FROM gated WHERE id = ?"
+
+
+def look(transaction: Transaction, picks: Sequence[Pick]) -> list[ReadyJob]:
+    """The first jobs of these lanes."""
+    connection, names = transaction.connection, transaction.names
+    found: list[ReadyJob] = []
+    for pick in picks:
+        queue, tenant = names.find(connection, pick.lane.queue), names.find(connection, pick.lane.tenant)
+        rows = connection.execute(_LOOK, (queue, pick.lane.priority, tenant, pick.count)).fetchall()
+        found += [
+            ReadyJob(id=id_text(job), lane=pick.lane, task=names.name(connection, task), body=body)
+            for job, task, body in rows
+        ]
+    return found
+
+
+def put_behind(transaction: Transaction, slot: int, epoch: int, gates: Mapping[str, str]) -> None:
+    """Take jobs that are ready out of their lanes, each for its gate."""
+    if not holds(transaction, slot, epoch):
+        return
+    rows: list[tuple[Any, ...]] = []
+    for job, gate in gates.items():
+        row = transaction.connection.execute(_READY, (id_bytes(job),)).fetchone()
+        if row is not None:
+            rows.append((*row, slot, gate))
+    transaction.connection.executemany(_LEAVE, [row[:5] for row in rows])
+    run_each(transaction.connection, _PUT, rows)
+
+
+def open_gates(
+    transaction: Transaction, slot: int, epoch: int, gates: Mapping[str, int] | None
+) -> list[tuple[str, Lane]]:
+    """Put the first jobs behind these gates back into their lanes; None: of any."""
+    if not holds(transaction, slot, epoch):
+        return []
+    connection, names = transaction.connection, transaction.names
+    if gates is None:
+        rows = connection.execute(_BEHIND_ANY, (slot, _MOST)).fetchall()
+    else:
+        rows = [
+            row
+            for gate, count in gates.items()
+            for row in connection.execute(_BEHIND, (slot, gate, count)).fetchall()
+        ]
+    in_each(connection, _OPEN, [row[4] for row in rows])
+    run_each(connection, _BACK, [row[:5] for row in rows])
+    return [
+        (gate, Lane(names.name(connection, queue), priority, names.name(connection, tenant)))
+        for queue, priority, tenant, _, _, gate in rows
+    ]
+
+
+def gate_of(transaction: Transaction, job_id: str) -> str:
+    """The gate behind which the job waits; empty where it waits behind none."""
+    row = transaction.connection.execute(_GATE_OF, (id_bytes(job_id),)).fetchone()
+    return "" if row is None else str(row[0])

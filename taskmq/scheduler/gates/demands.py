@@ -1,0 +1,59 @@
+"""What a job of the store demands of its task's limits, as far as that is known without running the task's code."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from taskmq.contracts.stores import Demand, RateDemand
+from taskmq.errors import MalformedMessage
+from taskmq.model.envelope import decode_envelope
+from taskmq.tasks.task import Task
+
+__all__ = ["TaskDemands"]
+
+_NOTHING: Final[Sequence[Demand]] = ()
+_args: Final = msgspec.json.Decoder(tuple[Any, ...])
+_kwargs: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+class TaskDemands:
+    """Those of the tasks of one app.
+
+    A limit counts here where all its calls share it, or its key is made of parameters of type `str` and `int`. Strict
+    rates are left to the workers: a start that is counted here is late there.
+    """
+
+    def __init__(self, tasks: Iterable[Task[..., Any]]) -> None:
+        self._tasks = {task.name: task for task in tasks if task.limits}
+        self.queues = frozenset(task.queue for task in self._tasks.values())
+        """Where jobs of tasks with limits are, unless they were sent elsewhere."""
+
+    def of(self, task: str, body: bytes) -> Sequence[Demand]:
+        """What the job of this body demands; where that is empty, what all jobs of the task do."""
+        known = self._tasks.get(task)
+        if known is None:
+            return _NOTHING
+        args: tuple[Any, ...] = ()
+        kwargs: dict[str, Any] = {}
+        tenant: str | None = None
+        has_arguments = False
+        if body:
+            try:
+                envelope = decode_envelope(body)
+                args, kwargs = _args.decode(envelope.args), _kwargs.decode(envelope.kwargs)
+            except (MalformedMessage, msgspec.MsgspecError):
+                return _NOTHING
+            # Those of a reference are not here.
+            tenant, has_arguments = envelope.tenant, envelope.blob is None
+        found = [
+            limit.plain_demand(args, kwargs, tenant=tenant)
+            for limit in known.limits
+            if has_arguments or not limit.takes_key
+        ]
+        return [demand for demand in found if demand is not None and _is_kept(demand)]
+
+
+def _is_kept(demand: Demand) -> bool:
+    # No database keeps a text with NUL in it.
+    return not (isinstance(demand, RateDemand) and demand.strict) and "\0" not in demand.key

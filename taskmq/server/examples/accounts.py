@@ -1,0 +1,175 @@
+"""Examples for the calls about the server, sign-in, users, tenants, the audit, and live events."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from taskmq.server.examples.example import SOME_ID, Example
+
+__all__ = ["ACCOUNTS"]
+
+_TOKEN: Final[dict[str, Any]] = {
+    "id": SOME_ID,
+    "name": "nightly-import",
+    "scopes": ["jobs.read", "jobs.submit"],
+    "tenants": None,
+    "tasks": ["billing.*"],
+    "created": "2027-01-30T17:12:01.250Z",
+    "expires_at": None,
+    "last_used": None,
+}
+_USER: Final[dict[str, Any]] = {
+    "id": SOME_ID,
+    "name": "ann",
+    "email": "",
+    "created": "2027-01-30T17:12:01.250Z",
+    "version": 1,
+    "disabled": None,
+    "has_password": True,
+    "last_login": None,
+    "memberships": [{"tenant": "acme", "role": "operator", "tasks": ["*"]}],
+}
+_TENANT: Final[dict[str, Any]] = {
+    "name": "acme",
+    "description": "ACME Ltd",
+    "created": "2027-01-30T17:12:01.250Z",
+    "disabled": None,
+}
+
+ACCOUNTS: Final[Mapping[str, Example]] = {
+    "getLiveness": Example(answers={200: {"status": "live", "store": None}}),
+    "getReadiness": Example(answers={200: {"status": "ready", "store": True}}),
+    "getOpenApi": Example(answers={200: {"openapi": "3.1.0"}}),
+    "getServer": Example(
+        answers={
+            200: {
+                "app": "shop",
+                "version": "0.3.0",
+                "environment": "production",
+                "is_read_only": False,
+                "is_development": False,
+            }
+        }
+    ),
+    "followEvents": Example(
+        parameters={"event": "dead,retried"},
+        answers={
+            200: 'id: 5f1c0f0e-17\nevent: job\ndata: {"event":"dead","job_id":"order-17","task":"shop.resize"}\n\n'
+        },
+        media_type="text/event-stream",
+    ),
+    "beginOidcLogin": Example(answers={}, parameters={"next": "/"}),
+    "endOidcLogin": Example(answers={}),
+    **dict.fromkeys(
+        ("logIn", "logInOfDocument"),
+        Example(
+            body={"username": "ann", "password": "correct horse battery"},
+            answers={
+                200: {
+                    "status": "logged_in",
+                    "user": "ann",
+                    "token": "m3ZkY2V0...",
+                    "csrf_token": "Yk1nZ2V4...",
+                    "expires_at": "2027-01-31T05:12:01.250Z",
+                }
+            },
+        ),
+    ),
+    **dict.fromkeys(("logOut", "logOutOfDocument"), Example(answers={200: {"status": "logged_out"}})),
+    **dict.fromkeys(
+        ("authorize", "authorizeOfDocument"),
+        Example(
+            body={"token": "tmq_...", "action": "jobs.read", "resource": "acme"}, answers={200: {"allowed": True}}
+        ),
+    ),
+    "getCaller": Example(
+        answers={
+            200: {
+                "user_id": SOME_ID,
+                "user": "ann",
+                "via": "session",
+                "memberships": [{"tenant": "acme", "role": "operator", "tasks": ["*"]}],
+                "scopes": None,
+                "permissions": ["jobs.read", "jobs.submit"],
+                "csrf_token": None,
+            }
+        }
+    ),
+    "changePassword": Example(
+        body={"before": "correct horse battery", "after": "another long sentence"},
+        answers={200: {"status": "updated"}},
+    ),
+    "listTokens": Example(answers={200: {"items": [_TOKEN]}}),
+    "addToken": Example(
+        body={"name": "nightly-import", "scopes": ["jobs.submit", "jobs.read"], "tasks": ["billing.*"]},
+        answers={201: {**_TOKEN, "secret": "tmq_..."}},
+    ),
+    "revokeToken": Example(parameters={"token_id": SOME_ID}, answers={200: {"status": "revoked"}}),
+    "listUsers": Example(answers={200: {"items": [{**_USER, "memberships": None}], "next": None}}),
+    "addUser": Example(
+        body={
+            "name": "ann",
+            "password": "correct horse battery",
+            "memberships": [{"tenant": "acme", "role": "operator"}],
+        },
+        answers={201: _USER},
+    ),
+    "getUser": Example(parameters={"user_id": SOME_ID}, answers={200: _USER}),
+    "changeUser": Example(
+        parameters={"user_id": SOME_ID},
+        body={"is_disabled": True},
+        answers={200: {**_USER, "version": 2, "disabled": "2027-01-30T17:12:01.250Z"}},
+    ),
+    "eraseUser": Example(parameters={"user_id": SOME_ID}, answers={200: {"status": "erased"}}),
+    "setRole": Example(
+        parameters={"user_id": SOME_ID, "role_tenant": "acme"},
+        body={"role": "submitter", "tasks": ["billing.*"]},
+        answers={200: {"status": "updated"}},
+    ),
+    "removeRole": Example(
+        parameters={"user_id": SOME_ID, "role_tenant": "acme"}, answers={200: {"status": "removed"}}
+    ),
+    "listTenants": Example(answers={200: {"items": [_TENANT]}}),
+    "addTenant": Example(body={"name": "acme", "description": "ACME Ltd"}, answers={201: _TENANT}),
+    "changeTenant": Example(parameters={"name": "acme"}, body={"description": "ACME Ltd"}, answers={200: _TENANT}),
+    "removeTenant": Example(parameters={"name": "acme"}, answers={200: {"status": "removed"}}),
+    "listMembers": Example(
+        answers={
+            200: {
+                "items": [{"user_id": SOME_ID, "user": "ann", "tenant": "acme", "role": "operator", "tasks": ["*"]}]
+            }
+        }
+    ),
+    "setMember": Example(
+        parameters={"user": "ann", "tenant": "acme"},
+        body={"role": "submitter", "tasks": ["billing.*"]},
+        answers={200: {"status": "updated"}},
+    ),
+    "removeMember": Example(parameters={"user": "ann", "tenant": "acme"}, answers={200: {"status": "removed"}}),
+    "listAuditEntries": Example(
+        parameters={"action": "queue."},
+        answers={
+            200: {
+                "items": [
+                    {
+                        "number": 17,
+                        "at": "2027-01-30T17:12:01.250Z",
+                        "action": "queue.purge",
+                        "kind": "queue",
+                        "subject": "images",
+                        "tenant": "",
+                        "user_id": SOME_ID,
+                        "user": "ann",
+                        "via": "session",
+                        "address": "192.0.2.7",
+                        "request_id": "5f1c0f0e2d9a4b7c8e6f1a2b",
+                        "before": None,
+                        "after": None,
+                        "note": "",
+                        "position": 17,
+                    }
+                ],
+                "next": None,
+            }
+        },
+    ),
+}

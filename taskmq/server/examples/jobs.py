@@ -1,0 +1,145 @@
+"""Examples for the calls about jobs."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from taskmq.server.examples.example import SOME_ID, Example
+
+__all__ = ["JOBS"]
+
+_JOB: Final[dict[str, Any]] = {
+    "job_id": "order-17",
+    "id": SOME_ID,
+    "status": "queued",
+    "state": "scheduled",
+    "job_type": "data_processing",
+    "task": "data_processing",
+    "queue": "default",
+    "priority": 8,
+    "tenant": "acme",
+    "schedule_time": "2027-01-31T09:00:00.000Z",
+    "start_time": None,
+    "end_time": None,
+    "submitted_at": "2027-01-30T17:12:01.250Z",
+    "expires_at": None,
+    "retries": 0,
+    "attempt": 1,
+    "version": 1,
+    "worker": "",
+    "cancel_requested": None,
+    "error": None,
+    "description": "",
+    "owner": "ann",
+    "labels": {"team": "web"},
+    "retry_of": "",
+    "depends_on": [],
+}
+_CHANGED: Final[dict[str, Any]] = {
+    "status": "updated",
+    "job_id": "order-17",
+    "id": SOME_ID,
+    "state": "scheduled",
+    "version": 2,
+}
+_OF_JOB: Final = {"job_id": "order-17"}
+
+JOBS: Final[Mapping[str, Example]] = {
+    "submitJobs": Example(
+        body={
+            "job_id": "order-17",
+            "job_type": "data_processing",
+            "schedule_time": "2027-01-31T09:00:00Z",
+            "priority": "high",
+            "payload": {"key": "value"},
+            "depends_on": ["order-16", {"job_id": "order-15", "condition": "ended"}],
+        },
+        answers={
+            201: {
+                "status": "submitted",
+                "job_id": "order-17",
+                "id": SOME_ID,
+                "state": "scheduled",
+                "version": 1,
+                "is_new": True,
+            }
+        },
+    ),
+    "listJobs": Example(
+        parameters={"filter": "task:data_processing created:>-24h", "limit": 50}, answers={200: [_JOB]}
+    ),
+    "countJobs": Example(parameters={"filter": "status:failed"}, answers={200: {"count": 3, "is_exact": True}}),
+    "getJob": Example(parameters=_OF_JOB, answers={200: _JOB}),
+    "getJobHistory": Example(
+        parameters=_OF_JOB,
+        answers={
+            200: {
+                "items": [
+                    {
+                        "version": 2,
+                        "at": "2027-01-30T17:15:00.000Z",
+                        "kind": "change",
+                        "state": "scheduled",
+                        "by": "ann",
+                        "note": "due",
+                    }
+                ]
+            }
+        },
+    ),
+    "getJobAttempts": Example(
+        parameters=_OF_JOB,
+        answers={
+            200: {
+                "items": [
+                    {
+                        "attempt": 1,
+                        "started": "2027-01-31T09:00:00.120Z",
+                        "ended": "2027-01-31T09:00:01.000Z",
+                        "worker": "web-1",
+                        "error": {"type": "TimeoutError", "message": "no answer", "traceback": ""},
+                    }
+                ]
+            }
+        },
+    ),
+    "explainJob": Example(
+        parameters=_OF_JOB,
+        answers={200: {"state": "held", "reasons": ["an operator holds it: release it"]}},
+    ),
+    "putJob": Example(
+        parameters=_OF_JOB,
+        body={"schedule_time": "2027-01-31T10:00:00Z", "priority": "low", "payload": {"key": "updated_value"}},
+        answers={200: _CHANGED},
+    ),
+    "patchJob": Example(parameters=_OF_JOB, body={"priority": "low"}, answers={200: _CHANGED}),
+    "cancelJob": Example(
+        parameters=_OF_JOB,
+        answers={
+            200: {**_CHANGED, "status": "cancelled", "state": "cancelled"},
+            202: {**_CHANGED, "status": "cancel_requested", "state": "running"},
+        },
+    ),
+    "holdJob": Example(
+        parameters=_OF_JOB,
+        body={"note": "until friday"},
+        answers={200: {**_CHANGED, "status": "held", "state": "held"}},
+    ),
+    "releaseJob": Example(parameters=_OF_JOB, body={"note": ""}, answers={200: {**_CHANGED, "status": "released"}}),
+    "retryJob": Example(
+        parameters=_OF_JOB,
+        body={"note": "the disk is free again"},
+        answers={200: {**_CHANGED, "status": "retried", "state": "queued"}, 201: {**_CHANGED, "status": "retried"}},
+    ),
+    "cloneJob": Example(
+        parameters=_OF_JOB, body={"job_id": "order-17-again"}, answers={201: {**_CHANGED, "status": "cloned"}}
+    ),
+    "createJobOfDocument": Example(
+        body={"name": "data_processing", "description": "once a year", "parameters": {"key": "value"}},
+        answers={201: {"job_id": SOME_ID, "name": "data_processing", "status": "created"}},
+    ),
+    "scheduleJobOfDocument": Example(
+        body={"job_id": "order-17", "scheduled_time": "2027-01-31T09:00:00Z"},
+        answers={200: {"job_id": "order-17", "scheduled_time": "2027-01-31T09:00:00.000Z", "status": "scheduled"}},
+    ),
+    "getJobStatusOfDocument": Example(parameters=_OF_JOB, answers={200: _JOB}),
+}

@@ -1,0 +1,124 @@
+"""Examples for the calls about queues, dead letters and workers."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from taskmq.server.examples.example import SOME_ID, Example
+
+__all__ = ["QUEUES"]
+
+_QUEUE: Final[dict[str, Any]] = {
+    "queue": "images",
+    "kind": "quorum",
+    "ready": 12,
+    "in_hand": 4,
+    "delayed": 3,
+    "dead": 1,
+    "consumers": 2,
+    "paused": None,
+    "tasks": ["shop.resize"],
+    "workers": ["web-1"],
+}
+_LETTER: Final[dict[str, Any]] = {
+    "job_id": SOME_ID,
+    "task": "shop.resize",
+    "queue": "images",
+    "attempt": 5,
+    "reason": "error",
+    "error_type": "OSError",
+    "error": "OSError: no space left on device",
+    "traceback": "",
+    "fingerprint": "8c1d0e2f3a4b5c6d",
+    "enqueued": "2027-01-30T17:12:01.250Z",
+    "died": "2027-01-30T17:20:00.000Z",
+    "worker": "web-1",
+    "replayed": 0,
+}
+
+QUEUES: Final[Mapping[str, Example]] = {
+    "listQueues": Example(
+        answers={
+            200: {
+                "items": [{"queue": "images", "ready": 12, "in_hand": 4, "consumers": 2, "is_paused": False}],
+                "delayed": 3,
+            }
+        }
+    ),
+    "getQueue": Example(parameters={"name": "images"}, answers={200: _QUEUE}),
+    "pauseQueue": Example(
+        parameters={"name": "images"},
+        body={"note": "the disk is full"},
+        answers={200: {"since": "2027-01-30T17:12:01.250Z", "note": "the disk is full"}},
+    ),
+    "resumeQueue": Example(parameters={"name": "images"}, answers={200: {"was_paused": True}}),
+    "moveMessages": Example(
+        parameters={"name": "images"},
+        body={"name": "images", "to": "photos", "count": 500},
+        answers={200: {"moved": 12, "stayed": 0}},
+    ),
+    "purgeQueue": Example(parameters={"name": "images"}, body={"name": "images"}, answers={200: {"purged": 12}}),
+    "listDeadLetterQueues": Example(answers={200: {"items": ["images"]}}),
+    "listDeadLetters": Example(parameters={"queue": "images"}, answers={200: {"items": [_LETTER]}}),
+    "groupDeadLetters": Example(
+        parameters={"queue": "images"},
+        answers={
+            200: {
+                "items": [
+                    {
+                        "fingerprint": "8c1d0e2f3a4b5c6d",
+                        "count": 40,
+                        "jobs": 40,
+                        "task": "shop.resize",
+                        "reason": "error",
+                        "error_type": "OSError",
+                        "error": "OSError: no space left on device",
+                        "first": "2027-01-30T17:12:01.250Z",
+                        "last": "2027-01-30T18:00:00.000Z",
+                        "sample": SOME_ID,
+                    }
+                ]
+            }
+        },
+    ),
+    "replayDeadLetters": Example(
+        parameters={"queue": "images"},
+        body={"error": "OSError", "rate": 50},
+        answers={200: {"replayed": 40, "dropped": 0, "too_often": 0, "no_destination": 0}},
+    ),
+    "purgeDeadLetters": Example(
+        parameters={"queue": "images"},
+        body={"name": "images", "fingerprint": "8c1d"},
+        answers={200: {"purged": 40}},
+    ),
+    "listWorkers": Example(
+        answers={
+            200: {
+                "items": [
+                    {
+                        "name": "web-1",
+                        "host": "web",
+                        "pid": 4711,
+                        "version": "0.3.0",
+                        "queues": ["images"],
+                        "paused": [],
+                        "state": "running",
+                        "slots": 10,
+                        "running": 1,
+                        "backlog": 0,
+                        "memory": 61_000_000,
+                        "started": "2027-01-30T17:12:01.250Z",
+                        "jobs": [
+                            {
+                                "job_id": SOME_ID,
+                                "task": "shop.resize",
+                                "queue": "images",
+                                "attempt": 1,
+                                "seconds": 0.8,
+                            }
+                        ],
+                    }
+                ]
+            }
+        }
+    ),
+}

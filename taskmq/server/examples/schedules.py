@@ -1,0 +1,63 @@
+"""Examples for the calls about schedules."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from taskmq.server.examples.example import SOME_ID, Example
+
+__all__ = ["SCHEDULES"]
+
+_SCHEDULE: Final[dict[str, Any]] = {
+    "name": "nightly",
+    "tenant": "",
+    "starts": "shop.report",
+    "rule": "at 02:00 UTC",
+    "is_dynamic": False,
+    "next": "2027-01-31T02:00:00.000Z",
+    "paused": None,
+    "note": "",
+}
+_SCHEDULE_STATUS: Final[dict[str, Any]] = {
+    **_SCHEDULE,
+    "fired": 30,
+    "late": 0,
+    "missed": 0,
+    "skipped": 0,
+    "failed": 0,
+    "waiting": 0,
+    "active": [],
+    "history": [{"scheduled_for": "2027-01-30T02:00:00.000Z", "emitted": "2027-01-30T02:00:00.004Z", "kind": "due"}],
+}
+_OF_SCHEDULE: Final = {"name": "nightly"}
+
+SCHEDULES: Final[Mapping[str, Example]] = {
+    "listSchedules": Example(answers={200: {"items": [_SCHEDULE]}}),
+    "getSchedule": Example(parameters=_OF_SCHEDULE, answers={200: _SCHEDULE_STATUS}),
+    "putSchedule": Example(
+        parameters=_OF_SCHEDULE,
+        body={"task": "report", "cron": "0 2 * * *", "tz": "Europe/Berlin", "catchup": "once", "overlap": "skip"},
+        answers={201: {**_SCHEDULE_STATUS, "tenant": "acme", "is_dynamic": True, "fired": 0, "history": []}},
+    ),
+    "removeSchedule": Example(parameters=_OF_SCHEDULE, answers={200: {"status": "removed", "name": "nightly"}}),
+    "getNextOccurrences": Example(
+        parameters=_OF_SCHEDULE, answers={200: {"items": ["2027-01-31T02:00:00.000Z", "2027-02-01T02:00:00.000Z"]}}
+    ),
+    "pauseSchedule": Example(
+        parameters=_OF_SCHEDULE,
+        body={"note": "inventory"},
+        answers={200: {**_SCHEDULE_STATUS, "next": None, "paused": "2027-01-30T17:12:01.250Z", "note": "inventory"}},
+    ),
+    "resumeSchedule": Example(parameters=_OF_SCHEDULE, answers={200: _SCHEDULE_STATUS}),
+    "runSchedule": Example(parameters=_OF_SCHEDULE, answers={201: {"status": "submitted", "job_id": SOME_ID}}),
+    "backfillSchedule": Example(
+        parameters=_OF_SCHEDULE,
+        body={"start": "2027-01-01T00:00:00Z", "end": "2027-01-03T00:00:00Z", "dry_run": True},
+        answers={
+            200: {
+                "run": "",
+                "instants": ["2027-01-01T02:00:00.000Z", "2027-01-02T02:00:00.000Z"],
+                "has_more": False,
+            }
+        },
+    ),
+}

@@ -1,0 +1,63 @@
+"""Examples for the calls about workflows."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from taskmq.server.examples.example import SOME_ID, Example
+
+__all__ = ["WORKFLOWS"]
+
+_STEP: Final = {
+    "step": "total",
+    "task": "shop.total",
+    "state": "ready",
+    "attempts": None,
+    "error": None,
+    "part_of": None,
+}
+_OF_FLOW: Final = {"workflow_id": SOME_ID}
+
+WORKFLOWS: Final[Mapping[str, Example]] = {
+    "listWorkflows": Example(
+        parameters={"name": "shop.*", "states": "running,failed"},
+        answers={
+            200: {
+                "items": [
+                    {
+                        "workflow_id": SOME_ID,
+                        "name": "shop.resize",
+                        "tenant": "acme",
+                        "state": "running",
+                        "cancelled": None,
+                        "started": "2027-01-30T17:12:01.250Z",
+                        "nodes": 12,
+                        "unfinished": 5,
+                    }
+                ],
+                "next": None,
+                "is_bounded": False,
+            }
+        },
+    ),
+    "getWorkflow": Example(
+        parameters=_OF_FLOW,
+        answers={
+            200: {
+                "workflow_id": SOME_ID,
+                "tenant": "acme",
+                "state": "running",
+                "cancelled": None,
+                "steps": [
+                    {**_STEP, "step": "resize", "task": "shop.resize", "state": "succeeded", "after": []},
+                    {**_STEP, "after": ["resize"]},
+                ],
+            }
+        },
+    ),
+    "cancelWorkflow": Example(
+        parameters=_OF_FLOW,
+        body={"reason": "ordered twice"},
+        answers={200: {"status": "cancelled", "workflow_id": SOME_ID}},
+    ),
+    "redriveWorkflow": Example(parameters=_OF_FLOW, answers={200: {"steps": 3, "letters": 1}}),
+}

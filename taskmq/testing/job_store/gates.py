@@ -1,0 +1,46 @@
+"""Jobs that wait behind gates, in a `JobModel`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from taskmq.contracts.jobs import Lane, Pick, ReadyJob, slot_key
+from taskmq.testing.job_store.model import JobModel, lane_of
+
+__all__ = ["look", "open_gates", "put_behind"]
+
+_MOST: Final = 500
+
+
+def look(model: JobModel, picks: Sequence[Pick]) -> list[ReadyJob]:
+    """What `DispatchStore.look` does."""
+    return [
+        ReadyJob(id=job.id, lane=pick.lane, task=job.task, body=job.body)
+        for pick in picks
+        for job in model.ready(pick.lane)[: pick.count]
+    ]
+
+
+def put_behind(model: JobModel, slot: int, epoch: int, gates: Mapping[str, str]) -> None:
+    """What `DispatchStore.put_behind` does."""
+    if model.leases.has(slot_key(slot), epoch):
+        there = {job.id for lane in model.lanes(slot) for job in model.ready(lane)}
+        model.gates |= {job: gate for job, gate in gates.items() if job in there}
+
+
+def open_gates(
+    model: JobModel, slot: int, epoch: int, gates: Mapping[str, int] | None = None
+) -> list[tuple[str, Lane]]:
+    """What `DispatchStore.open_gates` does."""
+    if not model.leases.has(slot_key(slot), epoch):
+        return []
+    behind = [model.jobs[job] for job in model.gates if model.slot_of(model.jobs[job].queue) == slot]
+    behind.sort(key=lambda job: (model.gates[job.id], -job.priority, job.due, job.id))
+    left = dict.fromkeys(model.gates.values(), _MOST) if gates is None else dict(gates)
+    opened: list[tuple[str, Lane]] = []
+    for job in behind:
+        gate = model.gates[job.id]
+        if left.get(gate, 0) > 0 and (gates is not None or len(opened) < _MOST):
+            left[gate] -= 1
+            del model.gates[job.id]
+            opened.append((gate, lane_of(job)))
+    return opened

@@ -1,0 +1,172 @@
+"""Jobs that wait behind gates: neither lost nor dispatched, and changed and ended like any other."""
+
+from taskmq.contracts.jobs import Lane, Pick
+from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
+from taskmq.model.jobs.reports import Report
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, ids, later
+from taskmq.testing.runner import case
+
+__all__ = ["GateCases"]
+
+_LANE = Lane(QUEUE, 4, "")
+
+
+class GateCases(JobStoreCase):
+    """Every guarantee of `look`, `put_behind`, `open_gates` and `gate_of`."""
+
+    @case
+    async def test_a_look_shows_the_first_jobs_of_lanes_in_their_order(self) -> None:
+        driver = self.driver()
+        first = await driver.submit()
+        second = await driver.submit(body=b'{"task":"send_mail","args":[2]}')
+        await driver.submit(due=HOUR)
+        other = await driver.submit(queue="other", task="other", tenant="acme", priority=9)
+        await driver.submit()
+        lane = Lane("other", 9, "acme")
+
+        found = await driver.schedulers.look([Pick(_LANE, 2), Pick(Lane("unknown", 4, ""), 3), Pick(lane, 3)])
+
+        assert [(job.id, job.lane, job.task, job.body) for job in found] == [
+            (first.id, _LANE, "send_mail", first.body),
+            (second.id, _LANE, "send_mail", second.body),
+            (other.id, lane, "other", other.body),
+        ]
+        assert await driver.schedulers.look([]) == []
+
+    @case
+    async def test_a_job_behind_a_gate_is_queued_and_in_no_lane(self) -> None:
+        driver = self.driver()
+        jobs = await driver.submit_many(3)
+
+        await _put(driver, {jobs[0].id: "k", jobs[2].id: "k"})
+
+        assert await driver.read(jobs[0]) == jobs[0]
+        assert await driver.store.events(jobs[0].id) == []
+        assert [job.id for job in await driver.schedulers.look([Pick(_LANE, 10)])] == [jobs[1].id]
+        assert [await driver.schedulers.gate_of(job.id) for job in jobs] == ["k", "", "k"]
+        assert ids((await driver.dispatch()).jobs) == [jobs[1].id]
+        assert await driver.lanes() == []
+        assert await driver.schedulers.heads([QUEUE]) == {}
+
+    @case
+    async def test_a_gate_lets_the_first_ones_go_by_priority_and_then_by_time(self) -> None:
+        driver, other = self.driver(), self.driver()
+        middle, last = await driver.submit(), await driver.submit(tenant="acme")
+        first, elsewhere = await driver.submit(priority=9), await driver.submit()
+        await _put(driver, {last.id: "k", middle.id: "k", first.id: "k", elsewhere.id: "l"})
+
+        assert await _open(other, {"k": 2, "no job waits behind it": 5}) == [
+            ("k", Lane(QUEUE, 4, "")),
+            ("k", Lane(QUEUE, 9, "")),
+        ]
+        assert await _open(other, {"k": 2, "l": 1}) == [
+            ("k", Lane(QUEUE, 4, "acme")),
+            ("l", Lane(QUEUE, 4, "")),
+        ]
+
+        assert await _open(other, {"k": 2, "l": 1}) == []
+        assert [await driver.schedulers.gate_of(job.id) for job in (first, last)] == ["", ""]
+        assert set(ids((await other.dispatch()).jobs)) == {last.id, middle.id, first.id, elsewhere.id}
+
+    @case
+    async def test_the_next_holder_of_a_slot_lets_all_of_it_go(self) -> None:
+        driver = self.driver()
+        jobs = await driver.submit_many(3)
+        await _put(driver, {job.id: gate for job, gate in zip(jobs, "kkl", strict=True)})
+        await driver.next_epoch(driver.schedulers.slot_of(QUEUE))
+
+        assert await _open(driver, None) == [("k", _LANE), ("k", _LANE), ("l", _LANE)]
+
+        assert await _open(driver, None) == []
+        assert ids((await driver.dispatch()).jobs) == ids(jobs)
+
+    @case
+    async def test_no_scheduler_moves_jobs_without_the_slot(self) -> None:
+        driver = self.driver()
+        slot = driver.schedulers.slot_of(QUEUE)
+        behind, ready = await driver.submit_many(2)
+        epoch = await driver.epoch(slot)
+        await driver.schedulers.put_behind(slot, epoch, {behind.id: "k"})
+        await driver.next_epoch(slot)
+
+        await driver.schedulers.put_behind(slot, epoch, {ready.id: "k"})
+
+        assert await driver.schedulers.open_gates(slot, epoch, {"k": 1}) == []
+        assert await driver.schedulers.open_gates(slot, epoch) == []
+        assert [job.id for job in await driver.schedulers.look([Pick(_LANE, 9)])] == [ready.id]
+
+    @case
+    async def test_what_is_not_ready_is_put_behind_no_gate(self) -> None:
+        driver = self.driver()
+        waits, held = await driver.submit(due=HOUR), await driver.submit(held=True)
+        sent = await driver.dispatched()
+
+        await _put(driver, {waits.id: "k", held.id: "k", sent.id: "k", waits.id[:-1] + "0": "k", "no id": "k"})
+
+        assert await _open(driver, {"k": 9}) == []
+        assert await driver.schedulers.gate_of("no id") == ""
+        await driver.accepted(sent, "succeeded")
+
+    @case
+    async def test_a_job_behind_a_gate_is_cancelled_held_and_changed_like_any_other(self) -> None:
+        driver = self.driver()
+        cancelled, held, moved, delayed = await driver.submit_many(4)
+        await _put(driver, dict.fromkeys((cancelled.id, held.id, moved.id, delayed.id), "k"))
+
+        assert await driver.update(cancelled, JobState.CANCELLED) == 2
+        assert await driver.update(held, JobState.HELD) == 2
+        assert await driver.update(moved, priority=7) == 2
+        assert await driver.update(delayed, JobState.SCHEDULED, due=delayed.due + HOUR) == 2
+
+        assert (await driver.read(cancelled)).state is JobState.CANCELLED
+        assert await _open(driver, {"k": 9}) == []
+        assert ids((await driver.dispatch()).jobs) == [moved.id]
+
+    @case
+    async def test_an_end_of_a_forgotten_dispatch_takes_the_job_from_behind_its_gate(self) -> None:
+        driver = self.driver()
+        sent = await driver.dispatched()
+        job = await driver.accepted(sent, "interrupted")
+        await _put(driver, {job.id: "k"})
+
+        (applied,) = await driver.schedulers.apply([Report(id=job.id, token=later(sent.token), kind="succeeded")])
+
+        assert applied.outcome == "accepted"
+        assert await driver.schedulers.gate_of(job.id) == ""
+        assert await _open(driver, {"k": 9}) == []
+
+    @case
+    async def test_what_is_over_ends_when_its_gate_lets_it_go(self) -> None:
+        driver = self.driver()
+        job = await driver.submit(expires=0)
+        await _put(driver, {job.id: "k"})
+
+        assert await _open(driver, {"k": 1}) == [("k", _LANE)]
+
+        assert await driver.try_dispatch() is None
+        assert (await driver.read(job)).state is JobState.EXPIRED
+
+    @case
+    async def test_jobs_behind_gates_count_as_queued_for_the_quota_of_their_tenant(self) -> None:
+        driver = self.driver()
+        quota = Quota(tenant="acme", queued=3)
+        assert await driver.store.limit(Quotas(version=1, quotas={usage_name("acme"): quota}))
+        jobs = await driver.submit_many(2, tenant="acme")
+        await _put(driver, {jobs[0].id: "k"})
+
+        answers = [await driver.submitted(tenant="acme") for _ in range(2)]
+
+        assert [answer.exceeded is None for answer in answers] == [True, False]
+
+
+async def _put(driver: JobDriver, gates: dict[str, str]) -> None:
+    slot = driver.schedulers.slot_of(QUEUE)
+    await driver.schedulers.put_behind(slot, await driver.epoch(slot), gates)
+
+
+async def _open(driver: JobDriver, gates: dict[str, int] | None) -> list[tuple[str, Lane]]:
+    """What went, sorted."""
+    slot = driver.schedulers.slot_of(QUEUE)
+    return sorted(await driver.schedulers.open_gates(slot, await driver.epoch(slot), gates))

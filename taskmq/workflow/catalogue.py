@@ -1,0 +1,186 @@
+"""`app.workflows`: which workflows the state knows."""
+
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple, get_args
+
+import msgspec
+
+from taskmq.client.services import AppServices
+from taskmq.contracts.stores.flows import FlowEntry, FlowPlace
+from taskmq.errors import InvalidOption, MalformedMessage
+from taskmq.workflow.handle import FlowStateName, state_name
+from taskmq.workflow.model.calls import FlowHead, decode_head
+from taskmq.workflow.service import WorkflowService
+
+__all__ = ["WorkflowLine", "WorkflowPage", "Workflows", "read_states"]
+
+# So many are looked at for one page, and so many at a time.
+_MOST_SEEN: Final = 1_000
+_AT_A_TIME: Final = 100
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+_STATES: Final[tuple[FlowStateName, ...]] = get_args(FlowStateName)
+
+
+class WorkflowLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A workflow in a list.
+
+    Attributes:
+        name: not unique; "" where a version has sent it that gave none.
+        state: `failed` where a step has failed that was not allowed to.
+        cancelled: why it was cancelled; None when it was not.
+        started: when it was sent, in ms.
+        nodes: of its graph, what only waits for others among them; the calls of maps and batches count.
+        unfinished: how many of them have not ended.
+    """
+
+    id: str
+    name: str
+    state: FlowStateName
+    cancelled: str | None
+    started: int
+    nodes: int
+    unfinished: int
+
+
+class WorkflowPage(NamedTuple):
+    """Some workflows, the newest first.
+
+    Attributes:
+        after: where the next page begins; None at the end.
+        is_bounded: the search stopped before the page was full; the next page goes on from there.
+    """
+
+    lines: list[WorkflowLine]
+    after: str | None
+    is_bounded: bool = False
+
+
+class Workflows:
+    """The workflows that the app's state knows, whoever has sent them. What begins with `a` is for coroutines."""
+
+    def __init__(self, services: AppServices) -> None:
+        self._services = services
+
+    def list(
+        self,
+        *,
+        name: str | None = None,
+        states: Collection[FlowStateName] = (),
+        tenant: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> WorkflowPage:
+        """Up to `limit` workflows, the newest first.
+
+        By tenant and time they are found where they are; by name and state up to 1,000 are looked at for each page,
+        which may then have fewer than `limit`.
+
+        Args:
+            name: that they have, with `*` and `?` as in file names.
+            states: one of these; none: all.
+            tenant: whose: `""` those that have no tenant, None everybody's.
+            since: sent at this instant (with a time zone) or later.
+            until: sent before this instant (with a time zone).
+            after: the `after` of the page before.
+
+        Raises:
+            InvalidOption: there is no such state, an instant has no time zone, or `after` is none.
+            StateUnavailable: the state could not be reached.
+            UnsupportedFeature: the app has no state.
+        """
+        call = self.alist(name=name, states=states, tenant=tenant, since=since, until=until, after=after, limit=limit)
+        return self._services.producer.sessions.run_sync(call, instead="alist")
+
+    async def alist(
+        self,
+        *,
+        name: str | None = None,
+        states: Collection[FlowStateName] = (),
+        tenant: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> WorkflowPage:
+        """`list` for coroutines."""
+        if limit < 1:
+            raise InvalidOption(f"limit={limit}: at least 1")
+        _check_states(states)
+        first, before = _instant(since, "since"), _instant(until, "until")
+        place = _place(after) if after else None
+        flows = WorkflowService(self._services).flow_store()
+        found: list[WorkflowLine] = []
+        seen = 0
+        while seen < _MOST_SEEN:
+            # As many as would fill the page, so that it ends where the last one of them is.
+            size = min(limit - len(found), _AT_A_TIME)
+            page = await flows.entries(tenant=tenant, since=first, before=before, after=place, limit=size)
+            lines = map(_line, page.entries)
+            found += [line for line in lines if _fits(line, name, states)]
+            place = page.after
+            if place is None or len(found) == limit:
+                return WorkflowPage(found, _cursor(place))
+            seen += size
+        return WorkflowPage(found, _cursor(place), is_bounded=True)
+
+
+def read_states(text: str) -> frozenset[FlowStateName]:
+    """The states that are named, with commas between.
+
+    Raises:
+        InvalidOption: there is no such state.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    _check_states(names)
+    return frozenset(state for state in _STATES if state in names)
+
+
+def _check_states(names: Collection[str]) -> None:
+    if unknown := [name for name in names if name not in _STATES]:
+        raise InvalidOption(f"there is no state {unknown[0][:40]!r} of workflows: one of {', '.join(_STATES)}")
+
+
+def _instant(moment: datetime | None, what: str) -> int | None:
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
+        raise InvalidOption(f"{what}={moment!r}: a datetime with a time zone, for example datetime.now(UTC)")
+    return (moment - _EPOCH) // _MS
+
+
+def _line(entry: FlowEntry) -> WorkflowLine:
+    record = entry.record
+    try:
+        head = decode_head(record.head)
+    except MalformedMessage:
+        # Of another version: the others are listed all the same.
+        head = FlowHead(content_type="")
+    return WorkflowLine(
+        id=entry.id,
+        name=head.name,
+        state=state_name(record, head, entry.failed),
+        cancelled=record.cancelled,
+        started=record.started,
+        nodes=entry.nodes,
+        unfinished=record.unfinished,
+    )
+
+
+def _fits(line: WorkflowLine, name: str | None, states: Collection[FlowStateName]) -> bool:
+    return (not states or line.state in states) and (name is None or fnmatchcase(line.name, name))
+
+
+def _cursor(place: FlowPlace | None) -> str | None:
+    return None if place is None else f"{place.started}.{place.flow_id}"
+
+
+def _place(cursor: str) -> FlowPlace:
+    started, _, flow_id = cursor.partition(".")
+    if not (started.isascii() and started.isdigit() and len(started) < 16 and flow_id) or "\0" in flow_id:
+        raise InvalidOption(f"{cursor[:40]!r} is no place in the list of workflows; say that of the page before")
+    return FlowPlace(int(started), flow_id)

@@ -1,0 +1,270 @@
+"""Jobs that wait for limits of their tasks, with a worker that a test plays."""
+
+from typing import Any
+
+import msgspec
+
+from taskmq import Concurrency, RateLimit, TaskMQ
+from taskmq.contracts.jobs import JobUpdate, NewJob
+from taskmq.model.envelope import BlobReference, Envelope, decode_envelope, encode_envelope, new_job_id
+from taskmq.model.states import JobState
+from taskmq.scheduler.gates import TaskDemands
+from taskmq.submission.explain import explain_job
+from tests.unit.scheduler.stage import Player, Stage, play, until
+
+
+def _define(app: TaskMQ) -> None:
+    @app.task(name="one", queue="work", concurrency=Concurrency(1, key="account"))
+    def one(account: str, number: int = 0) -> None: ...
+
+    @app.task(name="two", queue="work", concurrency=2)
+    def two(number: int = 0) -> None: ...
+
+    @app.task(name="paced", queue="work", rate_limit=RateLimit("10/s"))
+    def paced(number: int = 0) -> None: ...
+
+    @app.task(name="fast", queue="work", rate_limit="100/s")
+    def fast(number: int = 0) -> None: ...
+
+    @app.task(name="free", queue="work")
+    def free(number: int = 0) -> None: ...
+
+
+async def _submit(stage: Stage, task: str, *args: object, count: int = 1) -> list[str]:
+    jobs: list[NewJob] = []
+    for _ in range(count):
+        job_id = new_job_id(stage.clock.now_ms(), len(stage.model.jobs).to_bytes(5) + len(jobs).to_bytes(5))
+        call = Envelope(id=job_id, task=task, args=msgspec.Raw(msgspec.json.encode(args)))
+        jobs.append(NewJob(id=job_id, task=task, queue="work", body=encode_envelope(call)))
+    await stage.store.submit(jobs)
+    return [job.id for job in jobs]
+
+
+async def _cancel(stage: Stage, job_id: str) -> None:
+    job = stage.job(job_id)
+    update = JobUpdate(id=job_id, before=job.state, version=job.version, after=JobState.CANCELLED, kind="cancel")
+    assert await stage.store.update(update) is not None
+
+
+def _in_hand(player: Player) -> list[str]:
+    found = [decode_envelope(each.body).store for each in player.deliveries]
+    return [each.id for each in found if each is not None]
+
+
+def test_a_scheduler_knows_the_limits_of_a_job_from_its_message_alone() -> None:
+    app = TaskMQ("memory://demands")
+    _define(app)
+
+    @app.task(rate_limit=RateLimit("5/s", strict=True), concurrency=Concurrency(3, key="account"), name="strict")
+    def strict(account: str) -> None: ...
+
+    demands = TaskDemands(app.tasks.by_name.values())
+
+    def of(task: str, **fields: Any) -> list[str]:
+        return [demand.key for demand in demands.of(task, encode_envelope(Envelope(id="j", task=task, **fields)))]
+
+    call = {"args": msgspec.Raw(b'["ann"]')}
+    assert demands.queues == {"work", "default"}
+    assert of("one", **call) == ["places:one:ann"]
+    assert of("one", kwargs=msgspec.Raw(b'{"account":"ann"}'), tenant="acme") == ["places:@acme:one:ann"]
+    assert of("two") == ["places:two"]
+    assert of("paced") == ["rate:paced"]
+    assert of("strict", **call) == ["places:strict:ann"]
+    assert of("free", **call) == of("unknown", **call) == []
+    # What is not known is left to the worker.
+    assert of("one", args=msgspec.Raw(b"[7]")) == of("one", args=msgspec.Raw(b'["a\\u0000"]')) == []
+    assert of("one", args=msgspec.Raw(b"{}")) == []
+    blob = BlobReference(name="n", size=1, sha256="0" * 64)
+    assert (of("one", blob=blob), of("two", blob=blob)) == ([], ["places:two"])
+    assert demands.of("two", b"no message") == ()
+    assert [[each.key for each in demands.of(task, b"")] for task in ("one", "two")] == [[], ["places:two"]]
+
+
+def test_of_a_key_no_more_jobs_are_dispatched_than_may_run_and_others_pass() -> None:
+    async def test(stage: Stage) -> None:
+        acme = await _submit(stage, "one", "acme", count=700)
+        other = await _submit(stage, "one", "other", count=2)
+        free = await _submit(stage, "free", count=3)
+        stage.start()
+        player = await stage.player_of_declared()
+
+        await until(lambda: len(player.deliveries) == 5)
+        await stage.pass_by(5)
+        assert sorted(_in_hand(player)) == sorted([acme[0], other[0], *free])
+        assert len(stage.model.gates) == 700
+        explained = await explain_job(stage.store, stage.job(acme[1]))
+        assert "as many jobs run as the concurrency limit 'one:acme' of its task allows" in explained.reasons
+
+        await player.finish()
+        await player.has(2)
+        await stage.pass_by(5)
+
+        assert _in_hand(player) == [acme[1], other[1]]
+        assert stage.states()[JobState.QUEUED] == 698
+
+    play(test, _define)
+
+
+def test_all_jobs_of_a_limit_end_with_never_more_at_a_time() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        player = await stage.player_of_declared()
+        await _submit(stage, "two", count=20)
+        most = 0
+        while not all(job.state.is_final for job in stage.model.jobs.values()):
+            await player.has(1)
+            await stage.pass_by(0.1)
+            most = max(most, len(player.deliveries))
+            await player.finish()
+            await stage.pass_by(0.01)
+
+        assert most == 2
+        assert stage.model.gates == {}
+
+    play(test, _define)
+
+
+def test_a_rate_dispatches_jobs_at_its_pace() -> None:
+    async def test(stage: Stage) -> None:
+        await _submit(stage, "paced", count=51)
+        stage.start()
+        player = await stage.player_of_declared()
+        await player.has(1)
+        began = stage.clock.monotonic()
+
+        await stage.pass_by(2)
+        assert 20 <= len(player.deliveries) <= 23
+        explained = await explain_job(stage.store, next(stage.job(job) for job in stage.model.gates))
+        assert "as many jobs have started as the rate limit 'paced' of its task allows" in explained.reasons
+        await player.has(51)
+
+        assert 4.5 <= stage.clock.since(began) <= 5.5
+
+    play(test, _define)
+
+
+def test_a_thousand_jobs_of_a_fast_rate_are_in_time_and_few_at_once() -> None:
+    async def test(stage: Stage) -> None:
+        await _submit(stage, "fast", count=1000)
+        stage.start()
+        player = await stage.player_of_declared()
+        await player.has(1)
+        began, done, most = stage.clock.monotonic(), 0, 0
+        while done < 1000:
+            await player.has(1)
+            most = max(most, len(player.deliveries))
+            done += len(player.deliveries)
+            # No more than the rate allows, beside what is dispatched ahead.
+            assert done <= (stage.clock.since(began) + 0.15) * 100 + 1
+            await player.finish()
+
+        assert 9.5 <= stage.clock.since(began) <= 10.5
+        assert most <= 15
+
+    play(test, _define)
+
+
+def test_a_limit_that_is_used_up_elsewhere_lets_no_further_jobs_go_for_a_while() -> None:
+    async def test(stage: Stage) -> None:
+        jobs = await _submit(stage, "one", "acme", count=3)
+        stage.start()
+        player = await stage.player_of_declared()
+        await player.has(1)
+        await player.finish("snoozed", delay=120_000, started=None)
+
+        await stage.pass_by(8)
+        assert player.deliveries == []
+        await player.has(1)
+
+        assert _in_hand(player) == [jobs[1]]
+        assert stage.job(jobs[0]).state is JobState.SCHEDULED
+
+    play(test, _define)
+
+
+def test_a_snooze_of_the_task_itself_frees_its_place() -> None:
+    async def test(stage: Stage) -> None:
+        jobs = await _submit(stage, "one", "acme", count=2)
+        stage.start()
+        player = await stage.player_of_declared()
+        await player.has(1)
+        await player.finish("snoozed", delay=120_000)
+
+        await player.has(1, within=2)
+
+        assert _in_hand(player) == [jobs[1]]
+
+    play(test, _define)
+
+
+def test_a_place_of_a_job_that_was_cancelled_on_its_way_is_given_to_the_next() -> None:
+    async def test(stage: Stage) -> None:
+        jobs = await _submit(stage, "one", "acme", count=4)
+        stage.start()
+        player = await stage.player_of_declared()
+        await player.has(1)
+        await stage.pass_by(1)
+        for job in jobs[1:3]:
+            await _cancel(stage, job)
+        await player.finish()
+
+        await player.has(1)
+
+        assert _in_hand(player) == [jobs[3]]
+
+    play(test, _define)
+
+
+def test_the_next_holder_counts_what_is_in_flight_and_looks_at_all_others_anew() -> None:
+    async def test(stage: Stage) -> None:
+        jobs = await _submit(stage, "one", "acme", count=600)
+        first = stage.start()
+        player = await stage.player_of_declared()
+        await player.has(1)
+        await until(lambda: len(stage.model.gates) == 599)
+        await stage.pass_by(1)
+        await first.kill()
+        stage.start()
+        await stage.pass_by(30)
+
+        assert _in_hand(player) == [jobs[0]]
+        assert len(stage.model.gates) == 599
+        await player.finish()
+        await player.has(1)
+        assert _in_hand(player) == [jobs[1]]
+
+    play(test, _define)
+
+
+def test_a_scheduler_that_stops_leaves_no_job_behind_a_gate() -> None:
+    async def test(stage: Stage) -> None:
+        await _submit(stage, "one", "acme", count=600)
+        process = stage.start()
+        player = await stage.player_of_declared()
+        await player.has(1)
+        await until(lambda: len(stage.model.gates) == 599)
+
+        await process.stop()
+
+        assert stage.model.gates == {}
+        assert stage.states() == {JobState.DISPATCHED: 1, JobState.QUEUED: 599}
+
+    play(test, _define)
+
+
+def test_a_store_that_is_away_delays_what_waits_behind_a_gate() -> None:
+    async def test(stage: Stage) -> None:
+        jobs = await _submit(stage, "one", "acme", count=2)
+        process = stage.start()
+        player = await stage.player_of_declared()
+        await player.has(1)
+        process.store.is_reachable = False
+        await stage.pass_by(2)
+        process.store.is_reachable = True
+        await player.finish()
+
+        await player.has(1)
+
+        assert _in_hand(player) == [jobs[1]]
+
+    play(test, _define)
