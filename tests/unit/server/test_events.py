@@ -217,7 +217,9 @@ def test_a_slow_stream_is_told_how_many_it_has_missed() -> None:
 
 def test_a_digest_says_how_many_events_there_were_and_only_so_often() -> None:
     async def test(app: TaskMQ, hub: EventHub) -> None:
-        lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, is_welcome=_always, every=3_600)
+        lines = event_lines(
+            hub, "ann", lambda _: True, last_id=None, tenant=None, is_welcome=_always, every=3_600, most=10
+        )
         await anext(lines)
         for number in range(1, 4):
             hub._tell(_event(number))
