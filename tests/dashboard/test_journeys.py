@@ -422,6 +422,23 @@ def test_the_keys_lead_everywhere_and_can_be_switched_off(eyes: Eyes) -> None:
     expect(page.locator("h1").first).to_have_text("Overview")
 
 
+def test_a_g_waits_for_its_letter_however_soon_it_follows_another(eyes: Eyes) -> None:
+    page = eyes.page
+    page.clock.install()
+    eyes.open()
+    # From here on time passes as it is told to.
+    page.clock.pause_at(page.evaluate("Date.now()") + 60_000)
+    page.keyboard.type("gj")
+    expect(page.locator("h1").first).to_have_text("Jobs")
+    page.clock.run_for(1_400)
+    page.keyboard.press("g")
+    page.clock.run_for(200)
+
+    page.keyboard.press("t")
+
+    expect(page.locator("h1").first).to_have_text("Tasks")
+
+
 def test_the_dashboard_works_below_any_prefix_and_changes_nothing_where_told(
     browser: Browser, tmp_path: Path
 ) -> None:

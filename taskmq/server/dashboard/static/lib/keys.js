@@ -21,6 +21,7 @@ export const KEYS = [
 ];
 
 let isAfterG = false;
+let endOfG = 0;
 
 /** Begin; what comes back ends it.
  * @param {() => void} showSheet @param {() => void} openPalette */
@@ -51,7 +52,12 @@ export function startKeys(showSheet, openPalette) {
 /** @param {KeyboardEvent} event @param {() => void} showSheet */
 function press(event, showSheet) {
   switch (event.key) {
-    case "g": isAfterG = true; setTimeout(() => { isAfterG = false; }, 1500); return undefined;
+    case "g":
+      isAfterG = true;
+      // That of an earlier g would end this one too early.
+      clearTimeout(endOfG);
+      endOfG = window.setTimeout(() => { isAfterG = false; }, 1500);
+      return undefined;
     case "?": event.preventDefault(); return showSheet();
     case "/": event.preventDefault(); return /** @type {HTMLElement | null} */ (document.querySelector("[data-filter]"))?.focus();
     case "j": return move(1);
