@@ -121,7 +121,7 @@ def test_what_another_app_tells_or_what_is_not_to_be_trusted_is_left_out(caplog:
         play(test)
     said = [record.getMessage() for record in caplog.records]
     assert sum("'remote'" in text and "http://example.org/schema" in text for text in said) == 1
-    assert sum("is not used" in text for text in said) == 3
+    assert sum("is refused" in text for text in said) == 3
 
 
 def test_the_number_of_forms_that_are_written_is_bounded(

@@ -1,6 +1,8 @@
 import pickle
 import subprocess
 import sys
+import zoneinfo
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from typing import Any
@@ -17,6 +19,7 @@ from taskmq.schedules.triggers import Cron, cron, for_schedule, instants_after
 from taskmq.schedules.triggers.fields import Fields
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FAR = "Antarctica/Troll"
 
 
 def ms(text: str) -> int:
@@ -155,16 +158,25 @@ def test_an_option_that_cannot_be_is_refused_with_its_remedy(option: Any, messag
         Cron("* * * * *", **option)
 
 
-def test_a_host_without_zones_is_told_what_it_lacks() -> None:
-    program = (
-        "import sys, zoneinfo\nsys.modules['tzdata'] = None\nzoneinfo.reset_tzpath([])\n"
-        "from taskmq.schedule import Cron\nfrom taskmq.errors import InvalidOption\n"
-        "try:\n    Cron('* * * * *', 'Europe/Paris')\nexcept InvalidOption as error:\n    print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+@pytest.fixture
+def host_without_zones(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in [name for name in sys.modules if name.startswith("tzdata.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tzdata", None)
+    zoneinfo.reset_tzpath([])
+    # The zones that other tests hold stay the same objects.
+    zoneinfo.ZoneInfo.clear_cache(only_keys=[_FAR])
+    yield
+    zoneinfo.reset_tzpath()
 
-    assert done.stdout == (
-        "tz='Europe/Paris' is no time zone: this host has no time zone data: install the package tzdata\n"
+
+@pytest.mark.usefixtures("host_without_zones")
+def test_a_host_without_zones_is_told_what_it_lacks() -> None:
+    with pytest.raises(InvalidOption) as refused:
+        Cron("* * * * *", _FAR)
+
+    assert str(refused.value) == (
+        "tz='Antarctica/Troll' is no time zone: this host has no time zone data: install the package tzdata"
     )
 
 
