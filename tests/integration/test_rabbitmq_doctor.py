@@ -428,9 +428,9 @@ def test_the_file_handles_that_a_node_reserves_for_quorum_queues_are_counted(war
 def test_alarms_are_problems_and_do_not_keep_the_doctor(ward: Ward) -> None:
     ward.declare()
     with ward.server.alarm("memory", "disk"):
-        findings = ward.findings_with("memory alarm", "disk alarm", "takes no messages")
+        findings = ward.findings_with("memory alarm", "disk alarm", "the broker takes no messages")
 
-    for words in ("memory alarm", "disk alarm", "takes no messages"):
+    for words in ("memory alarm", "disk alarm", "the broker takes no messages"):
         _text(findings, "problem", words)
 
 
