@@ -66,19 +66,20 @@ class Placer:
     async def place(self, picks: Sequence[Pick], quotas: Quotas) -> DispatchBatch | None:
         """Dispatch of these lanes what fits somewhere, and end what has expired; None where nothing fits.
 
-        Of each tenant and queue no more are dispatched than were picked. Jobs behind those that fit nowhere get their
-        turn too: each look goes on where the one before has stopped, up to the end of the lane, and begins again. A
-        tenant whose quota has let a job wait leaves the next look to the others.
+        Of each tenant and queue no more are dispatched than were picked, but for a gang, which goes whole. Jobs
+        behind those that fit nowhere get their turn too: each look goes on where the one before has stopped, up to
+        the end of the lane, and begins again. A tenant whose quota has let a job wait leaves the next look to the
+        others.
 
         Raises:
             StoreUnavailable: it could not be reached.
         """
         nodes = [node for node in await self._store.nodes.nodes() if not self._is_paused(node_queue(node.name))]
-        first = await self._store.nodes.waiting(picks)
+        looked_at, first = await self._first(picks)
         if not first:
             self._behind.clear()
             return None
-        waiting = [*first, *(await self._further_back(picks))]
+        waiting = [*first, *(await self._further_back(looked_at))]
         now, now_ms = asyncio.get_running_loop().time(), await self._store.now_ms()
         over = [one.id for one in waiting if one.expires is not None and one.expires <= now_ms]
         gone = set(over)
@@ -92,7 +93,7 @@ class Placer:
         self._waiting = set()
         plan = plan_placements(candidates, nodes, list(self._flights()), now=now, held=self._held, most=most)
         self._held = plan.held
-        self._move_back(picks, waiting, {each.job for each in plan.placements} | gone)
+        self._move_back(looked_at, waiting, {each.job for each in plan.placements} | gone)
         if not plan.placements and not over:
             return None
         batch = await self._store.nodes.place(
@@ -110,6 +111,20 @@ class Placer:
                 each = by_job[job.id]
                 self._placed[job.id] = _Placed(each.node, each.epoch, job.task, job.tenant, each.amounts, now)
         return batch
+
+    async def _first(self, picks: Sequence[Pick]) -> tuple[Sequence[Pick], Sequence[UnplacedJob]]:
+        """The first jobs of these lanes, and how many of each were looked at: a gang at its head as a whole."""
+        first = await self._store.nodes.waiting(picks)
+        counts = {pick.lane: pick.count for pick in picks}
+        gangs: dict[Lane, int] = {}
+        for one in first:
+            size = 0 if one.needs is None else one.needs.gang_size
+            if size > max(counts[one.lane], gangs.get(one.lane, 0)):
+                gangs[one.lane] = size
+        if not gangs:
+            return picks, first
+        picks = [Pick(pick.lane, gangs.get(pick.lane, pick.count)) for pick in picks]
+        return picks, await self._store.nodes.waiting(picks)
 
     async def _further_back(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
         behind = {pick.lane: place for pick in picks if (place := self._behind.get(pick.lane)) is not None}

@@ -64,7 +64,8 @@ def plan_placements(
         flights: jobs that run on the nodes, as far as that is known.
         now: seconds, by the clock of `flights`.
         held: for whom a node was held by the plan before: it goes first where there is room.
-        most: of a queue and tenant no more jobs than this are placed; no bound where there is none here.
+        most: of a queue and tenant no more jobs than this are placed, but for a gang, which goes whole; no bound
+            where there is none here.
     """
     room = Room(nodes, now=now)
     found = Plan()
@@ -76,7 +77,7 @@ def plan_placements(
     left = Counter(most or {})
     for unit in units:
         owner = (unit[0].queue, unit[0].tenant)
-        if owner in left and left[owner] < len(unit):
+        if owner in left and left[owner] <= 0:
             continue
         tried = room.copy() if len(unit) > 1 else room
         placements = _placed(unit, tried)

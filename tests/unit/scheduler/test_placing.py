@@ -414,6 +414,22 @@ def test_a_gang_across_the_end_of_a_look_behind_others_begins() -> None:
     play(test, queues=_QUEUES)
 
 
+def test_a_gang_of_one_tenant_among_hundreds_begins() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        player = await _worker(stage)
+        # Of each tenant one job is picked, or none.
+        for number in range(600):
+            await stage.submit(queue="train", tenant=f"t{number}", detail=_needs(64.0))
+        gang = await stage.submit(4, queue="train", tenant="zz", detail=_needs(gang="g", gang_size=4))
+
+        await player.has(4)
+
+        assert {stage.job(job).state for job in gang} == {JobState.DISPATCHED}
+
+    play(test, queues=(WorkQueue("train", placed=True, policy="fair"),))
+
+
 def test_a_node_that_was_full_for_long_gets_the_next_job_at_once() -> None:
     async def test(stage: Stage) -> None:
         stage.start()

@@ -72,12 +72,13 @@ def test_a_gang_begins_together_or_not_at_all() -> None:
     assert {each.gang for each in plan.placements} == {"train:acme:g"}
 
 
-def test_of_a_queue_and_tenant_no_more_jobs_are_placed_than_may_be() -> None:
+def test_of_a_queue_and_tenant_no_more_jobs_are_placed_than_may_be_but_for_a_gang() -> None:
     pair = {"gang": "g", "gang_size": 2}
     nodes = [_node("a")]
     jobs = [_job("1"), _job("2", 1.0, **pair), _job("3", 1.0, **pair), _job("4"), _job("5", queue="other")]
 
-    assert sorted(_where(jobs, nodes, most={("", "acme"): 2})) == ["1", "4", "5"]
+    assert sorted(_where(jobs, nodes, most={("", "acme"): 2})) == ["1", "2", "3", "5"]
+    assert sorted(_where(jobs, nodes, most={("", "acme"): 1})) == ["1", "5"]
     assert sorted(_where(jobs, nodes, most={("", "acme"): 0, ("other", "acme"): 1})) == ["5"]
 
 
