@@ -5,7 +5,7 @@
     at last PostgreSQL alone is killed, and its Patroni lives
 
 Needs Patroni with its etcd client and psycopg, and etcd (`apt-get install patroni etcd-server`); `--patroni` and
-`--etcd` say how they are called. As root it all runs as the user postgres, who has to be able to read them.
+`--etcd` name the programs. Started by root, the benchmark runs them as the user postgres, who needs read access.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """A large cluster with jobs as the public traces of clusters are described, decided by taskmq and as papers do.
 
-No trace is read: run times and tenants are drawn from what is published of four of them. What is said of the papers
-is in their abstracts, but for the exponent and the variation of Google 2019, which are from notes on that paper.
+The simulation reads no trace: it draws run times and tenants from published descriptions of four traces. The figures
+are in the papers' abstracts; only the exponent and the variation of Google 2019 come from notes on that paper.
 
 - Google 2019 (Tirmazi et al., "Borg: the Next Generation", EuroSys 2020): the processor time of a job is Pareto
   with an exponent of 0.69, its squared coefficient of variation 23,312, and 1 % of the jobs take over 99 % of it.

@@ -1,4 +1,4 @@
-"""How far a long command is, for who looks at it: a bar on a terminal, and nothing anywhere else."""
+"""A bar that shows on a terminal how far a long command is; pipes and `-o json` get nothing of it."""
 
 import logging
 import sys

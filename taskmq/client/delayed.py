@@ -81,7 +81,7 @@ async def reschedule(store: DelayStore, job_id: str, *, due: int) -> bool:
         body = amend(found.body, found.content_type, {"eta": due})
         if await store.swap(found, changed(found, due=due, body=body)):
             return True
-        # Another caller has changed it; or, if it is still the same, it is on its way.
+        # Another caller has changed the message. One that is found unchanged the next time is on its way to a worker.
         seen = found
     return False
 

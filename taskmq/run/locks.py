@@ -123,7 +123,7 @@ class Lock:
 
         Raises:
             LockTimeout: it was not to be had in time.
-            StateUnavailable: the state cannot say who has it.
+            StateUnavailable: the state, which knows the lock's holder, could not be reached.
             InvalidOption: this very task has it already.
         """
         self._begin()

@@ -169,7 +169,7 @@ class Pools:
         running: int | None = None,
         on_limit: OnLimit = "refuse",
     ) -> Quota:
-        """Say what a tenant, or one user of it, may submit and have running, in place of what was said before.
+        """Set how much a tenant, or one of its users, may submit and run; this replaces the earlier quota.
 
         Args:
             tenant: whose; `*`: each tenant without a quota.

@@ -50,7 +50,7 @@ _EXPIRED: Final = """
 """
 _DELETE_EXPIRED: Final = tuple(
     f"DELETE FROM {table} WHERE {column} IN ({_EXPIRED})"  # noqa: S608 - our own words
-    # The flows last: which of them have expired stands there.
+    # `flows` comes last: the other statements read from it which flows have expired.
     for table, column in (
         *((f"flow_{what}", "flow") for what in ("edges", "ends", "offers", "lanes", "appends", "nodes")),
         ("flows", "number"),

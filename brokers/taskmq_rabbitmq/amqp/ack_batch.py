@@ -1,8 +1,8 @@
 """The acknowledgements of one channel, gathered: those of one turn of the loop leave together. Pure.
 
 Deliveries of a channel are numbered from 1 on, without gaps. Once all up to a number are settled, one `basic.ack`
-with `multiple` says so for all of them: RabbitMQ works off a single frame, and so do we. What is settled out of order
-is said one by one. No frame ever covers a delivery that is not settled.
+with `multiple` says so for all of them: RabbitMQ works off a single frame, and so do we. A delivery that is settled
+out of order gets a frame by itself. No frame ever covers a delivery that is not settled.
 """
 
 from taskmq_rabbitmq.amqp.frames import ack_frame, nack_frame

@@ -59,7 +59,7 @@ def set_quota(
     running: int | None = None,
     on_limit: Literal["refuse", "wait"] = "refuse",
 ) -> int:
-    """Say what a tenant, or one user of it, may submit and have running, in place of what was said before.
+    """Set how much a tenant, or one of its users, may submit and run; this replaces the earlier quota.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ def add(
 @app.command(name="list")
 @over_http("tenants:list_roles")
 def list_roles(tenant: str | None = None, /) -> None:
-    """List who has which role on a tenant, or anywhere; `*` is the instance.
+    """List users and their roles, on one tenant or on all; `*` is the whole instance.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def add(
     email: str = "",
     password: Annotated[bool, Parameter(negative="--no-password")] = True,
 ) -> None:
-    """Add a user, who has no role yet: `taskmq admin role add` gives them one.
+    """Add a user without a role; `taskmq admin role add` grants one.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ def waiting(*, task: str | None = None, queue: str | None = None, limit: int = 5
 @app.command
 @over_http("jobs:cancel")
 def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: str = "7d") -> int:
-    """Cancel a job that waits, is on its way or runs; callers that await its result learn of it.
+    """Cancel a job, whether it waits or runs; a caller that awaits its result gets the cancellation.
 
     Ends with 3 where the job has ended already, and where the state knows nothing of it.
 

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from taskmq.cli.exits import FAILED
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.progress import progress
 from taskmq.demo.run import Advance, Outcome, default_folder, run_demo
 
 __all__ = ["demo"]
@@ -104,10 +105,5 @@ def _progress() -> Generator[Advance]:
     if not sys.stderr.isatty():
         yield lambda done, total: note(f"{done} of {total} files") if done in (1, total) else None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("files"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("files", total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    with progress("files") as advance:
+        yield advance
