@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 from taskmq.app import TaskMQ
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import TaskMQError
-from taskmq.model.telemetry.events import Event
+from taskmq.model.telemetry.events import Event, JobEvent
 
-__all__ = ["EventHub", "EventInbox", "HubEvent"]
+__all__ = ["EventHub", "EventInbox", "HubEvent", "kind_of"]
 
 _REMEMBERED: Final = 1_000
 _BUFFER: Final = 1_000
@@ -32,17 +32,24 @@ class HubEvent(NamedTuple):
 
 
 class EventInbox:
-    """What waits for one stream: at most 1,000 events.
+    """What waits for one stream: at most 1,000 events, or how many there were of each kind, however many.
+
+    Args:
+        is_counting: count events instead of keeping them; that the broker was lost or is back is kept.
 
     Attributes:
+        number: of the last event that was put.
         missed: events that were dropped since the last were taken.
         is_over: nothing will come any more.
     """
 
-    def __init__(self, fits: Callable[[Event], bool]) -> None:
+    def __init__(self, fits: Callable[[Event], bool], *, is_counting: bool = False) -> None:
+        self.number: int = 0
         self.missed: int = 0
         self.is_over: bool = False
         self._fits = fits
+        self._is_counting = is_counting
+        self._counts: Counter[str] = Counter()
         self._waiting: deque[HubEvent] = deque()
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
@@ -51,11 +58,15 @@ class EventInbox:
         """Keep it for the stream, where the stream wants it."""
         if event.event is not None and not self._fits(event.event):
             return
+        self.number = event.number
+        self._changed.set()
+        if self._is_counting and event.event is not None:
+            self._counts[kind_of(event.event)] += 1
+            return
         if len(self._waiting) >= _BUFFER:
             self._waiting.popleft()
             self.missed += 1
         self._waiting.append(event)
-        self._changed.set()
 
     def end(self) -> None:
         """Nothing comes any more."""
@@ -64,8 +75,8 @@ class EventInbox:
         self._changed.set()
 
     async def take(self, timeout: float) -> list[HubEvent]:
-        """What has come; empty where nothing has within so many seconds, or all is over."""
-        if not self._waiting and not self.is_over:
+        """What was kept; empty where nothing has come within so many seconds, or was counted, or all is over."""
+        if not self._waiting and not self._counts and not self.is_over:
             self._changed.clear()
             try:
                 async with asyncio.timeout(timeout):
@@ -76,11 +87,21 @@ class EventInbox:
         self._waiting.clear()
         return found
 
+    def counted(self) -> Counter[str]:
+        """How many events of each kind there were since the last call."""
+        found, self._counts = self._counts, Counter()
+        return found
+
     async def pause(self, seconds: float) -> None:
         """Return after so many seconds, or once all is over; what comes meanwhile waits."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._ended.wait()
+
+
+def kind_of(event: Event) -> str:
+    """The kind of a stream's message about the event."""
+    return "job" if isinstance(event, JobEvent) else "worker"
 
 
 class EventHub:
@@ -115,10 +136,10 @@ class EventHub:
 
     @asynccontextmanager
     async def subscribed(
-        self, user: str, fits: Callable[[Event], bool], *, last_id: str | None = None
+        self, user: str, fits: Callable[[Event], bool], *, last_id: str | None = None, is_counting: bool = False
     ) -> AsyncGenerator[tuple[EventInbox, bool]]:
         """A subscription while the block runs, and whether events may be missing between `last_id` and its first."""
-        subscription = EventInbox(fits)
+        subscription = EventInbox(fits, is_counting=is_counting)
         if self._is_closed:
             subscription.end()
         elif self._listening is None or self._listening.done():

@@ -1,7 +1,6 @@
 """`GET /events`: server-sent events."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Annotated, Any, Final
 
@@ -16,7 +15,7 @@ from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.model.telemetry.events import Event, JobEvent
 from taskmq.server.access import Caller
 from taskmq.server.inputs import CallerGiven, instant_text
-from taskmq.server.live.hub import EventHub, HubEvent
+from taskmq.server.live.hub import EventHub, EventInbox, HubEvent, kind_of
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
@@ -24,8 +23,9 @@ __all__ = ["EVENT_HANDLERS", "event_filter", "event_lines"]
 
 # So often a stream says that it lives, and looks whether its caller is still welcome.
 _HEARTBEAT: Final = 15.0
+_HERE: Final = b": here\n\n"
 _LONGEST_ID: Final = 64
-# A reader of a digest reads again: of many, all together do so not much oftener than of a few.
+# The client of a digest reads again at each: many clients together do so not much oftener than a few.
 _DIGEST: Final = 1.0
 _DIGEST_OF_EACH: Final = 0.6
 
@@ -104,29 +104,33 @@ async def event_lines(
         # All of them were let in before the first of them began.
         yield b"retry: 5000\n\n"
         return
-    async with hub.subscribed(user, fits, last_id=last_id) as (subscription, has_gap):
+    async with hub.subscribed(user, fits, last_id=last_id, is_counting=every is not None) as (subscription, has_gap):
         yield b"retry: 3000\n\n"
         if has_gap:
             # Who reads everything again for it has to miss nothing of what happens from then on.
             await hub.settled()
             yield _line("gap", {"after": last_id})
-        asked = loop.time()
-        while (found := await subscription.take(heartbeat)) or not subscription.is_over:
-            if not found:
-                yield b": here\n\n"
+        asked, quiet_until = loop.time(), 0.0
+        while True:
+            if (left := quiet_until - loop.time()) > 0 and not subscription.is_over:
+                await subscription.pause(min(left, heartbeat))
+                if left <= heartbeat:
+                    continue
+                lines = []
+            else:
+                lines = _lines(hub, subscription, await subscription.take(heartbeat), tenant)
+                if not lines and subscription.is_over:
+                    return
+                if lines and every is not None:
+                    quiet_until = loop.time() + max(every, hub.streams * _DIGEST_OF_EACH)
+            if not lines:
+                yield _HERE
             if loop.time() - asked >= heartbeat:
                 asked = loop.time()
                 if not await is_welcome():
                     return
-            if subscription.missed:
-                yield _line("missed", {"count": subscription.missed})
-                subscription.missed = 0
-            for one in found:
-                if every is None or one.event is None:
-                    yield _told(hub, one, tenant)
-            if every is not None and any(one.event is not None for one in found):
-                yield _digest(hub, found)
-                await subscription.pause(max(every, hub.streams * _DIGEST_OF_EACH))
+            for line in lines:
+                yield line
 
 
 async def _is_welcome(request: Request[Any, Any, Any], caller: Caller) -> bool:
@@ -167,10 +171,15 @@ def event_filter(
     return fits
 
 
-def _digest(hub: EventHub, found: Sequence[HubEvent]) -> bytes:
-    """How many of each kind there were."""
-    counts = Counter("job" if isinstance(one.event, JobEvent) else "worker" for one in found if one.event is not None)
-    return _line("digest", dict(counts), f"{hub.name}-{found[-1].number}")
+def _lines(hub: EventHub, subscription: EventInbox, found: Sequence[HubEvent], tenant: str | None) -> list[bytes]:
+    lines: list[bytes] = []
+    if subscription.missed:
+        lines.append(_line("missed", {"count": subscription.missed}))
+        subscription.missed = 0
+    lines += [_told(hub, one, tenant) for one in found]
+    if counts := subscription.counted():
+        lines.append(_line("digest", dict(counts), f"{hub.name}-{subscription.number}"))
+    return lines
 
 
 def _told(hub: EventHub, one: HubEvent, tenant: str | None) -> bytes:
@@ -181,7 +190,7 @@ def _told(hub: EventHub, one: HubEvent, tenant: str | None) -> bytes:
     facts["at"] = instant_text(one.event.at)
     if tenant and isinstance(one.event, JobEvent):
         facts["job_id"] = split_tenant_key(one.event.job_id)[1]
-    return _line("job" if isinstance(one.event, JobEvent) else "worker", facts, name)
+    return _line(kind_of(one.event), facts, name)
 
 
 def _line(kind: str, data: dict[str, Any], name: str = "") -> bytes:

@@ -215,6 +215,42 @@ def test_a_slow_stream_is_told_how_many_it_has_missed() -> None:
     _run(test)
 
 
+def test_a_digest_counts_all_events_however_many_there_were() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        lines = event_lines(
+            hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always, every=1
+        )
+        await anext(lines)
+        for number in range(2_500):
+            hub._tell(_event(number))
+
+        assert await anext(lines) == f'id: {hub.name}-2500\nevent: digest\ndata: {{"job":2500}}\n\n'.encode()
+        await lines.aclose()
+
+    _run(test)
+
+
+def test_a_digest_of_many_streams_shows_that_it_lives_and_ends_with_its_user() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        is_signed_in = True
+
+        async def is_welcome() -> bool:
+            return is_signed_in
+
+        lines = event_lines(
+            hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=is_welcome, every=3_600,
+            heartbeat=0.01,
+        )  # fmt: skip
+        await anext(lines)
+        hub._tell(_event(1))
+        assert b"digest" in await anext(lines)
+        is_signed_in = False
+
+        assert {line async for line in lines} == {b": here\n\n"}
+
+    _run(test)
+
+
 def test_a_digest_says_how_many_events_there_were_and_only_so_often() -> None:
     async def test(app: TaskMQ, hub: EventHub) -> None:
         lines = event_lines(
