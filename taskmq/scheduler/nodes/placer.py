@@ -74,12 +74,12 @@ class Placer:
         Raises:
             StoreUnavailable: it could not be reached.
         """
-        nodes = [node for node in await self._store.nodes.nodes() if not self._is_paused(node_queue(node.name))]
         looked_at, first = await self._first(picks)
         if not first:
             self._behind.clear()
             return None
-        waiting = [*first, *(await self._further_back(looked_at))]
+        nodes = [node for node in await self._store.nodes.nodes() if not self._is_paused(node_queue(node.name))]
+        waiting = [*first, *(await self._further_back(looked_at, first))]
         now, now_ms = asyncio.get_running_loop().time(), await self._store.now_ms()
         over = [one.id for one in waiting if one.expires is not None and one.expires <= now_ms]
         gone = set(over)
@@ -126,10 +126,14 @@ class Placer:
         picks = [Pick(pick.lane, gangs.get(pick.lane, pick.count)) for pick in picks]
         return picks, await self._store.nodes.waiting(picks)
 
-    async def _further_back(self, picks: Sequence[Pick]) -> list[UnplacedJob]:
+    async def _further_back(self, picks: Sequence[Pick], first: Sequence[UnplacedJob]) -> list[UnplacedJob]:
         behind = {pick.lane: place for pick in picks if (place := self._behind.get(pick.lane)) is not None}
         if not behind:
             return []
+        for one in first:
+            # Where jobs have gone since the look before, the first ones reach further back than it did.
+            if one.lane in behind:
+                behind[one.lane] = max(behind[one.lane], one.place)
         wanted = [Pick(pick.lane, _BEHIND * pick.count) for pick in picks if pick.lane in behind]
         return await self._store.nodes.waiting(wanted, behind=behind)
 

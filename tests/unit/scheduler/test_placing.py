@@ -8,12 +8,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from taskmq import WorkQueue
-from taskmq.contracts.jobs import DispatchBatch, JobDetail, Pick
+from taskmq.contracts.jobs import DispatchBatch, JobDetail, Lane, Pick, slot_key
 from taskmq.errors import BrokerUnavailable, PublishRejected, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import LOST_AFTER_MS, HostNode, JobNeeds, NodeTold
 from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
+from taskmq.scheduler.nodes import Placer
+from taskmq.scheduler.slots import HeldLease
 from taskmq.testing.job_store import MemoryJobStore
 from tests.unit.scheduler.stage import Player, Stage, play, until
 
@@ -410,6 +413,28 @@ def test_a_gang_across_the_end_of_a_look_behind_others_begins() -> None:
         await player.has(4)
 
         assert {stage.job(job).state for job in gang} == {JobState.DISPATCHED}
+
+    play(test, queues=_QUEUES)
+
+
+def test_a_gang_of_which_half_has_come_does_not_begin_where_two_looks_overlap() -> None:
+    async def test(stage: Stage) -> None:
+        store, slot = stage.store, stage.model.slot_of("train")
+        epoch = await store.dispatching.leases.acquire(slot_key(slot), owner="a", seconds=60)
+        assert isinstance(epoch, int)
+        placer = Placer(store, HeldLease(slot, epoch, inf), is_paused=lambda _: False)
+        await store.nodes.tell([replace(_TOLD, capacity={"slots": 99.0, "cpu": 32.0})])
+        (blocker,) = await stage.submit(queue="train", detail=_needs(64.0))
+        await stage.submit(9, queue="train", detail=_needs())
+        picks = [Pick(Lane("train", 4, ""), 10)]
+        # The next look begins behind the last of these, too, and what comes now is among its first jobs.
+        await placer.place(picks, Quotas())
+        await stage.pass_by(1)
+        gang = await stage.submit(2, queue="train", detail=_needs(gang="g", gang_size=4))
+
+        await placer.place(picks, Quotas())
+
+        assert {stage.job(job).state for job in (blocker, *gang)} == {JobState.QUEUED}
 
     play(test, queues=_QUEUES)
 
