@@ -21,7 +21,7 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.jobs.pools import QueuePolicy, Sharing, TenantPool
-from taskmq.model.jobs.quotas import Quotas
+from taskmq.model.jobs.quotas import HeldBack, Quotas
 from taskmq.scheduler.fairness import Head, Shares, Window
 from taskmq.scheduler.gates import Gates
 from taskmq.scheduler.ledger import Ledger
@@ -97,7 +97,7 @@ class JobDispatcher:
         self._read_sharing = sharing
         self._read_quotas = quotas
         self._quotas = Quotas()
-        self._held_back: frozenset[str] = frozenset()
+        self._held_back = HeldBack()
         self._next_sharing = 0.0
         self._followed = 0
         self._windows: dict[str, Window] = {}
@@ -266,8 +266,8 @@ class JobDispatcher:
         if placed and (batch := await self._placer.place(placed, self._quotas)) is not None:
             batches.append(batch)
         others = await self._pass_gates(others)
-        if self._held_back and (limited := [pick for pick in others if self._may_be_held_back(pick.lane)]):
-            others = [pick for pick in others if not self._may_be_held_back(pick.lane)]
+        if limited := [pick for pick in others if pick.lane.tenant in self._held_back]:
+            others = [pick for pick in others if pick.lane.tenant not in self._held_back]
             batch = await self._store.dispatch_within(self._lease.slot, self._lease.epoch, limited, self._quotas)
             if batch is not None:
                 batches.append(batch)
@@ -372,12 +372,8 @@ class JobDispatcher:
             if found[pick.lane] < pick.count:
                 self._shares.exhausted(pick.lane)
                 # Those that fit on no node are looked at again when something leaves, or at the next poll.
-                is_held = self._is_placed(pick.lane.queue) or self._may_be_held_back(pick.lane)
+                is_held = self._is_placed(pick.lane.queue) or pick.lane.tenant in self._held_back
                 self._is_stale |= pick.count >= _FEW and not is_held
-
-    def _may_be_held_back(self, lane: Lane) -> bool:
-        """Whether a quota may let jobs of the lane wait."""
-        return bool(self._held_back) and self._quotas.may_hold_back(lane.tenant)
 
     def _room(self, queue: str) -> int:
         """Of a queue whose jobs go to any worker."""

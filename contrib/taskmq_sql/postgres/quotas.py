@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from taskmq.contracts.jobs import NewJob, Pick, slot_key
+from taskmq.contracts.jobs import NewJob, Pick, counted, slot_key
 from taskmq.model.jobs.quotas import (
     KEPT_DAYS,
     CountedJob,
@@ -241,19 +241,18 @@ class Admission:
 
     def admit(self, place: int, job: NewJob) -> bool:
         """Count the job in; False: it is beyond a quota."""
-        is_queued = not job.held and job.due <= self._now
-        counted = CountedJob(tenant=job.tenant, user=_owner(job), size=len(job.body), is_queued=is_queued)
-        if (excess := self._book.admit(**counted)) is not None:
+        seen = counted(job, now=self._now)
+        if (excess := self._book.admit(**seen)) is not None:
             self.over[place] = excess
             return False
-        self._admitted[place] = counted
+        self._admitted[place] = seen
         return True
 
     async def write(self, connection: Connection, made: Container[int]) -> None:
         """Write down what those have used up that were made, by their places."""
-        for place, counted in self._admitted.items():
+        for place, seen in self._admitted.items():
             if place not in made:
-                self._book.take_back(**counted)
+                self._book.take_back(**seen)
         await _write(connection, self._book.changed)
 
 

@@ -92,7 +92,8 @@ def _place(
     }
     expired = [job for job in is_over if is_over[job]]
     chosen = startable(accepted, is_over.keys() - expired)
-    if any(quotas.may_hold_back(each.tenant) for each in chosen.values()):
+    held_back = quotas.held_back()
+    if any(each.tenant in held_back for each in chosen.values()):
         chosen = admit_placements(transaction, quotas, chosen)
     nodes = {job: each.node for job, each in chosen.items()}
     batch = hand_out(transaction, slot, epoch, {**nodes, **dict.fromkeys(expired, "")})

@@ -5,10 +5,9 @@ from typing import Final
 
 import msgspec
 
-from taskmq.contracts.jobs import NewJob
+from taskmq.contracts.jobs import NewJob, counted
 from taskmq.model.jobs.quotas import (
     KEPT_DAYS,
-    CountedJob,
     QuotaBook,
     QuotaExcess,
     Quotas,
@@ -105,19 +104,15 @@ class Room:
 
     def admit(self, job: NewJob) -> QuotaExcess | None:
         """Count the job in, or say what it would go beyond."""
-        return self._book.admit(**self._counted(job))
+        return self._book.admit(**counted(job, now=self._transaction.now))
 
     def take_back(self, job: NewJob) -> None:
         """The job that was counted in was not made."""
-        self._book.take_back(**self._counted(job))
+        self._book.take_back(**counted(job, now=self._transaction.now))
 
     def write(self) -> None:
         """Write down what was counted in."""
         write_usage(self._transaction, self._book.changed)
-
-    def _counted(self, job: NewJob) -> CountedJob:
-        is_queued = not job.held and job.due <= self._transaction.now
-        return CountedJob(tenant=job.tenant, user=_owner(job), size=len(job.body), is_queued=is_queued)
 
     def _queued(self, said: Quotas, tenants: Sequence[str]) -> dict[str, int]:
         connection, names = self._transaction.connection, self._transaction.names

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
-from taskmq.model.jobs.quotas import QuotaExcess
+from taskmq.model.jobs.quotas import CountedJob, QuotaExcess
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.outcome import ErrorRecord
@@ -24,6 +24,7 @@ __all__ = [
     "JobUpdate",
     "NewJob",
     "Submitted",
+    "counted",
     "over_quota",
     "renamed",
     "replacement",
@@ -223,6 +224,13 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     note: str = ""
     audit: AuditEntry | None = None
+
+
+def counted(job: NewJob, *, now: int) -> CountedJob:
+    """What quotas see of a job that is submitted at this instant (ms)."""
+    owner = "" if job.detail is None else job.detail.owner
+    is_queued = not job.held and job.due <= now
+    return CountedJob(tenant=job.tenant, user=owner, size=len(job.body), is_queued=is_queued)
 
 
 def over_quota(job: NewJob, excess: QuotaExcess) -> Submitted:

@@ -22,6 +22,7 @@ __all__ = [
     "EVERYBODY",
     "KEPT_DAYS",
     "CountedJob",
+    "HeldBack",
     "OnLimit",
     "Quota",
     "QuotaBook",
@@ -144,6 +145,22 @@ class QuotaUsage(msgspec.Struct, frozen=True):
     used_until: float = 0.0
 
 
+class HeldBack(msgspec.Struct, frozen=True):
+    """The tenants of which a quota lets jobs wait. False where there are none.
+
+    Attributes:
+        tenants: by name; `*`: all that have a name.
+    """
+
+    tenants: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.tenants)
+
+    def __contains__(self, tenant: str) -> bool:
+        return tenant in self.tenants or (EVERYBODY in self.tenants and bool(tenant))
+
+
 class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All quotas of a store.
 
@@ -160,14 +177,9 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if name != usage_name(quota.tenant, quota.user):
                 raise InvalidOption(f"quota of {quota.name!r} is listed as {name!r}")
 
-    def held_back(self) -> frozenset[str]:
-        """The tenants of which a quota lets jobs wait; `*`: all that have a name."""
-        return frozenset(quota.tenant for quota in self.quotas.values() if quota.holds_back)
-
-    def may_hold_back(self, tenant: str) -> bool:
-        """Whether one of them lets jobs of the tenant wait."""
-        held_back = self.held_back()
-        return tenant in held_back or (EVERYBODY in held_back and bool(tenant))
+    def held_back(self) -> HeldBack:
+        """The tenants whose jobs may have to wait; it looks at every quota."""
+        return HeldBack(frozenset(quota.tenant for quota in self.quotas.values() if quota.holds_back))
 
     def find(self, tenant: str, user: str | None = None) -> Quota | None:
         """The quota that was said for exactly these."""
@@ -262,7 +274,7 @@ class QuotaBook:
         return None
 
     def take_back(self, **job: Unpack[CountedJob]) -> None:
-        """A job that was counted in did not come to be: another one has its key, or what it waits for is unknown."""
+        """Uncount a job that was not made: another one has its key, or a job that it depends on is unknown."""
         tenant, size = job["tenant"], job["size"]
         quotas = self._quotas.of(tenant, job["user"])
         for quota in quotas:

@@ -99,11 +99,12 @@ class Placer:
         batch = await self._store.nodes.place(
             self._lease.slot, self._lease.epoch, plan.placements, over, quotas=quotas
         )
+        held_back = quotas.held_back()
         dispatched: set[str] = set() if batch is None else {job.id for job in batch.jobs}
         self._waiting = {
             (queues[each.job], each.tenant)
             for each in plan.placements
-            if each.job not in dispatched and quotas.may_hold_back(each.tenant)
+            if each.job not in dispatched and each.tenant in held_back
         }
         if batch is not None:
             by_job = {each.job: each for each in plan.placements}

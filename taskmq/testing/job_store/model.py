@@ -31,6 +31,7 @@ from taskmq.contracts.jobs import (
     Pick,
     Released,
     Submitted,
+    counted,
     over_quota,
     replacement,
     slot_key,
@@ -40,7 +41,7 @@ from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
-from taskmq.model.jobs.quotas import KEPT_DAYS, CountedJob, QuotaBook, Quotas, QuotaUsage, usage_prefix
+from taskmq.model.jobs.quotas import KEPT_DAYS, QuotaBook, Quotas, QuotaUsage, usage_prefix
 from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, next_token
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
@@ -136,12 +137,12 @@ class JobModel:
             return Submitted(job.id, False, True, found.state, found.version)
         if book is None:
             return self._make(job)
-        counted = _counted(job, self.now)
-        if (excess := book.admit(**counted)) is not None:
+        seen = counted(job, now=self.now)
+        if (excess := book.admit(**seen)) is not None:
             return over_quota(job, excess)
         answer = self._make(job)
         if not answer.is_new:
-            book.take_back(**counted)
+            book.take_back(**seen)
         return answer
 
     def _make(self, job: NewJob) -> Submitted:
@@ -500,12 +501,6 @@ class JobModel:
         self._events[job.id].append(
             HistoryEntry(version=job.version, at=self.now, kind=kind, state=job.state, by=by, note=note)
         )
-
-
-def _counted(job: NewJob, now: int) -> CountedJob:
-    owner = "" if job.detail is None else job.detail.owner
-    is_queued = not job.held and job.due <= now
-    return CountedJob(tenant=job.tenant, user=owner, size=len(job.body), is_queued=is_queued)
 
 
 def shard_of(job_id: str) -> int:

@@ -80,7 +80,8 @@ class PostgresPlacements:
             is_over = {str(row["id"]): row["is_over"] for row in await connection.fetch(PLACEABLE, list(asked))}
             expired = [job for job in is_over if is_over[job]]
             chosen = startable(accepted, is_over.keys() - expired)
-            if limited := {each.tenant for each in chosen.values() if quotas.may_hold_back(each.tenant)}:
+            held_back = quotas.held_back()
+            if limited := {each.tenant for each in chosen.values() if each.tenant in held_back}:
                 tenants = await self._names.find("tenant", limited)
                 chosen = await admit_placements(connection, quotas, chosen, tenants)
             rows = await connection.fetch(PLACE, [*chosen, *expired], slot_key(slot), epoch, slot, _OVER)
