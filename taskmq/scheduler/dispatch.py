@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from typing import Final
 
-from taskmq.contracts.jobs import DispatchBatch, DispatchStore, Lane, Pick, ReadyJob
+from taskmq.contracts.jobs import DispatchBatch, DispatchStore, Lane, Pick
 from taskmq.durable.service import pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
@@ -23,7 +23,7 @@ from taskmq.model.backoff import Backoff
 from taskmq.model.jobs.pools import QueuePolicy, Sharing, TenantPool
 from taskmq.model.jobs.quotas import HeldBack, Quotas
 from taskmq.scheduler.fairness import Head, Shares, Window
-from taskmq.scheduler.gates import Gates
+from taskmq.scheduler.gates import GatePassage
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.publish import InvitationPublisher
@@ -42,8 +42,6 @@ _BATCH: Final = 500
 _READING: Final = 10
 # One that brings fewer than this has found the end of a lane; a larger one may have met jobs that had expired.
 _FEW: Final = 50
-# So often lanes are looked at again, deeper, before what is free in them goes.
-_LOOKS: Final = 4
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 _GRACE: Final = 5.0
@@ -57,7 +55,7 @@ class JobDispatcher:
         policies: of queues, as the app describes them.
         sharing: reads what operators have said about turns, which goes before.
         quotas: reads what they have said about quotas, of which some let jobs wait.
-        gates: behind which jobs wait for the limits of their tasks, in all other queues.
+        passage: through which jobs of all other queues go, or wait for the limits of their tasks.
         placer: chooses nodes for the jobs of queues that are `is_placed`.
         unsure: called where the store may have dispatched jobs that are not known here: the next holder of the slot
             gets them.
@@ -74,7 +72,7 @@ class JobDispatcher:
         policies: Mapping[str, QueuePolicy],
         sharing: Callable[[], Awaitable[Sharing]],
         quotas: Callable[[], Awaitable[Quotas]],
-        gates: Gates,
+        passage: GatePassage,
         placer: Placer,
         is_placed: Callable[[str], bool],
         unsure: Callable[[], None],
@@ -85,7 +83,8 @@ class JobDispatcher:
         self._ledger = ledger
         self._publisher = publisher
         self._slots_of = slots_of
-        self._gates = gates
+        self._passage = passage
+        self._gates = passage.gates
         self._has_taken_over = False
         self._placer = placer
         self._is_placed = is_placed
@@ -208,9 +207,9 @@ class JobDispatcher:
                     await pause(self._waking, self._wait())
             # What is with the publisher has as long as it takes to tell of it.
             await self._publishing.aclose(grace=self._grace)
-            if self._grace and self._gates.are_closed:
+            if self._gates.are_closed:
                 # A scheduler of an earlier version knows no gates.
-                await self._open_all()
+                await self._passage.open_all(unless=lambda: not self._grace)
         except StoreUnavailable as error:
             _log.debug("slot %d: its next holder lets jobs go that wait behind gates: %s", self._lease.slot, error)
         finally:
@@ -224,11 +223,14 @@ class JobDispatcher:
             return False
         if not self._has_taken_over:
             # How far the limits of those that wait are used up is known as jobs are looked at.
-            await self._open_all()
-            self._has_taken_over = True
+            self._has_taken_over = await self._passage.open_all(unless=self._is_stopping.is_set)
+            self._is_stale = True
+            if not self._has_taken_over:
+                return False
         await self._refresh()
         now = self._now()
-        await self._open_gates(now)
+        for lane in await self._passage.open_due(lambda queue: self._room(queue) > 0, now=now):
+            self._shares.arrived(lane)
         others = self._shares.picks(self._room, limit=_BATCH, now=now)
         # Beside the others, not out of their number: what fits nowhere takes no other job's turn.
         placed = self._shares.picks(self._room_of_nodes, limit=_BATCH, now=now) if now >= self._next_placing else []
@@ -265,7 +267,10 @@ class JobDispatcher:
         """Dispatch what was picked, and add the batches."""
         if placed and (batch := await self._placer.place(placed, self._quotas)) is not None:
             batches.append(batch)
-        others = await self._pass_gates(others)
+        others, has_put, has_more = await self._passage.passed(others, now=self._now())
+        if has_put:
+            self._fruitless.reset()
+        self._is_stale |= has_more
         if limited := [pick for pick in others if pick.lane.tenant in self._held_back]:
             others = [pick for pick in others if pick.lane.tenant not in self._held_back]
             batch = await self._store.dispatch_within(self._lease.slot, self._lease.epoch, limited, self._quotas)
@@ -275,45 +280,6 @@ class JobDispatcher:
             batch = await self._store.dispatch(self._lease.slot, self._lease.epoch, others)
             if batch is not None:
                 batches.append(batch)
-
-    async def _pass_gates(self, picks: list[Pick]) -> list[Pick]:
-        """The picks without what has to wait for limits of tasks, which leaves its lane."""
-        limited = {pick.lane: pick.count for pick in picks if self._gates.concern(pick.lane.queue)}
-        if not limited:
-            return picks
-        found: dict[Lane, list[ReadyJob]] = {}
-        free: Counter[Lane] = Counter()
-        depths, now = dict(limited), self._now()
-        for look in range(_LOOKS):
-            ready: dict[Lane, list[ReadyJob]] = {lane: [] for lane in depths}
-            for job in await self._store.look([Pick(lane, depth) for lane, depth in depths.items()]):
-                ready[job.lane].append(job)
-            found |= ready
-            free, behind = self._gates.sort([job for lane in limited for job in found[lane]], limited, now=now)
-            if not behind:
-                break
-            await self._store.put_behind(self._lease.slot, self._lease.epoch, behind)
-            self._fruitless.reset()
-            found = {lane: [job for job in jobs if job.id not in behind] for lane, jobs in found.items()}
-            closed = [lane for lane, jobs in ready.items() if any(job.id in behind for job in jobs)]
-            depths = {lane: max(limited[lane], _BATCH // len(closed)) for lane in closed}
-            self._is_stale |= look == _LOOKS - 1
-        rest = [Pick(pick.lane, free[pick.lane] if pick.lane in limited else pick.count) for pick in picks]
-        return [pick for pick in rest if pick.count]
-
-    async def _open_gates(self, now: float) -> None:
-        """Let jobs go for which there is room in their limits."""
-        due = self._gates.due(lambda queue: self._room(queue) > 0, now=now)
-        if not due:
-            return
-        opened = await self._store.open_gates(self._lease.slot, self._lease.epoch, due)
-        self._gates.opened(due, Counter(gate for gate, _ in opened))
-        for lane in {lane for _, lane in opened}:
-            self._shares.arrived(lane)
-
-    async def _open_all(self) -> None:
-        while await self._store.open_gates(self._lease.slot, self._lease.epoch):
-            self._is_stale = True
 
     def _see_nodes(self, batches: list[DispatchBatch]) -> None:
         """Where no node has had room, look again later, or once a job has left one; other queues go on meanwhile."""

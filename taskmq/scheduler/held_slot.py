@@ -27,7 +27,7 @@ from taskmq.model.topology import reports_queue
 from taskmq.scheduler.dispatch import JobDispatcher
 from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock
-from taskmq.scheduler.gates import Gates, TaskDemands
+from taskmq.scheduler.gates import GatePassage, Gates, TaskDemands
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.letters import ParkedReports
 from taskmq.scheduler.lost_jobs import InFlightWatch
@@ -45,7 +45,7 @@ __all__ = ["HeldSlot"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-_NOBODY_KNOWS: Final = "it is unknown whether it was run: its scheduler died, and ack='early' never runs a job twice"
+_UNKNOWN_RUN: Final = "it is unknown whether it was run: its scheduler died, and ack='early' never runs a job twice"
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 _GRACE: Final = 6.0
@@ -100,7 +100,7 @@ class HeldSlot:
             policies=app.producer.policies(),
             sharing=store.sharing,
             quotas=store.quotas,
-            gates=Gates(TaskDemands(app.tasks.by_name.values())),
+            passage=GatePassage(Gates(TaskDemands(app.tasks.by_name.values())), store.dispatching, lease),
             placer=placer,
             is_placed=lambda queue: app.producer.queue(queue).placed,
             unsure=self.stop,
@@ -233,7 +233,7 @@ class HeldSlot:
             _log.warning("slot %d: %d jobs were not confirmed; publishing them again", self.lease.slot, count)
         once = [job for job in batch.jobs if self._runs_once(job.task)]
         if once:
-            await self.publisher.fail(once, reason=_NOBODY_KNOWS)
+            await self.publisher.fail(once, reason=_UNKNOWN_RUN)
         rest = [job for job in batch.jobs if not self._runs_once(job.task)]
         if rest:
             self.dispatcher.publish(DispatchBatch(batch.id, False, rest))

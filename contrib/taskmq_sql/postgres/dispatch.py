@@ -150,6 +150,7 @@ class PostgresDispatch:
                 lane=known[int(row["place"]) - 1].lane,
                 task=tasks[row["task"]],
                 body=row["body"] or b"",
+                is_over=row["is_over"],
             )
             for row in rows
         ]

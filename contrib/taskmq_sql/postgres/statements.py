@@ -233,14 +233,14 @@ FIRST: Final = (-1, "00000000-0000-0000-0000-000000000000")
 """The place before all others in a lane."""
 
 LOOK: Final = """
-select w.place, d.id, j.task, j.body
+select w.place, d.id, j.task, j.body, coalesce(j.expires <= taskmq.now_ms(), false) as is_over
 from unnest($1::int[], $2::smallint[], $3::int[], $4::int[]) with ordinality as w(queue, priority, tenant, n, place)
 cross join lateral
   (select due, id from taskmq.ready r where r.queue = w.queue and r.priority = w.priority and r.tenant = w.tenant
    order by r.queue, r.priority, r.tenant, r.due, r.id limit w.n) d
-cross join lateral (select task, body from taskmq.job where id = d.id offset 0) j
+cross join lateral (select task, body, expires from taskmq.job where id = d.id offset 0) j
 order by w.place, d.due, d.id"""
-"""The same, with what says behind which gates they belong."""
+"""The first jobs of lanes, with what says behind which gates they belong."""
 
 PUT_BEHIND: Final = f"""
 with {_FENCE.format(key="$3", epoch="$4")},

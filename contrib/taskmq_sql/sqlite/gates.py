@@ -13,7 +13,7 @@ __all__ = ["gate_of", "look", "open_gates", "put_behind"]
 
 _MOST: Final = 500
 _LOOK: Final = """
-    SELECT r.id, j.task, j.body FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
+    SELECT r.id, j.task, j.body, coalesce(j.expires <= ?, 0) FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
     WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
 """
 _READY: Final = """
@@ -42,10 +42,12 @@ def look(transaction: Transaction, picks: Sequence[Pick]) -> list[ReadyJob]:
     found: list[ReadyJob] = []
     for pick in picks:
         queue, tenant = names.find(connection, pick.lane.queue), names.find(connection, pick.lane.tenant)
-        rows = connection.execute(_LOOK, (queue, pick.lane.priority, tenant, pick.count)).fetchall()
+        rows = connection.execute(_LOOK, (transaction.now, queue, pick.lane.priority, tenant, pick.count)).fetchall()
         found += [
-            ReadyJob(id=id_text(job), lane=pick.lane, task=names.name(connection, task), body=body)
-            for job, task, body in rows
+            ReadyJob(
+                id=id_text(job), lane=pick.lane, task=names.name(connection, task), body=body, is_over=bool(is_over)
+            )
+            for job, task, body, is_over in rows
         ]
     return found
 

@@ -69,12 +69,14 @@ class ReadyJob(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         body: as it is to be sent; empty where it is too large to be read with others.
+        is_over: it has expired, and ends when it is dispatched.
     """
 
     id: str
     lane: Lane
     task: str
     body: bytes
+    is_over: bool = False
 
 
 class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,10 +6,11 @@
 A gate has the key that the limit has in the state. The scheduler counts what it has in flight itself and asks no
 state: so nothing is held for a job that waits at the broker, and nothing is lost with a scheduler. The worker's
 guard has the last word, as for any other job. It turns back what comes too early, because jobs of the broker lane or
-of another slot share the limit; the gate takes the time from that.
+of another slot share the limit: such a job keeps its place here for up to 10 seconds, and rates learn nothing of it.
 """
 
 from taskmq.scheduler.gates.demands import TaskDemands
 from taskmq.scheduler.gates.gates import Gates
+from taskmq.scheduler.gates.passage import GatePassage
 
-__all__ = ["Gates", "TaskDemands"]
+__all__ = ["GatePassage", "Gates", "TaskDemands"]

@@ -4,8 +4,8 @@
                       -> behind a gate          -> due: so many of it are looked at again
 
 A place is in use from the dispatch of a job until it has left. A rate counts dispatches, by the generic cell rate
-algorithm. What was let go and not dispatched after all (it was cancelled, or expired) is found by an alarm: a gate
-with room and jobs behind it is never forgotten.
+algorithm. What was let go and not dispatched after all (it was cancelled, or its queue has no room) is found by an
+alarm, and twice as many go the next time: a gate with room and jobs behind it is never forgotten.
 """
 
 import heapq
@@ -27,16 +27,18 @@ _MADE_UP: Final = 0.25
 # Not each job of a high rate by itself.
 _STEP: Final = 0.05
 _CHECK: Final = 1.0
+# So many go at once where those that went before were not dispatched.
+_MOST_AGAIN: Final = 500
 # So long a job that a worker has turned back keeps its place: the limit is used up elsewhere.
 _TURNED_BACK: Final = 10.0
 _MOST_PACES: Final = 10_000
 
 
 class _Gate(NamedTuple):
-    """A gate with jobs behind it: what they demand, and the queue of the last one."""
+    """A gate with jobs behind it: what they demand, and the queues that they are in."""
 
     demand: Demand
-    queue: str
+    queues: frozenset[str]
 
 
 class Gates:
@@ -46,6 +48,8 @@ class Gates:
         self._demands = demands
         self._queues = set(demands.queues)
         self._waiting: dict[str, _Gate] = {}
+        # How many went last of those gates from which none was dispatched since.
+        self._in_vain: dict[str, int] = {}
         self._flights: dict[str, tuple[str, ...]] = {}
         self._in_use: Counter[str] = Counter()
         # Until when the rate is used up.
@@ -87,14 +91,14 @@ class Gates:
             for demand in demands:
                 if demand.key not in room:
                     room[demand.key] = self._room(demand, now)
-            closed = next((demand for demand in demands if room[demand.key] < 1), None)
+            closed = None if job.is_over else next((demand for demand in demands if room[demand.key] < 1), None)
             if closed is not None:
                 behind[job.id] = closed.key
                 self._wait_behind(closed, job.lane.queue, now)
             elif free[job.lane] < counts[job.lane]:
                 free[job.lane] += 1
-                for demand in demands:
-                    room[demand.key] -= 1
+                if not job.is_over:
+                    room.update((demand.key, room[demand.key] - 1) for demand in demands)
         return free, behind
 
     def taken(self, jobs: Sequence[DispatchedJob], *, now: float) -> None:
@@ -111,6 +115,7 @@ class Gates:
             self._flights[job.id] = places
             self._in_use.update(places)
             for demand in demands:
+                self._in_vain.pop(demand.key, None)
                 if not isinstance(demand, PlaceDemand):
                     self._paces[demand.key] = self._base(demand.key, now) + demand.interval
         if len(self._paces) > self._most_paces:
@@ -124,7 +129,7 @@ class Gates:
             heapq.heappush(self._returns, (until, job_id))
 
     def left(self, job_id: str) -> bool:
-        """A job is not in flight any more; whether others may go for it."""
+        """A job is not in flight any more; whether other jobs wait for its place."""
         return job_id in self._flights and job_id not in self._turned_back and self._end(job_id)
 
     def due(self, has_room: Callable[[str], bool], *, now: float) -> dict[str, int]:
@@ -142,20 +147,22 @@ class Gates:
         found: dict[str, int] = {}
         for key in sorted(self._news):
             gate = self._waiting.get(key)
-            if gate is not None and not has_room(gate.queue):
+            if gate is not None and not any(map(has_room, gate.queues)):
                 continue
             self._news.discard(key)
             if gate is not None:
                 if (room := self._room(gate.demand, now)) > 0:
-                    found[key] = room
+                    again = min(2 * self._in_vain.get(key, 0), _MOST_AGAIN)
+                    found[key] = self._in_vain[key] = max(room, again)
                 self._set_alarm(gate.demand, now)
         return found
 
     def opened(self, asked: Mapping[str, int], found: Mapping[str, int]) -> None:
-        """So many jobs were behind gates that were to let so many go."""
+        """Forget the gates behind which fewer jobs waited than were asked for."""
         for key, count in asked.items():
             if found.get(key, 0) < count:
                 self._waiting.pop(key, None)
+                self._in_vain.pop(key, None)
 
     def next(self) -> float:
         """When `due` may find something without any other call before; infinity: it will not."""
@@ -165,14 +172,16 @@ class Gates:
     def _wait_behind(self, demand: Demand, queue: str, now: float) -> None:
         if demand.key not in self._waiting:
             self._set_alarm(demand, now)
-        self._waiting[demand.key] = _Gate(demand, queue)
+        before = self._waiting.get(demand.key)
+        queues = frozenset((queue,)) if before is None else before.queues | {queue}
+        self._waiting[demand.key] = _Gate(demand, queues)
 
     def _set_alarm(self, demand: Demand, now: float) -> None:
-        at = now + _CHECK
+        at = now + (_STEP if demand.key in self._in_vain else _CHECK)
         if not isinstance(demand, PlaceDemand):
             at = max(self._base(demand.key, now) - (demand.burst - 1) * demand.interval - _LEAD, now + _STEP)
         elif self._room(demand, now) < 1 and demand.key in self._in_use:
-            # Who leaves tells of it.
+            # A job that leaves opens it.
             return
         heapq.heappush(self._alarms, (at, demand.key))
 

@@ -14,7 +14,13 @@ _MOST: Final = 500
 def look(model: JobModel, picks: Sequence[Pick]) -> list[ReadyJob]:
     """What `DispatchStore.look` does."""
     return [
-        ReadyJob(id=job.id, lane=pick.lane, task=job.task, body=job.body)
+        ReadyJob(
+            id=job.id,
+            lane=pick.lane,
+            task=job.task,
+            body=job.body,
+            is_over=job.expires is not None and job.expires <= model.now,
+        )
         for pick in picks
         for job in model.ready(pick.lane)[: pick.count]
     ]

@@ -172,6 +172,22 @@ def test_no_limit_is_passed_and_every_job_goes(seed: int, steps: int) -> None:
     assert not history.gates.are_closed or history.gates.next() < history.now + 2
 
 
+def test_a_gate_of_two_queues_opens_where_one_of_them_has_room() -> None:
+    gates = Gates(_DEMANDS)
+    call = Envelope(id="j", task="one", args=msgspec.Raw(b'["a"]'))
+    jobs = [
+        ReadyJob(id=str(number), lane=lane, task="one", body=encode_envelope(call))
+        for number, lane in enumerate((_LANES[0], _LANES[0], _LANES[2]))
+    ]
+    gates.sort(jobs, dict.fromkeys(_LANES, 1), now=0.0)
+    gates.taken([_dispatched(jobs[0])], now=0.0)
+    assert gates.due(lambda _: True, now=0.5) == {}
+
+    gates.left(jobs[0].id)
+
+    assert gates.due(lambda queue: queue == "work", now=0.5) == {"places:one:a": 1}
+
+
 def test_what_is_kept_of_rates_does_not_grow_with_their_keys() -> None:
     app = TaskMQ("memory://paces")
 

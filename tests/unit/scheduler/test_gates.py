@@ -30,12 +30,12 @@ def _define(app: TaskMQ) -> None:
     def free(number: int = 0) -> None: ...
 
 
-async def _submit(stage: Stage, task: str, *args: object, count: int = 1) -> list[str]:
+async def _submit(stage: Stage, task: str, *args: object, count: int = 1, **fields: Any) -> list[str]:
     jobs: list[NewJob] = []
     for _ in range(count):
         job_id = new_job_id(stage.clock.now_ms(), len(stage.model.jobs).to_bytes(5) + len(jobs).to_bytes(5))
         call = Envelope(id=job_id, task=task, args=msgspec.Raw(msgspec.json.encode(args)))
-        jobs.append(NewJob(id=job_id, task=task, queue="work", body=encode_envelope(call)))
+        jobs.append(NewJob(id=job_id, task=task, queue="work", body=encode_envelope(call), **fields))
     await stage.store.submit(jobs)
     return [job.id for job in jobs]
 
@@ -101,6 +101,26 @@ def test_of_a_key_no_more_jobs_are_dispatched_than_may_run_and_others_pass() -> 
 
         assert _in_hand(player) == [acme[1], other[1]]
         assert stage.states()[JobState.QUEUED] == 698
+
+    play(test, _define)
+
+
+def test_jobs_that_expired_behind_a_gate_do_not_hold_up_the_others() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        player = await stage.player_of_declared()
+        await _submit(stage, "one", "acme")
+        await player.has(1)
+        await _submit(stage, "one", "acme", count=300, expires=stage.clock.now_ms() + 5_000)
+        (live,) = await _submit(stage, "one", "acme")
+        await until(lambda: len(stage.model.gates) == 301)
+        await stage.pass_by(10)
+
+        await player.finish()
+        await stage.pass_by(3)
+
+        assert _in_hand(player) == [live]
+        assert stage.states()[JobState.EXPIRED] == 300
 
     play(test, _define)
 

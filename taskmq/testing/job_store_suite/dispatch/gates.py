@@ -36,6 +36,15 @@ class GateCases(JobStoreCase):
         assert await driver.schedulers.look([]) == []
 
     @case
+    async def test_a_look_says_which_jobs_have_expired(self) -> None:
+        driver = self.driver()
+        late, live = await driver.submit(expires=-1), await driver.submit(expires=HOUR)
+
+        found = await driver.schedulers.look([Pick(_LANE, 2)])
+
+        assert {job.id: job.is_over for job in found} == {late.id: True, live.id: False}
+
+    @case
     async def test_a_job_behind_a_gate_is_queued_and_in_no_lane(self) -> None:
         driver = self.driver()
         jobs = await driver.submit_many(3)
