@@ -12,7 +12,7 @@ import msgspec
 from taskmq.contracts.stores import Demand, PlaceDemand, RateDemand
 from taskmq.errors import InvalidOption
 from taskmq.model.codec import Signature
-from taskmq.model.keys import limit_key
+from taskmq.model.keys import limit_key, split_tenant_key
 from taskmq.model.units import parse_duration
 from taskmq.options.keys import ArgumentKey, KeyMaker, check_key, read_key_maker
 
@@ -26,6 +26,7 @@ __all__ = [
     "bind_limits",
     "check_shared",
     "read_limits",
+    "why_limited",
 ]
 
 OnFailure = Literal["closed", "open"]
@@ -163,6 +164,15 @@ class TaskLimit:
             return self._demand
         key = self._key.plain_of(args, kwargs)
         return None if key is None else self.limit.demand(limit_key(self.name, key, tenant=tenant))
+
+
+def why_limited(key: str) -> str:
+    """Why a job waits whose task demands that of a limit (`Demand.key`), for people."""
+    kind, _, name = key.partition(":")
+    name = split_tenant_key(name)[1]
+    if kind == "places":
+        return f"as many jobs run as the concurrency limit {name!r} of its task allows"
+    return f"as many jobs have started as the rate limit {name!r} of its task allows"
 
 
 def read_limits(options: Mapping[str, Any]) -> tuple[Limit, ...]:

@@ -11,6 +11,7 @@ from taskmq.model.jobs.quotas import run_name
 from taskmq.model.nodes import why_unplaced
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import jobs_queue, node_queue
+from taskmq.options.limits import why_limited
 from taskmq.submission.new_jobs import name_of
 
 __all__ = ["Explanation", "explain_job"]
@@ -97,14 +98,8 @@ async def _gives_way(store: JobStore, record: JobRecord) -> list[str]:
 
 async def _limit(store: JobStore, record: JobRecord) -> list[str]:
     """The limit of its task that is used up, where a scheduler has seen that."""
-    kind, _, name = (await store.dispatching.gate_of(record.id)).partition(":")
-    match kind:
-        case "":
-            return []
-        case "places":
-            return [f"as many jobs run as the concurrency limit {name!r} of its task allows"]
-        case _:
-            return [f"as many jobs have started as the rate limit {name!r} of its task allows"]
+    gate = await store.dispatching.gate_of(record.id)
+    return [why_limited(gate)] if gate else []
 
 
 async def _place(store: JobStore, record: JobRecord) -> list[str]:

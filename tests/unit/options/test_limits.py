@@ -6,6 +6,7 @@ import pytest
 
 from taskmq import Concurrency, Context, InvalidArguments, InvalidOption, RateLimit, task
 from taskmq.contracts.stores import PlaceDemand, RateDemand
+from taskmq.options.limits import why_limited
 
 
 def demands(*args: Any, **options: Any) -> list[Any]:
@@ -126,3 +127,12 @@ def test_what_a_call_demands_is_known_as_it_travels_where_its_key_is_plain() -> 
     decoded = [limit.demand(("ann",), {}, tenant="acme") for limit in pay.limits]
 
     assert plain == [*decoded[:3], None]
+
+
+def test_people_read_the_limit_of_a_tenant_without_its_mark() -> None:
+    limits = (Concurrency(1).demand("@acme:settle:42"), RateLimit("1/s").demand("mail.send"))
+
+    assert [why_limited(demand.key) for demand in limits] == [
+        "as many jobs run as the concurrency limit 'settle:42' of its task allows",
+        "as many jobs have started as the rate limit 'mail.send' of its task allows",
+    ]
