@@ -64,3 +64,12 @@ def test_a_bulk_that_is_awaited_is_carried_out_where_nothing_else_runs(shop: Sho
     assert (released.code, again.code) == (0, 6)
     assert "job jan: job jan is not held" in again.err
     assert sorted(entry["action"] for entry in entries.data) == ["bulk.begin"] * 3 + ["bulk.end"] * 3
+
+
+def test_a_bulk_that_is_awaited_leaves_other_open_bulks_to_servers(shop: Shop) -> None:
+    other = shop("begin", "cancel", "task:report", "--yes", "-o", "json").data
+
+    held = shop("begin", "hold", "task:report", "--wait", "--yes", "-o", "json")
+
+    assert (held.code, held.data["state"], held.data["done"]) == (0, "done", 2)
+    assert shop("show", other["bulk"], "-o", "json").data == other

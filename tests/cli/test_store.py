@@ -87,6 +87,28 @@ def test_schedules_of_beats_move_to_the_store_after_they_were_shown(taskmq: Here
     assert "taskmq store import" in beat.err
 
 
+def test_an_import_prints_one_array_and_notes_what_the_store_refuses(taskmq: Here, tmp_path: Path) -> None:
+    where = ["--app", "made:app", "--store", f"sqlite:///{tmp_path / 'jobs.db'}"]
+    for module, delay in (("before", "state"), ("made", "broker")):
+        (tmp_path / f"{module}.py").write_text(
+            "from taskmq import TaskMQ\n"
+            f'app = TaskMQ("local://.broker", name="made", delay="{delay}")\n'
+            '@app.task(name="tick")\n'
+            "def tick(number: int = 0) -> None: ...\n"
+        )
+    sent = taskmq("--app", "before:app", "-o", "json", "send", "tick", "--args", "[7]", "--delay", "1h")
+    assert sent.code == 0, sent.err
+    job = sent.data["job"]
+    submitted = taskmq("job", "submit", "tick", "--args", "[8]", "--job-id", job, *where)
+    assert submitted.code == 0, submitted.err
+
+    moved = taskmq("-o", "json", "store", "import", "--yes", *where)
+
+    assert moved.code == 6
+    assert moved.data == [{"what": "job", "name": job, "came": "moves", "note": ""}]
+    assert f"job {job} stays: job {job!r} was submitted before" in moved.err
+
+
 def test_ended_jobs_are_archived_read_thinned_out_and_erased(taskmq: Here, tmp_path: Path) -> None:
     where = ["--app", "made:app", "--store", f"sqlite:///{tmp_path / 'jobs.db'}"]
     (tmp_path / "made.py").write_text(

@@ -75,7 +75,8 @@ def begin(
     dry_run
         Only say how many there are.
     wait
-        Return when it has ended; where this process ends before, it goes on.
+        Return once the operation has ended, and take part in it. If this process stops first, a scheduler or a
+        server carries on.
     yes
         Do not ask.
     """
@@ -172,7 +173,9 @@ async def _begin(target: "TaskMQ", order: "BulkOrder", *, is_awaited: bool) -> "
     if not is_awaited:
         return bulk
     async with ServiceGroup() as group:
-        await group.start(BulkRunner(target, me=f"command {uuid.uuid4()}"), "carries out what is done to many jobs")
+        # Only its own: in a store that was restored, operations may be open that no operator wants any more.
+        runner = BulkRunner(target, me=f"command {uuid.uuid4()}", only=bulk.id)
+        await group.start(runner, "carries out what is done to many jobs")
         while (found := await own.get(bulk.id)) is not None and found.ended is None:
             await asyncio.sleep(_LOOK)
     return found or bulk

@@ -252,8 +252,9 @@ def import_from_state(
         planned = found
         with progress("moving schedules and jobs") as advance:
             found = run_with_app(lambda target: run(target, dry_run=False))
-        if refused := [each for each in found if each.came == "stays" and each not in planned]:
-            print_rows(_IMPORTED, [msgspec.to_builtins(each) for each in refused])
+        for each in found:
+            if each.came == "stays" and each not in planned:
+                note(f"{each.what} {each.name} stays: {each.note}")
         note(f"{sum(each.came == 'moves' for each in found)} have moved")
     else:
         print_rows(_IMPORTED, [msgspec.to_builtins(each) for each in found])

@@ -39,11 +39,13 @@ class BulkRunner:
 
     Args:
         me: a name of one's own, among all who carry out bulks.
+        only: the id of the one bulk to carry out; all others are left to other runners.
     """
 
-    def __init__(self, app: TaskMQ, *, me: str) -> None:
+    def __init__(self, app: TaskMQ, *, me: str, only: str | None = None) -> None:
         self._app = app
         self._me = me
+        self._only = only
         self._is_stopping = False
         self._awake = asyncio.Event()
 
@@ -70,7 +72,7 @@ class BulkRunner:
         store = self._app.sessions.store()
         dues: list[int] = []
         try:
-            found = await store.bulks.open()
+            found = [bulk for bulk in await store.bulks.open() if self._only in (None, bulk.id)]
             for bulk in found:
                 if self._is_stopping:
                     break

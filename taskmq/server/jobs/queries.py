@@ -109,11 +109,11 @@ async def get_job(
     """A job by the id that its submitter chose, or by the store's."""
     record = await jobs.get(job_id)
     etag = f'"{record.version}"'
-    expansions = _expansions(expand)
+    expansions = _expansions(expand) | _fields_to_expand(fields)
     if not expansions and request.headers.get("if-none-match") == etag:
         return Response(None, status_code=304, headers={"ETag": etag})  # type: ignore[arg-type]
     view = msgspec.to_builtins(job_view(record, jobs.name_of(record), words=words))
-    content: Any = selected(view | await _expanded(jobs, record, expansions | _fields_to_expand(fields)), fields)
+    content: Any = selected(view | await _expanded(jobs, record, expansions), fields)
     return Response(content, headers={"ETag": etag})
 
 

@@ -97,6 +97,14 @@ def test_a_job_that_is_known_already_is_not_sent_again(site: Site) -> None:
     assert site("GET", "/jobs/order-17", headers={"If-None-Match": '"9"'}).status_code == 200
 
 
+@pytest.mark.parametrize("query", ["expand=logs", "fields=logs", "fields=job_id,payload"])
+def test_what_is_read_beside_a_job_is_sent_again_with_the_same_etag(site: Site, query: str) -> None:
+    site.submit()
+    etag = site("GET", "/jobs/order-17").headers["etag"]
+
+    assert site("GET", f"/jobs/order-17?{query}", headers={"If-None-Match": etag}).status_code == 200
+
+
 def test_a_job_is_held_released_retried_and_cloned(site: Site) -> None:
     site.submit()
 
