@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.jobs import JobRecord
+from taskmq.contracts.jobs import JobRecord, JobStore
 from taskmq.durable.service import pause
 from taskmq.errors import JobConflict, StoreUnavailable, TaskMQError
 from taskmq.model.jobs.bulks import MOST_REFUSALS, Bulk, BulkRefused, add_outcomes
@@ -72,7 +72,7 @@ class BulkRunner:
         store = self._app.sessions.store()
         dues: list[int] = []
         try:
-            found = [bulk for bulk in await store.bulks.open() if self._only in (None, bulk.id)]
+            found = await self._open(store)
             for bulk in found:
                 if self._is_stopping:
                     break
@@ -88,6 +88,13 @@ class BulkRunner:
             _log.warning("bulks wait: %s", error)
             return _LOOK
         return min([_LOOK, *(max(due - now, 0) / 1000 for due in dues)])
+
+    async def _open(self, store: JobStore) -> list[Bulk]:
+        if self._only is None:
+            return await store.bulks.open()
+        # By its id: the store lists so many of those that are open, and this one may not be among them.
+        found = await store.bulks.get(self._only)
+        return [] if found is None or found.ended is not None else [found]
 
     async def _carried_on(self, bulk: Bulk, now: int) -> int:
         """Do a piece of it, or end it where that cannot be; the instant (ms) from which on there is more to do."""

@@ -183,6 +183,23 @@ def test_of_two_who_carry_it_out_each_job_is_done_to_once() -> None:
     play(test)
 
 
+def test_a_runner_for_one_bulk_finds_it_behind_any_number_of_others() -> None:
+    async def test(stage: Stage) -> None:
+        ids = await _jobs(stage, 3)
+        others = [await _bulks(stage).begin(BulkOrder("cancel", "")) for _ in range(51)]
+        await stage.pass_by(1)
+        bulk = await _bulks(stage).begin(BulkOrder("hold", ""))
+
+        async with stage.running(BulkRunner(_app(stage), me="a", only=bulk.id)):
+            await stage.pass_by(2)
+
+        assert (await _ended(stage, bulk)).done == 3
+        assert {stage.job(job_id).state for job_id in ids} == {JobState.HELD}
+        assert [await stage.store.bulks.get(other.id) for other in others] == others
+
+    play(test)
+
+
 def test_it_goes_no_faster_than_its_rate_and_stops_when_it_is_aborted() -> None:
     async def test(stage: Stage) -> None:
         ids = await _jobs(stage, 40)
