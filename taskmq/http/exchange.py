@@ -31,6 +31,7 @@ __all__ = ["ListedPage", "Prepared", "address_of", "decoded", "error_of", "heade
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+CursorT_co = TypeVar("CursorT_co", covariant=True)
 
 _BUSY: Final = frozenset({502, 503, 504})
 # Those of the server's own that are no errors of taskmq there.
@@ -66,7 +67,7 @@ _FACTS: Final[Mapping[str, Any]] = {
 }
 
 
-class ListedPage(Protocol[T_co]):
+class ListedPage(Protocol[T_co, CursorT_co]):
     """A page of a list."""
 
     @property
@@ -75,7 +76,7 @@ class ListedPage(Protocol[T_co]):
         ...
 
     @property
-    def next(self) -> str | None:
+    def next(self) -> CursorT_co | None:
         """The cursor of the page behind it; None at the end."""
         ...
 

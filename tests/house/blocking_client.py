@@ -15,7 +15,7 @@ _WORDS = (
     (r"\basyncio\.sleep\b", "time.sleep"),
     (r"\btaskmq\.http\.aio\b", "taskmq.http.blocking"),
     (r"\bAwaitable, ", ""),
-    (r"\bAwaitable\[(\w+\[\w+\])\]", r"\1"),
+    (r"\bAwaitable\[(\w+\[\w+, \w+\])\]", r"\1"),
     (r"\bAsync([A-Z]\w*)", r"\1"),
     (r"\basync (def|for|with)\b", r"\1"),
     (r"\bawait ", ""),

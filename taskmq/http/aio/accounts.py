@@ -34,7 +34,7 @@ from taskmq.api.sign_in import (
     TokenList,
     TokenView,
 )
-from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.connection import AsyncHttpConnection, every
 from taskmq.model.identity import Role
 
 __all__ = ["AsyncAccountCalls", "AsyncAuditCalls", "AsyncTenantCalls", "AsyncTokenCalls", "AsyncUserCalls"]
@@ -161,14 +161,9 @@ class AsyncUserCalls:
         """A page of the users; `next` is the `after` of the next one."""
         return await self._connection.ask("listUsers", UserList, query={"after": after, "limit": limit})
 
-    async def list(self, *, page_size: int = 200) -> AsyncIterator[UserView]:
+    def list(self, *, page_size: int = 200) -> AsyncIterator[UserView]:
         """All users, by name."""
-        after: str | None = ""
-        while after is not None:
-            found = await self.page(after=after, limit=page_size)
-            for one in found.items:
-                yield one
-            after = found.next
+        return every(lambda cursor: self.page(after=cursor or "", limit=page_size))
 
 
 class AsyncTenantCalls:
@@ -227,7 +222,7 @@ class AsyncAuditCalls:
         query = {**which, "after": after, "limit": limit}
         return await self._connection.ask("listAuditEntries", AuditEntries, query=query)
 
-    async def list(
+    def list(
         self,
         *,
         action: str | None = None,
@@ -244,11 +239,4 @@ class AsyncAuditCalls:
             action: its beginning, such as `user.`.
         """
         which = {"action": action, "user_id": user_id, "kind": kind, "subject": subject}
-        after: int | None = None
-        while True:
-            found = await self.page(after=after, limit=page_size, since=since, until=until, **which)
-            for one in found.items:
-                yield one
-            after = found.next
-            if after is None:
-                return
+        return every(lambda cursor: self.page(after=cursor, limit=page_size, since=since, until=until, **which))

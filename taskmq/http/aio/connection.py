@@ -23,6 +23,7 @@ from taskmq.http.retries import Retries
 __all__ = ["AsyncHttpConnection", "every"]
 
 T = TypeVar("T")
+CursorT = TypeVar("CursorT")
 
 # Nothing has left this machine.
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -189,13 +190,13 @@ class AsyncHttpConnection:
         )
 
 
-async def every(page: Callable[[str | None], Awaitable[ListedPage[T]]]) -> AsyncIterator[T]:
+async def every(page: Callable[[CursorT | None], Awaitable[ListedPage[T, CursorT]]]) -> AsyncIterator[T]:
     """What is on all pages of a list; each page is asked for when the one before has been read.
 
     Args:
         page: asks for the page of a cursor; None: the first one.
     """
-    cursor: str | None = None
+    cursor: CursorT | None = None
     while True:
         found = await page(cursor)
         for one in found.items:

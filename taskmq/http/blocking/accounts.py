@@ -34,7 +34,7 @@ from taskmq.api.sign_in import (
     TokenList,
     TokenView,
 )
-from taskmq.http.blocking.connection import HttpConnection
+from taskmq.http.blocking.connection import HttpConnection, every
 from taskmq.model.identity import Role
 
 __all__ = ["AccountCalls", "AuditCalls", "TenantCalls", "TokenCalls", "UserCalls"]
@@ -163,12 +163,7 @@ class UserCalls:
 
     def list(self, *, page_size: int = 200) -> Iterator[UserView]:
         """All users, by name."""
-        after: str | None = ""
-        while after is not None:
-            found = self.page(after=after, limit=page_size)
-            for one in found.items:
-                yield one
-            after = found.next
+        return every(lambda cursor: self.page(after=cursor or "", limit=page_size))
 
 
 class TenantCalls:
@@ -240,11 +235,4 @@ class AuditCalls:
             action: its beginning, such as `user.`.
         """
         which = {"action": action, "user_id": user_id, "kind": kind, "subject": subject}
-        after: int | None = None
-        while True:
-            found = self.page(after=after, limit=page_size, since=since, until=until, **which)
-            for one in found.items:
-                yield one
-            after = found.next
-            if after is None:
-                return
+        return every(lambda cursor: self.page(after=cursor, limit=page_size, since=since, until=until, **which))

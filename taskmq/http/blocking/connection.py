@@ -23,6 +23,7 @@ from taskmq.http.retries import Retries
 __all__ = ["HttpConnection", "every"]
 
 T = TypeVar("T")
+CursorT = TypeVar("CursorT")
 
 # Nothing has left this machine.
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -187,13 +188,13 @@ class HttpConnection:
         )
 
 
-def every(page: Callable[[str | None], ListedPage[T]]) -> Iterator[T]:
+def every(page: Callable[[CursorT | None], ListedPage[T, CursorT]]) -> Iterator[T]:
     """What is on all pages of a list; each page is asked for when the one before has been read.
 
     Args:
         page: asks for the page of a cursor; None: the first one.
     """
-    cursor: str | None = None
+    cursor: CursorT | None = None
     while True:
         found = page(cursor)
         for one in found.items:
