@@ -2,22 +2,22 @@
 
 import logging
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from taskmq.cli.globals import current_globals
 
-__all__ = ["Advance", "progress"]
+if TYPE_CHECKING:
+    from taskmq.operations.retention import Advance
 
-Advance = Callable[[int, int | None], None]
-"""Called with how much is done, and of how much; None: of how much is not known."""
+__all__ = ["progress"]
 
 _FOR_PEOPLE: Final = "table"
 
 
 @contextmanager
-def progress(what: str) -> Generator[Advance]:
+def progress(what: str) -> "Generator[Advance]":
     """Show a bar on standard error from the first call on until the block ends, and leave nothing behind.
 
     Nothing is shown where standard error is no terminal, with `--quiet`, and with `-o json` and `-o jsonl`.
@@ -40,7 +40,7 @@ def progress(what: str) -> Generator[Advance]:
 
 
 @contextmanager
-def _bar(what: str) -> Generator[Advance]:
+def _bar(what: str) -> "Generator[Advance]":
     from rich.console import Console
     from rich.progress import (
         BarColumn,

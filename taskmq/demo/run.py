@@ -7,7 +7,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -21,6 +21,7 @@ from taskmq.errors import ResultTimeout, TaskMQError
 from taskmq.jobs.handle import Job, as_completed
 from taskmq.model.keys import scheduled_job_id
 from taskmq.model.states import JobState
+from taskmq.operations.retention import Advance
 from taskmq.schedules.triggers import instants_after
 
 __all__ = ["Check", "Findings", "Outcome", "checks", "default_folder", "run_demo"]
@@ -32,7 +33,6 @@ _INSTANTS: Final = 60
 _PATIENCE: Final = "60s"
 
 T = TypeVar("T")
-Advance = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

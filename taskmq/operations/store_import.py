@@ -7,7 +7,7 @@ nothing is there twice. Beats have to be stopped, and workers that have delayed 
 
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -36,6 +36,7 @@ from taskmq.model.envelope import (
 )
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.topology import logical_queue
+from taskmq.operations.retention import Advance
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.definition import read_definition
 from taskmq.schedules.kept_records import StateRecords
@@ -69,9 +70,7 @@ class Imported(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-async def import_state(
-    app: TaskMQ, *, dry_run: bool, on_progress: Callable[[int, int | None], None] | None = None
-) -> list[Imported]:
+async def import_state(app: TaskMQ, *, dry_run: bool, on_progress: Advance | None = None) -> list[Imported]:
     """Move definitions, pauses and last instants of schedules, and jobs that wait in the state, to the job store.
 
     Args:

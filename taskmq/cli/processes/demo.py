@@ -14,7 +14,8 @@ from taskmq.cli.exits import FAILED
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import note, print_record, print_rows
 from taskmq.cli.progress import progress
-from taskmq.demo.run import Advance, Outcome, default_folder, run_demo
+from taskmq.demo.run import Outcome, default_folder, run_demo
+from taskmq.operations.retention import Advance
 
 __all__ = ["demo"]
 

@@ -4,7 +4,16 @@ archive   whole days into files: written, read back, compared, and only then for
 erase     what a filter finds, or a tenant, for good
 """
 
-from taskmq.operations.retention.archive import ArchivedDay, archive_days, check_archive, read_archive
+from taskmq.operations.retention.archive import Advance, ArchivedDay, archive_days, check_archive, read_archive
 from taskmq.operations.retention.erasure import Erased, erase_jobs, thin_out
 
-__all__ = ["ArchivedDay", "Erased", "archive_days", "check_archive", "erase_jobs", "read_archive", "thin_out"]
+__all__ = [
+    "Advance",
+    "ArchivedDay",
+    "Erased",
+    "archive_days",
+    "check_archive",
+    "erase_jobs",
+    "read_archive",
+    "thin_out",
+]

@@ -23,7 +23,10 @@ import msgspec
 from taskmq.contracts.jobs import JobStore, KeptJob, Prunable, Retaining
 from taskmq.errors import MalformedMessage, UnsupportedFeature
 
-__all__ = ["ArchivedDay", "archive_days", "check_archive", "read_archive", "retaining"]
+__all__ = ["Advance", "ArchivedDay", "archive_days", "check_archive", "read_archive", "retaining"]
+
+Advance = Callable[[int, int | None], None]
+"""Called with how much is done, and of how much; None: of how much is not known."""
 
 _FORM: Final = 1
 _DAY: Final = 86_400_000
@@ -60,7 +63,7 @@ async def archive_days(
     keep_days: int,
     prune: bool = False,
     only_new: bool = False,
-    on_progress: Callable[[int, int | None], None] | None = None,
+    on_progress: Advance | None = None,
 ) -> list[ArchivedDay]:
     """Write the days that were over so many days ago into files of the folder, which are named after them.
 

@@ -1,6 +1,6 @@
 """Forgetting jobs for good: those of a tenant or a person, or of a kind that is kept for a shorter time."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Final
 
@@ -12,7 +12,7 @@ from taskmq.contracts.identity import Actor
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import TERMINAL, JobState
-from taskmq.operations.retention.archive import retaining
+from taskmq.operations.retention.archive import Advance, retaining
 
 __all__ = ["Erased", "erase_jobs", "thin_out"]
 
@@ -37,7 +37,7 @@ async def erase_jobs(
     *,
     by: Actor,
     everything_of: str | None = None,
-    on_progress: Callable[[int, int | None], None] | None = None,
+    on_progress: Advance | None = None,
 ) -> Erased:
     """Cancel what the filter finds, and forget it for good; the audit keeps that it was done, and how many they were.
 
@@ -77,7 +77,7 @@ async def thin_out(
     *,
     older_than: int | None = None,
     keep_last: int | None = None,
-    on_progress: Callable[[int, int | None], None] | None = None,
+    on_progress: Advance | None = None,
 ) -> int:
     """Forget ended jobs that the filter finds, before the store would; how many.
 
