@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple, TypedDict, Unpack, get_args
 
 import msgspec
 
@@ -14,7 +14,7 @@ from taskmq.workflow.handle import FlowStateName, state_name
 from taskmq.workflow.model.calls import FlowHead, decode_head
 from taskmq.workflow.service import WorkflowService
 
-__all__ = ["WorkflowLine", "WorkflowPage", "Workflows", "read_states"]
+__all__ = ["WorkflowFilter", "WorkflowLine", "WorkflowPage", "Workflows", "read_states"]
 
 # So many are looked at for one page, and so many at a time.
 _MOST_SEEN: Final = 1_000
@@ -22,6 +22,24 @@ _AT_A_TIME: Final = 100
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 _STATES: Final[tuple[FlowStateName, ...]] = get_args(FlowStateName)
+
+
+class WorkflowFilter(TypedDict, total=False):
+    """Which workflows are meant: those that fit all that is given.
+
+    Attributes:
+        name: that they have, with `*` and `?` as in file names; None: any.
+        states: one of these; none: all.
+        tenant: whose: `""` those that have no tenant, None everybody's.
+        since: sent at this instant (with a time zone) or later.
+        until: sent before this instant (with a time zone).
+    """
+
+    name: str | None
+    states: Collection[FlowStateName]
+    tenant: str | None
+    since: datetime | None
+    until: datetime | None
 
 
 class WorkflowLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,54 +82,36 @@ class Workflows:
     def __init__(self, services: AppServices) -> None:
         self._services = services
 
-    def list(
-        self,
-        *,
-        name: str | None = None,
-        states: Collection[FlowStateName] = (),
-        tenant: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        after: str | None = None,
-        limit: int = 50,
-    ) -> WorkflowPage:
+    def list(self, *, after: str | None = None, limit: int = 50, **which: Unpack[WorkflowFilter]) -> WorkflowPage:
         """Up to `limit` workflows, the newest first.
 
         By tenant and time they are found where they are; by name and state up to 1,000 are looked at for each page,
         which may then have fewer than `limit`.
 
         Args:
-            name: that they have, with `*` and `?` as in file names.
-            states: one of these; none: all.
-            tenant: whose: `""` those that have no tenant, None everybody's.
-            since: sent at this instant (with a time zone) or later.
-            until: sent before this instant (with a time zone).
             after: the `after` of the page before.
+            which: see `WorkflowFilter`; without any of it, all.
 
         Raises:
-            InvalidOption: there is no such state, an instant has no time zone, or `after` is none.
+            InvalidOption: there is no such filter or state, an instant has no time zone, or `after` is none.
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
-        call = self.alist(name=name, states=states, tenant=tenant, since=since, until=until, after=after, limit=limit)
+        call = self.alist(after=after, limit=limit, **which)
         return self._services.producer.sessions.run_sync(call, instead="alist")
 
     async def alist(
-        self,
-        *,
-        name: str | None = None,
-        states: Collection[FlowStateName] = (),
-        tenant: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        after: str | None = None,
-        limit: int = 50,
+        self, *, after: str | None = None, limit: int = 50, **which: Unpack[WorkflowFilter]
     ) -> WorkflowPage:
         """`list` for coroutines."""
         if limit < 1:
             raise InvalidOption(f"limit={limit}: at least 1")
+        if unknown := sorted(which.keys() - WorkflowFilter.__annotations__.keys()):
+            known = ", ".join(sorted(WorkflowFilter.__annotations__))
+            raise InvalidOption(f"{unknown[0]}= is no part of a workflow filter: {known}")
+        name, states = which.get("name"), which.get("states", ())
         _check_states(states)
-        first, before = _instant(since, "since"), _instant(until, "until")
+        first, before = _instant(which.get("since"), "since"), _instant(which.get("until"), "until")
         place = _place(after) if after else None
         flows = WorkflowService(self._services).flow_store()
         found: list[WorkflowLine] = []
@@ -119,7 +119,9 @@ class Workflows:
         while seen < _MOST_SEEN:
             # As many as would fill the page, so that it ends where the last one of them is.
             size = min(limit - len(found), _AT_A_TIME)
-            page = await flows.entries(tenant=tenant, since=first, before=before, after=place, limit=size)
+            page = await flows.entries(
+                tenant=which.get("tenant"), since=first, before=before, after=place, limit=size
+            )
             lines = map(_line, page.entries)
             found += [line for line in lines if _fits(line, name, states)]
             place = page.after

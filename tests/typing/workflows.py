@@ -69,6 +69,10 @@ assert_type(flow.send().result_of(third), int)
 
 flow.add(total.s(), rule="some")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
+assert_type(app.workflows.list(states=["failed"], name="close*", limit=10).after, str | None)
+app.workflows.list(state="failed")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+app.workflows.list(states=["done"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+
 
 async def handles() -> None:
     sent = await chain(load.s("a"), total.s()).asend()

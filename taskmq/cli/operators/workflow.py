@@ -10,7 +10,7 @@ from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
 from taskmq.operations.workflows import cancel_workflow, redrive_workflow, report_workflow
-from taskmq.workflow.catalogue import WorkflowLine, read_states
+from taskmq.workflow.catalogue import WorkflowFilter, WorkflowLine, read_states
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
@@ -53,9 +53,9 @@ def list_all(
     limit
         How many at most.
     """
-    which: dict[str, Any] = {
-        "name": name, "states": read_states(state), "tenant": tenant, "since": in_utc(since), "until": in_utc(until)
-    }  # fmt: skip
+    which = WorkflowFilter(
+        name=name, states=read_states(state), tenant=tenant, since=in_utc(since), until=in_utc(until)
+    )
     lines = run_with_app(lambda target: _list(target, which, limit))
     is_table = current_globals().output == "table"
     print_rows(
@@ -155,7 +155,7 @@ def in_utc(given: datetime | None) -> datetime | None:
     return given if given is None or given.tzinfo else given.replace(tzinfo=UTC)
 
 
-async def _list(target: "TaskMQ", which: dict[str, Any], limit: int) -> list[WorkflowLine]:
+async def _list(target: "TaskMQ", which: WorkflowFilter, limit: int) -> list[WorkflowLine]:
     found: list[WorkflowLine] = []
     after: str | None = None
     while len(found) < limit:

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 
 from taskmq import InvalidOption, TaskMQ, chain
 from taskmq.testing import FakeClock
-from taskmq.workflow.catalogue import WorkflowLine, read_states
+from taskmq.workflow.catalogue import WorkflowFilter, WorkflowLine, read_states
 from tests.unit.app_kit import new_url
 
 
@@ -35,7 +35,7 @@ class Office:
     def at(self) -> datetime:
         return datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
 
-    def listed(self, *, limit: int = 50, **which: Any) -> list[WorkflowLine]:
+    def listed(self, *, limit: int = 50, **which: Unpack[WorkflowFilter]) -> list[WorkflowLine]:
         found: list[WorkflowLine] = []
         after: str | None = None
         while True:
@@ -81,7 +81,7 @@ def test_workflows_are_found_by_name_state_tenant_and_time_on_pages_of_any_size(
     office.send("d", name="night close")
     office.app.flow("a").cancel("x")
 
-    def ids(**which: Any) -> list[str]:
+    def ids(**which: Unpack[WorkflowFilter]) -> list[str]:
         return [line.id for line in office.listed(limit=limit, **which)]
 
     assert ids() == ["d", "@acme:c", "@acme:b", "a"]
@@ -118,6 +118,11 @@ def test_a_state_that_workflows_do_not_have_is_refused(office: Office) -> None:
     for refused in (lambda: read_states("failed,done"), lambda: office.app.workflows.list(states=["done"])):  # type: ignore[list-item]
         with pytest.raises(InvalidOption, match="there is no state 'done' of workflows"):
             refused()
+
+
+def test_an_unknown_part_of_a_filter_is_refused_with_those_that_there_are(office: Office) -> None:
+    with pytest.raises(InvalidOption, match="state= is no part of a workflow filter: .*states"):
+        office.app.workflows.list(state="failed")  # type: ignore[call-arg]
 
 
 def test_times_have_a_zone_and_pages_have_lines(office: Office) -> None:
