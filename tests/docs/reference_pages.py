@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cyclopts import App
@@ -14,7 +15,7 @@ from taskmq.control_flow import TaskControl
 from taskmq.errors import TaskMQError
 from tests.docs.blocks import ROOT
 
-__all__ = ["ERRORS", "TABLES", "filled"]
+__all__ = ["ERRORS", "TABLES", "filled", "leaf_commands"]
 
 ERRORS = ROOT / "docs" / "errors.md"
 _COMMAND_PAGE = ROOT / "docs" / "commands.md"
@@ -76,6 +77,24 @@ def _below(app: App, path: str) -> list[str]:
             text = " ".join(str(command.help).partition("\n\n")[0].split()).replace("|", "\\|")
             lines += [f"| `{path} {name}` | {text} |", *_below(command, f"{path} {name}")]
     return lines
+
+
+def leaf_commands() -> Iterator[tuple[str, Callable[..., object]]]:
+    """Each command that does something, by its words after `taskmq`, with its function."""
+    for name, (place, _) in _COMMANDS.items():
+        module, _, attribute = place.partition(":")
+        yield from _leaves(getattr(importlib.import_module(module), attribute), name)
+
+
+def _leaves(found: App | Callable[..., object], path: str) -> Iterator[tuple[str, Callable[..., object]]]:
+    if not isinstance(found, App):
+        yield path, found
+        return
+    if found.default_command is not None:
+        yield path, found.default_command
+    for name in found:
+        if not name.startswith("-"):
+            yield from _leaves(found[name], f"{path} {name}")
 
 
 TABLES = {"errors": (ERRORS, _errors), "controls": (ERRORS, _controls), "commands": (_COMMAND_PAGE, _commands)}

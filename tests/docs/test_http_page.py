@@ -1,17 +1,21 @@
 """The examples of docs/http.md: its commands are run as they stand, against a server that they start."""
 
+import inspect
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from taskmq.cli.server_link import over_http
 from tests.cli.kit import Started, environment
 from tests.docs.blocks import ROOT, blocks_of, write_files
+from tests.docs.reference_pages import leaf_commands
 
 _PAGE = ROOT / "docs" / "http.md"
 
@@ -45,6 +49,22 @@ def test_what_may_be_anything_fits_and_nothing_else_does() -> None:
     assert _fits({"a": "...", "b": [1]}, {"a": 5, "b": [1]})
     assert not _fits({"a": "..."}, {"a": 5, "b": 1})
     assert not _fits([1], [1, 2])
+
+
+def test_the_page_lists_the_commands_that_do_not_go_through_a_server() -> None:
+    lists = _PAGE.read_text().partition("These do not,")[2].partition("\n\n")[0]
+    listed = [tuple(name.split()) for name in re.findall(r"`([a-z][a-z ]*)`", lists)]
+    commands = [(tuple(name.split()), _goes_through_a_server(function)) for name, function in leaf_commands()]
+
+    local = {words for words, is_remote in commands if not is_remote}
+
+    assert {words for words, _ in commands if any(words[: len(each)] == each for each in listed)} == local
+    assert [each for each in listed if not any(words[: len(each)] == each for words in local)] == []
+
+
+def _goes_through_a_server(command: Callable[..., object]) -> bool:
+    # What `over_http` makes of a command: only the file of its code says so.
+    return inspect.getsourcefile(command) == inspect.getsourcefile(over_http)
 
 
 @pytest.fixture

@@ -237,7 +237,7 @@ def change(
 def hold(*jobs: str, note: _Note = "", by: _By = None) -> int:
     """Have jobs that wait not run until they are released.
 
-    Of a filter: `taskmq bulk begin hold`.
+    For all jobs of a filter use `taskmq bulk begin hold FILTER`.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def hold(*jobs: str, note: _Note = "", by: _By = None) -> int:
 def release(*jobs: str, note: _Note = "", by: _By = None) -> int:
     """Let held jobs run, each at its time.
 
-    Of a filter: `taskmq bulk begin release`.
+    For all jobs of a filter use `taskmq bulk begin release FILTER`.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def release(*jobs: str, note: _Note = "", by: _By = None) -> int:
 def retry(*jobs: str, note: _Note = "", by: _By = None) -> int:
     """Run jobs now: one that waits at once; one that has ended again, as a new job with a new id.
 
-    Of a filter: `taskmq bulk begin retry`.
+    For all jobs of a filter use `taskmq bulk begin retry FILTER`.
 
     Parameters
     ----------
@@ -380,7 +380,7 @@ def check_ids(what: str, jobs: Sequence[str]) -> None:
         InvalidOption: none is.
     """
     if not jobs:
-        raise InvalidOption(f"job {what}: ids of jobs; of a filter it is `taskmq bulk begin {what} FILTER`")
+        raise InvalidOption(f"job {what}: name at least one job, or use `taskmq bulk begin {what} FILTER`")
 
 
 def _act(what: str, one: "Callable[[TaskMQ, str], Awaitable[str]]", jobs: Sequence[str]) -> int:

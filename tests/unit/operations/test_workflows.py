@@ -121,7 +121,7 @@ def test_a_state_that_workflows_do_not_have_is_refused(office: Office) -> None:
 
 
 def test_an_unknown_part_of_a_filter_is_refused_with_those_that_there_are(office: Office) -> None:
-    with pytest.raises(InvalidOption, match="state= is no part of a workflow filter: .*states"):
+    with pytest.raises(InvalidOption, match=r"state= is no part of a workflow filter: .*states"):
         office.app.workflows.list(state="failed")  # type: ignore[call-arg]
 
 

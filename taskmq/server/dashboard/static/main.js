@@ -12,7 +12,7 @@ import { keep, kept, setTheme, startTheme, THEMES } from "./lib/theme.js";
 import { removeView, SaveView, useViews } from "./lib/views.js";
 
 const LIVE = {
-  live: ["●", "live", "What happens is shown within a second"],
+  live: ["●", "live", "What happens is shown within a second while little happens"],
   polling: ["◔", "every 10 s", "Asked again every ten seconds"],
   paused: ["‖", "paused", "The tab is hidden"],
   reconnecting: ["↻", "reconnecting", "The stream of events is lost; it is tried again"],

@@ -64,6 +64,6 @@ export function Palette({ close, actions, setTheme }) {
     <input class="palette" value=${text} role="combobox" aria-label="Go to" aria-expanded="true" aria-controls="palette" aria-activedescendant=${chosen < 0 ? undefined : `palette-${chosen}`} aria-autocomplete="list" autofocus autoComplete="off" spellcheck=${false}
       placeholder="a page, a view, a task, a queue, a job's id" onInput=${(/** @type {any} */ e) => { set(e.target.value); move(0); }} onKeyDown=${pressed} />
     <ul id="palette" role="listbox" aria-label="Places">${shown.map((one, number) => html`<li key=${`${one.kind} ${one.name}`} id=${`palette-${number}`} role="option" aria-selected=${number === chosen} onClick=${() => take(one)}><span class="dim">${one.kind}</span> ${one.name}</li>`)}</ul>
-    ${!shown.length && html`<p class="dim" role="status">${isRead ? "Nothing is called so." : "Loading …"}</p>`}
+    ${!shown.length && html`<p class="dim" role="status">${isRead ? "No match." : "Loading …"}</p>`}
   </form><//>`;
 }
