@@ -57,8 +57,8 @@ _DONE: Final = FastPathResult.DONE
 _BEGUN: Final = FastPathResult.BEGUN
 _UNCLEAN: Final = FastPathResult.UNCLEAN
 _CONTENT_TYPES: Final = (JSON, MSGPACK)
-# Those that hear of it do not hear its value.
-_SUCCESS: Final = Succeeded(None)
+# Decoded, and the content type that they came in.
+_Arguments = tuple[tuple[Any, ...], dict[str, Any], str]
 
 
 class EndedRun(msgspec.Struct, eq=False):
@@ -107,19 +107,6 @@ class _Plain:
         self.keeps_result = keeps_result
         self.queue = logical_queue(queue)
         self.count = count
-
-
-class _PlainRun(msgspec.Struct, eq=False):
-    """A run that is about to begin; `now` by the monotonic clock."""
-
-    delivery: Delivery
-    envelope: Envelope
-    plain: _Plain
-    context: Context
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    content_type: str
-    now: float
 
 
 class FastPath:
@@ -202,10 +189,40 @@ class FastPath:
         if plain.with_context is not None:
             args, kwargs = plain.with_context((args, kwargs), context)
         current_context.set(context)
-        if (tell := self._stats.on_start) is not None:
+        stats = self._stats
+        if (tell := stats.on_start) is not None:
             tell(delivery, envelope, envelope.id, started)
-        run = _PlainRun(delivery, envelope, plain, context, args, kwargs, content_type, now)
-        return self._begin_in_thread(run) if plain.is_threaded else self._first_step(run)
+        if plain.is_threaded:
+            attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs, content_type))
+            return self._begin_in_thread(attempt, plain, now)
+        before = copy_context()
+        stats.current = envelope
+        try:
+            coroutine = plain.call(*args, **kwargs)
+            waits_for = coroutine.send(None)
+        except StopIteration as stop:
+            stats.current = None
+            is_clean = copy_context() == before
+            self.ended = ended = self._monotonic()
+            if not plain.keeps_result and context.journal is None and envelope.store is None:
+                stats.succeeded(plain.count, delivery, envelope, ended - now, started=started)
+                delivery.ack()
+                context.is_settled = True
+                return _DONE if is_clean else _UNCLEAN
+            attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs, content_type))
+            attempt.is_clean = is_clean
+            stats.running[attempt] = now
+            return EndedRun(attempt, Succeeded(stop.value))
+        except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
+            stats.current = None
+            attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs, content_type))
+            attempt.is_clean = copy_context() == before
+            stats.running[attempt] = now
+            return EndedRun(attempt, self._processor.failed(attempt, error))
+        stats.current = None
+        attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs, content_type))
+        stats.running[attempt] = now
+        return WaitingRun(attempt, Continuation(coroutine, waits_for))
 
     def _plain_for(self, delivery: Delivery, envelope: Envelope) -> _Plain | None:
         """What is known of the message's task; None where the two are not plain."""
@@ -227,61 +244,28 @@ class FastPath:
             return None
         return plain
 
-    def _first_step(self, run: _PlainRun) -> FastPathStep:
-        """Run a coroutine up to its first wait, or its end."""
-        stats = self._stats
-        before = copy_context()
-        stats.current = run.envelope
-        try:
-            coroutine = run.plain.call(*run.args, **run.kwargs)
-            waits_for = coroutine.send(None)
-        except StopIteration as stop:
-            stats.current = None
-            return self._returned(run, stop.value, is_clean=copy_context() == before)
-        except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
-            stats.current = None
-            attempt = self._attempt(run, is_clean=copy_context() == before)
-            return EndedRun(attempt, self._processor.failed(attempt, error))
-        stats.current = None
-        return WaitingRun(self._attempt(run), Continuation(coroutine, waits_for))
-
-    def _returned(self, run: _PlainRun, value: object, *, is_clean: bool) -> FastPathStep:
-        """Settle a run that has returned, where that leaves nothing to be stored."""
-        self.ended = ended = self._monotonic()
-        plain, context, envelope, stats = run.plain, run.context, run.envelope, self._stats
-        if plain.keeps_result or context.journal is not None or envelope.store is not None:
-            return EndedRun(self._attempt(run, is_clean=is_clean), Succeeded(value))
-        seconds = ended - run.now
-        due = envelope.enqueued if envelope.attempt == 1 else None
-        stats.ended += 1
-        plain.count.succeeded(seconds, None if due is None else (context.started - due) / 1000)
-        if (tell := stats.on_end) is not None:
-            tell(run.delivery, envelope, context.job_id, _SUCCESS, seconds)
-        run.delivery.ack()
-        context.is_settled = True
-        return _DONE if is_clean else _UNCLEAN
-
-    def _begin_in_thread(self, run: _PlainRun) -> FastPathStep:
+    def _begin_in_thread(self, attempt: Attempt, plain: _Plain, now: float) -> FastPathStep:
         """Have a thread carry out a plain function."""
+        invitation = attempt.envelope.store
         assert self._threads is not None
-        attempt, invitation = _attempt_of(run), run.envelope.store
         assert attempt.execution is not None
-        count = None if run.plain.keeps_result or invitation is not None else run.plain.count
+        count = None if plain.keeps_result or invitation is not None else plain.count
         try:
             # Its own variables: what the function changes, no other run sees.
-            self._threads.begin(attempt, attempt.execution, copy_context(), count=count, now=run.now)
+            self._threads.begin(attempt, attempt.execution, copy_context(), count=count, now=now)
         except BaseException as error:  # noqa: BLE001 - what keeps a run from beginning is an outcome, too
             return EndedRun(attempt, self._processor.failed(attempt, error))
         if invitation is not None:
             self._run_begins(attempt, invitation)
         return _BEGUN
 
-    def _attempt(self, run: _PlainRun, *, is_clean: bool = True) -> Attempt:
+    def _attempt(
+        self, delivery: Delivery, envelope: Envelope, plain: _Plain, context: Context, arguments: _Arguments
+    ) -> Attempt:
         """The attempt that a run is, which goes on or is to be settled."""
-        attempt = _attempt_of(run)
-        attempt.is_clean = is_clean
-        self._stats.running[attempt] = run.now
-        return attempt
+        args, kwargs, content_type = arguments
+        execution = Execution(context, plain.call, args, kwargs, envelope, content_type, plain.timeout)
+        return Attempt(delivery, envelope, plain.task, context.job_id, started=context.started, execution=execution)
 
     def _prepare(self, key: tuple[str, str]) -> _Plain | None:
         name, queue = key
@@ -304,9 +288,3 @@ class FastPath:
             plain = _Plain(task, queue, self._stats.count_of(name, queue), keeps_result=keeps_result)
         self._plain[key] = plain
         return plain
-
-
-def _attempt_of(run: _PlainRun) -> Attempt:
-    plain, context, envelope = run.plain, run.context, run.envelope
-    execution = Execution(context, plain.call, run.args, run.kwargs, envelope, run.content_type, plain.timeout)
-    return Attempt(run.delivery, envelope, plain.task, context.job_id, started=context.started, execution=execution)

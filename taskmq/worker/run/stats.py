@@ -8,7 +8,7 @@ from typing import Final
 
 from taskmq.contracts.broker import Delivery
 from taskmq.model.envelope import Envelope
-from taskmq.model.outcome import Outcome, Parked
+from taskmq.model.outcome import Outcome, Parked, Succeeded
 from taskmq.model.telemetry.metrics import Count
 from taskmq.model.topology import logical_queue
 from taskmq.run.context import due_instant
@@ -67,6 +67,16 @@ class WorkerStats:
         if self.on_end is not None:
             self.on_end(attempt.delivery, envelope, attempt.job_id, outcome, seconds)
 
+    def succeeded(
+        self, count: Count, delivery: Delivery, envelope: Envelope, seconds: float, *, started: int
+    ) -> None:
+        """A plain run that began at `started` (ms) has succeeded after so long, and leaves nothing to store."""
+        self.ended += 1
+        due = envelope.enqueued if envelope.attempt == 1 else None
+        count.succeeded(seconds, None if due is None else (started - due) / 1000)
+        if self.on_end is not None:
+            self.on_end(delivery, envelope, envelope.id, _SUCCESS, seconds)
+
     def count_of(self, task: str, queue: str) -> Count:
         """The count of a task in a physical queue."""
         key = (task, queue)
@@ -93,4 +103,6 @@ class WorkerStats:
         self.running.pop(attempt, None)
 
 
+# Those that hear of a plain success do not hear its value.
+_SUCCESS: Final = Succeeded(None)
 _NAMES: Final[dict[type, str]] = {kind: kind.__name__.lower() for kind in Outcome.__args__}

@@ -15,7 +15,6 @@ from typing import Final, Protocol
 from taskmq.contracts.broker import Delivery
 from taskmq.executors.coroutine import timed_out
 from taskmq.executors.thread import ThreadExecutor, ThreadRun
-from taskmq.model.outcome import Succeeded
 from taskmq.model.telemetry.metrics import Count
 from taskmq.run.execution import Execution
 from taskmq.worker.attempt import Attempt
@@ -24,8 +23,6 @@ from taskmq.worker.run.stats import WorkerStats
 __all__ = ["ThreadRuns"]
 
 _NEVER_SOONER: Final = 0.001
-# Those that hear of it do not hear its value.
-_SUCCESS: Final = Succeeded(None)
 
 
 class _Settled(Protocol):
@@ -126,14 +123,9 @@ class ThreadRuns:
         ):
             self._tell_ended(attempt, value, error)
             return
-        delivery, envelope, now = attempt.delivery, attempt.envelope, self._monotonic()
-        stats.ended += 1
-        due = envelope.enqueued if envelope.attempt == 1 else None
-        waited = None if due is None else (execution.context.started - due) / 1000
+        delivery, now, started = attempt.delivery, self._monotonic(), execution.context.started
         seconds = now - stats.running.pop(attempt, now)
-        count.succeeded(seconds, waited)
-        if stats.on_end is not None:
-            stats.on_end(delivery, envelope, attempt.job_id, _SUCCESS, seconds)
+        stats.succeeded(count, delivery, attempt.envelope, seconds, started=started)
         failure: BaseException | None = None
         try:
             delivery.ack()
