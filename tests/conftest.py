@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _time_limit(item: pytest.Item) -> float:
     found = item.get_closest_marker("timeout")
-    return 0 if found is None else float(found.args[0])
+    return 0 if found is None else float(found.args[0] if found.args else found.kwargs["timeout"])
 
 
 @pytest.hookimpl(trylast=True)

@@ -96,6 +96,7 @@ class _Child:
         self._capture: LogCapture | None = None
         if setup.capture is not None:
             self._lines = ChildLines(self._writer.tell, most=setup.capture.most)
+            # What takes it away in a fork knows it by a weak reference: it has to stay somewhere.
             self._capture = LogCapture(self._lines, setup.capture)
             self._capture.install()
         self._number = 0

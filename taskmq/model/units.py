@@ -139,5 +139,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def storable(text: str) -> str:
-    """Lone surrogates, as in names of files, have no form in UTF-8: they are written out."""
+    """NUL, and lone surrogates as in names of files, have no form in databases or UTF-8: they are written out."""
+    if "\0" in text:
+        text = text.replace("\0", "\\x00")
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()

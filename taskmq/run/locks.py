@@ -143,7 +143,7 @@ class Lock:
         """`__aenter__` for code without a loop."""
         self._begin()
         try:
-            self._call(self._acquire())
+            self._call(self._acquire_for_a_thread())
             self._remember()
         except (LockTimeout, StateUnavailable, UnsupportedFeature):
             raise
@@ -187,8 +187,15 @@ class Lock:
         if was_lost and error is None:
             raise LockLost(self.name, token)
 
-    async def _acquire(self) -> None:
+    async def _acquire_for_a_thread(self) -> None:
+        """`_acquire`, which `_abandon` can end from outside."""
         self._acquiring = asyncio.current_task()
+        try:
+            await self._acquire()
+        finally:
+            self._acquiring = None
+
+    async def _acquire(self) -> None:
         leases = self._leases()
         until = None if self._timeout is None else self._monotonic() + self._timeout
         # Between a half and all of it: those who wait are not to come together.
@@ -247,7 +254,7 @@ class Lock:
     async def _abandon(self) -> None:
         """`_acquire` has no waiter any more: end it, and give back what it has got."""
         acquiring = self._acquiring
-        if acquiring is not None and acquiring is not asyncio.current_task() and not acquiring.done():
+        if acquiring is not None:
             acquiring.cancel()
             await asyncio.wait((acquiring,))
         if self.token:

@@ -5,9 +5,10 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from taskmq.model.history.logs import LogFilter, LogPage, RunLog, StoredLine, standard_level
+from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions, contains
 from taskmq_sql.identity.steps import Query, Row, Runner, Steps, ask, first, places
-from taskmq_sql.jobs.values import can_be_kept, escaped, is_job_id
+from taskmq_sql.jobs.values import can_be_kept, is_job_id
 
 __all__ = ["LiveJobs", "SqlLogs"]
 
@@ -157,7 +158,7 @@ def _page(
     bound = yield from first(f"{searched} limit 1 offset ${len(known) + 1}", *known, looked_at - 1)
     rows = yield from ask(
         f"select * from ({searched} limit {indexed.place(looked_at)}) t "
-        f"where {lowered} like {indexed.place(contains(escaped(which.text)))} escape '!' order by number {order} "
+        f"where {lowered} like {indexed.place(contains(storable(which.text)))} escape '!' order by number {order} "
         f"limit {indexed.place(limit + 1)}",
         *indexed.args,
     )

@@ -8,9 +8,10 @@ import msgspec
 
 from taskmq.contracts.history import FailureFilter, FailurePage, RollupFilter
 from taskmq.model.history.rollups import Buckets, Rollup, RollupKey, RunFailure
+from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, places
-from taskmq_sql.jobs.values import can_be_kept, escaped
+from taskmq_sql.jobs.values import can_be_kept
 
 __all__ = ["SqlRollups"]
 
@@ -62,7 +63,7 @@ def _add(now: int, *, rollups: Sequence[Rollup], failures: Sequence[RunFailure])
     # What is added to is read first: two that add at a time would lose what one of them has.
     yield LOCK
     for one in rollups:
-        key = (one.key.minute, escaped(one.key.task), escaped(one.key.queue), escaped(one.key.tenant))
+        key = (one.key.minute, storable(one.key.task), storable(one.key.queue), storable(one.key.tenant))
         whole = Rollup(one.key)
         for row in (yield from ask(_GET, *key)):
             whole.merge(_rollup(one.key, row[0]))
@@ -83,7 +84,7 @@ def _rollups(now: int, *, which: RollupFilter, after: RollupKey | None, limit: i
     for column, value in (("task", which.task), ("queue", which.queue), ("tenant", which.tenant)):
         conditions.equal(column, value)
     if after is not None:
-        names = (escaped(after.task), escaped(after.queue), escaped(after.tenant))
+        names = (storable(after.task), storable(after.queue), storable(after.tenant))
         conditions.demand("(minute, task, queue, tenant) > ({})", after.minute, *names)
     rows = yield from ask(
         f"select minute, task, queue, tenant, figures from taskmq.rollup {conditions.where} "

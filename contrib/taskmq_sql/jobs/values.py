@@ -10,6 +10,7 @@ import msgspec
 from taskmq.contracts.jobs import JobDetail
 from taskmq.model.jobs.registrations import TaskRegistration, encode_registration
 from taskmq.model.outcome import ErrorRecord
+from taskmq.model.units import storable
 
 __all__ = [
     "KEPT_MS",
@@ -17,7 +18,6 @@ __all__ = [
     "can_be_kept",
     "decode_detail",
     "encode_detail",
-    "escaped",
     "escaped_error",
     "forms_of",
     "is_job_id",
@@ -52,22 +52,15 @@ def shard_of(job_id: str) -> int:
     return int(job_id[-2:], 16) & 63
 
 
-def escaped(text: str) -> str:
-    """The text without NUL and lone surrogates, which have no form in a database."""
-    if "\0" in text:
-        text = text.replace("\0", "\\x00")
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
-
-
 def escaped_error(error: ErrorRecord) -> ErrorRecord:
     return ErrorRecord(
-        type_name=escaped(error.type_name), message=escaped(error.message), traceback=escaped(error.traceback)
+        type_name=storable(error.type_name), message=storable(error.message), traceback=storable(error.traceback)
     )
 
 
 def reason(text: str) -> ErrorRecord:
     """Of an end that is no failure of the task."""
-    return ErrorRecord(type_name="", message=escaped(text), traceback="")
+    return ErrorRecord(type_name="", message=storable(text), traceback="")
 
 
 def encode_detail(detail: JobDetail) -> str:
@@ -77,11 +70,11 @@ def encode_detail(detail: JobDetail) -> str:
     except UnicodeEncodeError:
         kept = msgspec.structs.replace(
             detail,
-            description=escaped(detail.description),
-            owner=escaped(detail.owner),
-            labels={escaped(name): escaped(value) for name, value in detail.labels.items()},
-            definition=escaped(detail.definition),
-            retry_of=escaped(detail.retry_of),
+            description=storable(detail.description),
+            owner=storable(detail.owner),
+            labels={storable(name): storable(value) for name, value in detail.labels.items()},
+            definition=storable(detail.definition),
+            retry_of=storable(detail.retry_of),
         )
         return _encoder.encode(kept).decode()
 

@@ -6,10 +6,11 @@ from msgspec import UNSET
 
 from taskmq.contracts.jobs import JobUpdate
 from taskmq.model.states import TERMINAL, JobState, can_follow
+from taskmq.model.units import storable
 from taskmq_sql.identity import note
 from taskmq_sql.jobs.codes import CODES, EVENT_CODES
 from taskmq_sql.jobs.tables import LONGEST_BODY
-from taskmq_sql.jobs.values import escaped, escaped_error, is_job_id, shard_of
+from taskmq_sql.jobs.values import escaped_error, is_job_id, shard_of
 from taskmq_sql.postgres.connections import Connection, Purpose
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.records import error_columns
@@ -59,7 +60,7 @@ def _values(update: JobUpdate, queue: int | None) -> tuple[object, ...]:
     """What `CHANGE` is given; what is unset stays as it is, by None or by the boolean before it."""
     body = None if update.body is UNSET else update.body
     is_large = body is not None and len(body) > LONGEST_BODY
-    reason = None if update.cancel_requested is UNSET else escaped(update.cancel_requested)
+    reason = None if update.cancel_requested is UNSET else storable(update.cancel_requested)
     return (
         update.id,
         update.version,
@@ -77,6 +78,6 @@ def _values(update: JobUpdate, queue: int | None) -> tuple[object, ...]:
         body if is_large else None,
         *(error_columns(None if update.error is UNSET else escaped_error(update.error))),
         EVENT_CODES[update.kind],
-        escaped(update.by),
-        escaped(update.note),
+        storable(update.by),
+        storable(update.note),
     )

@@ -10,8 +10,9 @@ from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
+from taskmq.model.units import storable
 from taskmq_sql.jobs.codes import CODES, EVENT_CODES, STATES, EventKind
-from taskmq_sql.jobs.values import escaped, escaped_error, is_job_id
+from taskmq_sql.jobs.values import escaped_error, is_job_id
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.records import error_columns
@@ -62,7 +63,7 @@ class _Step(msgspec.Struct, frozen=True):
 
 async def apply(database: Database, reports: Sequence[Report]) -> list[AppliedReport]:
     """What `DispatchStore.apply` does."""
-    workers = await database.names.ids("worker", {escaped(report.worker) for report in reports if report.worker})
+    workers = await database.names.ids("worker", {storable(report.worker) for report in reports if report.worker})
     places = [place for place, report in enumerate(reports) if is_job_id(report.id)]
     applying = _Applying(reports, workers)
     steps: dict[int, _Step] = {}
@@ -218,7 +219,7 @@ class _Applying:
         )
 
     def _worker(self, report: Report) -> int | None:
-        return self._workers[escaped(report.worker)] if report.worker else None
+        return self._workers[storable(report.worker)] if report.worker else None
 
 
 async def end(connection: Connection, endings: Sequence[Ending]) -> Sequence[Row]:
@@ -248,8 +249,8 @@ async def note(connection: Connection, notes: Sequence[Note]) -> None:
             [each.version for each in notes],
             [EVENT_CODES[each.kind] for each in notes],
             [CODES[each.state] for each in notes],
-            [escaped(each.by) for each in notes],
-            [escaped(each.text) for each in notes],
+            [storable(each.by) for each in notes],
+            [storable(each.text) for each in notes],
         )
 
 

@@ -14,9 +14,10 @@ from taskmq.model.jobs.dependencies import JobDependency, generations
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq.model.states import JobState
+from taskmq.model.units import storable
 from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.jobs.tables import LONGEST_BODY
-from taskmq_sql.jobs.values import encode_detail, escaped
+from taskmq_sql.jobs.values import encode_detail
 from taskmq_sql.postgres.changes import change_in
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
@@ -196,7 +197,7 @@ async def _insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: 
     """Submit jobs that wait for no others."""
     if all(job.unique is None for job in jobs):
         return await _submit(connection, jobs, numbers)
-    keys = {escaped(job.unique.name) for job in jobs if job.unique is not None}
+    keys = {storable(job.unique.name) for job in jobs if job.unique is not None}
     await connection.execute(_LOCK_KEYS, sorted(keys))
     return [each for some in _by_turns(jobs) for each in await _submit_unique(connection, some, numbers)]
 
@@ -245,7 +246,7 @@ async def _submit_unique(connection: Connection, jobs: Sequence[NewJob], numbers
     new = [job for job, answer in zip(jobs, answers, strict=True) if answer.is_new and job.unique is not None]
     await connection.execute(
         _TAKE_KEYS,
-        [escaped(job.unique.name) for job in new if job.unique is not None],
+        [storable(job.unique.name) for job in new if job.unique is not None],
         [job.id for job in new],
         [job.unique.ttl for job in new if job.unique is not None],
     )
@@ -268,7 +269,7 @@ async def _known(connection: Connection, jobs: Sequence[NewJob], numbers: Number
 async def _claim(connection: Connection, job: NewJob, key: UniqueKey) -> KeyHolder | None:
     """Make the key free for the job; who has it, where that may not be."""
     while True:
-        row = await connection.fetchrow(_HOLDER, escaped(key.name))
+        row = await connection.fetchrow(_HOLDER, storable(key.name))
         holder = None
         if row is not None and row["state"] is not None:
             holder = KeyHolder(str(row["id"]), STATES[row["state"]], row["version"], row["has_run"], row["until"])

@@ -8,8 +8,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from taskmq.errors import TaskMQError, UnsupportedFeature
+from taskmq.model.units import storable
 from taskmq_sql.identity.steps import LOCK, Query, Row, Steps, Work
-from taskmq_sql.jobs.values import escaped
 from taskmq_sql.postgres.connections import Connection, Connections, undone
 
 __all__ = ["PostgresRunner", "connection_of", "drive"]
@@ -89,5 +89,5 @@ async def _rows(connection: Connection, query: Query) -> Sequence[Row]:
     if query is LOCK:
         await connection.execute(_LOCK)
         return ()
-    args: list[Any] = [escaped(each) if isinstance(each, str) else each for each in query.args]
+    args: list[Any] = [storable(each) if isinstance(each, str) else each for each in query.args]
     return await connection.fetch(query.text, *args)

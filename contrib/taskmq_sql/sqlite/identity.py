@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+from taskmq.model.units import storable
 from taskmq_sql.identity.steps import LOCK, Query, Row, Steps, Work
-from taskmq_sql.jobs.values import escaped
 from taskmq_sql.sqlite.file.connection import Care, Transaction
 from taskmq_sql.sqlite.file.thread import FileThread
 
@@ -46,6 +46,6 @@ def _rows(transaction: Transaction, query: Query) -> Sequence[Row]:
     if query is LOCK:
         return ()
     values = {
-        str(place): escaped(each) if isinstance(each, str) else each for place, each in enumerate(query.args, 1)
+        str(place): storable(each) if isinstance(each, str) else each for place, each in enumerate(query.args, 1)
     }
     return transaction.connection.execute(query.text.replace("taskmq.", ""), values).fetchall()

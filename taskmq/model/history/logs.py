@@ -13,7 +13,7 @@ import msgspec
 
 from taskmq.errors import InvalidOption, MalformedMessage
 from taskmq.model.envelope import LAST_INSTANT, Token
-from taskmq.model.units import did_you_mean
+from taskmq.model.units import did_you_mean, storable
 
 __all__ = [
     "KEPT_DAYS",
@@ -161,7 +161,7 @@ def shortened(logger: str, message: str) -> tuple[str, str]:
     """Name and message within their limits, in UTF-8's letters only."""
     if len(message) > LONGEST_LINE:
         message = message[: LONGEST_LINE - len(_CUT)] + _CUT
-    return _written(logger[:_LONGEST_LOGGER]), _written(message)
+    return storable(logger[:_LONGEST_LOGGER]), storable(message)
 
 
 def encode_logs(logs: Sequence[RunLog]) -> Iterator[bytes]:
@@ -193,9 +193,3 @@ def decode_logs(body: bytes) -> list[RunLog]:
 
 def _message(parts: Sequence[bytes]) -> bytes:
     return b'{"logs":[%s]}' % b",".join(parts)
-
-
-def _written(text: str) -> str:
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.replace("\0", "\\x00").encode(errors="backslashreplace").decode()

@@ -47,6 +47,7 @@ from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, next
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
+from taskmq.model.units import storable
 from taskmq.testing.job_store.catalogue import CatalogueModel
 from taskmq.testing.job_store.dependencies import DependencyModel, admitted
 from taskmq.testing.job_store.history import HistoryModel
@@ -177,7 +178,7 @@ class JobModel:
 
     def _claim(self, job_id: str, key: UniqueKey) -> KeyHolder | None:
         """Give the job the key; who has it, where that may not be."""
-        name = _escaped(key.name)
+        name = storable(key.name)
         holder = self._holder(name)
         match availability(key, holder, now=self.now):
             case "taken":
@@ -394,7 +395,7 @@ class JobModel:
         if report.kind == "detached":
             self._note(changed, "detached", by=report.worker)
         if (why := gave_way(report)) is not None:
-            self._note(changed, "preempted", by=report.worker, note=_escaped(why))
+            self._note(changed, "preempted", by=report.worker, note=storable(why))
         if report.kind == "refused":
             self._note(changed, "refused", by=report.worker, note=changed.error.message if changed.error else "")
         has_dependents = after in TERMINAL and self.dependencies.has_dependents(job.id)
@@ -516,12 +517,8 @@ def lane_of(job: JobRecord) -> Lane:
 def escaped(error: ErrorRecord) -> ErrorRecord:
     """The error as a store keeps it, which holds neither NUL nor lone surrogates."""
     return ErrorRecord(
-        type_name=_escaped(error.type_name), message=_escaped(error.message), traceback=_escaped(error.traceback)
+        type_name=storable(error.type_name), message=storable(error.message), traceback=storable(error.traceback)
     )
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\0", "\\x00").encode(errors="backslashreplace").decode()
 
 
 def _reason(text: str) -> ErrorRecord:

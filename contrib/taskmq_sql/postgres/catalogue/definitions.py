@@ -4,7 +4,8 @@ from typing import Final
 
 from taskmq.contracts.jobs import DefinitionPage, PutDefinition
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, decode_content, encode_content
-from taskmq_sql.jobs.values import LAST_CHARACTER, can_be_kept, escaped
+from taskmq.model.units import storable
+from taskmq_sql.jobs.values import LAST_CHARACTER, can_be_kept
 from taskmq_sql.postgres.connections import Connection, Row, undone
 from taskmq_sql.postgres.database import Database
 
@@ -62,7 +63,7 @@ class PostgresDefinitions:
                 assert last is not None
                 if last["content"] == text:
                     return PutDefinition(_definition(tenant, last), False)
-            made = await connection.fetchrow(_ADD, number, name, row["version"] + 1, escaped(by), text)
+            made = await connection.fetchrow(_ADD, number, name, row["version"] + 1, storable(by), text)
             assert made is not None
             await connection.execute(_SET, number, name, made["version"])
             return PutDefinition(_definition(tenant, made), True)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq.model.jobs.registrations import Origin, RegisteredTask, TaskRegistration, decode_registration
-from taskmq_sql.jobs.values import KEPT_MS, LAST_CHARACTER, can_be_kept, escaped, forms_of
+from taskmq.model.units import storable
+from taskmq_sql.jobs.values import KEPT_MS, LAST_CHARACTER, can_be_kept, forms_of
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
 
@@ -37,7 +38,7 @@ class PostgresTasks:
         tasks, digests, contents = (list(column) for column in zip(*forms, strict=True))
 
         async def register(connection: Connection) -> None:
-            await connection.execute(_TELL, tasks, digests, contents, origin, escaped(worker))
+            await connection.execute(_TELL, tasks, digests, contents, origin, storable(worker))
             await connection.execute(_FORGET, KEPT_MS)
 
         await self._database.changes.run("transaction", register)

@@ -17,7 +17,8 @@ from taskmq.contracts.jobs import (
     slot_key,
 )
 from taskmq.model.keys import tenant_span
-from taskmq_sql.jobs.values import escaped, is_job_id
+from taskmq.model.units import storable
+from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.schedules import statements
@@ -36,8 +37,8 @@ class PostgresSchedules:
         self._database = database
 
     async def find(self, app: str, names: Sequence[str]) -> list[StoredSchedule | None]:
-        wanted = [escaped(name) for name in names]
-        rows = await self._fetch(statements.FIND, escaped(app), wanted)
+        wanted = [storable(name) for name in names]
+        rows = await self._fetch(statements.FIND, storable(app), wanted)
         found = {row["name"]: _stored(row) for row in rows}
         return [found.get(name) for name in wanted]
 
@@ -46,9 +47,9 @@ class PostgresSchedules:
     ) -> list[StoredSchedule]:
         statement = statements.LIST_CODE if only_code else statements.LIST
         if not tenant:
-            return [_stored(row) for row in await self._fetch(statement, escaped(app), escaped(after), limit)]
-        begin, end = map(escaped, tenant_span(tenant))
-        rows = await self._fetch(statements.LIST_OF_TENANT, escaped(app), max(escaped(after), begin), limit, end)
+            return [_stored(row) for row in await self._fetch(statement, storable(app), storable(after), limit)]
+        begin, end = map(storable, tenant_span(tenant))
+        rows = await self._fetch(statements.LIST_OF_TENANT, storable(app), max(storable(after), begin), limit, end)
         return [_stored(row) for row in rows if row["is_code"] or not only_code]
 
     async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:
@@ -142,14 +143,14 @@ async def _write(connection: Connection, change: ScheduleChange) -> bool:
         return False
     if before is None:
         if change.is_removed:
-            return not await connection.fetch(statements.FIND, escaped(change.app), [escaped(change.name)])
+            return not await connection.fetch(statements.FIND, storable(change.app), [storable(change.name)])
         found = await connection.fetchval(
             statements.MAKE,
             change.next,
             shard,
             change.is_code,
-            escaped(change.app),
-            escaped(change.name),
+            storable(change.app),
+            storable(change.name),
             change.definition,
             change.record,
         )

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from taskmq.contracts.jobs import DefinitionPage, PutDefinition
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, decode_content, encode_content
+from taskmq.model.units import storable
 from taskmq_sql.jobs.values import LAST_CHARACTER, can_be_kept
 from taskmq_sql.sqlite.file.connection import Care, Transaction
-from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.file.thread import FileThread
 
 __all__ = ["SqliteDefinitions"]
@@ -45,7 +45,7 @@ class SqliteDefinitions:
         self, tenant: str, name: str, content: DefinitionContent, *, version: int | None = None, by: str = ""
     ) -> PutDefinition | None:
         text = encode_content(content).decode()
-        work = partial(_put, tenant=tenant, name=name, text=text, version=version, by=escaped(by))
+        work = partial(_put, tenant=tenant, name=name, text=text, version=version, by=storable(by))
         return await self._writer.call(work, care=Care.DURABLE)
 
     async def get(self, tenant: str, name: str, *, version: int | None = None) -> Definition | None:

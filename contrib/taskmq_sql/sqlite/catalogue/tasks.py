@@ -5,9 +5,9 @@ from functools import partial
 from typing import Final
 
 from taskmq.model.jobs.registrations import Origin, RegisteredTask, TaskRegistration, decode_registration
+from taskmq.model.units import storable
 from taskmq_sql.jobs.values import KEPT_MS, LAST_CHARACTER, can_be_kept, forms_of
 from taskmq_sql.sqlite.file.connection import Care, Transaction
-from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.file.thread import FileThread
 
@@ -32,7 +32,7 @@ class SqliteTasks:
 
     async def register(self, registrations: Sequence[TaskRegistration], *, origin: Origin, worker: str = "") -> None:
         if forms := forms_of(registrations):
-            work = partial(_register, forms=forms, origin=origin, worker=escaped(worker))
+            work = partial(_register, forms=forms, origin=origin, worker=storable(worker))
             # What a power failure takes is told again soon.
             await self._writer.call(work, care=Care.LOOSE)
 

@@ -3,7 +3,9 @@
 import sqlite3
 from collections.abc import Iterable
 
-__all__ = ["Names", "escaped"]
+from taskmq.model.units import storable
+
+__all__ = ["Names"]
 
 
 class Names:
@@ -30,14 +32,14 @@ class Names:
             return found
         if (found := self.find(connection, name)) is not None:
             return found
-        cursor = connection.execute("INSERT INTO name (name) VALUES (?) RETURNING id", (escaped(name),))
-        return self._see(escaped(name), cursor.fetchall()[0][0])
+        cursor = connection.execute("INSERT INTO name (name) VALUES (?) RETURNING id", (storable(name),))
+        return self._see(storable(name), cursor.fetchall()[0][0])
 
     def find(self, connection: sqlite3.Connection, name: str) -> int | None:
         """The number of a name; None where it has none."""
         if (found := self._ids.get(name)) is not None:
             return found
-        name = escaped(name)
+        name = storable(name)
         rows = connection.execute("SELECT id FROM name WHERE name = ?", (name,)).fetchall()
         return self._see(name, rows[0][0]) if rows else None
 
@@ -59,10 +61,3 @@ class Names:
         self._names[number] = name
         self._fresh.append(name)
         return number
-
-
-def escaped(text: str) -> str:
-    """The text as the file keeps it, which holds neither NUL nor lone surrogates."""
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.replace("\0", "\\x00").encode(errors="backslashreplace").decode()

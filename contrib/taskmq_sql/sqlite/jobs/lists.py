@@ -6,8 +6,8 @@ from typing import Any, Final
 from taskmq.contracts.jobs import JobPage, JobRecord
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
+from taskmq.model.units import storable
 from taskmq_sql.sqlite.file.connection import Transaction
-from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, first_id, id_bytes
 from taskmq_sql.sqlite.jobs.records import LISTED, LISTED_ENDED, record
 
@@ -110,7 +110,7 @@ class _Condition:
         if which.tasks:
             self._add_any("task", names.find_all(connection, which.tasks))
         if which.task_prefix:
-            prefix = escaped(which.task_prefix)
+            prefix = storable(which.task_prefix)
             self._add(
                 "task IN (SELECT n.id FROM name AS n WHERE n.name >= ? AND substr(n.name, 1, ?) = ?)",
                 prefix,
@@ -121,7 +121,7 @@ class _Condition:
             self._add_any("queue", names.find_all(connection, which.queues))
         if which.keys:
             marks = ",".join("?" * len(which.keys))
-            keys = [escaped(key) for key in which.keys]
+            keys = [storable(key) for key in which.keys]
             self._add(f"id IN (SELECT k.id FROM job_key AS k WHERE k.key IN ({marks}))", *keys)
         if which.ids:
             ids = [id_bytes(job_id) for job_id in which.ids]
@@ -139,7 +139,7 @@ class _Condition:
 
     def _add_rest(self, which: JobFilter) -> None:
         if which.errors:
-            self._add_any("error_type", [escaped(name) for name in which.errors])
+            self._add_any("error_type", [storable(name) for name in which.errors])
         if which.min_attempt is not None:
             self._add("attempt >= ?", which.min_attempt)
         if which.min_ran is not None:
@@ -151,7 +151,9 @@ class _Condition:
             self._add("started - due >= ?", which.min_waited)
         for name, value in which.labels:
             self._add(
-                "id IN (SELECT l.id FROM label AS l WHERE l.name = ? AND l.value = ?)", escaped(name), escaped(value)
+                "id IN (SELECT l.id FROM label AS l WHERE l.name = ? AND l.value = ?)",
+                storable(name),
+                storable(value),
             )
 
 

@@ -8,8 +8,8 @@ import msgspec
 from taskmq.contracts.jobs import HistoryEntry
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
+from taskmq.model.units import storable
 from taskmq_sql.sqlite.file.connection import Transaction
-from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
 from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, shard_of
 
@@ -84,13 +84,13 @@ class LiveJob(msgspec.Struct):
         if error is None:
             self.error_type = self.error = self.traceback = None
         else:
-            self.error_type = escaped(error.type_name)
-            self.error = escaped(error.message)
-            self.traceback = escaped(error.traceback)
+            self.error_type = storable(error.type_name)
+            self.error = storable(error.message)
+            self.traceback = storable(error.traceback)
 
     def give_reason(self, text: str) -> None:
         """It has ended, or has to, for this reason."""
-        self.error_type, self.error, self.traceback = "", escaped(text), ""
+        self.error_type, self.error, self.traceback = "", storable(text), ""
 
 
 def load(transaction: Transaction, ids: Sequence[bytes]) -> dict[bytes, LiveJob]:
@@ -131,7 +131,7 @@ def _settle_dependencies(transaction: Transaction, ended: Sequence[LiveJob]) -> 
 def note_events(transaction: Transaction, events: Sequence[tuple[bytes, HistoryEntry]]) -> None:
     """Write down what is no ordinary step."""
     rows = [
-        (job_id, event.version, event.at, event.kind, CODES[event.state], escaped(event.by), escaped(event.note))
+        (job_id, event.version, event.at, event.kind, CODES[event.state], storable(event.by), storable(event.note))
         for job_id, event in events
     ]
     run_each(transaction.connection, _NOTE, rows)

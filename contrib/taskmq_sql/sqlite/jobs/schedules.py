@@ -13,8 +13,8 @@ from taskmq.contracts.jobs import (
     schedule_shard,
 )
 from taskmq.model.keys import tenant_span
+from taskmq.model.units import storable
 from taskmq_sql.sqlite.file.connection import Transaction
-from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.jobs.codes import id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dispatches import holds
@@ -63,7 +63,7 @@ _DROP: Final = """
 
 def find(transaction: Transaction, app: str, names: Sequence[str]) -> list[StoredSchedule | None]:
     """The schedules of these names, in their order; None for each that is not there."""
-    found = [transaction.connection.execute(_FIND, (escaped(app), escaped(name))).fetchall() for name in names]
+    found = [transaction.connection.execute(_FIND, (storable(app), storable(name))).fetchall() for name in names]
     return [_stored(rows[0]) if rows else None for rows in found]
 
 
@@ -73,11 +73,11 @@ def list_schedules(
     """Up to `limit` schedules of the app, or of one of its tenants, whose names come after `after`."""
     statement = _LIST_CODE if only_code else _LIST
     if tenant:
-        begin, end = map(escaped, tenant_span(tenant))
-        place = (end, escaped(app), max(escaped(after), begin), limit)
+        begin, end = map(storable, tenant_span(tenant))
+        place = (end, storable(app), max(storable(after), begin), limit)
         rows = transaction.connection.execute(_LIST_OF_TENANT, place).fetchall()
         return [row for row in map(_stored, rows) if row.is_code or not only_code]
-    rows = transaction.connection.execute(statement, (escaped(app), escaped(after), limit)).fetchall()
+    rows = transaction.connection.execute(statement, (storable(app), storable(after), limit)).fetchall()
     return [_stored(row) for row in rows]
 
 
@@ -161,8 +161,8 @@ def _write(transaction: Transaction, change: ScheduleChange) -> bool:
             change.next,
             shard,
             change.is_code,
-            escaped(change.app),
-            escaped(change.name),
+            storable(change.app),
+            storable(change.name),
             change.definition,
             change.record,
         )

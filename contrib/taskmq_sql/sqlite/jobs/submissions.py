@@ -9,9 +9,9 @@ from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.dependencies import generations
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.states import JobState
+from taskmq.model.units import storable
 from taskmq_sql.jobs.values import encode_detail
 from taskmq_sql.sqlite.file.connection import Transaction
-from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text, shard_of
 from taskmq_sql.sqlite.jobs.dependencies import Upstream, depends_on
@@ -53,7 +53,7 @@ def find_key(transaction: Transaction, tenant: str, key: str) -> str | None:
     if number is None:
         return None
     rows = transaction.connection.execute(
-        "SELECT id FROM job_key WHERE key = ? AND tenant = ?", (escaped(key), number)
+        "SELECT id FROM job_key WHERE key = ? AND tenant = ?", (storable(key), number)
     ).fetchall()
     return id_text(rows[0][0]) if rows else None
 
@@ -126,7 +126,7 @@ class _Submission:
 
     def _look_up(self) -> None:
         """What there is of these keys and ids."""
-        keys = [escaped(job.key) for _, _, job in self._jobs if job.key is not None]
+        keys = [storable(job.key) for _, _, job in self._jobs if job.key is not None]
         for key, tenant, job_id, fingerprint in select_each(self._connection, _KEYS, keys):
             self._keys[key, tenant] = (job_id, fingerprint)
         ids = [job_id for job_id, _, _ in self._jobs]
@@ -136,7 +136,7 @@ class _Submission:
                 self._known[job_id] = (state, version)
 
     def _take(self, job_id: bytes, tenant: int, job: NewJob) -> Submitted:
-        key = None if job.key is None else escaped(job.key)
+        key = None if job.key is None else storable(job.key)
         if key is not None and (first := self._keys.get((key, tenant))) is not None:
             return self._repeated(first[0], is_same=first[1] == job.fingerprint)
         if job_id in self._known:
@@ -206,7 +206,7 @@ class _Submission:
         elif state is JobState.SCHEDULED:
             self._timers.append((shard_of(job_id), due, job_id))
         if job.detail is not None:
-            labels = {(escaped(name), escaped(value)) for name, value in job.detail.labels.items()}
+            labels = {(storable(name), storable(value)) for name, value in job.detail.labels.items()}
             self._labels += [(name, value, job_id) for name, value in labels]
 
 

@@ -4,8 +4,8 @@ from typing import Final
 
 from taskmq.contracts.jobs import NewJob, replacement
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
+from taskmq.model.units import storable
 from taskmq_sql.sqlite.file.connection import Transaction
-from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.jobs.codes import STATES, id_text
 from taskmq_sql.sqlite.jobs.updates import update
 
@@ -25,7 +25,7 @@ _TAKE: Final = """
 
 def claim(transaction: Transaction, job: NewJob, job_id: bytes, key: UniqueKey) -> KeyHolder | None:
     """Give the job its key; who has it, where that may not be."""
-    name = escaped(key.name)
+    name = storable(key.name)
     holder = _holder(transaction, name)
     found = availability(key, holder, now=transaction.now)
     if found == "taken":

@@ -7,9 +7,9 @@ import msgspec
 
 from taskmq.contracts.jobs import DueJob, HistoryEntry, JobUpdate
 from taskmq.model.states import JobState, can_follow
+from taskmq.model.units import storable
 from taskmq_sql.identity import note
 from taskmq_sql.sqlite.file.connection import Transaction
-from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.identity import drive
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dependencies import unmet
@@ -86,7 +86,7 @@ def _set_fields(transaction: Transaction, job: LiveJob, change: JobUpdate) -> No
     if change.queue is not msgspec.UNSET:
         job.queue = transaction.names.id(transaction.connection, change.queue)
     if change.cancel_requested is not msgspec.UNSET:
-        job.cancel_requested = escaped(change.cancel_requested)
+        job.cancel_requested = storable(change.cancel_requested)
     if change.error is not msgspec.UNSET:
         job.fail_with(change.error)
     if change.body is not msgspec.UNSET:

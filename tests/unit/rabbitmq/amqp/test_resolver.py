@@ -40,14 +40,23 @@ def test_no_executor_is_needed() -> None:
     asyncio.run(main())
 
 
-def test_an_answer_after_the_loop_was_closed_disturbs_nobody() -> None:
+def test_an_answer_after_the_loop_was_closed_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_closed = threading.Event()
+
+    def answer(*_: object, **__: object) -> list[object]:
+        assert is_closed.wait(10)
+        return []
+
     async def main() -> list[threading.Thread]:
         asking = asyncio.create_task(resolve("localhost", 5672))
         await asyncio.sleep(0)
         asking.cancel()
         return [thread for thread in threading.enumerate() if "looks up" in thread.name]
 
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
     threads = asyncio.run(main())
+    is_closed.set()
+    assert threads
     for thread in threads:
         thread.join(10)
 
