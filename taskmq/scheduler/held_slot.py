@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.jobs import DispatchBatch, JobStore
+from taskmq.contracts.jobs import DispatchBatch, JobStore, Lane
 from taskmq.durable.service import ServiceGroup, pause, unless_set
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
@@ -55,7 +55,7 @@ class HeldSlot:
     """One slot at work.
 
     Args:
-        fired: called with queues, of whichever slot, that have got jobs which are ready.
+        fired: called with lanes, of whichever slot, that have got jobs which are ready.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
         upstream_ended: called when jobs have ended that others wait for.
     """
@@ -67,7 +67,7 @@ class HeldSlot:
         lease: HeldLease,
         workers: LiveWorkers,
         *,
-        fired: Callable[[set[str]], None],
+        fired: Callable[[set[Lane]], None],
         again: Callable[[str, str, float], None],
         upstream_ended: Callable[[], None],
         counts: SchedulerCounts,
