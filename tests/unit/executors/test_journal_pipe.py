@@ -157,9 +157,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def _execution(
-    task: str, writer: Shelf, *, args: bytes = b"[]", soft_timeout: float | None = None
-) -> Execution:
+def _execution(task: str, writer: Shelf, *, args: bytes = b"[]", soft_timeout: float | None = None) -> Execution:
     envelope = Envelope(task=task, args=msgspec.Raw(args), kwargs=msgspec.Raw(b"{}"))
     context = Context(envelope, job_id="job-1", max_attempts=4, queue="work", redelivered=False, _writer=writer)
     return Execution(context, print, (), {}, envelope, JSON, None, soft_timeout=soft_timeout)
