@@ -349,7 +349,7 @@ async def _answer(
     answers: list[Submitted | None],
     places: Sequence[int],
 ) -> None:
-    """Say of the jobs at these places what became of those that were there before: unknown, where they were erased."""
+    """Say of the jobs at these places what became of those that were there before: unknown where they are erased."""
     keyed = [place for place in places if jobs[place].key is not None]
     found: dict[int, tuple[str, bool]] = {place: (jobs[place].id, True) for place in places}
     rows: Sequence[Any] = ()
