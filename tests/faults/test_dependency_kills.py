@@ -105,7 +105,7 @@ def test_graphs_end_as_their_rules_say_while_schedulers_are_killed(
     assert kills >= 1
     # One that was just started would be ended by the signal itself.
     eventually(
-        lambda: all("is held, epoch" in each.log for each in schedulers),
+        lambda: all("held from now on: slots" in each.log for each in schedulers),
         "each scheduler holds a slot",
         within=timedelta(seconds=60),
     )

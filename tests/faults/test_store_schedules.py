@@ -144,7 +144,11 @@ def test_every_instant_becomes_one_job_whatever_happens_to_the_schedulers(
             within=timedelta(seconds=90),
         )
     # One that was just started would be ended by the signal itself.
-    _until(lambda: all("is held, epoch" in each.log for each in schedulers), "each one holds a slot", *schedulers)
+    _until(
+        lambda: all("held from now on: slots" in each.log for each in schedulers),
+        "each one holds a slot",
+        *schedulers,
+    )
     for each in schedulers:
         each.signal(signal.SIGTERM)
         assert each.wait(30) == 0, each.log[-4000:]
