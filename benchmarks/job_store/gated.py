@@ -21,7 +21,7 @@ _PATIENCE: Final = 120.0
 # The first one may be on its way while the others are put aside.
 _PLACED: Final = f"""
 select (select count(*) from taskmq.gated)
-     + (select count(*) from taskmq.job where state = {CODES[JobState.DISPATCHED]} and dispatched is not null)"""
+     + (select count(*) from taskmq.job where state = {CODES[JobState.DISPATCHED]})"""
 _STATEMENTS: Final = "select xact_commit from pg_stat_database where datname = current_database()"
 
 

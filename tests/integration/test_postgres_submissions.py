@@ -8,7 +8,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.contracts.jobs import JobStore, NewJob, Submitted
+from taskmq.contracts.jobs import DispatchedJob, JobStore, Submitted
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.driver import JobDriver, after
@@ -48,7 +48,7 @@ def _run(url: str, test: Callable[[JobDriver, Any, Any], Coroutine[None, None, N
     asyncio.run(main())
 
 
-async def _ended(driver: JobDriver, key: str) -> NewJob:
+async def _ended(driver: JobDriver, key: str) -> DispatchedJob:
     job = await driver.dispatched(key=key)
     await driver.report(job, "succeeded")
     return job

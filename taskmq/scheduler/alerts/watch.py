@@ -38,6 +38,8 @@ _TURN: Final = 30.0
 _PERIOD: Final = 10.0
 _LOOKS: Final = 3
 _HEARTBEAT: Final = 60.0
+# The loop, on which jobs are dispatched, waits for no more subjects than that.
+_TOGETHER: Final = 200
 
 
 class _Seen(NamedTuple):
@@ -47,6 +49,29 @@ class _Seen(NamedTuple):
     silences: Sequence[Silence]
     firing: set[tuple[str, str]]
     now: int
+
+
+async def _evaluated(
+    rule: AlertRule, samples: Mapping[str, float], own: Mapping[str, Alert], seen: _Seen
+) -> Evaluation:
+    """`evaluate`, some subjects at a time."""
+    is_inhibited = any((rule.tenant, name) in seen.firing for name in rule.unless)
+    subjects = sorted(samples.keys() | own.keys())
+    found = Evaluation([], [])
+    for start in range(0, len(subjects), _TOGETHER):
+        some = subjects[start : start + _TOGETHER]
+        part = evaluate(
+            rule,
+            {subject: samples[subject] for subject in some if subject in samples},
+            {subject: own[subject] for subject in some if subject in own},
+            seen.now,
+            silences=seen.silences,
+            is_inhibited=is_inhibited,
+        )
+        found.alerts.extend(part.alerts)
+        found.changes.extend(part.changes)
+        await asyncio.sleep(0)
+    return found
 
 
 class AlertWatch:
@@ -149,14 +174,7 @@ class AlertWatch:
         self._blind.discard((rule.tenant, rule.name))
         if samples is None:
             return
-        found = evaluate(
-            rule,
-            samples,
-            own,
-            seen.now,
-            silences=seen.silences,
-            is_inhibited=any((rule.tenant, name) in seen.firing for name in rule.unless),
-        )
+        found = await _evaluated(rule, samples, own, seen)
         if await self._write(rule.name, rule, found, seen.now) and any(
             each.state is AlertState.FIRING for each in found.alerts
         ):
