@@ -100,9 +100,9 @@ def signature(secret: str, body: bytes, *, at: int) -> str:
     return f"t={at},v1={digest.hexdigest()}"
 
 
-def alertmanager_body(*notices: AlertNotice) -> bytes:
-    """The notices in the form of Alertmanager's `/api/v2/alerts`."""
-    return msgspec.json.encode([_alert(notice, change) for notice in notices for change in notice.changes])
+def alertmanager_body(notice: AlertNotice) -> bytes:
+    """The notice in the form of Alertmanager's `/api/v2/alerts`."""
+    return msgspec.json.encode([_alert(notice, change) for change in notice.changes])
 
 
 def _alert(notice: AlertNotice, change: AlertChange) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from taskmq.contracts.history import AlertNotice
+from taskmq.errors import InvalidOption
 from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, AlertState
 from taskmq.model.history.channels import is_told, parse_channel, shown_channel
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
@@ -21,7 +22,9 @@ _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD_MS: Final = 60_000
 # Rules are looked at after that: an Alertmanager that takes longer is told the next time.
-_PATIENCE: Final = 5.0
+_PATIENCE: Final = 10.0
+# Of one request: the loop, on which jobs are dispatched, waits for no more of them than that.
+_TOGETHER: Final = 200
 
 
 class AlertRepetition:
@@ -48,17 +51,19 @@ class AlertRepetition:
         url = f"{parse_channel(channel).target.rstrip('/')}/api/v2/alerts"
         try:
             async with asyncio.timeout(_PATIENCE):
-                await post(url, alertmanager_body(*notices), headers={}, allows_private=self._settings.allows_private)
+                for notice in notices:
+                    body = alertmanager_body(notice)
+                    await post(url, body, headers={}, allows_private=self._settings.allows_private)
         except TimeoutError:
             _log.warning("alerts are not repeated over %s: no answer in %g s", shown_channel(channel), _PATIENCE)
-        except DeliveryFailed as error:
+        except (DeliveryFailed, InvalidOption) as error:
             _log.warning("alerts are not repeated over %s: %s", shown_channel(channel), error)
 
 
 def _by_channel(
     rules: Mapping[tuple[str, str], AlertRule], alerts: Iterable[Alert], now: int
 ) -> dict[str, list[AlertNotice]]:
-    """What is sent over each Alertmanager's channel: one notice for each rule."""
+    """What is sent over each Alertmanager's channel, rule by rule."""
     changes: dict[tuple[str, str], list[AlertChange]] = {}
     for alert in alerts:
         if alert.state is AlertState.FIRING and alert.told is not None and (alert.tenant, alert.rule) in rules:
@@ -68,6 +73,8 @@ def _by_channel(
         rule = rules[key]
         for channel in rule.channels:
             if channel.startswith("alertmanager+") and is_told(channel, rule.severity):
-                notice = AlertNotice(id="", channel=channel, rule=rule, changes=told, at=now)
-                found.setdefault(channel, []).append(notice)
+                found.setdefault(channel, []).extend(
+                    AlertNotice(id="", channel=channel, rule=rule, changes=told[start : start + _TOGETHER], at=now)
+                    for start in range(0, len(told), _TOGETHER)
+                )
     return found
