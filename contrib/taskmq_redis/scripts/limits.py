@@ -23,6 +23,7 @@ ENTER_LIMITS: Final = Script(
 local job, hold, lease, patience = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local count = #KEYS / 4
 local SLACK, MISSED, GRACE, EARLY, LAPSE, HOUR = 250000, 1000000, 2000000, 250000, 600000000, 3600000000
+local LOOKED_AT = 256
 local answers, all, strict = {}, true, false
 
 for at = 1, count do
@@ -35,7 +36,20 @@ end
 
 local function rank(line, order)
     local before = redis.call('ZRANK', order, job) or 0
-    return math.max(before - redis.call('ZCOUNT', line, '-inf', '(' .. string.format('%.0f', now - GRACE)), 0)
+    local since = '(' .. string.format('%.0f', now - GRACE)
+    local late = before > 0 and redis.call('ZREVRANGEBYSCORE', line, since, '-inf', 'LIMIT', 0, LOOKED_AT) or {}
+    if #late == 0 then
+        return before
+    end
+    -- Of more than that, those that are late for longest have come before it.
+    local gone = math.max(redis.call('ZCOUNT', line, '-inf', since) - LOOKED_AT, 0)
+    local place = tonumber(redis.call('ZSCORE', order, job))
+    for _, name in ipairs(late) do
+        if tonumber(redis.call('ZSCORE', order, name) or place) < place then
+            gone = gone + 1
+        end
+    end
+    return math.max(before - gone, 0)
 end
 
 for at = 1, count do
