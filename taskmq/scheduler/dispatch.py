@@ -139,7 +139,7 @@ class JobDispatcher:
         self._shares.began(job_id, now=self._now())
 
     def turned_back(self, job_id: str, seconds: float) -> None:
-        """A limit of the job's task is used up, as its worker reports: it comes again after so long; `left` follows."""
+        """A worker reports that a limit of the job's task is used up, for so long; `left` follows."""
         self._gates.turned_back(job_id, seconds, now=self._now())
 
     def left(self, job_id: str, seconds: float | None) -> None:

@@ -67,7 +67,7 @@ class ReportConsumer:
         name: of the slot's queue.
         declare: makes sure that the queue is there.
         began: called with a job that is known to run.
-        turned_back: called with a job that has to wait for a limit of its task, by its worker, and for how many seconds.
+        turned_back: called with a job for which its worker found a limit used up, and for how many seconds.
         ended: called with a queue and how many of its jobs have left the broker and the workers.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
         upstream_ended: called when jobs have ended that others wait for.
