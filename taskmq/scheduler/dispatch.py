@@ -146,12 +146,12 @@ class JobDispatcher:
         self._shares.taken(_found(batch))
         self._gates.taken(batch.jobs, now=self._now())
 
-    def began(self, job_id: str) -> None:
-        """A job is known to run."""
-        self._shares.began(job_id, now=self._now())
+    def began(self, job_id: str, *, ran: float = 0.0) -> None:
+        """A job is known to run; `ran`: for so long already, where an earlier holder has dispatched it."""
+        self._shares.began(job_id, now=self._now(), ran=ran)
 
     def turned_back(self, job_id: str, seconds: float) -> None:
-        """A worker has not let the job in, and reports that it is to come again after so long; `left` follows."""
+        """A worker reports that a limit of the job's task is used up, for so long; `left` follows."""
         self._gates.turned_back(job_id, seconds, now=self._now())
 
     def left(self, job_id: str, seconds: float | None) -> None:
