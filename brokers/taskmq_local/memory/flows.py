@@ -4,14 +4,12 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from taskmq.contracts.stores.flows import (
     ENDED_STATES,
-    BegunNode,
-    BusyNode,
     EndedNode,
     FlowEntry,
     FlowNode,
@@ -19,27 +17,17 @@ from taskmq.contracts.stores.flows import (
     FlowPlace,
     FlowRecord,
     NodeState,
-    Taken,
 )
 from taskmq.model.clock import Clock
 from taskmq.model.keys import split_tenant_key
-from taskmq.workflow.model.flow_view import FlowFacts, Node
+from taskmq.workflow.model.flow_view import FlowFacts, FlowView, Node
 from taskmq.workflow.model.rules import ParentCounts
-from taskmq.workflow.model.transitions import (
-    append_to_batch,
-    cancel_flow,
-    done_taken,
-    end_run,
-    expand_map,
-    open_flow,
-    redrive_flow,
-    release_run,
-    renew_run,
-    start_run,
-    take_some,
-)
+from taskmq.workflow.model.transitions import open_flow
+from taskmq_local.rules.flows import FlowChanges
 
 __all__ = ["FlowShelf", "MemoryFlow", "MemoryFlows"]
+
+T = TypeVar("T")
 
 _BAD: Final = (NodeState.FAILED, NodeState.UPSTREAM_FAILED)
 _FAILED: Final = frozenset({NodeState.FAILED})
@@ -257,7 +245,7 @@ class FlowShelf:
             del self._flows[flow_id]
 
 
-class MemoryFlows:
+class MemoryFlows(FlowChanges):
     """A `taskmq.stores.FlowStore`.
 
     Args:
@@ -277,80 +265,6 @@ class MemoryFlows:
                 return False
             open_flow(view, nodes)
             return True
-
-    async def start(
-        self, flow_id: str, node: str, *, owner: str, seconds: float, takes_over: bool
-    ) -> BegunNode | BusyNode | EndedNode | None:
-        now = self._now()
-        with self._shelf.lock:
-            if (view := self._shelf.change(flow_id, now=now)) is None:
-                return None
-            until = now + round(seconds * 1000)
-            return start_run(view, node, owner=owner, until=until, takes_over=takes_over, now=now)
-
-    async def renew(self, flow_id: str, node: str, *, token: int, seconds: float) -> bool:
-        now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.change(flow_id, now=now)
-            return view is not None and renew_run(view, node, token=token, until=now + round(seconds * 1000))
-
-    async def release(self, flow_id: str, node: str, *, token: int) -> None:
-        now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.change(flow_id, now=now)
-            if view is not None:
-                release_run(view, node, token=token)
-
-    async def end(
-        self, flow_id: str, node: str, *, token: int, state: NodeState, value: bytes, taker: str, lease: float
-    ) -> Taken | None:
-        now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.change(flow_id, now=now)
-            if view is None:
-                return None
-            until = now + round(lease * 1000)
-            return end_run(view, node, token=token, state=state, value=value, taker=taker, until=until, now=now)
-
-    async def take(self, flow_id: str, *, taker: str, lease: float, again: bool = False) -> Taken:
-        now = self._now()
-        with self._shelf.lock:
-            if (view := self._shelf.change(flow_id, now=now)) is None:
-                return Taken((), is_more=False)
-            return take_some(view, taker=taker, until=now + round(lease * 1000), now=now, again=again)
-
-    async def done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
-        now = self._now()
-        with self._shelf.lock:
-            if (view := self._shelf.change(flow_id, now=now)) is None:
-                return Taken((), is_more=False)
-            return done_taken(view, keys, taker=taker, until=now + round(lease * 1000), now=now)
-
-    async def expand(self, flow_id: str, node: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
-        now = self._now()
-        with self._shelf.lock:
-            if (view := self._shelf.change(flow_id, now=now)) is not None:
-                expand_map(view, node, calls, first=first, total=total)
-
-    async def append(
-        self, flow_id: str, node: str, calls: Sequence[bytes], *, name: str = "", closes: bool = False
-    ) -> int | None:
-        now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.change(flow_id, now=now)
-            return None if view is None else append_to_batch(view, node, calls, name=name, closes=closes)
-
-    async def cancel(self, flow_id: str, *, reason: str) -> list[str] | None:
-        now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.change(flow_id, now=now)
-            return None if view is None else cancel_flow(view, reason=reason, now=now)
-
-    async def redrive(self, flow_id: str) -> int:
-        now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.change(flow_id, now=now)
-            return 0 if view is None else redrive_flow(view)
 
     async def look(self, flow_id: str) -> FlowRecord | None:
         now = self._now()
@@ -404,6 +318,19 @@ class MemoryFlows:
         with self._shelf.lock:
             view = self._shelf.find(flow_id, now=now)
             return [] if view is None else view.ends[place : place + limit]
+
+    async def _change(
+        self,
+        flow_id: str,
+        change: Callable[[FlowView, int], T],
+        unknown: T,
+        *,
+        is_durable: bool = True,  # noqa: ARG002 - nothing in memory is
+    ) -> T:
+        now = self._now()
+        with self._shelf.lock:
+            view = self._shelf.change(flow_id, now=now)
+            return unknown if view is None else change(view, now)
 
     def _now(self) -> int:
         self._check_open()

@@ -7,8 +7,6 @@ from typing import Any, Final, TypeVar
 
 from taskmq.contracts.stores.flows import (
     ENDED_STATES,
-    BegunNode,
-    BusyNode,
     EndedNode,
     FlowEntry,
     FlowNode,
@@ -16,27 +14,15 @@ from taskmq.contracts.stores.flows import (
     FlowPlace,
     FlowRecord,
     NodeState,
-    Taken,
 )
 from taskmq.model.clock import Clock
 from taskmq.model.keys import tenant_key, tenant_prefix
-from taskmq.workflow.model.flow_view import FlowFacts, Node, NodeClaim
+from taskmq.workflow.model.flow_view import FlowFacts, FlowView, Node, NodeClaim
 from taskmq.workflow.model.rules import ParentCounts
-from taskmq.workflow.model.transitions import (
-    append_to_batch,
-    cancel_flow,
-    done_taken,
-    end_run,
-    expand_map,
-    open_flow,
-    redrive_flow,
-    release_run,
-    renew_run,
-    start_run,
-    take_some,
-)
+from taskmq.workflow.model.transitions import open_flow
 from taskmq_local.database.state_database import StateDatabase
 from taskmq_local.database.work import Durability
+from taskmq_local.rules.flows import FlowChanges
 
 __all__ = ["LocalFlows"]
 
@@ -263,7 +249,7 @@ class _FlowRows:
         return self._connection.execute(statement, values).fetchall()
 
 
-class LocalFlows:
+class LocalFlows(FlowChanges):
     """A `taskmq.stores.FlowStore`."""
 
     def __init__(self, database: StateDatabase, clock: Clock) -> None:
@@ -291,68 +277,6 @@ class LocalFlows:
             return True
 
         return await self._database.ask(create, care=Durability.DURABLE)
-
-    async def start(
-        self, flow_id: str, node: str, *, owner: str, seconds: float, takes_over: bool
-    ) -> BegunNode | BusyNode | EndedNode | None:
-        now = self._clock.now_ms()
-        until = now + round(seconds * 1000)
-
-        def start(view: _FlowRows) -> BegunNode | BusyNode | EndedNode | None:
-            return start_run(view, node, owner=owner, until=until, takes_over=takes_over, now=now)
-
-        return await self._change(flow_id, start, None, care=Durability.LOOSE)
-
-    async def renew(self, flow_id: str, node: str, *, token: int, seconds: float) -> bool:
-        until = self._clock.now_ms() + round(seconds * 1000)
-        return await self._change(
-            flow_id, lambda view: renew_run(view, node, token=token, until=until), False, care=Durability.LOOSE
-        )
-
-    async def release(self, flow_id: str, node: str, *, token: int) -> None:
-        await self._change(flow_id, lambda view: release_run(view, node, token=token), None, care=Durability.LOOSE)
-
-    async def end(
-        self, flow_id: str, node: str, *, token: int, state: NodeState, value: bytes, taker: str, lease: float
-    ) -> Taken | None:
-        now = self._clock.now_ms()
-        until = now + round(lease * 1000)
-
-        def end(view: _FlowRows) -> Taken | None:
-            return end_run(view, node, token=token, state=state, value=value, taker=taker, until=until, now=now)
-
-        return await self._change(flow_id, end, None)
-
-    async def take(self, flow_id: str, *, taker: str, lease: float, again: bool = False) -> Taken:
-        now = self._clock.now_ms()
-        until = now + round(lease * 1000)
-        return await self._change(
-            flow_id, lambda view: take_some(view, taker=taker, until=until, now=now, again=again), _NOTHING
-        )
-
-    async def done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
-        now = self._clock.now_ms()
-        until = now + round(lease * 1000)
-        return await self._change(
-            flow_id, lambda view: done_taken(view, keys, taker=taker, until=until, now=now), _NOTHING
-        )
-
-    async def expand(self, flow_id: str, node: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
-        await self._change(flow_id, lambda view: expand_map(view, node, calls, first=first, total=total), None)
-
-    async def append(
-        self, flow_id: str, node: str, calls: Sequence[bytes], *, name: str = "", closes: bool = False
-    ) -> int | None:
-        return await self._change(
-            flow_id, lambda view: append_to_batch(view, node, calls, name=name, closes=closes), None
-        )
-
-    async def cancel(self, flow_id: str, *, reason: str) -> list[str] | None:
-        now = self._clock.now_ms()
-        return await self._change(flow_id, lambda view: cancel_flow(view, reason=reason, now=now), None)
-
-    async def redrive(self, flow_id: str) -> int:
-        return await self._change(flow_id, redrive_flow, 0)
 
     async def look(self, flow_id: str) -> FlowRecord | None:
         now = self._clock.now_ms()
@@ -415,20 +339,15 @@ class LocalFlows:
         return [str(row[0]) for row in rows]
 
     async def _change(
-        self,
-        flow_id: str,
-        change: Callable[[_FlowRows], T],
-        unknown: T,
-        *,
-        care: Durability = Durability.DURABLE,
+        self, flow_id: str, change: Callable[[FlowView, int], T], unknown: T, *, is_durable: bool = True
     ) -> T:
         now = self._clock.now_ms()
 
         def run(connection: sqlite3.Connection) -> T:
             rows = connection.execute(_CHANGE, (flow_id, now)).fetchall()
-            return change(_FlowRows(connection, rows[0][0], FlowFacts(*rows[0][1:]))) if rows else unknown
+            return change(_FlowRows(connection, rows[0][0], FlowFacts(*rows[0][1:])), now) if rows else unknown
 
-        return await self._database.ask(run, care=care)
+        return await self._database.ask(run, care=Durability.DURABLE if is_durable else Durability.LOOSE)
 
     async def _select(self, flow_id: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
         now = self._clock.now_ms()
@@ -452,9 +371,6 @@ class LocalFlows:
             return [connection.execute(statement, (rows[0][0], key)).fetchone() if rows else None for key in keys]
 
         return await self._database.ask(select, care=Durability.LOOSE)
-
-
-_NOTHING: Final = Taken((), is_more=False)
 
 
 def _node(row: tuple[Any, ...]) -> Node:
