@@ -8,7 +8,7 @@ from typing import Final
 
 from taskmq.contracts.broker import Delivery
 from taskmq.model.envelope import Envelope
-from taskmq.model.outcome import Outcome, Parked, Succeeded
+from taskmq.model.outcome import OUTCOME_NAMES, Outcome, Parked, Succeeded
 from taskmq.model.telemetry.metrics import Count
 from taskmq.model.topology import logical_queue
 from taskmq.run.context import due_instant
@@ -57,7 +57,7 @@ class WorkerStats:
         envelope = attempt.envelope
         key = (envelope.task, attempt.delivery.queue)
         count = self.counts.get(key) or self.count_of(*key)
-        name, outcomes = _NAMES[type(outcome)], count.outcomes
+        name, outcomes = OUTCOME_NAMES[type(outcome)], count.outcomes
         outcomes[name] = outcomes.get(name, 0) + 1
         count.run.add(seconds)
         if attempt.started is not None and envelope.attempt == 1:
@@ -105,4 +105,3 @@ class WorkerStats:
 
 # Those that hear of a plain success do not hear its value.
 _SUCCESS: Final = Succeeded(None)
-_NAMES: Final[dict[type, str]] = {kind: kind.__name__.lower() for kind in Outcome.__args__}

@@ -14,7 +14,7 @@ from taskmq.contracts.broker import Broadcasting, Delivery
 from taskmq.durable.service import pause
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import Envelope
-from taskmq.model.outcome import Dead, Outcome, Parked, Retried, Snoozed
+from taskmq.model.outcome import OUTCOME_NAMES, Dead, Outcome, Parked, Retried, Snoozed
 from taskmq.model.telemetry.events import Event, JobEvent, WorkerEvent, encode_batch, job_topic, worker_topic
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import logical_queue
@@ -29,7 +29,6 @@ _PER_MESSAGE: Final = 500
 _MOST: Final = 20_000
 _LONGEST_WATCH: Final = 600.0
 _STARTED: Final = "started"
-_ENDS: Final[dict[type, str]] = {kind: kind.__name__.lower() for kind in Outcome.__args__}
 
 
 class EventPublisher:
@@ -206,7 +205,7 @@ class EventPublisher:
             delay = outcome.delay.total_seconds()
         self._add(
             JobEvent(
-                event=_ENDS[type(outcome)],
+                event=OUTCOME_NAMES[type(outcome)],
                 number=number,
                 at=self._clock.now_ms(),
                 job_id=job_id,

@@ -47,6 +47,7 @@ from taskmq.errors import (
 from taskmq.model import headers as header
 from taskmq.model.envelope import LAST_INSTANT, Envelope, Invitation, amend, decode_envelope
 from taskmq.model.outcome import (
+    OUTCOME_NAMES,
     AlreadyDone,
     Cancelled,
     Dead,
@@ -162,7 +163,7 @@ class Settler:
                 "job %s of task %s: %s too late, the message was given to another worker",
                 attempt.job_id,
                 attempt.envelope.task,
-                type(outcome).__name__.lower(),
+                OUTCOME_NAMES[type(outcome)],
             )
             await self.release_permits(attempt, Interrupted())
             return False
