@@ -24,7 +24,7 @@ Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)] | Annotated[str, msgspec.
 
 
 class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A node.
+    """A host node as the API shows it.
 
     Attributes:
         status: available, busy, draining or lost.
@@ -132,7 +132,7 @@ class AllocationView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageView(msgspec.Struct, frozen=True, kw_only=True):
-    """What was allocated.
+    """Sums up allocations of a time, and lists them page by page.
 
     Attributes:
         hours: amounts times hours, by name, of all that fit; `memory` in byte hours.

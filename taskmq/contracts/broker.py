@@ -495,7 +495,7 @@ class Diagnosable(Protocol):
     async def diagnose(
         self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0, hands_over: bool = False
     ) -> list[Finding]:
-        """What was found.
+        """Return what is wrong or doubtful about these queues at the broker.
 
         Nothing is changed.
 

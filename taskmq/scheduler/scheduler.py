@@ -179,7 +179,7 @@ class Scheduler:
         return None
 
     def status(self) -> SchedulerStatus:
-        """Everything, for people."""
+        """Return all that the scheduler knows about itself, for `/status`."""
         windows: dict[str, int] = {}
         paused: dict[str, str] = {}
         for held in self._held.values():

@@ -179,7 +179,7 @@ class Signals:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Listen until `stop`."""
+        """Listen for signals of the broker until `stop`."""
         listening = await self._listen()
         if listening is None:
             return

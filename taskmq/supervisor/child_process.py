@@ -26,7 +26,7 @@ _LONGEST_LINE = 1 << 24
 
 
 class ChildProcess:
-    """One.
+    """A worker process, as its supervisor sees it.
 
     Attributes:
         ended: done with its exit code, as `subprocess` has it, once it has ended and said all it had to say.

@@ -103,7 +103,7 @@ class Workflows:
     async def alist(
         self, *, after: str | None = None, limit: int = 50, **which: Unpack[WorkflowFilter]
     ) -> WorkflowPage:
-        """`list` for coroutines."""
+        """Do what `list` does, without blocking the event loop."""
         if limit < 1:
             raise InvalidOption(f"limit={limit}: at least 1")
         if unknown := sorted(which.keys() - WorkflowFilter.__annotations__.keys()):

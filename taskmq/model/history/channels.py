@@ -34,7 +34,7 @@ _DEMANDED: Final[Mapping[Kind, str]] = {"pagerduty": "routing_key", "telegram": 
 
 
 class Channel(NamedTuple):
-    """One channel.
+    """One place to which notices of alerts are sent.
 
     Attributes:
         target: the address of mail, or the URL without what is before its scheme, and without the severity.

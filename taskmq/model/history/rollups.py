@@ -115,7 +115,7 @@ class Rollup(msgspec.Struct):
 
     @classmethod
     def empty(cls) -> "Rollup":
-        """Figures of nothing."""
+        """Return the figures of a time in which nothing ran."""
         return cls(RollupKey(0, "", "", ""))
 
     @property

@@ -143,7 +143,7 @@ def check_node_name(name: str) -> str:
 
 
 def check_labels(labels: Mapping[str, str], *, what: str) -> dict[str, str]:
-    """The labels themselves.
+    """Return the labels if a node can have them.
 
     Raises:
         InvalidOption: too many, or one that cannot be; names `what`.

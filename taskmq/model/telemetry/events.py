@@ -121,7 +121,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
 
 
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker process tells about itself.
+    """What happened to a worker process, and how it was then.
 
     Attributes:
         event: the name of what happened, a `WorkerEventName`.
@@ -142,7 +142,7 @@ Event = JobEvent | WorkerEvent
 
 
 class EventBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """One message.
+    """One message of events, all of one worker and one topic.
 
     Attributes:
         v: version of the format: 1; another number is another format.
@@ -192,7 +192,7 @@ def encode_batch(worker: str, events: Sequence[Event], *, dropped: int) -> bytes
 
 
 def decode_batch(topic: str, body: bytes) -> EventBatch:
-    """What a message of this topic tells.
+    """Read the events in a message of this topic.
 
     Raises:
         MalformedMessage: it is no batch of events, or of a later version.

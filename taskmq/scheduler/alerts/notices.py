@@ -52,7 +52,7 @@ class NoticeSender:
         self._waking.set()
 
     async def run(self) -> None:
-        """Send until `stop`."""
+        """Send notices that are due until `stop`."""
         try:
             while not self._is_stopping.is_set():
                 self._waking.clear()

@@ -14,7 +14,7 @@ _PORTS: Final = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
 
 
 class MailServer(msgspec.Struct, frozen=True, kw_only=True):
-    """An SMTP server.
+    """An SMTP server that mail goes through.
 
     Attributes:
         security: `smtp`: none; `smtp+starttls`; `smtps`: TLS from the beginning.

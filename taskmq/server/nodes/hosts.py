@@ -154,7 +154,7 @@ HOST_HANDLERS: Final[tuple[Any, ...]] = (
 
 
 def node_or_problem(name: str, node: HostNode | None) -> HostNode:
-    """The node.
+    """Return the node if there is one.
 
     Raises:
         Problem: there is none.

@@ -45,13 +45,13 @@ class WorkerStats:
         self.on_park: Callable[[Delivery, Parked], None] | None = None
 
     def start(self, attempt: Attempt, *, now: float) -> None:
-        """A run begins."""
+        """Count a run that begins."""
         self.running[attempt] = now
         if self.on_start is not None:
             self.on_start(attempt.delivery, attempt.envelope, attempt.job_id, None)
 
     def end(self, attempt: Attempt, outcome: Outcome, *, now: float) -> None:
-        """It has an outcome."""
+        """Count a run that has ended, by its outcome."""
         seconds = now - self.running.pop(attempt, now)
         self.ended += 1
         envelope = attempt.envelope
@@ -86,7 +86,7 @@ class WorkerStats:
         return count
 
     def park(self, delivery: Delivery, parked: Parked) -> None:
-        """A delivery is not run here."""
+        """Report a delivery that is not run here."""
         if self.on_park is not None:
             self.on_park(delivery, parked)
 
@@ -99,7 +99,7 @@ class WorkerStats:
         return [f"{task} (job {job_id})" for task, job_id in runs]
 
     def forget(self, attempt: Attempt) -> None:
-        """It was interrupted before it had an outcome."""
+        """Drop a run that was interrupted before it had an outcome."""
         self.running.pop(attempt, None)
 
 

@@ -71,7 +71,7 @@ class NodeClaim(NamedTuple):
 
 
 class FlowStateView(Protocol):
-    """One flow."""
+    """What the state machine reads of one workflow, and what it changes there."""
 
     def run(self) -> int: ...
 
