@@ -1,4 +1,4 @@
-"""How a scheduler tells people of alerts. Secrets come from the environment, and are never logged."""
+"""How a scheduler notifies people of alerts. Secrets come from the environment, and are never logged."""
 
 from collections.abc import Mapping
 from typing import Final
