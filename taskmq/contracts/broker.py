@@ -490,7 +490,7 @@ class Deleting(Protocol):
 
 @runtime_checkable
 class Diagnosable(Protocol):
-    """A broker that can tell what is wrong with its server."""
+    """A broker that can find out what is wrong with its server."""
 
     async def diagnose(
         self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0, hands_over: bool = False

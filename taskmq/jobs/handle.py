@@ -147,8 +147,8 @@ class Job(Generic[R_co]):
         |---|---|
         | `succeeded`, `failed`, `cancelled` | its result, where results are kept |
         | `scheduled`, `retrying` | the state, where it waits for its time there (`TaskMQ(delay="state")`) |
-        | `running`, and what a run came to | the progress that its task tells; a worker that dies tells nothing |
-        | `queued` | it was sent, and nothing else is known: it waits at the broker, or it runs and tells nothing |
+        | `running`, and what a run came to | the progress that its task reports; a worker that dies reports nothing |
+        | `queued` | it was sent, and nothing else is known: it waits at the broker, or it runs and reports nothing |
         | `unknown` | nothing: a handle made from an id alone (`app.job`) does not even show that it was sent |
 
         Raises:
@@ -184,7 +184,7 @@ class Job(Generic[R_co]):
         One that waits for its time in the state (`TaskMQ(delay="state")`) is gone when this returns. One that waits
         at the broker is ended, without a run, by the worker that gets it. One that runs is stopped: a coroutine gets
         `CancelledError`, a thread or process sees `context.cancelled` and is given up, or killed, after a grace. It
-        may end by itself in the very moment; `state` tells how it ended.
+        may end by itself in the very moment; `state` says how it ended.
 
         Args:
             reason: what `JobCancelled` says to those who await the result.
@@ -192,7 +192,7 @@ class Job(Generic[R_co]):
 
         Returns:
             Which of these it was; false where the job has `ended` already, and where it is `unknown`: the state has
-            not heard of it. One that waits at the broker, or runs and tells nothing, is ended all the same.
+            not heard of it. One that waits at the broker, or runs and reports nothing, is ended all the same.
 
         Raises:
             StateUnavailable: the state could not be reached; the job may be cancelled or not.

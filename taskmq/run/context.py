@@ -183,7 +183,7 @@ class Context(msgspec.Struct, eq=False):
         self.open_journal().tell_progress(done, total, note)
 
     def heartbeat(self, details: object = None) -> None:
-        """Tell that the task goes on, and, as `details`, where it is: what a later run reads as `last_heartbeat`.
+        """Report that the task goes on, and, as `details`, where it is: what a later run reads as `last_heartbeat`.
 
         Raises:
             EncodeError: the details have no form as JSON.

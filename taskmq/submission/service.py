@@ -468,7 +468,7 @@ class Jobs(JobQueries):
         """Do what `cancel` does, without blocking the event loop."""
         after = await self._do("cancel", job_id, version=version, by=by, note=note)
         if not after.state.is_final and self.sessions.current().state is not None:
-            # Its worker looks there; where there is no state, the scheduler tells the workers.
+            # Its worker looks there; where there is no state, the scheduler sends workers the command.
             reason = after.cancel_requested or ""
             await super().cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, was_sent=True)
         return after

@@ -13,7 +13,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 # A token is the server's microseconds, or one more than the one before it where that is later: so also what Redis has
 # forgotten, by its time or with all its data, is not given twice. `call` is this very call: sent once more after its
-# reply was lost, it is told the same.
+# reply was lost, it gets the same answer.
 CLAIM_KEY: Final = Script(
     _NOW
     + """

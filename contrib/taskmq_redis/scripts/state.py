@@ -389,7 +389,7 @@ return redis.call('HDEL', KEYS[1], ARGV[1])
 """
 )
 
-# Compared and set. What is there already, by this very call, is told the same.
+# Compared and set. What is there already, by this very call, gets the same answer.
 SWAP: Final = Script(
     _NOW
     + _IS_ON_ITS_WAY

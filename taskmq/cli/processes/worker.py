@@ -27,7 +27,7 @@ app = App(name="worker", help="Run the tasks of an app's queues.", result_action
 app.command(
     "taskmq.cli.operators.worker_control:app",
     name="control",
-    help="Tell running workers what to do: status, drain, concurrency, stacks.",
+    help="Command running workers: status, drain, concurrency, stacks.",
 )
 
 

@@ -77,7 +77,7 @@ class State(Protocol):
 
 @runtime_checkable
 class DiagnosableState(Protocol):
-    """A state that can tell what is wrong with its server."""
+    """A state that can find out what is wrong with its server."""
 
     async def diagnose(self) -> list[Finding]:
         """Return what is wrong or doubtful about the state.

@@ -47,7 +47,7 @@ class NodeCalls:
         return self._connection.ask("removeNode", HostNodeView, path={"name": name})
 
     def register(self, body: RegisterBody) -> RegisteredView:
-        """Make a node known that no worker tells of."""
+        """Make a node known that no worker reports."""
         return self._connection.ask("registerNodeOfDocument", RegisteredView, body=body)
 
     def tell(self, node_id: str, status: Literal["available", "busy", "draining"]) -> RegisteredView:

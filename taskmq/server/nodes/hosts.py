@@ -119,7 +119,7 @@ async def register_node(data: JSONBody[RegisterBody], app: ServedApp, caller: Ca
     tags=["compatible names"],
 )
 async def update_status(data: JSONBody[StatusBody], app: ServedApp, caller: CallerGiven) -> RegisteredView:
-    """Say whether a node that no worker tells of takes anything; each call is a heartbeat, and ends no drain."""
+    """Say whether a node that no worker reports takes anything; each call is a heartbeat, and ends no drain."""
     known = node_or_problem(data.node_id, await operations.find_node(app, data.node_id))
     if known.told.runs_jobs:
         raise _in_use(known, "drain and resume it as an operator")

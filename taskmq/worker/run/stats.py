@@ -14,12 +14,12 @@ from taskmq.model.topology import logical_queue
 from taskmq.run.context import due_instant
 from taskmq.worker.attempt import Attempt
 
-__all__ = ["TellEnd", "TellStart", "WorkerStats"]
+__all__ = ["EndListener", "StartListener", "WorkerStats"]
 
-TellStart = Callable[[Delivery, Envelope, str, int | None], None]
-"""Told of a run that starts: its message, its job's id, and when that is (ms) where that is known."""
-TellEnd = Callable[[Delivery, Envelope, str, Outcome, float], None]
-"""Told of a run that has ended: its message, its job's id, its outcome and the seconds that it took."""
+StartListener = Callable[[Delivery, Envelope, str, int | None], None]
+"""Called with each run that starts: its message, its job's id, and when that is (ms) where that is known."""
+EndListener = Callable[[Delivery, Envelope, str, Outcome, float], None]
+"""Called with each run that has ended: its message, its job's id, its outcome and the seconds that it took."""
 
 
 class WorkerStats:
@@ -40,8 +40,8 @@ class WorkerStats:
         self.running: dict[Attempt, float] = {}
         self.current: Envelope | None = None
         self.ended = 0
-        self.on_start: TellStart | None = None
-        self.on_end: TellEnd | None = None
+        self.on_start: StartListener | None = None
+        self.on_end: EndListener | None = None
         self.on_park: Callable[[Delivery, Parked], None] | None = None
 
     def start(self, attempt: Attempt, *, now: float) -> None:

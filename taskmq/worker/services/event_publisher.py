@@ -1,4 +1,4 @@
-"""Telling others what happens here: a worker's events, off the way of its jobs.
+"""What happens here, published: a worker's events, off the way of its jobs.
 
 A job's event is a small struct in a list; a timer sends what there is every 100 ms, by topic. Events of jobs are off
 until a reader listens, which says so by the command `watch` for a minute: until then a job costs nothing here.
@@ -32,7 +32,7 @@ _STARTED: Final = "started"
 
 
 class EventPublisher:
-    """The events of one worker process: a `Service`, which tells that the worker is there for as long as it runs.
+    """The events of one worker process: a `Service`, which reports the worker for as long as it runs.
 
     Args:
         broker: where they go.
@@ -80,7 +80,7 @@ class EventPublisher:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Tell that the worker is there, until `stop`."""
+        """Report that the worker is there, until `stop`."""
         if self._is_stopping.is_set():
             return
         self.tell("online")
@@ -94,7 +94,7 @@ class EventPublisher:
             self.tell("offline")
 
     def watch(self, seconds: float | None = None) -> None:
-        """Tell the events of jobs: for so many seconds, at most ten minutes; None: until `close`."""
+        """Send the events of jobs: for so many seconds, at most ten minutes; None: until `close`."""
         if not self._is_watching:
             self._is_watching = True
             self._stats.on_start = self._on_start
@@ -112,7 +112,7 @@ class EventPublisher:
             self._until = self._loop.call_later(min(seconds, _LONGEST_WATCH), self._stop_watching)
 
     def tell(self, event: str) -> None:
-        """Tell an event of the worker."""
+        """Send an event of the worker."""
         self.flush()
         self._number += 1
         told = WorkerEvent(event=event, number=self._number, at=self._clock.now_ms(), status=self._status())

@@ -215,7 +215,7 @@ class Settler:
                 assert_never(outcome)
 
     async def tell_start(self, attempt: Attempt, invitation: Invitation) -> bool:
-        """Tell the store that a job of its runs now; False where the worker stops before that is confirmed."""
+        """Report to the store that a job of its runs now; False where the worker stops before that is confirmed."""
         return await self.reports.send(invitation, self.reports.about(attempt, invitation, "started"))
 
     async def release_permits(self, attempt: Attempt, outcome: Outcome, record: ResultRecord | None = None) -> bool:
