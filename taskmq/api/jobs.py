@@ -41,7 +41,7 @@ class ErrorView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job.
+    """A job as the API shows it.
 
     Attributes:
         job_id: what its submitter called it, else the store's id.

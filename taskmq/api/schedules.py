@@ -21,7 +21,7 @@ __all__ = [
 
 
 class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule.
+    """A schedule as lists show it.
 
     Attributes:
         tenant: "" for those of the app, and those that were made without one.
@@ -43,7 +43,7 @@ class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleLines(msgspec.Struct, frozen=True):
-    """Schedules, by name."""
+    """Lists schedules by their names."""
 
     items: list[ScheduleLine]
 

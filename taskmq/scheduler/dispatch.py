@@ -217,7 +217,7 @@ class JobDispatcher:
                     await pause(self._is_stopping, max(began + _PACE - self._now(), 0))
                 else:
                     await pause(self._waking, self._wait())
-            # What is with the publisher has as long as it takes to tell of it.
+            # What is with the publisher has as long as it takes to report it.
             await self._publishing.aclose(grace=self._grace)
             if self._gates.are_closed:
                 # A scheduler of an earlier version knows no gates.

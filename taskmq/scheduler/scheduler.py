@@ -50,7 +50,7 @@ class Scheduler:
 
     Args:
         drains: `stop` waits until everything in flight was reported; a second `stop` does not.
-        counts_runs: what workers tell of their runs is counted, and failures of plain jobs are kept.
+        counts_runs: what workers report of their runs is counted, and failures of plain jobs are kept.
         alerts: how alerts reach people; None: rules are not looked at.
         archive: the folder into which jobs that have ended go, day by day, before the store forgets them.
 
@@ -154,7 +154,7 @@ class Scheduler:
             await self._app.aclose()
 
     def _observers(self, store: JobStore, history: HistoryStore) -> Iterator[tuple[Service, str]]:
-        """What looks at how things go, and tells people."""
+        """What looks at how things go, and notifies people."""
         if self._counts_runs:
             broker = self._app.sessions.current().broker
             counting = RunHistory(broker, store.dispatching.leases, history.rollups, me=self._me)
@@ -162,7 +162,7 @@ class Scheduler:
         if self._alerts is not None:
             watch = AlertWatch(self._app, store, history.alerts, self._workers, self._alerts, me=self._me)
             yield watch, "looks at rules of alerts"
-            yield NoticeSender(history.alerts, self._alerts), "tells people of alerts"
+            yield NoticeSender(history.alerts, self._alerts), "notifies people of alerts"
 
     def not_ready(self) -> str | None:
         """Why nothing is dispatched; None while it is, or others hold all slots."""
@@ -179,7 +179,7 @@ class Scheduler:
         return None
 
     def status(self) -> SchedulerStatus:
-        """Everything, for people."""
+        """Return all that the scheduler knows about itself, for `/status`."""
         windows: dict[str, int] = {}
         paused: dict[str, str] = {}
         for held in self._held.values():

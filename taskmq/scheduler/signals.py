@@ -35,12 +35,12 @@ _WORKER: Final = "worker."
 _TOPICS: Final = (f"{READY_TOPIC}*", f"{_DUE}*", _FREED, WORKER_EVENTS, TASKS_TOLD)
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
-# They tell every ten seconds.
+# They report every ten seconds.
 _SILENT: Final = 35.0
 # A worker that was killed says nothing at its end, and the next one has another name.
 _FORGOTTEN: Final = 600.0
 _ECHO_EVERY: Final = 4.0
-# So long that one may be lost; of what workers tell at most one each is missed meanwhile.
+# So long that one may be lost; of what workers report at most one each is missed meanwhile.
 _DEAF: Final = 10.0
 
 
@@ -131,7 +131,7 @@ class LiveWorkers:
 
 
 class Signals:
-    """Listens for one scheduler, and tells the others: a `Service`.
+    """Listens for one scheduler, and signals to the others: a `Service`.
 
     Args:
         ready: called with a slot whose jobs may be ready, and the lanes that they are in, where that is known.
@@ -179,7 +179,7 @@ class Signals:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Listen until `stop`."""
+        """Listen for signals of the broker until `stop`."""
         listening = await self._listen()
         if listening is None:
             return

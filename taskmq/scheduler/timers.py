@@ -50,7 +50,7 @@ class Timers:
         self._loop.stop()
 
     async def run(self) -> None:
-        """Fire until `stop`."""
+        """Fire timers that are due until `stop`."""
         await self._loop.run()
 
     async def _due(self, until: int, limit: int) -> list[DueJob]:

@@ -203,7 +203,7 @@ class StoredJobs:
         return None if found is None else await store.get(found)
 
     async def get(self, job_id: str) -> JobRecord:
-        """`find`.
+        """Return the job, as `find` does.
 
         Raises:
             JobNotFound: there is none.

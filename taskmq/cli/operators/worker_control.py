@@ -18,7 +18,7 @@ __all__ = ["app"]
 
 app = App(
     name="control",
-    help="Tell workers what to do: status, drain, concurrency, stacks.",
+    help="Command workers: status, drain, concurrency, stacks.",
     result_action="return_value",
 )
 

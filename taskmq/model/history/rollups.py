@@ -115,7 +115,7 @@ class Rollup(msgspec.Struct):
 
     @classmethod
     def empty(cls) -> "Rollup":
-        """Figures of nothing."""
+        """Return the figures of a time in which nothing ran."""
         return cls(RollupKey(0, "", "", ""))
 
     @property
@@ -134,7 +134,7 @@ class Rollup(msgspec.Struct):
         return self.failed / self.ended if self.ended else None
 
     def add(self, event: JobEvent) -> None:
-        """Count what an event tells."""
+        """Count the run that an event is about."""
         self.outcomes[event.event] = self.outcomes.get(event.event, 0) + 1
         if event.waited is not None:
             self.waited.add(event.waited)

@@ -76,7 +76,7 @@ class ScheduleTurns:
         self._loop.stop()
 
     async def run(self) -> None:
-        """Fire until `stop`."""
+        """Fire due schedules until `stop`."""
         try:
             await self._loop.run()
         finally:

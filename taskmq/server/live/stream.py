@@ -97,7 +97,7 @@ async def event_lines(
         most: streams of one user; one more ends at once.
         tenant: whose jobs the client knows by their own names; None: everybody's, by names that say the tenant.
         is_welcome: asked after so many seconds in which nothing happened, and at least as often while much does.
-        every: so many seconds apart it is told how many events there were, and not each of them; None: each.
+        every: so many seconds apart it gets how many events there were, and not each of them; None: each.
     """
     loop = asyncio.get_running_loop()
     if hub.streams_of(user) >= most:

@@ -25,7 +25,7 @@ _ENDS: Sequence[ReportKind] = ("succeeded", "failed")
 
 
 class Races(JobStoreCase):
-    """Exactly one of those who want the same wins, and the others are told."""
+    """Exactly one of those who want the same wins, and the others are refused."""
 
     @case
     async def test_one_of_many_changes_of_one_version_takes_place(self) -> None:

@@ -44,7 +44,7 @@ class LimitCases(StateCase):
         for _ in range(3):
             again = await _enter(state.limits, "second", rate)
             assert not again.granted
-            # What is told is never more than a quarter of an hour.
+            # The wait that is returned is never more than a quarter of an hour.
             assert again.wait <= second.wait
 
         assert third.wait >= second.wait

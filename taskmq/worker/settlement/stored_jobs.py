@@ -74,7 +74,7 @@ class StoredJobSettler:
         self._large = large
 
     def settle_at_once(self, attempt: Attempt, invitation: Invitation, outcome: Succeeded) -> bool:
-        """Tell a success beside what runs next; False where it has to be waited for."""
+        """Report a success beside what runs next; False where it has to be waited for."""
         self._reports.run_ends(attempt)
         report, _ = self._said(attempt, invitation, outcome)
         if self._is_large(report):

@@ -45,7 +45,7 @@ _A_MOMENT: Final = 60_000
 
 @dataclass
 class JobHistory:
-    """One history.
+    """Does one random history at a store and at the model, and compares them.
 
     Args:
         driver: the store that is compared with the model.
