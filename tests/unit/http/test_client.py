@@ -19,6 +19,7 @@ from taskmq.errors import (
     DefinitionConflict,
     DefinitionNotFound,
     FlowNotFound,
+    IdentityConflict,
     IdentityNotFound,
     InvalidArguments,
     InvalidFilter,
@@ -318,7 +319,14 @@ def test_a_conflict_says_state_and_version_of_the_job(site: Served) -> None:
     with pytest.raises(DefinitionConflict) as definition:
         site.client.definitions.put("template", "billing.charge", version=7)
 
-    assert definition.value.version == 1
+    with pytest.raises(JobConflict) as rule:
+        site.client.alerts.put_rule("too-many", RuleBody(metric="failure_rate", threshold=0.5), version=3)
+
+    user = site.client.users.add("late")
+    with pytest.raises(IdentityConflict) as stale:
+        site.client.users.change(user.id, email="late@example.org", version=user.version + 1)
+
+    assert (definition.value.version, rule.value.version, stale.value.version) == (1, 0, user.version)
     assert (other_version.value.state, other_version.value.version) == ("scheduled", 1)
     assert "request " in other_version.value.__notes__[0]
     assert other_content.value.version == 1
