@@ -70,7 +70,7 @@ _COMMANDS = {
         "taskmq.cli.operators.schedule:app",
         "Schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
     ),
-    "workflow": ("taskmq.cli.operators.workflow:app", "Workflows: list, show, close, cancel, redrive."),
+    "workflow": ("taskmq.cli.operators.workflow:app", "Workflows: list, show, graph, close, cancel, redrive."),
     "dlq": ("taskmq.cli.operators.dlq:app", "Dead letters: list, groups, show, replay, purge, export, archive."),
     "stats": ("taskmq.cli.history.stats:stats", "What was counted of runs: failures, waits, run times."),
     "alert": (

@@ -47,6 +47,7 @@ _MISMATCHES: Final[Mapping[str, type[TaskMQError]]] = {
     "changeUser": IdentityConflict,
     "putDefinition": DefinitionConflict,
     "deleteDefinition": DefinitionConflict,
+    "putSchedule": InvalidOption,
 }
 _BY_STATUS: Final[Mapping[int, type[TaskMQError]]] = {
     400: InvalidOption,
@@ -179,7 +180,9 @@ def prepared(
             content = msgspec.json.encode(body)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise InvalidOption(f"an argument has no form in JSON: {error}") from error
-    if version is not None:
+    if version == 0:
+        more["if-none-match"] = "*"
+    elif version is not None:
         more["if-match"] = f'"{version}"'
     if key is not None:
         more["idempotency-key"] = key

@@ -96,6 +96,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "replayDeadLetters": _posts("/dead-letters/{queue}/replay"),
     "purgeDeadLetters": _posts("/dead-letters/{queue}/purge"),
     "listWorkers": _reads("/workers"),
+    "controlWorkers": _posts("/workers/control", repeats=True),
     "listTasks": _reads("/tasks"),
     "getTask": _reads("/tasks/{name}"),
     "listSchedules": _reads("/schedules"),
@@ -110,6 +111,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "listWorkflows": _reads("/workflows"),
     "getWorkflow": _reads("/workflows/{workflow_id}"),
     "cancelWorkflow": _posts("/workflows/{workflow_id}/cancel"),
+    "closeWorkflow": _posts("/workflows/{workflow_id}/close"),
     "redriveWorkflow": _posts("/workflows/{workflow_id}/redrive"),
     # Turns and quotas.
     "listPools": _reads("/pools"),

@@ -62,7 +62,7 @@ def priority_number(level: str | int | None) -> int | None:
 
 @contextmanager
 def matched_version(headers: Headers) -> Iterator[int | None]:
-    """The version that a change is made for: that of `If-Match`, 0 for `If-None-Match: *`, None where both are absent.
+    """The version that a change is made for: that of `If-Match`, 0 for `If-None-Match: *`, None without either.
 
     Within the block a conflict about the version becomes `version_mismatch`; every other conflict stays what it is.
 

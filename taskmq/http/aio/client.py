@@ -30,6 +30,7 @@ from taskmq.http.aio.nouns import (
     AsyncWorkflowCalls,
 )
 from taskmq.http.aio.pools import AsyncPoolCalls, AsyncQuotaCalls
+from taskmq.http.aio.workers import AsyncWorkerCalls
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries
 
@@ -164,8 +165,13 @@ class AsyncClient:
 
     @property
     def tasks(self) -> AsyncTaskCalls:
-        """What can be called, and the workers that run it."""
+        """What can be called."""
         return AsyncTaskCalls(self._connection)
+
+    @property
+    def workers(self) -> AsyncWorkerCalls:
+        """The workers that run it."""
+        return AsyncWorkerCalls(self._connection)
 
     @property
     def account(self) -> AsyncAccountCalls:

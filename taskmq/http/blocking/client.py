@@ -30,6 +30,7 @@ from taskmq.http.blocking.nouns import (
     WorkflowCalls,
 )
 from taskmq.http.blocking.pools import PoolCalls, QuotaCalls
+from taskmq.http.blocking.workers import WorkerCalls
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries
 
@@ -164,8 +165,13 @@ class Client:
 
     @property
     def tasks(self) -> TaskCalls:
-        """What can be called, and the workers that run it."""
+        """What can be called."""
         return TaskCalls(self._connection)
+
+    @property
+    def workers(self) -> WorkerCalls:
+        """The workers that run it."""
+        return WorkerCalls(self._connection)
 
     @property
     def account(self) -> AccountCalls:

@@ -93,7 +93,7 @@ class HttpConnection:
 
         Args:
             operation: its id.
-            version: that the thing has to have.
+            version: that the thing has to have; 0: it must not be there.
             key: makes the call safe to repeat.
             repeats: it is safe to repeat without one.
 

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Annotated, Any, Final, cast
 
 import msgspec
-from litestar import Response, get, post
+from litestar import Request, Response, get, post
 from litestar.handlers import delete, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
@@ -21,6 +21,7 @@ from taskmq.api.schedules import (
     ScheduleView,
 )
 from taskmq.api.values import Instant
+from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_schedules import TenantSchedule, TenantSchedules
 from taskmq.schedules import ScheduleOptions
@@ -64,14 +65,30 @@ async def get_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str])
     tags=["schedules"],
 )
 async def put_schedule(
-    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[PutScheduleBody]
+    app: ServedApp,
+    caller: CallerGiven,
+    name: FromPath[str],
+    data: JSONBody[PutScheduleBody],
+    request: Request[Any, Any, Any],
 ) -> Response[ScheduleView]:
-    """Start a task whenever the schedule says from now on. 201: there was none of that name; 200: it is changed."""
+    """Start a task whenever the schedule says from now on. 201: there was none of that name; 200: it is changed.
+
+    With `If-None-Match: *` none is changed. 412: another one has the name.
+    """
     own, trigger = _own(app, caller), _trigger(data)
     await own.check_put(name, data.task)
     after = {"task": data.task, "rule": trigger.describe()}
     await caller.note_action(app, "schedule.put", subject=own.full_name(name), after=after)
-    is_new = await own.put(name, data.task, trigger, args=data.args, kwargs=data.kwargs, options=_options(data))
+    if request.headers.get("if-none-match", "").strip() == "*":
+        is_new = not await own.has(name)
+        try:
+            await own.add(name, data.task, trigger, args=data.args, kwargs=data.kwargs, options=_options(data))
+        except InvalidOption as error:
+            if is_new:
+                raise
+            raise Problem(412, "version_mismatch", str(error)) from error
+    else:
+        is_new = await own.put(name, data.task, trigger, args=data.args, kwargs=data.kwargs, options=_options(data))
     return Response(_view(await own.get(name)), status_code=201 if is_new else 200)
 
 

@@ -15,6 +15,7 @@ from taskmq.api.jobs import RefusedJob, SubmittedJob
 from taskmq.api.nodes import AllocateBody, RegisterBody
 from taskmq.api.pools import PolicyBody, PoolBody, QuotaBody
 from taskmq.api.schedules import PutScheduleBody
+from taskmq.api.workers import ControlBody
 from taskmq.errors import (
     DefinitionConflict,
     DefinitionNotFound,
@@ -138,7 +139,9 @@ def _use_definitions_and_tasks(client: Client) -> None:
     client.definitions.delete("nightly-key", version=2)
     assert [one.name for one in client.tasks.list(page_size=2)] == ["billing.charge", "data_processing", "report"]
     assert client.tasks.get("data_processing").arguments["properties"]["number"]["type"] == "integer"
-    assert client.tasks.workers(within=0.01) == []
+    assert client.workers.list(within=0.01) == []
+    told = client.workers.control(ControlBody(command="drain", workers=["web-1"]), within=0.01)
+    assert (told.items, told.missing) == ([], ["web-1"])
 
 
 def _use_the_installation(client: Client) -> None:
@@ -160,10 +163,13 @@ def _use_the_installation(client: Client) -> None:
     assert client.schedules.next("nightly", count=1, after=LATER) == ["2099-02-01T02:00:00.000Z"]
     assert client.schedules.run("nightly")
     assert client.schedules.put("hourly", PutScheduleBody(task="report", every="1h")).is_dynamic
+    assert client.schedules.add("hourly", PutScheduleBody(task="report", every="1h")).rule == "every hour"
+    with pytest.raises(InvalidOption, match="is there already"):
+        client.schedules.add("hourly", PutScheduleBody(task="report", every="2h"))
     client.schedules.remove("hourly")
     past = datetime(2026, 1, 1, tzinfo=UTC)
     assert len(client.schedules.backfill("nightly", past, past + timedelta(days=2), dry_run=True).instants) == 2
-    for ask in (client.workflows.get, client.workflows.cancel, client.workflows.redrive):
+    for ask in (client.workflows.get, client.workflows.cancel, client.workflows.close, client.workflows.redrive):
         with pytest.raises(FlowNotFound):
             ask("none")
     assert list(client.workflows.list(name="rep*", states=["running"], since=past)) == []

@@ -161,13 +161,16 @@ def test_a_bulk_operation_says_which_jobs_are_meant_and_what_is_to_change(site: 
 
 def test_the_same_bulk_operation_under_a_key_is_begun_once(site: Site) -> None:
     site.submit()
+
     def begun(body: dict[str, Any], key: str = "k1", by: str = "acme-admin") -> Any:
         return site("POST", "/bulk/operations", body, by=by, headers={"Idempotency-Key": key})
 
     body = {"action": "change", "filter": "task:data_*", "delay": "1h", "note": "inventory"}
     first, again = begun(body), begun(body)
     others = [begun(body, key="k2"), begun(body, by="other-admin")]
-    conflicts = [begun({**body, **more}) for more in ({"delay": "2h"}, {"filter": "task:data*"}, {"rate": 5}, {"note": ""})]
+    conflicts = [
+        begun({**body, **more}) for more in ({"delay": "2h"}, {"filter": "task:data*"}, {"rate": 5}, {"note": ""})
+    ]
 
     assert (first.status_code, again.status_code) == (202, 202)
     assert again.json()["bulk_id"] == first.json()["bulk_id"]
