@@ -20,7 +20,7 @@ _PREFIX: Final = "TASKMQ_"
 # Variables of the test suite, of `taskmq probe`, of the server and of alerts are no setting.
 _FOREIGN: Final = (
     *("TASKMQ_TEST_", "TASKMQ_BENCH_", "TASKMQ_HEALTH_PORT"),
-    *("TASKMQ_SERVER", "TASKMQ_TOKEN", "TASKMQ_OIDC_SECRET"),
+    *("TASKMQ_SERVER", "TASKMQ_TOKEN", "TASKMQ_OIDC_SECRET", "TASKMQ_EVENT_SECRETS"),
     *("TASKMQ_SMTP_URL", "TASKMQ_ALERT_SENDER", "TASKMQ_ALERT_HEARTBEAT_URL"),
     *("TASKMQ_WEBHOOK_SECRET", "TASKMQ_WEBHOOK_ALLOW_PRIVATE"),
 )

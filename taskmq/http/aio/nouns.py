@@ -32,6 +32,7 @@ from taskmq.api.schedules import (
     InstantList,
     PauseScheduleBody,
     PutScheduleBody,
+    ScheduleExplanation,
     ScheduleLine,
     ScheduleLines,
     ScheduleView,
@@ -163,6 +164,11 @@ class AsyncScheduleCalls:
         """The instants at which it is due next, whether or not it is paused."""
         query = {"count": count, "after": after}
         return (await self._connection.ask("getNextOccurrences", InstantList, path={"name": name}, query=query)).items
+
+    async def explain(self, name: str, *, count: int = 5) -> ScheduleExplanation:
+        """What it means in words, and when it is due next by the clocks of its zone."""
+        query = {"count": count}
+        return await self._connection.ask("explainSchedule", ScheduleExplanation, path={"name": name}, query=query)
 
     async def pause(self, name: str, *, note: str = "") -> ScheduleView:
         """Have nothing emitted until it is resumed."""

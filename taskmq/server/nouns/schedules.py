@@ -16,6 +16,7 @@ from taskmq.api.schedules import (
     OccurrenceView,
     PauseScheduleBody,
     PutScheduleBody,
+    ScheduleExplanation,
     ScheduleLine,
     ScheduleLines,
     ScheduleView,
@@ -25,7 +26,7 @@ from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_schedules import TenantSchedule, TenantSchedules
 from taskmq.schedules import ScheduleOptions
-from taskmq.schedules.triggers import Trigger, cron, every, instants_after, once
+from taskmq.schedules.triggers import Trigger, cron, every, explain_trigger, instants_after, once
 from taskmq.server.inputs import CallerGiven, ServedApp, instant_text
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
@@ -129,6 +130,34 @@ async def get_next(
     return InstantList([instant_text(at) for at in islice(instants_after(entry.trigger, start), count)])
 
 
+@get(
+    f"{API}/schedules/{{name:str}}/explain",
+    permission=Permission.SCHEDULES_READ,
+    operation_id="explainSchedule",
+    summary="Explain a schedule",
+    tags=["schedules"],
+)
+async def explain(
+    app: ServedApp,
+    caller: CallerGiven,
+    name: FromPath[str],
+    count: Annotated[int, QueryParameter(ge=1, le=100)] = 5,
+) -> ScheduleExplanation:
+    """What a schedule means in words, and when it is due next by the clocks of its zone."""
+    found = await _own(app, caller).get(name)
+    line = _line(found)
+    words = explain_trigger(found.entry.trigger, after=app.sessions.clock.now_ms(), count=count)
+    return ScheduleExplanation(
+        name=line.name,
+        starts=line.starts,
+        means=words.means,
+        clock_changes=words.clock_changes,
+        next=words.next,
+        paused=line.paused,
+        note=line.note,
+    )
+
+
 @post(
     f"{API}/schedules/{{name:str}}/pause",
     status_code=200,
@@ -209,6 +238,7 @@ SCHEDULE_HANDLERS: Final[tuple[Any, ...]] = (
     put_schedule,
     remove_schedule,
     get_next,
+    explain,
     pause_schedule,
     resume_schedule,
     run_schedule,

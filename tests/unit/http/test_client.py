@@ -32,6 +32,7 @@ from taskmq.errors import (
     NotAuthenticated,
     NotPermitted,
     QueueMissing,
+    RequestRefused,
     ResultTimeout,
     ScheduleNotFound,
     UnknownTask,
@@ -86,6 +87,8 @@ def test_every_method_makes_its_call_and_reads_the_answer(site: Served) -> None:
     _use_nodes(client)
     _use_turns(client)
     _use_accounts(site)
+    with pytest.raises(RequestRefused, match="no event source 'nowhere'"):
+        client.send_event("nowhere", {"order": 17})
     assert client.is_live()
     assert client.is_ready()
     assert client.openapi()["openapi"].startswith("3.1")
@@ -161,6 +164,7 @@ def _use_the_installation(client: Client) -> None:
     assert client.schedules.resume("nightly").paused is None
     assert client.schedules.get("nightly").starts == "report"
     assert client.schedules.next("nightly", count=1, after=LATER) == ["2099-02-01T02:00:00.000Z"]
+    assert client.schedules.explain("nightly", count=1).means == "at 02:00 every day, UTC"
     assert client.schedules.run("nightly")
     assert client.schedules.put("hourly", PutScheduleBody(task="report", every="1h")).is_dynamic
     assert client.schedules.add("hourly", PutScheduleBody(task="report", every="1h")).rule == "every hour"
@@ -245,6 +249,7 @@ def _use_accounts(site: Served) -> None:
     assert not client.account.authorize(token.secret, "jobs.submit")
     assert {one.name for one in client.tokens.list()} == {"script", "test"}
     client.tokens.revoke(token.id)
+    assert (client.audit.verify().is_whole, client.audit.chain(limit=1).items) == (True, [])
     actions = [entry.action for entry in client.audit.list(action="user.", page_size=2)]
     assert {"user.add", "user.erase"} <= set(actions)
     client.account.change_password(PASSWORD, "another horse battery")
