@@ -11,7 +11,9 @@ import msgspec
 
 from taskmq.api.problems import PROBLEMS, ProblemDetails
 from taskmq.errors import (
+    DefinitionConflict,
     FlowNotFound,
+    IdentityConflict,
     InvalidFilter,
     InvalidOption,
     InvalidSetting,
@@ -37,9 +39,15 @@ _BUSY: Final = frozenset({502, 503, 504})
 # Those of the server's own that are no errors of taskmq there.
 _BY_CODE: Final[Mapping[str, type[TaskMQError]]] = {
     "task_not_found": UnknownTask,
-    "version_mismatch": JobConflict,
     "login_throttled": LoginThrottled,
     **{code: kind for kind, _, code, _ in reversed(PROBLEMS)},
+}
+# The server says of each that its version is another; here each noun has an error class.
+_MISMATCHES: Final[Mapping[str, type[TaskMQError]]] = {
+    "changeUser": IdentityConflict,
+    "putDefinition": DefinitionConflict,
+    "deleteDefinition": DefinitionConflict,
+    "putSchedule": InvalidOption,
 }
 _BY_STATUS: Final[Mapping[int, type[TaskMQError]]] = {
     400: InvalidOption,
@@ -172,7 +180,9 @@ def prepared(
             content = msgspec.json.encode(body)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise InvalidOption(f"an argument has no form in JSON: {error}") from error
-    if version is not None:
+    if version == 0:
+        more["if-none-match"] = "*"
+    elif version is not None:
         more["if-match"] = f'"{version}"'
     if key is not None:
         more["idempotency-key"] = key
@@ -197,7 +207,7 @@ def decoded(content: bytes, kind: type[T], *, server: str) -> T:
         ) from error
 
 
-def error_of(status: int, content: bytes, *, server: str) -> TaskMQError:
+def error_of(status: int, content: bytes, *, operation: str, server: str) -> TaskMQError:
     """The error that an answer means: the same that the call raises in Python, where there is one."""
     try:
         problem = msgspec.json.decode(content, type=ProblemDetails)
@@ -207,7 +217,7 @@ def error_of(status: int, content: bytes, *, server: str) -> TaskMQError:
         if status in _BUSY:
             return ServerUnavailable(message, is_certain=False)
         return RequestRefused(message, status=status)
-    error = _error(problem, status)
+    error = _error(problem, status, operation)
     if problem.request_id:
         error.add_note(f"request {problem.request_id} at {server}")
     return error
@@ -220,8 +230,10 @@ def retry_after_of(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def _error(problem: ProblemDetails, status: int) -> TaskMQError:
+def _error(problem: ProblemDetails, status: int, operation: str) -> TaskMQError:
     kind = _BY_CODE.get(problem.code) or _BY_STATUS.get(status)
+    if problem.code == "version_mismatch":
+        kind = _MISMATCHES.get(operation, JobConflict)
     detail = problem.detail or problem.title
     if problem.errors and problem.code == "invalid_field":
         detail = "; ".join(

@@ -59,6 +59,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "setMember": Operation("PUT", f"{API}/members/{{user}}", repeats=True),
     "removeMember": Operation("DELETE", f"{API}/members/{{user}}"),
     "listAuditEntries": _reads("/audit"),
+    "verifyAudit": _reads("/audit/verify"),
+    "exportAudit": _reads("/audit/chain"),
     # Jobs.
     "submitJobs": _posts("/jobs"),
     "listJobs": _reads("/jobs"),
@@ -96,6 +98,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "replayDeadLetters": _posts("/dead-letters/{queue}/replay"),
     "purgeDeadLetters": _posts("/dead-letters/{queue}/purge"),
     "listWorkers": _reads("/workers"),
+    "controlWorkers": _posts("/workers/control", repeats=True),
     "listTasks": _reads("/tasks"),
     "getTask": _reads("/tasks/{name}"),
     "listSchedules": _reads("/schedules"),
@@ -103,6 +106,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "putSchedule": Operation("PUT", f"{API}/schedules/{{name}}"),
     "removeSchedule": Operation("DELETE", f"{API}/schedules/{{name}}"),
     "getNextOccurrences": _reads("/schedules/{name}/next"),
+    "explainSchedule": _reads("/schedules/{name}/explain"),
     "pauseSchedule": _posts("/schedules/{name}/pause", repeats=True),
     "resumeSchedule": _posts("/schedules/{name}/resume", repeats=True),
     "runSchedule": _posts("/schedules/{name}/run"),
@@ -110,6 +114,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "listWorkflows": _reads("/workflows"),
     "getWorkflow": _reads("/workflows/{workflow_id}"),
     "cancelWorkflow": _posts("/workflows/{workflow_id}/cancel"),
+    "closeWorkflow": _posts("/workflows/{workflow_id}/close"),
     "redriveWorkflow": _posts("/workflows/{workflow_id}/redrive"),
     # Turns and quotas.
     "listPools": _reads("/pools"),
@@ -149,5 +154,6 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "deleteSilence": Operation("DELETE", f"{API}/alerts/silences/{{silence_id}}"),
     "listAlertNotices": _reads("/alerts/notices"),
     "followEvents": _reads("/events"),
+    "sendEvent": _posts("/events"),
 }
 """By the operation's id in `/api/openapi.json`."""

@@ -9,6 +9,8 @@ import msgspec
 from taskmq.api.accounts import (
     AuditEntries,
     AuditEntryView,
+    ChainLinks,
+    ChainView,
     MemberList,
     MemberView,
     NewRole,
@@ -212,6 +214,18 @@ class AsyncAuditCalls:
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
+
+    async def verify(self, *, head: str = "") -> ChainView:
+        """Whether the chain of all entries is whole.
+
+        Args:
+            head: POSITION:HASH that was written down: the chain has to have it.
+        """
+        return await self._connection.ask("verifyAudit", ChainView, query={"head": head or None})
+
+    async def chain(self, *, after: int = 0, limit: int = 200) -> ChainLinks:
+        """Sealed entries in the order of the chain; `next` is the `after` of those behind them."""
+        return await self._connection.ask("exportAudit", ChainLinks, query={"after": after, "limit": limit})
 
     async def page(self, *, after: int | None = None, limit: int = 50, **which: Any) -> AuditEntries:
         """A page of the entries; `next` is the `after` of the next one.

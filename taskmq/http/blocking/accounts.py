@@ -9,6 +9,8 @@ import msgspec
 from taskmq.api.accounts import (
     AuditEntries,
     AuditEntryView,
+    ChainLinks,
+    ChainView,
     MemberList,
     MemberView,
     NewRole,
@@ -208,6 +210,18 @@ class AuditCalls:
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
+
+    def verify(self, *, head: str = "") -> ChainView:
+        """Whether the chain of all entries is whole.
+
+        Args:
+            head: POSITION:HASH that was written down: the chain has to have it.
+        """
+        return self._connection.ask("verifyAudit", ChainView, query={"head": head or None})
+
+    def chain(self, *, after: int = 0, limit: int = 200) -> ChainLinks:
+        """Sealed entries in the order of the chain; `next` is the `after` of those behind them."""
+        return self._connection.ask("exportAudit", ChainLinks, query={"after": after, "limit": limit})
 
     def page(self, *, after: int | None = None, limit: int = 50, **which: Any) -> AuditEntries:
         """A page of the entries; `next` is the `after` of the next one.

@@ -50,12 +50,58 @@ ACCOUNTS: Final[Mapping[str, Example]] = {
             }
         }
     ),
+    "verifyAudit": Example(
+        parameters={"head": f"1200:{'9f86d081' * 8}"},
+        answers={
+            200: {
+                "is_whole": True,
+                "entries": 1234,
+                "head": f"1234:{'2c26b46b' * 8}",
+                "erased": 2,
+                "unsealed": 0,
+                "fault": "",
+            }
+        },
+    ),
+    "exportAudit": Example(
+        answers={
+            200: {
+                "items": [
+                    {
+                        "number": 17,
+                        "at": 1_801_329_121_250,
+                        "action": "queue.purge",
+                        "kind": "queue",
+                        "subject": "images",
+                        "tenant": "",
+                        "position": 1,
+                        "hash": "2c26b46b" * 8,
+                    }
+                ],
+                "next": None,
+            }
+        }
+    ),
     "followEvents": Example(
         parameters={"event": "dead,retried"},
         answers={
             200: 'id: 5f1c0f0e-17\nevent: job\ndata: {"event":"dead","job_id":"order-17","task":"shop.resize"}\n\n'
         },
         media_type="text/event-stream",
+    ),
+    "sendEvent": Example(
+        parameters={"source": "shop"},
+        body={"order": 17, "state": "paid"},
+        answers={
+            201: {
+                "status": "submitted",
+                "job_id": "event:shop:order-17-paid",
+                "id": SOME_ID,
+                "state": "queued",
+                "version": 1,
+                "is_new": True,
+            }
+        },
     ),
     "beginOidcLogin": Example(answers={}, parameters={"next": "/"}),
     "endOidcLogin": Example(answers={}),

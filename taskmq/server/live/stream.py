@@ -19,7 +19,7 @@ from taskmq.server.live.hub import EventHub, EventInbox, HubEvent, kind_of
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["EVENT_HANDLERS", "event_filter", "event_lines"]
+__all__ = ["STREAM_HANDLERS", "event_filter", "event_lines"]
 
 # So often a stream says that it lives, and looks whether its caller is still welcome.
 _HEARTBEAT: Final = 15.0
@@ -75,7 +75,7 @@ async def follow_events(
     return Stream(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
-EVENT_HANDLERS: Final[tuple[Any, ...]] = (follow_events,)
+STREAM_HANDLERS: Final[tuple[Any, ...]] = (follow_events,)
 
 
 async def event_lines(

@@ -235,7 +235,7 @@ def test_a_rule_is_made_changed_by_version_and_removed(site: Site) -> None:
 
     assert (made.status_code, made.headers["etag"], made.json()["tenant"]) == (200, '"1"', "acme")
     assert (changed.json()["version"], changed.json()["threshold"]) == (2, 0.6)
-    assert late.status_code == 409
+    assert (late.status_code, late.json()["code"], late.json()["version"]) == (412, "version_mismatch", 2)
     assert [each["name"] for each in site("GET", "/alerts/rules").json()["items"]] == ["too-many"]
     assert site("GET", "/alerts/rules", by="other-admin").json()["items"] == []
     assert site("DELETE", "/alerts/rules/too-many", by="other-admin").status_code == 404

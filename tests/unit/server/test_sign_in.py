@@ -141,7 +141,8 @@ def test_users_tenants_and_roles_are_administered_and_audited(served: _Served) -
     user_id = user.json()["id"]
     stale = served("PATCH", f"/users/{user_id}", {"email": "a@b"}, authorization=bearer, if_match='"9"')
 
-    assert (tenant.status_code, user.status_code, stale.status_code) == (201, 201, 409)
+    assert (tenant.status_code, user.status_code, stale.status_code) == (201, 201, 412)
+    assert (stale.json()["code"], stale.json()["version"]) == ("version_mismatch", user.json()["version"])
     assert ask("POST", "/users", {"name": "ANN"}).json()["code"] == "identity_conflict"
     assert ask("PUT", f"/users/{user_id}/roles/acme", {"role": "admin"}).status_code == 200
     assert ask("GET", f"/users/{user_id}").json()["memberships"] == [
@@ -244,7 +245,7 @@ def test_a_password_changes_with_the_rest_for_the_version_seen_or_not_at_all(ser
     def signs_in(password: str) -> bool:
         return served("POST", "/auth/login", {"username": "ann", "password": password}).status_code == 200
 
-    assert changed(made["version"] + 7, "of somebody who was late") == 409
+    assert changed(made["version"] + 7, "of somebody who was late") == 412
     assert signs_in("another long one")
     assert changed(served("GET", path, authorization=bearer).json()["version"], "the newest of them all") == 200
     assert served("GET", path, authorization=bearer).json()["email"] == "ann@example.org"

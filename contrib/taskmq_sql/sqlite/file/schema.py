@@ -273,6 +273,11 @@ CREATE INDEX gated_order ON gated (slot, gate, priority DESC, due, id);
 CREATE INDEX gated_tenant ON gated (tenant)
 """
 
+_BULK_KEYS: Final = """
+ALTER TABLE bulk ADD COLUMN key TEXT;
+CREATE UNIQUE INDEX bulk_key ON bulk (key)
+"""
+
 # One for each version, in their order. A step that was released never changes.
 _STEPS: Final = (
     _FIRST,
@@ -289,6 +294,7 @@ _STEPS: Final = (
     _ENDS,
     _BULKS,
     _GATES,
+    _BULK_KEYS,
 )
 
 SCHEMA_VERSION: Final = len(_STEPS)
