@@ -44,6 +44,9 @@ _TILES: Final = (
     "status:running", "status:queued,dispatched", "status:queued,scheduled,dispatched due:<-1m", "status:retrying",
     "status:scheduled,held,waiting", f"{_FAILED} created:>-24h", "status:succeeded created:>-24h",
 )  # fmt: skip
+_QUARTER: Final = "minute / 900000 * 900000"
+# Of all tenants, of quarters of an hour, and of both.
+_SUMS: Final = ((1, "minute", "''"), (2, _QUARTER, "tenant"), (3, _QUARTER, "''"))
 _JOBS: Final = ("succeeded", "failed", "retried")
 _RUNS: Final = ("run_p50", "run_p95", "run_p99")
 _ALL: Final = (*_JOBS, "failure_rate", "wait_p50", "wait_p95", "wait_p99", *_RUNS)
@@ -87,6 +90,12 @@ async def add_history(stage: Stage, app: TaskMQ) -> None:
             since,
             template,
         )
+        for kind, minute, tenant in _SUMS:
+            await connection.execute(
+                "insert into taskmq.rollup_sum (kind, minute, task, queue, tenant, figures) "
+                f"select distinct {kind}, {minute}, task, queue, {tenant}, $1 from taskmq.rollup",
+                template,
+            )
         await connection.execute(
             "insert into taskmq.run_failure "
             "(at, job, event, task, queue, tenant, worker, attempt, seconds, error, reason) "
@@ -101,7 +110,7 @@ async def add_history(stage: Stage, app: TaskMQ) -> None:
             "where ended >= $1 and get_byte(uuid_send(id), 14) < 26",
             now - _LABELLED_DAYS * 86_400_000,
         )
-        for table in ("rollup", "run_failure", "job_detail"):
+        for table in ("rollup", "rollup_sum", "run_failure", "job_detail"):
             await connection.execute(f"vacuum analyze taskmq.{table}")
             count = await connection.fetchval(f"select count(*) from taskmq.{table}")
             print(f"{count:,} rows of {table}", file=sys.stderr)
