@@ -1,7 +1,7 @@
 """What pages of the dashboard ask for, among millions of ended jobs.
 
-Beside the jobs there are then figures by the minute and failures, as schedulers would have counted them, and labels of
-one in ten of the newest jobs.
+Beside the jobs there are then figures by the minute and failures, as schedulers would have counted them, and labels
+of one in ten of the newest jobs.
 """
 
 import sys

@@ -166,9 +166,7 @@ class EventFilter:
             self.tenant in (None, event.tenant)
             and self.queue in (None, event.queue)
             and self.task in (None, event.task)
-            and (
-                self.job_id is None or event.job_id in (tenant_key(self.tenant or None, self.job_id), self.job_id)
-            )
+            and (self.job_id is None or event.job_id in (tenant_key(self.tenant or None, self.job_id), self.job_id))
         )
 
 

@@ -187,6 +187,17 @@ def test_figures_are_told_over_time_also_in_the_document_s_words(site: Site, tmp
         assert site("GET", f"/metrics/query?{query}").status_code == 400, query
 
 
+def test_figures_that_are_shared_are_those_of_one_tenant_and_question(site: Site, tmp_path: Path) -> None:
+    _counted(tmp_path)
+
+    def ended(by: str, more: str = "") -> float:
+        answer = site("GET", f"/metrics/query?metric=ended&max_age=60{more}", by=by).json()
+        return sum(_values(answer["items"][0]))
+
+    assert [ended(by) for by in ("acme-admin", "other-admin", "all-viewer", "acme-admin")] == [2, 1, 3, 2]
+    assert ended("acme-admin", "&task=none") == 0
+
+
 def test_a_figure_that_is_repeated_in_a_query_is_one_figure(site: Site, tmp_path: Path) -> None:
     _counted(tmp_path)
 

@@ -40,7 +40,11 @@ def test_several_filters_are_counted_in_one_request(site: Site) -> None:
 
     counted = site("GET", "/jobs/counts?filter=status:scheduled&filter=status:queued&filter=").json()["items"]
 
-    assert [(one["filter"], one["count"]) for one in counted] == [("status:scheduled", 2), ("status:queued", 1), ("", 3)]
+    assert [(one["filter"], one["count"]) for one in counted] == [
+        ("status:scheduled", 2),
+        ("status:queued", 1),
+        ("", 3),
+    ]
     assert site("GET", "/jobs/counts").status_code == 400
     assert site("GET", f"/jobs/counts?{'&'.join(['filter='] * 21)}").status_code == 400
     assert site("GET", "/jobs/counts?filter=status:failed&filter=stauts:failed").json()["code"] == "invalid_filter"

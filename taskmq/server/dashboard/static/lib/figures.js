@@ -32,7 +32,8 @@ const PLOTS = {
 export function FigurePlots({ which, range = "1h", task = "", queue = "" }) {
   const [, , step] = RANGES[range] ?? RANGES["1h"];
   const metric = which.flatMap((name) => PLOTS[name].metrics.map(([one]) => one)).join();
-  const loaded = useData("metrics/query", { metric, since: since(range), step, task, queue }, ["job"], 15_000);
+  // Schedulers count what they have heard every few seconds: all dashboards share an answer.
+  const loaded = useData("metrics/query", { metric, since: since(range), step, task, queue, max_age: 10 }, ["job"], 15_000);
   return html`<div class="two">${which.map((name) => html`<section class="card" key=${name}><${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => {
     const { title, unit, metrics, show } = PLOTS[name];
     const lines = metrics.map(([one, label, color]) => ({ label, color, points: items.find((/** @type {any} */ found) => found.metric === one)?.points ?? [] }));
