@@ -31,7 +31,7 @@ class HubEvent(NamedTuple):
     is_connected: bool = True
 
 
-class EventTally:
+class EventCounter:
     """How many events of each kind there were that fit: counted once, for all streams that want the same.
 
     Attributes:
@@ -69,20 +69,20 @@ class EventInbox:
     """What waits for one stream: at most 1,000 events; or how many there were of each kind, however many.
 
     Args:
-        tally: tells of events instead; that the broker was lost or is back is kept here all the same.
+        counter: counts the events instead; that the broker was lost or is back is kept here all the same.
 
     Attributes:
         missed: events that were dropped since the last were taken.
         is_over: nothing will come any more.
     """
 
-    def __init__(self, fits: Callable[[Event], bool], tally: EventTally | None = None) -> None:
+    def __init__(self, fits: Callable[[Event], bool], counter: EventCounter | None = None) -> None:
         self.missed: int = 0
         self.is_over: bool = False
-        self.tally: EventTally | None = tally
+        self.counter: EventCounter | None = counter
         self._number = 0
         self._fits = fits
-        self._seen = Counter[str]() if tally is None else tally.counts.copy()
+        self._seen = Counter[str]() if counter is None else counter.counts.copy()
         self._waiting: deque[HubEvent] = deque()
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
@@ -90,7 +90,7 @@ class EventInbox:
     @property
     def number(self) -> int:
         """The number of the last event that was put or counted."""
-        return self._number if self.tally is None else max(self._number, self.tally.number)
+        return self._number if self.counter is None else max(self._number, self.counter.number)
 
     def put(self, event: HubEvent) -> None:
         """Keep it for the stream, where the stream wants it."""
@@ -98,8 +98,8 @@ class EventInbox:
             return
         self._number = event.number
         self._changed.set()
-        if self.tally is not None and event.event is not None:
-            # One from before this stream came: the tally counts it no more.
+        if self.counter is not None and event.event is not None:
+            # From before the stream came: the counter had it then, or never.
             self._seen[kind_of(event.event)] -= 1
             return
         if len(self._waiting) >= _BUFFER:
@@ -123,10 +123,10 @@ class EventInbox:
 
     def counted(self) -> Counter[str]:
         """How many events of each kind there were since the last call."""
-        if self.tally is None:
+        if self.counter is None:
             return Counter()
-        found = self.tally.counts - self._seen
-        self._seen = self.tally.counts.copy()
+        found = self.counter.counts - self._seen
+        self._seen = self.counter.counts.copy()
         return found
 
     async def pause(self, seconds: float) -> None:
@@ -136,21 +136,21 @@ class EventInbox:
                 await self._ended.wait()
 
     def _has_counted(self) -> bool:
-        return self.tally is not None and self.tally.counts != self._seen
+        return self.counter is not None and self.counter.counts != self._seen
 
     async def _change(self, timeout: float) -> None:
         """Return once something has come, or all is over, or the time is."""
         self._changed.clear()
-        if self.tally is not None:
-            self.tally.wake(self._changed)
+        if self.counter is not None:
+            self.counter.wake(self._changed)
         try:
             async with asyncio.timeout(timeout):
                 await self._changed.wait()
         except TimeoutError:
             pass
         finally:
-            if self.tally is not None:
-                self.tally.leave(self._changed)
+            if self.counter is not None:
+                self.counter.leave(self._changed)
 
 
 def kind_of(event: Event) -> str:
@@ -170,7 +170,7 @@ class EventHub:
         self._app = app
         self._subscriptions: set[EventInbox] = set()
         # Of streams that want to know how many, by what they want to know of.
-        self._tallies: dict[Callable[[Event], bool], EventTally] = {}
+        self._counters: dict[Callable[[Event], bool], EventCounter] = {}
         self._users: Counter[str] = Counter()
         self._last: deque[HubEvent] = deque(maxlen=_REMEMBERED)
         # The first event is number 1.
@@ -199,7 +199,7 @@ class EventHub:
         Args:
             fits: streams that count by equal ones share what is counted.
         """
-        subscription = EventInbox(fits, self._tallies.setdefault(fits, EventTally(fits)) if is_counting else None)
+        subscription = EventInbox(fits, self._counters.setdefault(fits, EventCounter(fits)) if is_counting else None)
         if self._is_closed:
             subscription.end()
         elif self._listening is None or self._listening.done():
@@ -207,17 +207,17 @@ class EventHub:
         has_gap = not self._replay(subscription, last_id)
         self._subscriptions.add(subscription)
         self._users[user] += 1
-        tally = subscription.tally
-        if tally is not None:
-            tally.readers += 1
+        counter = subscription.counter
+        if counter is not None:
+            counter.readers += 1
         try:
             yield subscription, has_gap
         finally:
             self._subscriptions.discard(subscription)
-            if tally is not None:
-                tally.readers -= 1
-                if not tally.readers:
-                    del self._tallies[fits]
+            if counter is not None:
+                counter.readers -= 1
+                if not counter.readers:
+                    del self._counters[fits]
             self._users[user] -= 1
             if not self._users[user]:
                 del self._users[user]
@@ -299,8 +299,8 @@ class EventHub:
         told = HubEvent(self._number, event, is_connected)
         self._last.append(told)
         if event is not None:
-            for tally in self._tallies.values():
-                tally.put(self._number, event)
+            for counter in self._counters.values():
+                counter.put(self._number, event)
         for subscription in self._subscriptions:
-            if event is None or subscription.tally is None:
+            if event is None or subscription.counter is None:
                 subscription.put(told)

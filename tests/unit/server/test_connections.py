@@ -138,7 +138,7 @@ def test_an_answer_does_not_wait_for_what_the_client_acknowledges(tmp_path: Path
         async with await served.connect() as connection:
             await connection.ask("/api/v1/health/live")
             (taken,) = served.process._server.server_state.connections
-            transport: asyncio.Transport = taken.transport  # type: ignore[assignment]
+            transport: asyncio.Transport = taken.transport
 
             found: socket.socket = transport.get_extra_info("socket")
             assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

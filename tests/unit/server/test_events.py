@@ -276,7 +276,7 @@ def test_a_digest_says_how_many_events_there_were_and_only_so_often() -> None:
 
 
 def test_streams_that_count_the_same_share_what_is_counted() -> None:
-    async def test(_: TaskMQ, hub: EventHub) -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
         def wants() -> EventFilter:
             return EventFilter(queue="q")
 
@@ -286,18 +286,18 @@ def test_streams_that_count_the_same_share_what_is_counted() -> None:
                 hub._tell(_event(2))
                 hub._tell(_event(3, queue="other"))
 
-                assert first.tally is second.tally is not None
+                assert first.counter is second.counter is not None
                 assert (first.counted(), second.counted()) == ({"job": 2}, {"job": 1})
             hub._tell(_event(4))
 
             assert first.counted() == {"job": 1}
-        assert not hub._tallies
+        assert not hub._counters
 
     _run(test)
 
 
 def test_a_digest_counts_what_its_client_has_missed_while_it_was_away() -> None:
-    async def test(_: TaskMQ, hub: EventHub) -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
         wants = EventFilter()
         async with hub.subscribed("bob", wants, is_counting=True) as (there, _):
             for number in range(1, 4):
@@ -312,7 +312,7 @@ def test_a_digest_counts_what_its_client_has_missed_while_it_was_away() -> None:
 
 
 def test_a_stream_that_counts_wakes_at_the_next_event() -> None:
-    async def test(_: TaskMQ, hub: EventHub) -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
         async with hub.subscribed("ann", EventFilter(), is_counting=True) as (inbox, _):
             waiting = asyncio.create_task(inbox.take(20))
             await asyncio.sleep(0)
@@ -322,8 +322,8 @@ def test_a_stream_that_counts_wakes_at_the_next_event() -> None:
             assert inbox.counted() == {"job": 1}
             # A stream that has given up is not woken.
             assert await inbox.take(0) == []
-            assert inbox.tally is not None
-            assert not inbox.tally._waiting
+            assert inbox.counter is not None
+            assert not inbox.counter._waiting
 
     _run(test)
 

@@ -244,9 +244,9 @@ def test_long_times_are_read_in_quarters_of_an_hour_of_all_tenants(site: Site, t
     async def read(tenant: str | None, most: int) -> list[float]:
         async with TaskMQ(new_url(), store=site.app.sessions.store_url) as app:
             figures = TenantFigures(app, tenant, most=most)
-            span = {"since": begin, "until": begin + minutes * MINUTE}
-            (series,) = (await figures.series(["ended"], step=2 * QUARTER, **span))["ended"]
-            _, _, (total,) = await figures.totals(by=(), **span)
+            until = begin + minutes * MINUTE
+            (series,) = (await figures.series(["ended"], since=begin, until=until, step=2 * QUARTER))["ended"]
+            _, _, (total,) = await figures.totals(since=begin, until=until, by=())
             return [*(value or 0 for _, value in series.points), total.ended]
 
     _stored(tmp_path, add)
