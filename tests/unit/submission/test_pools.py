@@ -33,6 +33,18 @@ def test_pools_are_described_changed_and_removed() -> None:
     _in_shop(test)
 
 
+@pytest.mark.parametrize("which", ["min", "max"])
+def test_amounts_that_schedulers_do_not_share_out_are_refused(which: str) -> None:
+    async def test(shop: Shop) -> None:
+        amounts: dict[str, dict[str, float]] = {which: {"slots": 1, "cpu": 4}}
+        with pytest.raises(InvalidOption, match=f"'acme': {which} of cpu: pools share out slots"):
+            await shop.app.pools.aset("acme", **amounts)
+
+        assert (await shop.app.pools.aread()).pools == {}
+
+    _in_shop(test)
+
+
 def test_a_queue_goes_by_a_policy_that_is_said_by_its_name_or_in_full() -> None:
     async def test(shop: Shop) -> None:
         pools = shop.app.pools
