@@ -291,7 +291,7 @@ class TaskMQ:
         return Workflows(self._services)
 
     def job(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
-        """A handle for a job by its id.
+        """Return a handle for a job by its id, without asking whether there is one.
 
         Args:
             tenant: whose job it is, where `job_id` is what its sender has called it; not with the `id` of a handle.
@@ -299,7 +299,7 @@ class TaskMQ:
         return Job(tenant_key(tenant, job_id), task="", jobs=self.jobs, returns=ReturnType(Any), was_sent=False)
 
     def flow(self, flow_id: str, *, tenant: str | None = None) -> "Flow[Any]":
-        """A handle for a workflow that was sent before; its values are plain data.
+        """Return a handle for a workflow that was sent before; its values are plain data.
 
         Args:
             tenant: whose it is, where `flow_id` is what its sender has called it; not with the `id` of a handle.

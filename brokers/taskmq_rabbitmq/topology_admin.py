@@ -1,4 +1,4 @@
-"""Topology as code: what some queues need at RabbitMQ, told, compared, created and changed on request."""
+"""Topology as code: what some queues need at RabbitMQ, listed, compared, created and changed on request."""
 
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence

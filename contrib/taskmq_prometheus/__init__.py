@@ -3,7 +3,7 @@
 Work, schedules and calls are counted in different processes:
 
 - The **worker** shows its numbers at `/metrics` of its health port (`taskmq worker --health-port 9464`). The worker
-  processes tell the supervisor what they have done, and the supervisor, which runs no task, adds it up and shows it:
+  processes send the supervisor what they have done, and the supervisor, which runs no task, adds it up and shows it:
   one page for all processes, counters that never go down when a process is replaced, no files on disk.
   prometheus-client's own multiprocess mode is not used. Nothing has to be configured but the port.
 - A **beat** shows its own in the same way (`taskmq beat --health-port 9465`).

@@ -15,6 +15,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from taskmq.model.outcome import OUTCOME_NAMES
 from taskmq.model.telemetry.metrics import (
     BOUNDS,
     BeatSnapshot,
@@ -32,6 +33,9 @@ from taskmq.model.telemetry.metrics import (
 __all__ = ["ProcessCollector", "open_exporter"]
 
 _MOST_SERIES: Final = 1000
+_QUEUES: Final = (
+    "Messages that wait, `ready`, as one process of this worker sees them: take `max` over workers, not `sum`."
+)
 _EDGES: Final = (*(str(float(bound)) for bound in BOUNDS), "+Inf")
 
 
@@ -68,7 +72,7 @@ class ProcessCollector(Collector):
         else:
             yield from _jobs(_bounded(snapshot.counts))
             yield from _processes(snapshot)
-            queues = GaugeMetricFamily("taskmq_queue_messages", "Messages in a queue.", labels=["queue", "state"])
+            queues = GaugeMetricFamily("taskmq_queue_messages", _QUEUES, labels=["queue", "state"])
             for queue, ready in snapshot.queues.items():
                 queues.add_metric([queue, "ready"], ready)
             yield queues
@@ -80,9 +84,13 @@ class ProcessCollector(Collector):
 def _schedules(counts: Sequence[ScheduleCount]) -> Iterator[Metric]:
     by = ["task"]
     emitted = CounterMetricFamily(
-        "taskmq_schedule_occurrences", "Occurrences that were sent, by kind.", labels=[*by, "kind"]
+        "taskmq_schedule_occurrences",
+        "Occurrences that were sent, by kind: `due`, `catchup`, `buffered`, `backfill`.",
+        labels=[*by, "kind"],
     )
-    failed = CounterMetricFamily("taskmq_schedule_failures", "Occurrences that cannot be sent.", labels=by)
+    failed = CounterMetricFamily(
+        "taskmq_schedule_failures", "Occurrences that cannot be sent: their message is too large.", labels=by
+    )
     late = HistogramMetricFamily(
         "taskmq_schedule_late_seconds",
         "From when occurrences were due to the broker's confirm, or to the commit of their jobs.",
@@ -100,13 +108,18 @@ def _beat(snapshot: BeatSnapshot) -> Iterator[Metric]:
     yield from _schedules(snapshot.counts)
     yield GaugeMetricFamily("taskmq_beat_schedules", "Schedules that beats emit.", snapshot.schedules)
     silence = float("inf") if snapshot.state_silence is None else snapshot.state_silence
-    yield GaugeMetricFamily("taskmq_beat_state_silence_seconds", "Since the state last answered.", silence)
+    yield GaugeMetricFamily(
+        "taskmq_beat_state_silence_seconds", "Since the state last answered; it is asked once a second.", silence
+    )
 
 
 def _scheduler(snapshot: SchedulerSnapshot) -> Iterator[Metric]:
     yield from _schedules(snapshot.schedules)
     reports = CounterMetricFamily(
-        "taskmq_scheduler_reports", "Reports of workers, by what they came to.", labels=["outcome"]
+        "taskmq_scheduler_reports",
+        "Reports of workers: `accepted`; `superseded`, of an earlier dispatch; `unknown`, the store has no such job; "
+        "`malformed`.",
+        labels=["outcome"],
     )
     for outcome, number in sorted(snapshot.reports.items()):
         reports.add_metric([outcome], number)
@@ -119,13 +132,19 @@ def _scheduler(snapshot: SchedulerSnapshot) -> Iterator[Metric]:
     for name, text, number in (
         ("dispatched", "Jobs that were handed to the broker.", snapshot.dispatched),
         ("fired", "Jobs whose time has come.", snapshot.fired),
-        ("lost", "Jobs that were given up, and dispatched again or ended.", snapshot.lost),
+        ("lost", "Jobs that no worker had any more: dispatched again, or ended.", snapshot.lost),
         ("preempted", "Runs that were asked to give way to others.", snapshot.preempted),
     ):
         yield CounterMetricFamily(f"taskmq_scheduler_jobs_{name}", text, number)
-    yield GaugeMetricFamily("taskmq_scheduler_slots", "Slots that the scheduler holds.", snapshot.slots)
+    yield GaugeMetricFamily(
+        "taskmq_scheduler_slots",
+        "Slots that the scheduler holds: the sum over schedulers is the store's number, 8.",
+        snapshot.slots,
+    )
     silence = float("inf") if snapshot.store_silence is None else snapshot.store_silence
-    yield GaugeMetricFamily("taskmq_scheduler_store_silence_seconds", "Since the store last answered.", silence)
+    yield GaugeMetricFamily(
+        "taskmq_scheduler_store_silence_seconds", "Since the store last answered; it is asked once a second.", silence
+    )
 
 
 def _server(snapshot: ServerSnapshot) -> Iterator[Metric]:
@@ -156,12 +175,15 @@ def _bounded(counts: list[Count], most: int = _MOST_SERIES) -> list[Count]:
 
 def _jobs(counts: list[Count]) -> Iterator[Metric]:
     by = ["task", "queue"]
-    jobs = CounterMetricFamily("taskmq_jobs", "Runs of tasks that have ended, by how.", labels=[*by, "state"])
+    states = ", ".join(f"`{name}`" for name in OUTCOME_NAMES.values())
+    jobs = CounterMetricFamily("taskmq_jobs", f"Runs that have ended: {states}.", labels=[*by, "state"])
     retries = CounterMetricFamily("taskmq_job_retries", "Runs that failed and are tried again.", labels=by)
     dead = CounterMetricFamily("taskmq_dead_letters", "Runs that failed for good.", labels=by)
     duration = HistogramMetricFamily("taskmq_job_duration_seconds", "How long runs took.", labels=by)
     wait = HistogramMetricFamily(
-        "taskmq_job_wait_seconds", "From when jobs were due to their first start.", labels=by
+        "taskmq_job_wait_seconds",
+        "From when jobs were due to their first start; of scheduled ones from when the schedule said so.",
+        labels=by,
     )
     for count in counts:
         labels = [count.task, count.queue]
@@ -180,7 +202,7 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
 
 def _processes(snapshot: Snapshot) -> Iterator[Metric]:
     there = snapshot.processes
-    slots = GaugeMetricFamily("taskmq_worker_slots", "Slots for runs.", labels=["state"])
+    slots = GaugeMetricFamily("taskmq_worker_slots", "Slots: `busy`, `free`.", labels=["state"])
     busy = sum(process.running for process in there)
     slots.add_metric(["busy"], busy)
     slots.add_metric(["free"], max(sum(process.slots for process in there) - busy, 0))
@@ -190,10 +212,14 @@ def _processes(snapshot: Snapshot) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "taskmq_worker_abandoned_threads",
-        "Threads that were given up and have not returned.",
+        "Threads that were given up after a timeout and have not returned.",
         sum(process.abandoned for process in there),
     )
-    states = GaugeMetricFamily("taskmq_worker_processes", "Worker processes, by state.", labels=["state"])
+    states = GaugeMetricFamily(
+        "taskmq_worker_processes",
+        "Worker processes: `starting`, `running`, `disconnected`, `draining`.",
+        labels=["state"],
+    )
     for state, number in sorted(Counter(process.state for process in there).items()):
         states.add_metric([state], number)
     yield states
@@ -201,13 +227,19 @@ def _processes(snapshot: Snapshot) -> Iterator[Metric]:
         "taskmq_worker_processes_wanted", "Worker processes that there are to be.", snapshot.wanted
     )
     ends = CounterMetricFamily(
-        "taskmq_worker_process_ends", "Worker processes that ended before their time, by how.", labels=["how"]
+        "taskmq_worker_process_ends",
+        "Worker processes that ended before their time: `exit`, `signal`, `out of memory`.",
+        labels=["how"],
     )
     for how, number in sorted(snapshot.ends.items()):
         ends.add_metric([how], number)
     yield ends
     for name, text, values in (
-        ("memory_bytes", "Resident memory of a worker process.", [float(process.memory) for process in there]),
+        (
+            "memory_bytes",
+            "Resident memory of a worker process, by its number, from 0.",
+            [float(process.memory) for process in there],
+        ),
         ("open_descriptors", "Open descriptors of a worker process.", [float(each.descriptors) for each in there]),
         ("loop_lag_seconds", "How late a worker process's event loop is.", [process.loop_lag for process in there]),
         ("cpu_cores", "Cores that a worker process uses.", [process.cpu for process in there]),

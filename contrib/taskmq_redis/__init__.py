@@ -22,8 +22,8 @@ its keys in one slot of a Redis Cluster:
 Delayed messages have no time to live: a job that was sent must not vanish. So the server must not evict keys
 without one: `maxmemory-policy noeviction`, or a `volatile-` one. `RedisState.diagnose` looks at that.
 
-A key's name is also the channel on which its change is told: a result that was put, a message that is due earlier
-than all others.
+A key's name is also the channel on which its change is published: a result that was put, a message that is due
+earlier than all others.
 
 **Connections.** A state object has one connection for commands and, once a caller waits or listens, one for the
 channels (`PubSub`). Commands are gathered on the event loop while a batch is under way and sent together
@@ -39,7 +39,7 @@ What happens when:
   refused, within `timeout` seconds (`?timeout=`, 5 by default) otherwise. `is_certain` tells whether it may have been
   done all the same. What is safe to do twice is sent once more after a connection was lost.
 - It comes back: the next call connects anew. Who waits for a result goes on waiting; once the channels are subscribed
-  again everything is looked at again, so nothing that was told meanwhile is missed.
+  again everything is looked at again, so nothing that was published meanwhile is missed.
 - It loads its data, fails over, or moves slots (LOADING, TRYAGAIN, CLUSTERDOWN, MOVED, ASK): the call goes on to
   where it belongs, or tries again until its time is up. READONLY: the call fails and the next of the URL's hosts
   is tried.

@@ -1,4 +1,4 @@
-"""The names of keys; each is also the channel on which its change is told."""
+"""The names of keys; each is also the channel on which its change is published."""
 
 import msgspec
 

@@ -41,7 +41,7 @@ def once(session: Session | Connection, key: str | None = None, *, scope: str | 
 
 
 async def aonce(session: AsyncSession | AsyncConnection, key: str | None = None, *, scope: str | None = None) -> bool:
-    """`once` for coroutines."""
+    """Do what `once` does, without blocking the event loop."""
     if isinstance(session, AsyncSession):
         dialect = session.get_bind(clause=once_keys.insert()).dialect
     else:
@@ -56,7 +56,7 @@ def forget(session: Session | Connection, *, older_than: timedelta) -> int:
 
 
 async def aforget(session: AsyncSession | AsyncConnection, *, older_than: timedelta) -> int:
-    """`forget` for coroutines."""
+    """Do what `forget` does, without blocking the event loop."""
     result = await session.execute(delete(once_keys).where(once_keys.c.done < datetime.now(UTC) - older_than))
     return cast("CursorResult[Any]", result).rowcount
 
@@ -67,7 +67,7 @@ def create_tables(bind: Engine | Connection) -> None:
 
 
 async def acreate_tables(bind: AsyncEngine | AsyncConnection) -> None:
-    """`create_tables` for coroutines."""
+    """Do what `create_tables` does, without blocking the event loop."""
     if isinstance(bind, AsyncConnection):
         await bind.run_sync(metadata.create_all)
         return

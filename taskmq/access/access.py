@@ -146,7 +146,7 @@ class Access:
         request_id: str = "",
         replaces: str | None = None,
     ) -> LoggedIn:
-        """Begin a session.
+        """Check name and password and begin a session.
 
         Args:
             replaces: the secret of the session that the browser has, which ends.

@@ -104,7 +104,7 @@ class TenantView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TenantList(msgspec.Struct, frozen=True):
-    """Tenants, by name."""
+    """Lists all tenants by their names."""
 
     items: list[TenantView]
 

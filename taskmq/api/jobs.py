@@ -21,6 +21,8 @@ __all__ = [
     "HistoryList",
     "HistoryView",
     "JobCount",
+    "JobCountOf",
+    "JobCounts",
     "JobDetails",
     "JobList",
     "JobLogEntry",
@@ -41,7 +43,7 @@ class ErrorView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job.
+    """A job as the API shows it.
 
     Attributes:
         job_id: what its submitter called it, else the store's id.
@@ -156,6 +158,20 @@ class JobCount(msgspec.Struct, frozen=True):
 
     count: int
     is_exact: bool
+
+
+class JobCountOf(msgspec.Struct, frozen=True):
+    """How many jobs fit one of several filters; see `JobCount`."""
+
+    filter: str
+    count: int
+    is_exact: bool
+
+
+class JobCounts(msgspec.Struct, frozen=True):
+    """How many jobs fit each of some filters, in their order."""
+
+    items: list[JobCountOf]
 
 
 class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,13 +24,13 @@ Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)] | Annotated[str, msgspec.
 
 
 class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A node.
+    """A host node as the API shows it.
 
     Attributes:
         status: available, busy, draining or lost.
         capacity, used: amounts by name; memory and storage in bytes.
         runs_jobs: workers there take jobs that the scheduler places.
-        epoch: of the last start of what tells of it; larger with each.
+        epoch: of the last start of what reports it; larger with each.
     """
 
     node_id: str
@@ -54,7 +54,7 @@ class NodeList(msgspec.Struct, frozen=True):
 
 
 class RegisterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A node that no worker tells of.
+    """A node that no worker reports.
 
     Attributes:
         capacity: amounts by name: numbers, of memory and storage also such as `16G`.
@@ -132,7 +132,7 @@ class AllocationView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageView(msgspec.Struct, frozen=True, kw_only=True):
-    """What was allocated.
+    """Sums up allocations of a time, and lists them page by page.
 
     Attributes:
         hours: amounts times hours, by name, of all that fit; `memory` in byte hours.

@@ -39,10 +39,10 @@ class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueLines(msgspec.Struct, frozen=True, kw_only=True):
-    """Queues, and how many jobs and retries wait for their time in all of them."""
+    """Queues, and how many jobs and retries wait for their time in all of them; None where that is not known."""
 
     items: list[QueueLine]
-    delayed: int
+    delayed: int | None
 
 
 class QueuePauseView(msgspec.Struct, frozen=True, kw_only=True):

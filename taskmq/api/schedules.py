@@ -22,7 +22,7 @@ __all__ = [
 
 
 class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule.
+    """A schedule as lists show it.
 
     Attributes:
         tenant: "" for those of the app, and those that were made without one.
@@ -44,7 +44,7 @@ class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleLines(msgspec.Struct, frozen=True):
-    """Schedules, by name."""
+    """Lists schedules by their names."""
 
     items: list[ScheduleLine]
 

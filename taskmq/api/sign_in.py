@@ -23,7 +23,7 @@ __all__ = [
 
 
 class LoginBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Name and password."""
+    """Name and password of the user who signs in."""
 
     username: Secret
     password: Secret
@@ -92,7 +92,7 @@ class AuthorizeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class AuthorizeView(msgspec.Struct, frozen=True):
-    """Whether they may."""
+    """Says whether the caller may do what was asked about."""
 
     allowed: bool
 

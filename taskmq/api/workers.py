@@ -35,7 +35,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker process.
+    """A worker process, as it last reported itself.
 
     Attributes:
         state: starting, running, disconnected or draining.
@@ -120,7 +120,7 @@ class ControlledWorkers(msgspec.Struct, frozen=True):
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
-    """A task.
+    """A task that can be called, with the schema of its arguments.
 
     Attributes:
         description: the first line of its documentation.

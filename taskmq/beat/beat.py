@@ -144,7 +144,7 @@ class Beat:
         return self._trouble
 
     def status(self) -> BeatStatus:
-        """Everything, for people."""
+        """Return all that the beat knows about itself, for `/status`."""
         emitted, failed = self._counts.totals()
         return BeatStatus(
             version=VERSION,
@@ -167,7 +167,7 @@ class Beat:
         return len(self._catalogue.entries) if self._has_begun else 0
 
     async def run(self) -> None:
-        """Emit until stopped."""
+        """Emit due occurrences until `stop`."""
         state = self._app.sessions.current().state
         assert state is not None
         self._clock = ServerClock(self._app.sessions.clock, state if isinstance(state, Timekeeper) else None)

@@ -32,7 +32,7 @@ _LOOK_MS: Final = 1_000
 
 
 class Reactor:
-    """Of one replica.
+    """Decides and sends the reactions of an app, in one replica.
 
     Args:
         clock: the time that all replicas agree on.

@@ -114,7 +114,7 @@ _THERE_ALL_THE_SAME: Final = ("worker", "control")
 
 
 def goes_through_a_server(words: Sequence[str]) -> bool:
-    """Whether the command of these words does, such as `job list`, or one of those below them."""
+    """Whether the command of these words does, such as `job list`; also for one that has others below it."""
     beginnings = {tuple(words[:count]) for count in range(1, len(words) + 1)}
     return _THERE_ALL_THE_SAME in beginnings or beginnings.isdisjoint(HERE_ALONE)
 

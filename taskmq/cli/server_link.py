@@ -83,7 +83,7 @@ def only_here(**given: Any) -> None:
 
 
 def show_rows(columns: Sequence[str], found: Sequence[Any], row: Callable[[Any], Mapping[str, Any]]) -> None:
-    """Print things as rows for people, and for programs as the API tells them."""
+    """Print things as rows for people, and for programs as the API returns them."""
     if current_globals().output == "table":
         print_rows(columns, [row(one) for one in found])
     else:
@@ -91,7 +91,7 @@ def show_rows(columns: Sequence[str], found: Sequence[Any], row: Callable[[Any],
 
 
 def show_record(found: Any, record: Callable[[], Mapping[str, Any]]) -> None:
-    """Print one thing for people, and for programs as the API tells it."""
+    """Print one thing for people, and for programs as the API returns it."""
     print_record(record() if current_globals().output == "table" else msgspec.to_builtins(found))
 
 

@@ -242,7 +242,7 @@ def stream_sync(
 async def stream_async(
     sendings: Iterable[Sending] | AsyncIterable[Sending], batches: Batches, conveyor: ConfirmWindow
 ) -> AsyncGenerator[str, None]:
-    """`stream_sync` for coroutines."""
+    """Do what `stream_sync` does, without blocking the event loop."""
     async with aclosing(chunks_async(sendings, batches, conveyor)) as chunks:
         async for job_ids in chunks:
             for job_id in job_ids:

@@ -30,7 +30,7 @@ _REASON_LIMIT: Final = 500
 
 
 class JobService:
-    """`app.jobs`.
+    """Answers questions about jobs, and cancels and reschedules them: what `Job` handles ask.
 
     Args:
         plan_of: the plan of a task of the app, by its name; None where it has none of that name.
@@ -132,7 +132,7 @@ class JobService:
     async def alist_waiting(
         self, *, limit: int = 100, task: str | None = None, queue: str | None = None
     ) -> list[WaitingJob]:
-        """`list_waiting` for coroutines."""
+        """Do what `list_waiting` does, without blocking the event loop."""
         return await waiting_jobs(self.sessions.delays(), limit=limit, task=task, queue=queue)
 
     async def state_of(self, job_id: str, *, was_sent: bool) -> JobState:

@@ -85,7 +85,7 @@ class LargeValues:
         return blob
 
     async def fetch(self, job_id: str, blob: BlobReference) -> bytes:
-        """A job's value.
+        """Return a job's value, checked against its size and hash.
 
         Raises:
             ResultExpired: it is gone.

@@ -124,7 +124,7 @@ class Session:
         return self._publish(message, timeout=self.send_timeout)
 
     async def declare_and_publish(self, queue: WorkQueue, message: Outgoing) -> None:
-        """Publish one message.
+        """Declare the queue where that is needed, and publish one message; returns once the broker has confirmed it.
 
         Raises:
             SendError: one of its kinds.

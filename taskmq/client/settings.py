@@ -13,17 +13,25 @@ from typing import Any, Final, cast
 from taskmq.errors import InvalidOption, InvalidSetting
 from taskmq.model.units import did_you_mean, parse_processes
 
-__all__ = ["DEFAULT_URL", "Settings", "load_settings"]
+__all__ = ["DEFAULT_URL", "OTHER_VARIABLES", "Settings", "load_settings"]
 
 DEFAULT_URL: Final = "local://.taskmq"
 _PREFIX: Final = "TASKMQ_"
-# Variables of the test suite, of `taskmq probe`, of the server and of alerts are no setting.
-_FOREIGN: Final = (
-    *("TASKMQ_TEST_", "TASKMQ_BENCH_", "TASKMQ_HEALTH_PORT"),
-    *("TASKMQ_SERVER", "TASKMQ_TOKEN", "TASKMQ_OIDC_SECRET", "TASKMQ_EVENT_SECRETS"),
-    *("TASKMQ_SMTP_URL", "TASKMQ_ALERT_SENDER", "TASKMQ_ALERT_HEARTBEAT_URL"),
-    *("TASKMQ_WEBHOOK_SECRET", "TASKMQ_WEBHOOK_ALLOW_PRIVATE"),
-)
+OTHER_VARIABLES: Final[Mapping[str, str]] = {
+    "TASKMQ_SERVER": "commands and HTTP clients: the server to go through, such as `http://localhost:8787`",
+    "TASKMQ_TOKEN": "commands and HTTP clients: the API token for that server",
+    "TASKMQ_HEALTH_PORT": "`taskmq worker` and `taskmq probe`: the health port",
+    "TASKMQ_OIDC_SECRET": "`taskmq server`: the secret of `--oidc-client`",
+    "TASKMQ_EVENT_SECRETS": "`taskmq server`: the secrets of event sources, `NAME=SECRET NAME=SECRET`",
+    "TASKMQ_SMTP_URL": "alerts of `taskmq scheduler`: the mail server, `smtp+starttls://user:password@host:587`",
+    "TASKMQ_ALERT_SENDER": "alerts: whose mail it is; default `taskmq@localhost`",
+    "TASKMQ_ALERT_HEARTBEAT_URL": "alerts: gets a POST each minute for as long as rules are looked at",
+    "TASKMQ_WEBHOOK_SECRET": "alerts: signs webhooks; without it they are not signed",
+    "TASKMQ_WEBHOOK_ALLOW_PRIVATE": "alerts: `1` lets webhooks go to this machine and into private networks",
+}
+"""What is read from the environment alone: secrets, and what one process needs. With who reads it, and for what."""
+# Those of the test suite are no setting either.
+_FOREIGN: Final = ("TASKMQ_TEST_", "TASKMQ_BENCH_", *OTHER_VARIABLES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +39,14 @@ class Settings:
     """Settings with the place each one came from, for `doctor`.
 
     Attributes:
-        url: the broker.
-        state: the shared state; None for the embedded broker's own.
-        store: the job store; None where jobs are only sent.
-        results_at: where large results are kept; None: in the state.
-        app: `module:attribute`, for commands that are not given one.
-        concurrency: slots of a worker process.
-        processes: of a worker, such as `4` or `1-8`.
-        grace: how long a stopping worker waits for running tasks.
+        url: the broker. Default: `local://.taskmq`.
+        state: the shared state, such as `redis://host/0`. Default: the embedded broker's own.
+        store: the job store, such as `postgresql://host/db`. Default: none; jobs are only sent.
+        results_at: where large results are kept, such as `s3://bucket`. Default: in the state.
+        app: `module:attribute`, for commands that are not given one. Default: none.
+        concurrency: slots of a worker process. Default: 32.
+        processes: processes of a worker: `4`, or `1-8` for as many as the load needs. Default: 1.
+        grace: how long a stopping worker waits for running jobs. Default: 30s.
         origin: where each value that is not a default was found.
     """
 

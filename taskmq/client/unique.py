@@ -149,7 +149,7 @@ async def stream_one_by_one_async(
     sendings: Iterable[Sending] | AsyncIterable[Sending],
     send: Callable[[Sequence[Sending]], Awaitable[Sequence[SendError | None]]],
 ) -> AsyncGenerator[str, None]:
-    """`stream_one_by_one_sync` for coroutines."""
+    """Do what `stream_one_by_one_sync` does, without blocking the event loop."""
     counted = _Counted()
     async for chunk in _chunks(sendings):
         for job_id in counted.settle(chunk, await send(chunk)):

@@ -490,12 +490,12 @@ class Deleting(Protocol):
 
 @runtime_checkable
 class Diagnosable(Protocol):
-    """A broker that can tell what is wrong with its server."""
+    """A broker that can find out what is wrong with its server."""
 
     async def diagnose(
         self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0, hands_over: bool = False
     ) -> list[Finding]:
-        """What was found.
+        """Return what is wrong or doubtful about these queues at the broker.
 
         Nothing is changed.
 

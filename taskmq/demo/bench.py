@@ -25,7 +25,7 @@ _BREATH: Final = 0.005
 
 
 class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is measured.
+    """Says how much is sent and run, and how fast.
 
     Attributes:
         jobs: how many are sent at once, and then run.

@@ -36,7 +36,7 @@ class LongDefinition:
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """One file.
+    """What was measured of one file.
 
     Attributes:
         digest: SHA-256 of its bytes, in hex.

@@ -1,4 +1,4 @@
-"""Telling workers what to do, and gathering what they answer."""
+"""Sends commands to workers, and gathers what they answer."""
 
 import asyncio
 import secrets

@@ -1,7 +1,7 @@
 """The three ways to run a task's function.
 
 - `CoroutineExecutor`: on the worker's loop. Giving up cancels the coroutine.
-- `ThreadExecutor`: in a thread. A thread cannot be stopped: giving up leaves it to itself, tells it through
+- `ThreadExecutor`: in a thread. A thread cannot be stopped: giving up leaves it to itself, says so through
   `Context.cancelled`, and starts a fresh thread for its slot, so that stuck functions do not eat the slots.
 - `ProcessExecutor`: in a separate process, started fresh (spawn) and fed with the message's own bytes, since
   decoded arguments need not be picklable. Giving up kills the process. A process that dies takes only the

@@ -1,8 +1,7 @@
 """The process's side of `ProcessExecutor`: runs one request after the other until its pipe ends.
 
 Functions run in the main thread, where signals arrive. A second thread reads the control pipe, so that a run can be
-told that it is no longer wanted. Standard output belongs to the frames; what tasks print goes to standard
-error.
+asked to stop. Standard output belongs to the frames; what tasks print goes to standard error.
 """
 
 import contextlib

@@ -68,4 +68,4 @@ class CoroutineExecutor:
         execution.context.mark_preempted(reason)
 
     async def aclose(self) -> None:
-        """Nothing to release."""
+        """Return at once: there is nothing to release."""

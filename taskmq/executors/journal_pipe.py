@@ -50,7 +50,7 @@ Told = News | BeginRun | SaveValue
 
 
 class Reply(msgspec.Struct, array_like=True, tag="reply"):
-    """That was done.
+    """Answers the child process that a record was written, or why not.
 
     Attributes:
         error: pickled; empty when it was.

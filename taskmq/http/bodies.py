@@ -41,7 +41,7 @@ def submit_body(
     held: bool = False,
     depends_on: Sequence[str | UpstreamJob] = (),
 ) -> SubmitBody:
-    """A submission.
+    """Make the body of a submission.
 
     Raises:
         InvalidOption: a duration is none.
@@ -86,7 +86,7 @@ def change_body(
     kwargs: Mapping[str, Any] | None,
     note: str,
 ) -> ChangeBody:
-    """A change.
+    """Make the body of a change.
 
     Raises:
         InvalidOption: the delay is none.

@@ -11,7 +11,7 @@ class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that has happened.
 
     Attributes:
-        id: to come back with; "" for what tells of the stream itself.
+        id: to come back with; "" for what is about the stream itself.
         kind: `job` or `worker`; `gap` (some may be missing), `missed` (`count` were dropped, as this client was
             slow), `broker` (`is_connected`).
         data: its fields; docs/events.md has them.

@@ -186,7 +186,12 @@ def prepared(
         more["if-match"] = f'"{version}"'
     if key is not None:
         more["idempotency-key"] = key
-    pairs = [(name, _text(value)) for name, value in said.items() if value is not None]
+    pairs = [
+        (name, _text(one))
+        for name, value in said.items()
+        for one in (value if isinstance(value, list) else [value])
+        if one is not None
+    ]
     if pairs:
         where = f"{where}?{urlencode(pairs)}"
     return Prepared(operation, known.method, where, more, content, known.repeats or key is not None)

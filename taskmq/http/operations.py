@@ -71,6 +71,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "submitJobs": _posts("/jobs"),
     "listJobs": _reads("/jobs"),
     "countJobs": _reads("/jobs/count"),
+    "countJobsOfFilters": _reads("/jobs/counts"),
     "getJob": _reads("/jobs/{job_id}"),
     "patchJob": Operation("PATCH", f"{API}/jobs/{{job_id}}"),
     "cancelJob": Operation("DELETE", f"{API}/jobs/{{job_id}}"),

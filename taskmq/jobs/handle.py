@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Job(Generic[R_co]):
-    """A job that was sent.
+    """A handle for a job: waits for its result, shows its state, cancels and reschedules it.
 
     Attributes:
         id: its id, the same in every attempt.
@@ -58,7 +58,7 @@ class Job(Generic[R_co]):
         self._was_sent = was_sent
 
     def result(self, timeout: Duration | None = None) -> R_co:
-        """What the task returned, waiting for it as long as need be, or for `timeout`.
+        """Return what the task returned, waiting for it as long as need be, or for `timeout`.
 
         Raises:
             TaskFailed: the job has failed; carries the task's error as data.
@@ -72,11 +72,11 @@ class Job(Generic[R_co]):
         return self._jobs.sessions.run_sync(self.aresult(timeout), instead="aresult")
 
     async def aresult(self, timeout: Duration | None = None) -> R_co:
-        """`result` for coroutines."""
+        """Do what `result` does, without blocking the event loop."""
         return self._outcome_of(await self._record(timeout)).result()
 
     def result_or_none(self) -> R_co | None:
-        """What the task returned if the job has ended; None where it has not, without waiting.
+        """Return what the task returned if the job has ended, without waiting; None where it has not.
 
         A task that returns None looks the same: `state` tells them apart. Raises as `result` does, but for
         `ResultTimeout`.
@@ -84,7 +84,7 @@ class Job(Generic[R_co]):
         return self._jobs.sessions.run_sync(self.aresult_or_none(), instead="aresult_or_none")
 
     async def aresult_or_none(self) -> R_co | None:
-        """`result_or_none` for coroutines."""
+        """Do what `result_or_none` does, without blocking the event loop."""
         self._check_kept()
         record = await self._jobs.look_for_result(self.id)
         if record is None:
@@ -94,7 +94,8 @@ class Job(Generic[R_co]):
         return self._outcome_of(record).result()
 
     def watch(self, *, every: Duration = "1s") -> AsyncGenerator[JobNews[R_co], None]:
-        """What happens to the job until it ends: `async for news in job.watch()`, as a web page wants to have it.
+        """Yield what happens to the job until it ends: `async for news in job.watch()`, as a web page wants to have
+        it.
 
         At first its state, then each new state and each new progress, and at last its end, which is waited for as
         `result` does and costs the state nothing meanwhile. `taskmq.sse_text` makes a server-sent event of each.
@@ -110,7 +111,7 @@ class Job(Generic[R_co]):
         return watch(self._jobs, self.id, every=seconds, was_sent=self._was_sent, ends=self.aoutcome)
 
     def outcome(self, timeout: Duration | None = None) -> JobOutcome[R_co]:
-        """How the job ended, waiting for it as `result` does; its own failure is in the outcome, not raised.
+        """Return how the job ended, waiting for it as `result` does; its own failure is in the outcome, not raised.
 
         Raises:
             ResultTimeout: it has not ended in time; it goes on.
@@ -120,7 +121,7 @@ class Job(Generic[R_co]):
         return self._jobs.sessions.run_sync(self.aoutcome(timeout), instead="aoutcome")
 
     async def aoutcome(self, timeout: Duration | None = None) -> JobOutcome[R_co]:
-        """`outcome` for coroutines."""
+        """Do what `outcome` does, without blocking the event loop."""
         try:
             record = await self._record(timeout)
         except (ResultExpired, ResultDamaged) as error:
@@ -140,14 +141,14 @@ class Job(Generic[R_co]):
         return record
 
     def state(self) -> JobState:
-        """How far the job is, as far as broker, state and store know.
+        """Return how far the job is, as far as broker, state and store know.
 
         | state | known from |
         |---|---|
         | `succeeded`, `failed`, `cancelled` | its result, where results are kept |
         | `scheduled`, `retrying` | the state, where it waits for its time there (`TaskMQ(delay="state")`) |
-        | `running`, and what a run came to | the progress that its task tells; a worker that dies tells nothing |
-        | `queued` | it was sent, and nothing else is known: it waits at the broker, or it runs and tells nothing |
+        | `running`, and what a run came to | the progress that its task reports; a worker that dies reports nothing |
+        | `queued` | it was sent, and nothing else is known: it waits at the broker, or it runs and reports nothing |
         | `unknown` | nothing: a handle made from an id alone (`app.job`) does not even show that it was sent |
 
         Raises:
@@ -158,11 +159,11 @@ class Job(Generic[R_co]):
         return self._jobs.sessions.run_sync(self.astate(), instead="astate")
 
     async def astate(self) -> JobState:
-        """`state` for coroutines."""
+        """Do what `state` does, without blocking the event loop."""
         return await self._jobs.state_of(self.id, was_sent=self._was_sent)
 
     def progress(self) -> JobProgress | None:
-        """The last progress that the running task reported with `Context.progress`; None before the first.
+        """Return the last progress that the running task reported with `Context.progress`; None before the first.
 
         At most half a second old while the state answers. It stays readable for the app's `result_ttl`, also when the
         job has ended.
@@ -174,7 +175,7 @@ class Job(Generic[R_co]):
         return self._jobs.sessions.run_sync(self.aprogress(), instead="aprogress")
 
     async def aprogress(self) -> JobProgress | None:
-        """`progress` for coroutines."""
+        """Do what `progress` does, without blocking the event loop."""
         return await self._jobs.find_progress(self.id)
 
     def cancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> Cancellation:
@@ -183,7 +184,7 @@ class Job(Generic[R_co]):
         One that waits for its time in the state (`TaskMQ(delay="state")`) is gone when this returns. One that waits
         at the broker is ended, without a run, by the worker that gets it. One that runs is stopped: a coroutine gets
         `CancelledError`, a thread or process sees `context.cancelled` and is given up, or killed, after a grace. It
-        may end by itself in the very moment; `state` tells how it ended.
+        may end by itself in the very moment; `state` says how it ended.
 
         Args:
             reason: what `JobCancelled` says to those who await the result.
@@ -191,7 +192,7 @@ class Job(Generic[R_co]):
 
         Returns:
             Which of these it was; false where the job has `ended` already, and where it is `unknown`: the state has
-            not heard of it. One that waits at the broker, or runs and tells nothing, is ended all the same.
+            not heard of it. One that waits at the broker, or runs and reports nothing, is ended all the same.
 
         Raises:
             StateUnavailable: the state could not be reached; the job may be cancelled or not.
@@ -200,7 +201,7 @@ class Job(Generic[R_co]):
         return self._jobs.sessions.run_sync(self.acancel(reason, remember=remember), instead="acancel")
 
     async def acancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> Cancellation:
-        """`cancel` for coroutines."""
+        """Do what `cancel` does, without blocking the event loop."""
         return await self._jobs.cancel_job(self.id, reason=reason, remember=remember, was_sent=self._was_sent)
 
     def reschedule(self, *, delay: Duration | None = None, eta: datetime | None = None) -> bool:
@@ -216,7 +217,7 @@ class Job(Generic[R_co]):
         return self._jobs.sessions.run_sync(self.areschedule(delay=delay, eta=eta), instead="areschedule")
 
     async def areschedule(self, *, delay: Duration | None = None, eta: datetime | None = None) -> bool:
-        """`reschedule` for coroutines."""
+        """Do what `reschedule` does, without blocking the event loop."""
         return await self._jobs.reschedule_waiting(self.id, delay=delay, eta=eta)
 
     def _outcome_of(self, record: ResultRecord) -> JobOutcome[R_co]:
@@ -256,7 +257,7 @@ class Job(Generic[R_co]):
 
 
 class AsCompleted(Generic[R]):
-    """See `as_completed`."""
+    """Yields jobs with their outcomes as they end, to `for` and `async for`; `as_completed` makes it."""
 
     def __init__(self, jobs: Iterable[Job[R]], *, timeout: Duration | None) -> None:
         self._jobs = list(jobs)

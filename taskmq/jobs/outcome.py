@@ -15,7 +15,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome(Generic[R_co]):
-    """How a job ended.
+    """How a job ended, and what it came to.
 
     Attributes:
         state: succeeded, failed or cancelled; None where that is not kept any more.
@@ -37,7 +37,7 @@ class JobOutcome(Generic[R_co]):
     _returns: ReturnType | None = field(default=None, repr=False)
 
     def result(self) -> R_co:
-        """What the task returned.
+        """Return what the task returned.
 
         Raises:
             TaskFailed: the job has failed; carries the task's error as data.

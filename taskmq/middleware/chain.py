@@ -71,7 +71,7 @@ class Sending(msgspec.Struct):
 
 
 class Middleware:
-    """Override what is needed; each passes through unchanged."""
+    """Code around every send and every run. Override what is needed; each method passes through unchanged."""
 
     def send(self, sending: Sending) -> AbstractContextManager[object] | None:  # noqa: ARG002 - for who overrides it
         """Called before a message is encoded; may change `sending`.

@@ -45,7 +45,7 @@ PREEMPT: Final = "preempt"
 QUEUES: Final = "queues"
 """The command that makes workers look in the state which queues are paused."""
 TASKS: Final = "tasks"
-"""The command that makes workers tell which tasks they have."""
+"""The command that makes workers report which tasks they have."""
 EVERY_WORKER: Final = "*"
 _HOST: Final = "@"
 

@@ -1,5 +1,6 @@
 """How one delivery of a job ended: a closed set, decided once and settled once."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, Literal
 
@@ -7,6 +8,7 @@ import msgspec
 
 __all__ = [
     "EXPIRED",
+    "OUTCOME_NAMES",
     "AlreadyDone",
     "Cancelled",
     "Dead",
@@ -66,9 +68,14 @@ class Retried(msgspec.Struct, frozen=True):
 
 
 class Snoozed(msgspec.Struct, frozen=True):
-    """The task wants to run later; no attempt is counted."""
+    """The job is to run later; no attempt is counted.
+
+    Attributes:
+        is_limited: a limit of its task is used up.
+    """
 
     delay: timedelta
+    is_limited: bool = False
 
 
 class Dead(msgspec.Struct, frozen=True):
@@ -106,3 +113,16 @@ class Parked(msgspec.Struct, frozen=True):
 
 
 Outcome = Succeeded | AlreadyDone | Retried | Snoozed | Dead | Cancelled | Interrupted | Parked
+
+# Events, metrics and stored figures have these names: a class may be called otherwise, its outcome may not.
+OUTCOME_NAMES: Final[Mapping[type[Outcome], str]] = {
+    Succeeded: "succeeded",
+    AlreadyDone: "answered",
+    Retried: "retried",
+    Snoozed: "snoozed",
+    Dead: "dead",
+    Cancelled: "cancelled",
+    Interrupted: "interrupted",
+    Parked: "parked",
+}
+"""What each outcome is called in events, metrics and logs."""

@@ -73,7 +73,7 @@ class Cancellation(StrEnum):
     ENDED = "ended"
     """It has ended before."""
     UNKNOWN = "unknown"
-    """The state knows no such job. One that waits at the broker, or runs and tells nothing, is ended even so."""
+    """The state knows no such job. One that waits at the broker, or runs and reports nothing, is ended even so."""
 
     def __bool__(self) -> bool:
         return self in (Cancellation.CANCELLED, Cancellation.REQUESTED)

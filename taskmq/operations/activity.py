@@ -12,7 +12,7 @@ from taskmq.model.telemetry.worker_status import WorkerStatus
 __all__ = ["Activity", "TaskActivity"]
 
 _WINDOW: Final = 60
-# Workers tell every 10 seconds that they are there.
+# Workers report every 10 seconds.
 _SILENT: Final = 35
 _ENDS: Final = {
     "succeeded": "succeeded",

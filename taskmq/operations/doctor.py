@@ -27,7 +27,7 @@ _PLACES: Final = ("url", "state", "store")
 
 
 class Examination(NamedTuple):
-    """What was found.
+    """What the doctor found, and whether it could look at everything.
 
     Attributes:
         is_complete: broker, state and store could be reached.

@@ -79,7 +79,7 @@ async def remove_node(app: TaskMQ, name_or_id: str) -> HostNode | None:
 
 
 async def register_node(app: TaskMQ, told: NodeTold) -> HostNode:
-    """Have the store know a node that no worker tells of; one that is known says something else from now on.
+    """Have the store know a node that no worker reports; one that is known says something else from now on.
 
     Raises:
         InvalidOption: a name, an amount or a label that cannot be.

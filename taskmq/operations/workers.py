@@ -56,7 +56,7 @@ async def tell_workers(
     every: bool = False,
     within: Duration = 1.0,
 ) -> WorkerAnswers:
-    """Tell workers what to do: those of these names, those of a host, or all.
+    """Send a command to workers: those of these names, those of a host, or all.
 
     Raises:
         InvalidOption: see `addressed`.

@@ -36,7 +36,7 @@ class Cause(NamedTuple):
 
 
 class ReactionDelivery:
-    """Of one app."""
+    """Notes what happens and sends the tasks of an app that are called for it."""
 
     def __init__(self, app_name: str, producer: Producer) -> None:
         self._app_name = app_name

@@ -175,7 +175,7 @@ class Reactions(Mapping[str, Reaction]):
         return self._producer.sessions.run_sync(self.astatus(name), instead="astatus")
 
     async def astatus(self, name: str) -> ReactionStatus:
-        """`status` for coroutines."""
+        """Do what `status` does, without blocking the event loop."""
         if name not in self._own:
             raise InvalidOption(f"no reaction is called {name!r}; `taskmq schedule list` shows them")
         schedules = self._producer.sessions.current().stores.schedules

@@ -105,12 +105,12 @@ class Context(msgspec.Struct, eq=False):
 
     @classmethod
     def detached(cls, task: str) -> "Context":
-        """For calling a task as the plain function that it is, outside of a worker."""
+        """Make a context for calling a task as the plain function that it is, outside of a worker."""
         return cls(Envelope(task=task), job_id="", max_attempts=1, queue="", redelivered=False)
 
     @property
     def task(self) -> str:
-        """The task's name."""
+        """The name under which messages call the task."""
         return self._envelope.task
 
     @property
@@ -121,7 +121,7 @@ class Context(msgspec.Struct, eq=False):
 
     @property
     def attempt(self) -> int:
-        """From 1."""
+        """Which attempt of the job this is, from 1; runs that were snoozed or interrupted are not counted."""
         return self._envelope.attempt
 
     @property
@@ -179,11 +179,11 @@ class Context(msgspec.Struct, eq=False):
         return self._writer.lock(name, owner=f"job {self.job_id or self.task}", timeout=timeout, lease=lease)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Tell how far the task is; seen from outside through `Job.progress()`."""
+        """Report how far the task is; seen from outside through `Job.progress()`."""
         self.open_journal().tell_progress(done, total, note)
 
     def heartbeat(self, details: object = None) -> None:
-        """Tell that the task goes on, and, as `details`, where it is: what a later run reads as `last_heartbeat`.
+        """Report that the task goes on, and, as `details`, where it is: what a later run reads as `last_heartbeat`.
 
         Raises:
             EncodeError: the details have no form as JSON.
@@ -191,7 +191,7 @@ class Context(msgspec.Struct, eq=False):
         self.open_journal().tell_heartbeat(details)
 
     def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """What `function` returns, which runs once per job: later runs get what was saved.
+        """Return what `function` returns, which runs once per job: later runs get what was saved.
 
         A function that raises is not done, and runs again in the next run. One that was interrupted between its
         return and the saving runs again, too. What this returns is what the saved JSON reads as by the function's
@@ -238,7 +238,7 @@ class Context(msgspec.Struct, eq=False):
         journal.save(CHECKPOINT, data)
 
     async def acheckpoint(self, value: object) -> None:
-        """`checkpoint` for coroutines."""
+        """Do what `checkpoint` does, without blocking the event loop."""
         journal = self.open_journal()
         data = journal.checkpoint_bytes(value)
         await journal.abegin()

@@ -58,14 +58,14 @@ class Executor(Protocol):
         ...
 
     def ask_to_stop(self, execution: Execution, /) -> None:
-        """Tell a run that it is no longer wanted; it may go on, and end by itself.
+        """Ask a run to stop, as it is no longer wanted; it may go on, and end by itself.
 
         All of them see `context.cancelled`. Does nothing for a run that has ended. Cancelling `run` does not ask.
         """
         ...
 
     def preempt(self, execution: Execution, reason: str, /) -> None:
-        """Tell a run that it is to give way: `context.preempted` says why. As `ask_to_stop`."""
+        """Ask a run to give way: `context.preempted` says why. As `ask_to_stop`."""
         ...
 
     async def aclose(self) -> None:

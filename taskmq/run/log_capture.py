@@ -47,7 +47,7 @@ class LineSink(Protocol):
         ...
 
     def add(self, context: Context, level: int, logger: str, message: str) -> None:
-        """Take a record."""
+        """Take a record of the run that this context is of."""
         ...
 
     def write(self, context: Context, level: int, stream: str, text: str) -> None:
@@ -96,7 +96,7 @@ class LogCapture:
             os.register_at_fork(after_in_child=_Removal(self))
 
     def install(self) -> None:
-        """Begin."""
+        """Begin to capture what runs of this process log."""
         logging.getLogger().addHandler(self._handler)
         if self._takes_output:
             for name, level in (("stdout", _INFO), ("stderr", _ERROR)):

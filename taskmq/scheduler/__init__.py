@@ -13,7 +13,7 @@ Any number run, active-active. Queues and timers are divided into slots, and eac
       lost_jobs  cancels until they are heard; jobs that no worker has any more
     signals      hints over the broker: ready jobs, free slots, live workers
     duties       once an hour, for all
-    history      what workers tell of their runs -> figures by the minute, failures of plain jobs
+    history      what workers report of their runs -> figures by the minute, failures of plain jobs
     alerts       rules -> notices to people
 
 What holds, whatever happens:

@@ -226,7 +226,7 @@ class InvitationPublisher:
         loop.call_at(found.until, self._room)
 
     async def _told(self, tell: Callable[..., Awaitable[None]], jobs: Sequence[DispatchedJob], reason: str) -> None:
-        """Tell the store what has become of jobs, however long that takes; they are in flight until then."""
+        """Write to the store what has become of jobs, however long that takes; they are in flight until then."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while True:
             try:

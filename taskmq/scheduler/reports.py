@@ -67,7 +67,7 @@ class ReportConsumer:
         name: of the slot's queue.
         declare: makes sure that the queue is there.
         began: called with a job that is known to run.
-        turned_back: called with a job that a worker has not let in, and the seconds after which it is to come again.
+        turned_back: called with a job for which its worker found a limit used up, and for how many seconds.
         ended: called with a queue and how many of its jobs have left the broker and the workers.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
         upstream_ended: called when jobs have ended that others wait for.
@@ -259,7 +259,7 @@ class ReportConsumer:
                 if goes_on(report.kind):
                     self._note_run(report)
                 else:
-                    if report.kind == "snoozed" and report.started is None:
+                    if report.kind == "snoozed" and report.limited:
                         self._turned_back(report.id, report.delay / 1000)
                     self._ledger.left(report.id, report.token, seconds=_seconds_of(report))
                     ended[flight.queue] += 1

@@ -122,7 +122,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
-        """`add` for coroutines."""
+        """Do what `add` does, without blocking the event loop."""
         call = (tuple(args), dict(kwargs or {}))
         definition = await self._definition(name, task, trigger, call, options)
         if not await self._records().define(name, before=None, after=definition):
@@ -152,7 +152,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
-        """`change` for coroutines."""
+        """Do what `change` does, without blocking the event loop."""
         call = (tuple(args), dict(kwargs or {}))
         definition = await self._definition(name, task, trigger, call, options)
         await self._redefine(name, definition)
@@ -162,7 +162,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         self._producer.sessions.run_sync(self.aremove(name), instead="aremove")
 
     async def aremove(self, name: str) -> None:
-        """`remove` for coroutines."""
+        """Do what `remove` does, without blocking the event loop."""
         if name in self._own:
             raise InvalidOption(f"schedule {name!r} is defined in the code: take it out there, or pause it")
         await self._redefine(name, None)
@@ -239,7 +239,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return self._producer.sessions.run_sync(self.aentry(name), instead="aentry")
 
     async def aentry(self, name: str) -> ScheduleEntry:
-        """`entry` for coroutines."""
+        """Do what `entry` does, without blocking the event loop."""
         return await self._find(name)
 
     def all(self, *, tenant: str = "") -> dict[str, ScheduleEntry]:
@@ -265,7 +265,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return self._producer.sessions.run_sync(self.astatus(name), instead="astatus")
 
     async def astatus(self, name: str) -> ScheduleStatus:
-        """`status` for coroutines."""
+        """Do what `status` does, without blocking the event loop."""
         entry, records = await self._find(name), self._records()
         (record,) = await records.read([entry])
         history = await records.history(entry, record, limit=HISTORY)
@@ -284,7 +284,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return self._producer.sessions.run_sync(self.ahistory(name, limit=limit), instead="ahistory")
 
     async def ahistory(self, name: str, *, limit: int = HISTORY) -> list[Occurrence]:
-        """`history` for coroutines."""
+        """Do what `history` does, without blocking the event loop."""
         entry, records = await self._find(name), self._records()
         (record,) = await records.read([entry])
         return await records.history(entry, record, limit=limit)
@@ -294,7 +294,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return self._producer.sessions.run_sync(self.anext(name, count=count), instead="anext")
 
     async def anext(self, name: str, *, count: int = 5) -> list[datetime]:
-        """`next` for coroutines."""
+        """Do what `next` does, without blocking the event loop."""
         from taskmq.schedules.triggers import instants_after
 
         entry, records = await self._find(name), self._records()
@@ -309,7 +309,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return self._producer.sessions.run_sync(self.aexplain(name), instead="aexplain")
 
     async def aexplain(self, name: str) -> str:
-        """`explain` for coroutines."""
+        """Do what `explain` does, without blocking the event loop."""
         entry = await self._find(name)
         return f"{entry.starts}: {entry.trigger.describe()}"
 
@@ -318,7 +318,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         self._producer.sessions.run_sync(self.apause(name, note=note), instead="apause")
 
     async def apause(self, name: str, *, note: str = "") -> None:
-        """`pause` for coroutines."""
+        """Do what `pause` does, without blocking the event loop."""
         now = await self._records().now()
 
         def pause(record: ScheduleRecord) -> None:
@@ -333,7 +333,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         self._producer.sessions.run_sync(self.aresume(name), instead="aresume")
 
     async def aresume(self, name: str) -> None:
-        """`resume` for coroutines."""
+        """Do what `resume` does, without blocking the event loop."""
         now = await self._records().now()
 
         def resume(record: ScheduleRecord) -> None:
@@ -350,7 +350,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return self._producer.sessions.run_sync(self.arun(name), instead="arun")
 
     async def arun(self, name: str) -> str:
-        """`run` for coroutines."""
+        """Do what `run` does, without blocking the event loop."""
         entry = await self._find(name)
         now = await self._records().now()
         job_id = new_job_id(now, secrets.token_bytes(10))
@@ -398,7 +398,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return self._producer.sessions.run_sync(call, instead="abackfill")
 
     async def abackfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Backfill:
-        """`backfill` for coroutines."""
+        """Do what `backfill` does, without blocking the event loop."""
         entry = await self._find(name)
         now = await self._records().now()
         first, last = _instant(start, name), _instant(end, name)

@@ -35,7 +35,7 @@ class Timed(Protocol):
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """Who claims.
+    """The replica that claims occurrences.
 
     Attributes:
         app: the app's name.

@@ -140,7 +140,7 @@ class ServerApplication(Edge):
         return "it is about to stop" if self.is_stopping else None
 
     def status(self) -> ServerStatus:
-        """Everything, for people."""
+        """Return all that the server knows about itself, for `/status`."""
         return self._counts.status(app=_app_of(self.litestar.state).name, streams=self._events.streams)
 
     def snapshot(self) -> ServerSnapshot:

@@ -54,7 +54,7 @@ class ServerCounts:
         return ServerSnapshot(VERSION, list(self._counts.values()), streams)
 
     def status(self, *, app: str, streams: int) -> ServerStatus:
-        """Everything, for people."""
+        """Return what was counted, for `/status`."""
         statuses = [pair for count in self._counts.values() for pair in count.statuses.items()]
         return ServerStatus(
             version=VERSION,

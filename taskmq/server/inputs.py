@@ -93,7 +93,7 @@ def idempotency_key(headers: Headers) -> str | None:
 
 
 def instant_text(milliseconds: int | None) -> str | None:
-    """An instant as the API tells it: ISO 8601 in UTC, with milliseconds."""
+    """An instant as the API writes it: ISO 8601 in UTC, with milliseconds."""
     if milliseconds is None:
         return None
     try:

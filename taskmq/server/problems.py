@@ -1,4 +1,4 @@
-"""Errors as the API tells them: problem details (RFC 9457) with a stable code, and nothing of the inside."""
+"""Errors as the API returns them: problem details (RFC 9457) with a stable code, and nothing of the inside."""
 
 import logging
 import math
@@ -100,7 +100,7 @@ class Problem(Exception):
         return cls(400, "invalid_field", f"{field}: {message}", errors=[FieldProblem(field, message, suggestion)])
 
     def details(self, request_id: str = "") -> ProblemDetails:
-        """As the API tells it."""
+        """As the API returns it."""
         return _details(
             self.status,
             self.code,

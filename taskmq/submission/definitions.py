@@ -111,7 +111,7 @@ class Definitions:
         version: int | None = None,
         by: str = "",
     ) -> Definition:
-        """`put` for coroutines."""
+        """Do what `put` does, without blocking the event loop."""
         definitions = catalogue_of(self._sessions()).definitions
         _check_name(name)
         _check_tenant(tenant)
@@ -147,7 +147,7 @@ class Definitions:
         return self._sessions().run_sync(self.aget(name, tenant=tenant, version=version), instead="aget")
 
     async def aget(self, name: str, *, tenant: str = "", version: int | None = None) -> Definition:
-        """`get` for coroutines."""
+        """Do what `get` does, without blocking the event loop."""
         found = await catalogue_of(self._sessions()).definitions.get(tenant, name, version=version)
         if found is None:
             which = "" if version is None else f" with version {version}"
@@ -164,7 +164,7 @@ class Definitions:
     async def alist(
         self, prefix: str = "", *, tenant: str = "", after: str | None = None, limit: int = 50
     ) -> DefinitionPage:
-        """`list` for coroutines."""
+        """Do what `list` does, without blocking the event loop."""
         _check_limit(limit)
         return await catalogue_of(self._sessions()).definitions.page(tenant, prefix=prefix, after=after, limit=limit)
 
@@ -182,7 +182,7 @@ class Definitions:
     async def aversions(
         self, name: str, *, tenant: str = "", before: int | None = None, limit: int = 50
     ) -> Sequence[Definition]:
-        """`versions` for coroutines."""
+        """Do what `versions` does, without blocking the event loop."""
         _check_limit(limit)
         definitions = catalogue_of(self._sessions()).definitions
         found = await definitions.versions(tenant, name, before=before, limit=limit)
@@ -203,7 +203,7 @@ class Definitions:
         self._sessions().run_sync(self.adelete(name, tenant=tenant, version=version), instead="adelete")
 
     async def adelete(self, name: str, *, tenant: str = "", version: int | None = None) -> None:
-        """`delete` for coroutines."""
+        """Do what `delete` does, without blocking the event loop."""
         if not await catalogue_of(self._sessions()).definitions.delete(tenant, name, version=version):
             raise await self._conflict(tenant, name, version)
 

@@ -33,7 +33,7 @@ class JobQueries(JobService):
         return self.sessions.run_sync(self.aget(job_id), instead="aget")
 
     async def aget(self, job_id: str) -> JobRecord:
-        """`get` for coroutines."""
+        """Do what `get` does, without blocking the event loop."""
         return await self._store.get(job_id)
 
     def list(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
@@ -45,7 +45,7 @@ class JobQueries(JobService):
         return self.sessions.run_sync(self.alist(which, after=after, limit=limit), instead="alist")
 
     async def alist(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
-        """`list` for coroutines."""
+        """Do what `list` does, without blocking the event loop."""
         if limit < 1:
             raise InvalidOption(f"limit={limit}: at least 1")
         if after is not None:
@@ -57,7 +57,7 @@ class JobQueries(JobService):
         return self.sessions.run_sync(self.acount(which, cap=cap), instead="acount")
 
     async def acount(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
-        """`count` for coroutines."""
+        """Do what `count` does, without blocking the event loop."""
         return await self.sessions.store().count_jobs(which, cap=cap)
 
     def history(self, job_id: str) -> Sequence[HistoryEntry]:
@@ -65,7 +65,7 @@ class JobQueries(JobService):
         return self.sessions.run_sync(self.ahistory(job_id), instead="ahistory")
 
     async def ahistory(self, job_id: str) -> Sequence[HistoryEntry]:
-        """`history` for coroutines."""
+        """Do what `history` does, without blocking the event loop."""
         record = await self._store.get(job_id)
         return await self.sessions.store().events(record.id)
 
@@ -74,7 +74,7 @@ class JobQueries(JobService):
         return self.sessions.run_sync(self.aattempts(job_id), instead="aattempts")
 
     async def aattempts(self, job_id: str) -> Sequence[AttemptRecord]:
-        """`attempts` for coroutines."""
+        """Do what `attempts` does, without blocking the event loop."""
         record = await self._store.get(job_id)
         return await self.sessions.store().attempts(record.id)
 
@@ -98,7 +98,7 @@ class JobQueries(JobService):
     async def alogs(
         self, job_id: str, *, level: str = "debug", text: str = "", after: int | None = None, limit: int = 1_000
     ) -> LogPage:
-        """`logs` for coroutines."""
+        """Do what `logs` does, without blocking the event loop."""
         record = await self._store.get(job_id)
         which = LogFilter(job=record.id, level=read_level(level), text=text)
         return await history_of(self.sessions.store()).logs.page(which, after=after, limit=limit, oldest_first=True)
@@ -125,7 +125,7 @@ class JobQueries(JobService):
         return self.sessions.run_sync(self.aexplain(job_id), instead="aexplain")
 
     async def aexplain(self, job_id: str) -> Explanation:
-        """`explain` for coroutines."""
+        """Do what `explain` does, without blocking the event loop."""
         return await explain_job(self.sessions.store(), await self._store.get(job_id))
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:

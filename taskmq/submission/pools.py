@@ -46,7 +46,7 @@ class Pools:
         return self._sessions().run_sync(self.aread(), instead="aread")
 
     async def aread(self) -> Sharing:
-        """`read` for coroutines."""
+        """Do what `read` does, without blocking the event loop."""
         return await self._sessions().store().sharing()
 
     def set(
@@ -82,7 +82,7 @@ class Pools:
         min: Mapping[str, float] | msgspec.UnsetType = msgspec.UNSET,  # noqa: A002 - as the pool's own fields
         max: Mapping[str, float] | msgspec.UnsetType = msgspec.UNSET,  # noqa: A002 - as the pool's own fields
     ) -> TenantPool:
-        """`set` for coroutines."""
+        """Do what `set` does, without blocking the event loop."""
         given = {"parent": parent, "weight": weight, "min": min, "max": max}
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not msgspec.UNSET}
 
@@ -101,7 +101,7 @@ class Pools:
         self._sessions().run_sync(self.aremove(name), instead="aremove")
 
     async def aremove(self, name: str) -> None:
-        """`remove` for coroutines."""
+        """Do what `remove` does, without blocking the event loop."""
 
         def change(before: Sharing) -> Sharing:
             if name not in before.pools:
@@ -119,7 +119,7 @@ class Pools:
         self._sessions().run_sync(self.aset_policy(queue, policy), instead="aset_policy")
 
     async def aset_policy(self, queue: str, policy: "QueuePolicy | Policy | None") -> None:
-        """`set_policy` for coroutines."""
+        """Do what `set_policy` does, without blocking the event loop."""
         check_queue_name(queue)
         wanted = QueuePolicy(policy=policy) if isinstance(policy, str) else policy
 
@@ -142,7 +142,7 @@ class Pools:
         return self._sessions().run_sync(self.aquotas(), instead="aquotas")
 
     async def aquotas(self) -> list[QuotaState]:
-        """`quotas` for coroutines."""
+        """Do what `quotas` does, without blocking the event loop."""
         store = self._sessions().store()
         said = (await store.quotas()).quotas
         today = await store.now_ms() // _DAY
@@ -210,7 +210,7 @@ class Pools:
         running: int | None = None,
         on_limit: OnLimit = "refuse",
     ) -> Quota:
-        """`set_quota` for coroutines."""
+        """Do what `set_quota` does, without blocking the event loop."""
         quota = Quota(
             tenant=tenant,
             user=user,
@@ -234,7 +234,7 @@ class Pools:
         self._sessions().run_sync(self.aremove_quota(tenant, user), instead="aremove_quota")
 
     async def aremove_quota(self, tenant: str, user: str | None = None) -> None:
-        """`remove_quota` for coroutines."""
+        """Do what `remove_quota` does, without blocking the event loop."""
         own = usage_name(tenant, user)
 
         def change(before: dict[str, Quota]) -> dict[str, Quota]:

@@ -184,7 +184,7 @@ class Jobs(JobQueries):
         connection: Any = None,
         **kwargs: Any,
     ) -> Job[R]:
-        """`submit` for coroutines."""
+        """Do what `submit` does, without blocking the event loop."""
         options: dict[str, Any] = {
             "eta": at,
             "delay": delay,
@@ -321,7 +321,7 @@ class Jobs(JobQueries):
         depends_on: DependsOn = (),
         connection: Any = None,
     ) -> list[Job[R]]:
-        """`submit_many` for coroutines."""
+        """Do what `submit_many` does, without blocking the event loop."""
         if isinstance(task, str) and task not in self._tasks:
             called: NamedCall | Call[..., R] = await self._names.find(task)
         else:
@@ -437,7 +437,7 @@ class Jobs(JobQueries):
         by: By = "",
         note: str = "",
     ) -> JobRecord:
-        """`change` for coroutines."""
+        """Do what `change` does, without blocking the event loop."""
         due: Any = UNSET
         if at is not None and delay is not None:
             raise InvalidOption("delay and at exclude each other")
@@ -465,10 +465,10 @@ class Jobs(JobQueries):
         return self.sessions.run_sync(self.acancel(job_id, version=version, by=by, note=note), instead="acancel")
 
     async def acancel(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
-        """`cancel` for coroutines."""
+        """Do what `cancel` does, without blocking the event loop."""
         after = await self._do("cancel", job_id, version=version, by=by, note=note)
         if not after.state.is_final and self.sessions.current().state is not None:
-            # Its worker looks there; where there is no state, the scheduler tells the workers.
+            # Its worker looks there; where there is no state, the scheduler sends workers the command.
             reason = after.cancel_requested or ""
             await super().cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, was_sent=True)
         return after
@@ -478,7 +478,7 @@ class Jobs(JobQueries):
         return self.sessions.run_sync(self.ahold(job_id, version=version, by=by, note=note), instead="ahold")
 
     async def ahold(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
-        """`hold` for coroutines."""
+        """Do what `hold` does, without blocking the event loop."""
         return await self._do("hold", job_id, version=version, by=by, note=note)
 
     def release(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
@@ -486,7 +486,7 @@ class Jobs(JobQueries):
         return self.sessions.run_sync(self.arelease(job_id, version=version, by=by, note=note), instead="arelease")
 
     async def arelease(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
-        """`release` for coroutines."""
+        """Do what `release` does, without blocking the event loop."""
         return await self._do("release", job_id, version=version, by=by, note=note)
 
     def retry(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> Job[Any]:
@@ -494,7 +494,7 @@ class Jobs(JobQueries):
         return self.sessions.run_sync(self.aretry(job_id, version=version, by=by, note=note), instead="aretry")
 
     async def aretry(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> Job[Any]:
-        """`retry` for coroutines."""
+        """Do what `retry` does, without blocking the event loop."""
         record = await self._store.get(job_id)
         if record.state.is_final:
             return await self.aclone(job_id)
@@ -516,7 +516,7 @@ class Jobs(JobQueries):
     async def aclone(
         self, job_id: str, *, new_id: str | None = None, at: datetime | None = None, owner: str | None = None
     ) -> Job[Any]:
-        """`clone` for coroutines."""
+        """Do what `clone` does, without blocking the event loop."""
         record = await self._store.get(job_id)
         now = self.sessions.clock.now_ms()
         due = now if at is None else instant_ms(at, what="at")

@@ -96,7 +96,7 @@ class TaskCatalogue:
         return self._sessions().run_sync(self.afind(name), instead="afind")
 
     async def afind(self, name: str) -> RegisteredTask | None:
-        """`find` for coroutines."""
+        """Do what `find` does, without blocking the event loop."""
         return in_force(await catalogue_of(self._sessions()).tasks.registrations([name]))
 
     def list(self, prefix: str = "", *, after: str | None = None, limit: int = 50) -> TaskPage:
@@ -104,7 +104,7 @@ class TaskCatalogue:
         return self._sessions().run_sync(self.alist(prefix, after=after, limit=limit), instead="alist")
 
     async def alist(self, prefix: str = "", *, after: str | None = None, limit: int = 50) -> TaskPage:
-        """`list` for coroutines."""
+        """Do what `list` does, without blocking the event loop."""
         tasks = catalogue_of(self._sessions()).tasks
         names = await tasks.names(prefix=prefix, after=after, limit=limit + 1)
         found = await tasks.registrations(names[:limit])

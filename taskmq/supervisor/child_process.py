@@ -26,7 +26,7 @@ _LONGEST_LINE = 1 << 24
 
 
 class ChildProcess:
-    """One.
+    """A worker process, as its supervisor sees it.
 
     Attributes:
         ended: done with its exit code, as `subprocess` has it, once it has ended and said all it had to say.
@@ -136,7 +136,7 @@ class ChildProcess:
         return self.was_ready and not self.ended.done()
 
     def drain(self) -> None:
-        """Tell it to stop taking jobs and to end what runs. Only the first call does.
+        """Have it stop taking jobs and end what runs. Only the first call does.
 
         One that hangs is killed after `patience`.
         """
@@ -146,7 +146,7 @@ class ChildProcess:
             self._deadline = asyncio.get_running_loop().call_later(self._patience, self._give_up)
 
     def requeue_now(self) -> None:
-        """Tell it to give back what runs, if it drains already; else to drain."""
+        """Have it give back what runs, if it drains already; else to drain."""
         if self.is_draining:
             # Not SIGTERM again: two of a kind that come before the first was looked at are one.
             self.send(signal.SIGINT)

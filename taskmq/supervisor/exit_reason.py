@@ -16,7 +16,7 @@ _OWN: Final = Path("/proc/self/cgroup")
 
 
 class ExitReason(msgspec.Struct, frozen=True):
-    """One.
+    """Why a worker process has ended.
 
     Attributes:
         code: as `subprocess` has it: negative for a signal.

@@ -1,4 +1,4 @@
-"""What a supervisor tells about itself and its processes. Travels as JSON; fields may be added."""
+"""What a supervisor reports about itself and its processes. Travels as JSON; fields may be added."""
 
 import msgspec
 

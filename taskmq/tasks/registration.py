@@ -24,7 +24,7 @@ def registrations_of(tasks: TaskRegistry) -> list[TaskRegistration]:
 
 
 def registration_of_task(task: Task[..., Any]) -> TaskRegistration:
-    """Describe one task.
+    """Describe a task, so that it can be called without its code.
 
     Raises:
         InvalidOption: its annotations cannot be resolved.

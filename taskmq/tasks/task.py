@@ -105,7 +105,7 @@ class Call(Generic[P, R_co]):
         return self._job(sending.envelope.id)
 
     async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
-        """`send` for coroutines."""
+        """Do what `send` does, without blocking the event loop."""
         sending = self._sending(args, kwargs)
         task = self._task
         services = task.services
@@ -420,7 +420,7 @@ async def _one_by_one(job_ids: AsyncGenerator[str, None]) -> AsyncGenerator[list
 
 
 class Task(Call[P, R_co]):
-    """A registered function.
+    """A registered function: call it to run it here, `send` it to have a worker run it.
 
     Attributes:
         name: under which messages call it.
@@ -482,7 +482,7 @@ class Task(Call[P, R_co]):
 
     @property
     def services(self) -> AppServices:
-        """Those of the app that has taken it.
+        """The services of the app that the task belongs to.
 
         Raises:
             InvalidOption: none has yet.
@@ -500,7 +500,7 @@ class Task(Call[P, R_co]):
         self._services = services
 
     def unique_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, tenant: str | None) -> UniqueCall | None:
-        """What a call is to be the only one of; None where the task's jobs are not unique.
+        """Return what a call is to be the only one of; None where the task's jobs are not unique.
 
         Raises:
             InvalidArguments: they make no key.

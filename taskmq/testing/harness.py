@@ -43,7 +43,7 @@ _ADVICE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FailedJob:
-    """A job that is dead.
+    """A job that ended as a dead letter.
 
     Attributes:
         reason: see `taskmq.operations.dead_letters.DeadLetter`.
@@ -131,7 +131,7 @@ class Harness:
 
     @property
     def now(self) -> datetime:
-        """The app's time."""
+        """The time of the app under test, which moves in `drain` and `advance` only."""
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.clock.now_ms())
 
     @property
@@ -140,12 +140,13 @@ class Harness:
         return self._recorder.sent
 
     def sent_to(self, task: Task[..., Any] | str) -> list[SentJob]:
-        """Those of one task."""
+        """Return the calls of one task that were confirmed, in order."""
         name = task if isinstance(task, str) else task.name
         return [one for one in self.sent if one.task == name]
 
     def assert_sent(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> SentJob:
-        """The last call of the task with these arguments, however they were given; without arguments: any call.
+        """Return the last call of the task with these arguments, however they were given, and fail if there is none;
+        without arguments: any call.
 
         Raises:
             AssertionError: there was none; says what was sent.
@@ -158,7 +159,7 @@ class Harness:
         return found[-1]
 
     def assert_not_sent(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> None:
-        """No call of the task with these arguments was sent; without arguments: no call at all.
+        """Fail if a call of the task with these arguments was sent; without arguments: if any was.
 
         Raises:
             AssertionError: there was one.
@@ -204,7 +205,7 @@ class Harness:
         self._tell(self._run(self._drain), raise_errors=raise_errors)
 
     async def adrain(self, *, raise_errors: bool = True) -> None:
-        """`drain` for coroutines."""
+        """Do what `drain` does, without blocking the event loop."""
         __tracebackhide__ = True
         self._tell(await self._bounded(self._drain), raise_errors=raise_errors)
 
@@ -219,7 +220,7 @@ class Harness:
         self._tell(self._run(lambda: self._advance(until)), raise_errors=raise_errors)
 
     async def aadvance(self, step: Duration, *, raise_errors: bool = True) -> None:
-        """`advance` for coroutines."""
+        """Do what `advance` does, without blocking the event loop."""
         __tracebackhide__ = True
         until = self._until(step)
         self._tell(await self._bounded(lambda: self._advance(until)), raise_errors=raise_errors)

@@ -35,7 +35,7 @@ class _Beat(Beat):
 
 
 class VirtualRun:
-    """What runs."""
+    """Runs the worker, and a beat where one is asked for, of an app under test."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ class Permit(Protocol):
 
 
 class Attempt(msgspec.Struct, eq=False):
-    """A delivery, read.
+    """One attempt of a job: a delivery that was read, from its start to its outcome.
 
     Attributes:
         job_id: from the body, else the message id, else made here.

@@ -1,4 +1,4 @@
-"""What a worker process tells its supervisor: lines of JSON on the status pipe.
+"""What a worker process sends to its supervisor: lines of JSON on the status pipe.
 
 `Ready` comes once, a `Report` about once a second and one at the end. A report that the supervisor has not read
 yet is not followed by another: the pipe never fills up, and the worker never waits for it.

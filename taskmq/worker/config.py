@@ -124,7 +124,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     node: Annotated[
         str,
         ConfigOption(
-            "Take jobs that the scheduler places on the host node of this name, and tell of it; its capacity is what "
+            "Take jobs that the scheduler places on the host node of this name, and report it; its capacity is what "
             "all its processes have. Default: none."
         ),
     ] = ""

@@ -17,7 +17,7 @@ __all__ = ["ConfigOption", "check_config_fields", "count_option", "options_of", 
 
 
 class ConfigOption(msgspec.Struct, frozen=True):
-    """One field.
+    """How one field of `WorkerConfig` is read from the command line and shown.
 
     Attributes:
         help: what it is for, in a sentence or two.

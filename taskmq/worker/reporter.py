@@ -20,7 +20,7 @@ _LAST_WORDS: Final = 1.0
 
 
 class Reporter:
-    """Tells the supervisor how the worker does. Costs nothing per message.
+    """Reports to the supervisor how the worker does. Costs nothing per message.
 
     Args:
         app: the worker's.

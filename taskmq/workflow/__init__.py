@@ -4,7 +4,7 @@
 
 However it was written down, a workflow is one graph: nodes, the nodes before each one, and a rule that says when it
 starts. The graph is kept in the state; a message carries the name of its node and the node's own arguments. A worker
-asks for a node before it runs it, gets what the nodes before it have returned, and tells its end, with what it came
+asks for a node before it runs it, gets what the nodes before it have returned, and reports its end, with what it came
 to, before its delivery is settled. What became ready by that is published by the same worker, with confirms, before
 it acknowledges.
 

@@ -77,10 +77,15 @@ class WorkflowPage(NamedTuple):
 
 
 class Workflows:
-    """The workflows that the app's state knows, from every sender. What begins with `a` is for coroutines."""
+    """The workflows that the app's state knows, from every sender. What begins with `a` is for coroutines.
 
-    def __init__(self, services: AppServices) -> None:
+    Args:
+        looked_at: workflows that are looked at for one page.
+    """
+
+    def __init__(self, services: AppServices, *, looked_at: int = _MOST_SEEN) -> None:
         self._services = services
+        self._looked_at = looked_at
 
     def list(self, *, after: str | None = None, limit: int = 50, **which: Unpack[WorkflowFilter]) -> WorkflowPage:
         """Up to `limit` workflows, the newest first.
@@ -103,7 +108,7 @@ class Workflows:
     async def alist(
         self, *, after: str | None = None, limit: int = 50, **which: Unpack[WorkflowFilter]
     ) -> WorkflowPage:
-        """`list` for coroutines."""
+        """Do what `list` does, without blocking the event loop."""
         if limit < 1:
             raise InvalidOption(f"limit={limit}: at least 1")
         if unknown := sorted(which.keys() - WorkflowFilter.__annotations__.keys()):
@@ -116,7 +121,7 @@ class Workflows:
         flows = WorkflowService(self._services).flow_store()
         found: list[WorkflowLine] = []
         seen = 0
-        while seen < _MOST_SEEN:
+        while seen < self._looked_at:
             # As many as would fill the page, so that it ends where the last one of them is.
             size = min(limit - len(found), _AT_A_TIME)
             page = await flows.entries(

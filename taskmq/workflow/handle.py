@@ -56,7 +56,7 @@ FlowStateName = Literal["running", "succeeded", "failed", "cancelled"]
 
 
 class FlowState(msgspec.Struct, frozen=True):
-    """How far a workflow is.
+    """How far a workflow is, as a whole and step by step.
 
     Attributes:
         state: `failed` where a step has failed that was not allowed to.
@@ -69,7 +69,7 @@ class FlowState(msgspec.Struct, frozen=True):
     cancelled: str | None = None
 
     def count(self, state: NodeState | str) -> int:
-        """How many steps are in this state."""
+        """Return how many steps are in this state."""
         return sum(each == state for each in self.steps.values())
 
 
@@ -130,7 +130,7 @@ class GraphNode(Generic[R_co]):
 
 
 class Flow(Generic[R_co]):
-    """A workflow that was sent.
+    """A handle for a workflow that was sent: waits for it, shows its steps, cancels and redrives it.
 
     Attributes:
         id: its id; the jobs of its steps have ids that begin with it.
@@ -152,7 +152,7 @@ class Flow(Generic[R_co]):
         self._names = names or {}
 
     def result(self, timeout: Duration | None = None) -> R_co:
-        """What it came to, waiting for it as long as need be, or for `timeout`.
+        """Return what the workflow came to, waiting for it as long as need be, or for `timeout`.
 
         A step that was skipped, or allowed to fail and did, has None as its value.
 
@@ -166,7 +166,7 @@ class Flow(Generic[R_co]):
         return self._service.sessions.run_sync(self.aresult(timeout), instead="aresult")
 
     async def aresult(self, timeout: Duration | None = None) -> R_co:
-        """`result` for coroutines."""
+        """Do what `result` does, without blocking the event loop."""
         head = await self._finished(timeout)
         if head.output is not None:
             (tree,) = await load_trees(self._store, self.id, [head.output])
@@ -180,14 +180,14 @@ class Flow(Generic[R_co]):
         return cast("R_co", found)
 
     def result_of(self, node: GraphNode[T], timeout: Duration | None = None) -> T:
-        """What one step of a `dag` came to, once the whole has ended; None where it has no value.
+        """Return what one step of a `dag` came to, once the whole has ended; None where it has no value.
 
         Raises as `result` does.
         """
         return self._service.sessions.run_sync(self.aresult_of(node, timeout), instead="aresult_of")
 
     async def aresult_of(self, node: GraphNode[T], timeout: Duration | None = None) -> T:
-        """`result_of` for coroutines."""
+        """Do what `result_of` does, without blocking the event loop."""
         source = self._names.get(node.name)
         if source is None:
             raise InvalidOption(f"{node!r} is not of workflow {self.id}, or this handle was made from its id")
@@ -196,7 +196,7 @@ class Flow(Generic[R_co]):
         return cast("T", decode_tree(tree, None, head.content_type))
 
     def state(self) -> FlowState:
-        """How far it is, step by step.
+        """Return how far the workflow is, step by step.
 
         Raises:
             FlowNotFound: the state does not know it (any more).
@@ -205,7 +205,7 @@ class Flow(Generic[R_co]):
         return self._service.sessions.run_sync(self.astate(), instead="astate")
 
     async def astate(self) -> FlowState:
-        """`state` for coroutines."""
+        """Do what `state` does, without blocking the event loop."""
         record = await self._look()
         head = decode_head(record.head)
         states = await self._store.states(self.id)
@@ -214,7 +214,7 @@ class Flow(Generic[R_co]):
         return FlowState(state_name(record, head, failed), named, record.cancelled)
 
     async def astream(self) -> AsyncGenerator[StepOutcome, None]:
-        """Each step as soon as it has ended, until all have: `async for step in flow.astream()`.
+        """Yield each step as soon as it has ended, until all have: `async for step in flow.astream()`.
 
         A step that ended before a `redrive` comes again when it has ended anew.
 
@@ -239,7 +239,7 @@ class Flow(Generic[R_co]):
             await asyncio.sleep(backoff.next())
 
     def cancel(self, reason: str = "cancelled by its sender") -> bool:
-        """End it: what has not started never will, what runs is stopped as by `Job.cancel`.
+        """Cancel the workflow: what has not started never will, what runs is stopped as by `Job.cancel`.
 
         Returns:
             False where it has ended already.
@@ -251,7 +251,7 @@ class Flow(Generic[R_co]):
         return self._service.sessions.run_sync(self.acancel(reason), instead="acancel")
 
     async def acancel(self, reason: str = "cancelled by its sender") -> bool:
-        """`cancel` for coroutines."""
+        """Do what `cancel` does, without blocking the event loop."""
         record = await self._look()
         return bool(record.unfinished) and await self._service.cancel(self.id, reason=reason)
 
@@ -272,7 +272,7 @@ class Flow(Generic[R_co]):
         self._service.sessions.run_sync(self.aadd(*jobs, key=key), instead="aadd")
 
     async def aadd(self, *jobs: CompleteStep, key: str | None = None) -> None:
-        """`add` for coroutines."""
+        """Do what `add` does, without blocking the event loop."""
         if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
             raise InvalidOption(f"key={key!r}: 1 to {_LONGEST_KEY} characters")
         record = await self._look()
@@ -283,7 +283,7 @@ class Flow(Generic[R_co]):
             await self._service.append(self.id, calls, name=None if key is None else f"={key}")
 
     def close(self) -> None:
-        """No more jobs come: the batch ends once all that it has have ended. Closing it again does nothing.
+        """Take no more jobs: the batch ends once all that it has have ended. Closing it again does nothing.
 
         Raises:
             FlowClosed: it was cancelled before it was closed, or is no batch.
@@ -293,11 +293,11 @@ class Flow(Generic[R_co]):
         self._service.sessions.run_sync(self.aclose(), instead="aclose")
 
     async def aclose(self) -> None:
-        """`close` for coroutines."""
+        """Do what `close` does, without blocking the event loop."""
         await self._service.append(self.id, [], closes=True)
 
     def redrive(self) -> int:
-        """Run again what has not succeeded, and what waits for that; how many steps.
+        """Run again what has not succeeded, and what waits for that; return how many steps.
 
         What has succeeded is not run again, and its value is used. 0, and nothing happens, where it has not ended, or
         everything has succeeded. Called again after an error it goes on. The dead letters of what runs again are
@@ -310,12 +310,12 @@ class Flow(Generic[R_co]):
         return self._service.sessions.run_sync(self.aredrive(), instead="aredrive")
 
     async def aredrive(self) -> int:
-        """`redrive` for coroutines."""
+        """Do what `redrive` does, without blocking the event loop."""
         await self._look()
         return (await self._service.redrive(self.id)).steps
 
     def steps(self) -> list[FlowStep]:
-        """Each step, with its task and how it has ended, in the order of the graph.
+        """Return each step, with its task and how it has ended, in the order of the graph.
 
         Raises:
             FlowNotFound: the state does not know it (any more).
@@ -324,7 +324,7 @@ class Flow(Generic[R_co]):
         return self._service.sessions.run_sync(self.asteps(), instead="asteps")
 
     async def asteps(self) -> list[FlowStep]:
-        """`steps` for coroutines."""
+        """Do what `steps` does, without blocking the event loop."""
         record = await self._look()
         head = decode_head(record.head)
         everything = await self._store.states(self.id)

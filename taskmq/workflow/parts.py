@@ -29,7 +29,7 @@ _LONGEST_NAME: Final = 128
 
 
 class Workflow(ABC, Generic[R_co]):
-    """Something that can be sent, and comes to a value."""
+    """A chain, group, chord, graph or batch of calls, which is sent as a whole and comes to a value."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ class Workflow(ABC, Generic[R_co]):
         tenant: str | None = None,
         name: str | None = None,
     ) -> Flow[R_co]:
-        """`send` for coroutines."""
+        """Do what `send` does, without blocking the event loop."""
         return await self._send(self._service(), flow_id, keep, tenant, name)
 
     @abstractmethod

@@ -165,6 +165,7 @@ def test_closing_releases_what_hangs() -> None:
         await broker.aclose()
 
         await future
+        assert broker.hanging == 0
 
     _run(test)
 

@@ -86,7 +86,7 @@ def _table(options: list[Option], where: str) -> str:
 
 
 def _task_options() -> list[Option]:
-    texts, values = _texts(TaskOptions), _values_of_class(TaskOptions)
+    texts, values = texts_of(TaskOptions), _values_of_class(TaskOptions)
     return [
         _described(name, values[name], texts[name], where="task, call" if name in _names(CallOptions) else "task")
         for name in _names(TaskOptions)
@@ -94,19 +94,19 @@ def _task_options() -> list[Option]:
 
 
 def _call_options() -> list[Option]:
-    texts, of_task, values = _texts(CallOptions), _texts(TaskOptions), _values_of_class(CallOptions)
+    texts, of_task, values = texts_of(CallOptions), texts_of(TaskOptions), _values_of_class(CallOptions)
     found: list[Option] = []
     for name in _names(CallOptions):
         if name in texts:
             found.append(_described(name, values[name], texts[name]))
         else:
-            text, _ = _split(of_task[name])
+            text, _ = what_and_default(of_task[name])
             found.append(Option(name, values[name], "the task's", text))
     return found
 
 
 def _app_options() -> list[Option]:
-    texts = _texts(TaskMQ)
+    texts = texts_of(TaskMQ)
     values = _values_of_function(TaskMQ.__init__)
     settings = {field.name for field in fields(Settings)}
     found: list[Option] = []
@@ -145,7 +145,7 @@ def _worker_options() -> list[Option]:
 
 
 def _fields_of(kind: type) -> list[Option]:
-    texts, values = _texts(kind), _values_of_class(kind)
+    texts, values = texts_of(kind), _values_of_class(kind)
     return [
         _described(name, values[name], texts[name], default=_shown(parameter.default))
         for name, parameter in inspect.signature(kind).parameters.items()
@@ -160,11 +160,11 @@ def _names(kind: type) -> list[str]:
 
 
 def _described(name: str, values: str, text: str, *, default: str = "", where: str = "") -> Option:
-    text, said = _split(text)
+    text, said = what_and_default(text)
     return Option(name, values, said or default or "none", text, where)
 
 
-def _split(text: str) -> tuple[str, str]:
+def what_and_default(text: str) -> tuple[str, str]:
     """What an option does, and what its text says of the default."""
     found = _DEFAULT.search(text)
     if found is None:
@@ -178,7 +178,7 @@ def _sentence(text: str) -> str:
     return first if first.endswith(".") else f"{first}."
 
 
-def _texts(kind: type) -> dict[str, str]:
+def texts_of(kind: type) -> dict[str, str]:
     """The text of each name in the `Args` or `Attributes` of a docstring."""
     lines = inspect.cleandoc(kind.__doc__ or "").splitlines()
     begin = next(number for number, line in enumerate(lines) if line in _SECTIONS) + 1

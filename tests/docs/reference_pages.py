@@ -1,4 +1,4 @@
-"""The tables of docs/errors.md and docs/commands.md, from the code: `python -m tests.docs.reference_pages`."""
+"""Tables of reference in the pages, made from the code: `python -m tests.docs.reference_pages`."""
 
 import importlib
 import inspect
@@ -14,11 +14,17 @@ from taskmq.cli.root import _COMMANDS  # pyright: ignore[reportPrivateUsage]
 from taskmq.control_flow import TaskControl
 from taskmq.errors import TaskMQError
 from tests.docs.blocks import ROOT
+from tests.docs.options_page import PAGE as OPTIONS
+from tests.docs.process_tables import PROCESS_TABLES
+from tests.docs.settings_tables import SETTING_TABLES
+from tests.docs.telemetry_tables import EVENT_TABLES, METRIC_TABLES
 
 __all__ = ["ERRORS", "TABLES", "filled", "leaf_commands"]
 
 ERRORS = ROOT / "docs" / "errors.md"
 _COMMAND_PAGE = ROOT / "docs" / "commands.md"
+_OPERATIONS = ROOT / "docs" / "operations.md"
+_EVENTS = ROOT / "docs" / "events.md"
 
 
 def _errors() -> str:
@@ -97,7 +103,14 @@ def _leaves(found: App | Callable[..., object], path: str) -> Iterator[tuple[str
             yield from _leaves(found[name], f"{path} {name}")
 
 
-TABLES = {"errors": (ERRORS, _errors), "controls": (ERRORS, _controls), "commands": (_COMMAND_PAGE, _commands)}
+TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
+    "errors": (ERRORS, _errors),
+    "controls": (ERRORS, _controls),
+    "commands": (_COMMAND_PAGE, _commands),
+    **{name: (_OPERATIONS, table) for name, table in (*SETTING_TABLES.items(), *METRIC_TABLES.items())},
+    **{name: (_EVENTS, table) for name, table in EVENT_TABLES.items()},
+    **{name: (OPTIONS, table) for name, table in PROCESS_TABLES.items()},
+}
 
 
 def filled(name: str) -> tuple[Path, str]:

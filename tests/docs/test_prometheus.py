@@ -54,13 +54,13 @@ def _program(name: str) -> str:
     return found
 
 
-def _promtool(*words: str | Path) -> None:
+def _check_with_promtool(*words: str | Path) -> None:
     done = subprocess.run([_program("promtool"), *map(str, words)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_rules_are_those_of_prometheus() -> None:
-    _promtool("check", "rules", _RULES)
+    _check_with_promtool("check", "rules", _RULES)
 
 
 def test_schedulers_that_are_all_gone_are_told_of(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_schedulers_that_are_all_gone_are_told_of(tmp_path: Path) -> None:
     ]
     (tmp_path / "tests.yml").write_text(yaml.safe_dump({"rule_files": [str(_RULES)], "tests": tests}))
 
-    _promtool("test", "rules", tmp_path / "tests.yml")
+    _check_with_promtool("test", "rules", tmp_path / "tests.yml")
 
 
 def _summary(alert: str) -> str:

@@ -1,5 +1,6 @@
-"""docs/errors.md and docs/commands.md are what the code gives, and their first examples run."""
+"""Tables of reference are what the code gives, and the first examples of errors and commands run."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from taskmq.cli import run
+from taskmq.client.settings import OTHER_VARIABLES, Settings
 from tests.docs.blocks import write_files
 from tests.docs.reference_pages import ERRORS, TABLES, filled
+from tests.house.tree import FOLDERS, ROOT
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -35,3 +38,16 @@ def test_the_first_command_of_the_page_shows_the_commands(capsys: pytest.Capture
     assert run(["dlq", "--help"]) == 0
 
     assert "replay" in capsys.readouterr().out
+
+
+def test_each_variable_that_the_code_reads_is_in_a_table() -> None:
+    read = {
+        name
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+        for name in re.findall(r'"(TASKMQ_[A-Z_]*[A-Z])"', path.read_text())
+    }
+
+    settings = {f"TASKMQ_{name.upper()}" for name in Settings.__dataclass_fields__}
+    assert read <= settings | set(OTHER_VARIABLES)
+    assert set(OTHER_VARIABLES) <= read

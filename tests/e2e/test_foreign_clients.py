@@ -90,7 +90,7 @@ class _Worker:
         while self.got(_DEAD) or self.got(_PARKING):
             pass
 
-    def is_alive_and_empty(self) -> None:
+    def expect_alive_and_empty(self) -> None:
         """Nothing is in its hands or waits, nothing else has died or was parked, and it runs a good task."""
         effect = f"still alive {time.monotonic_ns()}"
         self.send({"task": "note", "args": [effect]})
@@ -157,14 +157,14 @@ def test_the_smallest_task_from_amqp_publish_runs(worker: _Worker) -> None:
     amqp_publish(worker.url, QUEUE, '{"task": "note", "args": ["from a shell"]}', "-C", "application/json")
 
     worker.runs("from a shell")
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 def test_amqp_publish_without_a_content_type_will_do(worker: _Worker) -> None:
     amqp_publish(worker.url, QUEUE, '{"task": "note", "args": ["plain"], "kwargs": {"times": 2}}')
 
     worker.runs("plainplain")
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 def test_tasks_from_amqplib_run_and_what_is_none_is_parked(worker: _Worker) -> None:
@@ -187,14 +187,14 @@ def test_tasks_from_amqplib_run_and_what_is_none_is_parked(worker: _Worker) -> N
     for effect in ("node", "named", "with odd headers"):
         worker.runs(effect)
     assert worker.take(_PARKING).body == b'"no task"'
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 def test_a_message_without_any_property_is_a_task(worker: _Worker) -> None:
     worker.send({"task": "note", "args": ["bare"]})
 
     worker.runs("bare")
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 def test_a_foreign_clients_failing_task_is_a_dead_letter_under_its_message_id(worker: _Worker) -> None:
@@ -208,7 +208,7 @@ def test_a_foreign_clients_failing_task_is_a_dead_letter_under_its_message_id(wo
     assert letter.headers["x-taskmq-worker"] == "the worker"
     body = json.loads(letter.body)
     assert (body["id"], body["mine"]) == ("my own id", [1, 2])
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 _STAMP = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -237,7 +237,7 @@ def test_headers_of_any_type_do_not_stop_a_task(worker: _Worker, kind: str) -> N
     worker.send({"task": "note", "args": [kind]}, headers=_ODD_HEADERS[kind])
 
     worker.runs(kind)
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 @pytest.mark.parametrize("kind", _ODD_HEADERS)
@@ -252,7 +252,7 @@ def test_headers_of_any_type_do_not_stop_a_retry_a_dead_letter_or_a_parked_messa
     assert letter.reason == "error"
     assert worker.ran(f"tried {kind}") == 2
     assert "no task" in parked.reason
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 # Bad ones
@@ -294,7 +294,7 @@ def test_a_body_that_is_no_task_is_parked_as_it_came_with_the_reason(worker: _Wo
     assert len(parked.reason) > 10
     assert parked.headers["x-taskmq-origin"] == QUEUE
     assert parked.headers["whose"] == "mine"
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 def test_an_unknown_version_is_parked_at_once(worker: _Worker) -> None:
@@ -304,7 +304,7 @@ def test_an_unknown_version_is_parked_at_once(worker: _Worker) -> None:
 
     assert "version 99" in parked.reason
     assert "x-taskmq-unknown" not in parked.headers
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_a_foreign_content_type_is_parked(worker: _Worker, content_type: str) ->
     worker.send({"task": "note", "args": ["x"]}, content_type=content_type)
 
     assert "content type" in worker.take(_PARKING).reason
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 def test_an_unknown_task_is_parked_after_its_grace(worker: _Worker) -> None:
@@ -326,7 +326,7 @@ def test_an_unknown_task_is_parked_after_its_grace(worker: _Worker) -> None:
     assert "2 tries" in parked.reason
     assert json.loads(parked.body) == {"task": "shop.unheard", "args": ["x"]}
     assert parked.headers["whose"] == "mine"
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 @pytest.mark.parametrize("seen", [-1, -(2**63), 2**63 - 1, True, "1", None], ids=repr)
@@ -334,7 +334,7 @@ def test_an_unknown_task_is_parked_whatever_its_count_says(worker: _Worker, seen
     worker.send({"task": "shop.unheard"}, headers={"x-taskmq-unknown": seen})
 
     assert "'shop.unheard'" in worker.take(_PARKING).reason
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 _WRONG_ARGUMENTS: dict[str, bytes] = {
@@ -360,14 +360,14 @@ def test_arguments_that_do_not_fit_are_a_dead_letter_with_that_reason(worker: _W
 
     assert letter.reason == "invalid_arguments"
     assert letter.headers["x-taskmq-error"].startswith("taskmq.errors.InvalidArguments: ")
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 def test_an_endless_number_for_anything_ends_somewhere(worker: _Worker) -> None:
     worker.send(b'{"task": "anything", "args": ["endless", ' + b"9" * 100_000 + b"]}")
 
     eventually(lambda: worker.ran("endless") or worker.got(_DEAD) or worker.got(_PARKING), "an end", within=_PATIENCE)
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 _LONG: dict[str, dict[str, str]] = {
@@ -385,7 +385,7 @@ def test_a_name_that_does_not_fit_into_a_property_ends_as_well(worker: _Worker, 
 
     assert ended.reason
     assert worker.ran(f"failed {kind}") <= 1
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 def test_headers_that_fill_a_frame_leave_room_for_the_reason(worker: _Worker) -> None:
@@ -394,7 +394,7 @@ def test_headers_that_fill_a_frame_leave_room_for_the_reason(worker: _Worker) ->
     letter = worker.take_from_either()
 
     assert letter.reason == "error"
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 @pytest.mark.parametrize("is_task", [True, False], ids=["a task", "no task"])
@@ -410,7 +410,7 @@ def test_a_body_of_20_megabytes_is_executed_or_parked(worker: _Worker, is_task: 
         worker.runs(f"{size} characters")
     else:
         assert len(worker.take(_PARKING).body) == size
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()
 
 
 def test_a_failing_task_of_the_largest_size_ends_though_its_copy_is_larger(worker: _Worker) -> None:
@@ -421,4 +421,4 @@ def test_a_failing_task_of_the_largest_size_ends_though_its_copy_is_larger(worke
     worker.send(body)
 
     assert worker.take_from_either().reason
-    worker.is_alive_and_empty()
+    worker.expect_alive_and_empty()

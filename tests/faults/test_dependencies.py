@@ -79,16 +79,16 @@ class _Graph:
 @pytest.mark.timeout(86_400)
 def test_random_graphs_end_as_their_rules_say_on_postgresql(job_store_url: str) -> None:
     for seed in range(_FROM, _FROM + _GRAPHS):
-        asyncio.run(_play(seed, job_store_url))
+        asyncio.run(_check_graph(seed, job_store_url))
 
 
 @pytest.mark.timeout(86_400)
 def test_random_graphs_end_as_their_rules_say_in_a_file(tmp_path: Path) -> None:
     for seed in range(_FROM, _FROM + _GRAPHS):
-        asyncio.run(_play(seed, f"sqlite:///{tmp_path / f'{seed}.db'}"))
+        asyncio.run(_check_graph(seed, f"sqlite:///{tmp_path / f'{seed}.db'}"))
 
 
-async def _play(seed: int, url: str) -> None:
+async def _check_graph(seed: int, url: str) -> None:
     dice = random.Random(seed)
     stores = [open_job_store(url, BrokerOptions(name=f"graph {number}")) for number in range(3)]
     drivers = [JobDriver(store) for store in stores]

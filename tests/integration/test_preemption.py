@@ -88,7 +88,7 @@ async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def _give_way(url: str, state: str, store: str) -> None:
+async def _expect_to_give_way(url: str, state: str, store: str) -> None:
     seen = _Seen()
     app = _app(url, state, store, seen)
     scheduler = Scheduler(_app(url, state, store, seen))
@@ -136,7 +136,7 @@ def test_a_run_gives_way_and_goes_on_where_it_was(tmp_path: Path) -> None:
     name = f"memory://{uuid.uuid4().hex}"
 
     try:
-        asyncio.run(_give_way(name, name, f"sqlite:///{tmp_path / 'jobs.db'}"))
+        asyncio.run(_expect_to_give_way(name, name, f"sqlite:///{tmp_path / 'jobs.db'}"))
     finally:
         forget_memory(name.removeprefix("memory://"))
 
@@ -147,6 +147,6 @@ def test_a_run_gives_way_on_real_servers(amqp_url: str, job_store_url: str) -> N
     name = uuid.uuid4().hex
 
     try:
-        asyncio.run(_give_way(amqp_url, f"memory://{name}", job_store_url))
+        asyncio.run(_expect_to_give_way(amqp_url, f"memory://{name}", job_store_url))
     finally:
         forget_memory(name)

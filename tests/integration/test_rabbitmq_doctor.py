@@ -263,7 +263,7 @@ def test_a_user_that_may_not_write_to_the_default_exchange_cannot_send(ward: War
 
     findings = ward.findings(login=ward.user(configure=".*", write=r"taskmq\..*", read=".*"))
 
-    _text(findings, "problem", "may not write to the default exchange")
+    assert _text(findings, "problem", "may not write to the default exchange")
 
 
 def test_a_user_that_may_not_write_to_the_ladder_cannot_delay(ward: Ward) -> None:
@@ -271,7 +271,7 @@ def test_a_user_that_may_not_write_to_the_ladder_cannot_delay(ward: Ward) -> Non
 
     findings = ward.findings(login=ward.user(configure=".*", write="^(amq.default|images.*)$", read=".*"))
 
-    _text(findings, "problem", "may not write to the delay ladder")
+    assert _text(findings, "problem", "may not write to the delay ladder")
 
 
 def test_looking_leaves_no_message_and_no_queue_behind(ward: Ward) -> None:
@@ -431,7 +431,7 @@ def test_alarms_are_problems_and_do_not_keep_the_doctor(ward: Ward) -> None:
         findings = ward.findings_with("memory alarm", "disk alarm", "the broker takes no messages")
 
     for words in ("memory alarm", "disk alarm", "the broker takes no messages"):
-        _text(findings, "problem", words)
+        assert _text(findings, "problem", words)
 
 
 def test_delays_that_are_stuck_are_a_problem_when_it_looks_twice(ward: Ward) -> None:

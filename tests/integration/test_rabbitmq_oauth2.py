@@ -227,5 +227,7 @@ def test_a_login_of_the_node_s_own_users_still_works(node: RabbitMQ) -> None:
     async def main() -> None:
         async with _broker(node, "guest:guest@", "") as broker:
             await broker.connect(timeout=20)
+            await broker.declare([WorkQueue("own")])
+            assert [depth.ready for depth in await broker.stats(["own"])] == [0]
 
     asyncio.run(main())

@@ -114,13 +114,16 @@ class TestNodeLists(RabbitMQCase):
     async def test_a_dead_node_costs_nothing(self) -> None:
         self.proxy.refuse(True)
         for _ in range(5):
-            await self.listed(self.proxy.port, self.proxy.port, self.server.port).connect(timeout=10)
+            broker = self.listed(self.proxy.port, self.proxy.port, self.server.port)
+            await broker.connect(timeout=10)
+            assert " open generation=" in repr(broker)
 
     @case
     async def test_a_node_that_never_answers_costs_one_attempt(self) -> None:
         with black_hole() as port:
             brokers = [self.listed(port, self.server.port) for _ in range(6)]
             await asyncio.gather(*(broker.connect(timeout=15) for broker in brokers))
+            assert all(" open generation=" in repr(broker) for broker in brokers)
 
     @case
     async def test_when_its_node_goes_a_consumer_moves_to_the_next(self) -> None:

@@ -163,9 +163,11 @@ class TestPublishing(RabbitMQCase):
 
         # The broker closed the channel over it, so that what was on its way went out again.
         inbox, _ = await self.consume(broker, queue)
-        came: set[str] = set()
-        while came != {"one", "two", "three"}:
-            came |= set(bodies(await inbox.take_and_ack(1)))
+        missing = {"one", "two", "three"}
+        while missing:
+            (came,) = bodies(await inbox.take_and_ack(1))
+            assert came in {"one", "two", "three"}
+            missing.discard(came)
 
     @case
     async def test_a_full_queue_refuses(self) -> None:
@@ -188,6 +190,8 @@ class TestPublishing(RabbitMQCase):
 
         await broker.purge(queue)
         await self.send(broker, queue, "fits again")
+        inbox, _ = await self.consume(broker, queue)
+        assert bodies(await inbox.take_and_ack(1)) == ["fits again"]
 
     @case
     async def test_what_is_larger_than_the_limit_is_refused_here(self) -> None:
@@ -383,6 +387,9 @@ class TestDeadlines(RabbitMQCase):
         self.opened.push_async_callback(broker.aclose)
 
         await broker.connect(timeout=10)
+
+        queue = await self.queue(broker)
+        assert [depth.ready for depth in await broker.stats([queue])] == [0]
 
     @case
     async def test_closing_while_it_cannot_connect_takes_no_longer_than_promised(self) -> None:

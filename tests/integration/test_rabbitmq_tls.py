@@ -105,6 +105,10 @@ def _connect(url: str, *, timeout: float = 20, look: Callable[[], str] = str) ->
     return asyncio.run(main())
 
 
+def _expect_connection(url: str) -> None:
+    assert _connect(url, look=lambda: "connected") == "connected"
+
+
 def _refusal(url: str) -> BrokerUnavailable:
     """Why there is no connection."""
     with pytest.raises(BrokerUnavailable) as caught:
@@ -113,16 +117,16 @@ def _refusal(url: str) -> BrokerUnavailable:
 
 
 def test_a_server_whose_authority_is_trusted_is_connected_to(node: TlsNode) -> None:
-    _connect(node.trusted())
+    _expect_connection(node.trusted())
 
 
 def test_an_ipv6_host_is_connected_to_and_verified(node: TlsNode) -> None:
-    _connect(node.trusted("[::1]"))
+    _expect_connection(node.trusted("[::1]"))
 
 
 def test_the_next_host_is_tried_when_one_is_down(node: TlsNode) -> None:
     with PortLease(1) as lease:
-        _connect(node.trusted(f"localhost:{lease.ports[0]},localhost"))
+        _expect_connection(node.trusted(f"localhost:{lease.ports[0]},localhost"))
 
 
 def test_an_authority_that_is_not_trusted_is_said_at_once(node: TlsNode) -> None:
@@ -139,7 +143,7 @@ def test_a_host_name_that_is_not_in_the_certificate_is_said_at_once(node: TlsNod
 
 def test_one_bad_host_of_two_does_not_keep_the_other_from_being_used(node: TlsNode) -> None:
     for _ in range(4):
-        _connect(node.trusted(f"127.0.0.1:{node.port},localhost"))
+        _expect_connection(node.trusted(f"127.0.0.1:{node.port},localhost"))
 
 
 def test_a_plain_port_is_not_spoken_tls_to(node: TlsNode) -> None:
@@ -193,7 +197,7 @@ def test_a_client_certificate_of_a_stranger_is_refused(strict_node: TlsNode) -> 
 def test_a_client_certificate_opens_a_server_that_wants_one(strict_node: TlsNode) -> None:
     client = strict_node.client
 
-    _connect(strict_node.trusted(certfile=client.chain, keyfile=client.key))
+    _expect_connection(strict_node.trusted(certfile=client.chain, keyfile=client.key))
 
 
 def test_an_expired_certificate_is_said_at_once_and_its_successor_is_used(strict_node: TlsNode) -> None:
@@ -281,7 +285,7 @@ def test_any_user_password_and_vhost_can_be_percent_encoded(rabbitmq_server: Rab
     rabbitmq_server.http("PUT", permissions, EVERYTHING)
     encoded = [quote(text, safe="") for text in (user, password, vhost)]
     try:
-        _connect(f"amqp://{encoded[0]}:{encoded[1]}@127.0.0.1:{rabbitmq_server.port}/{encoded[2]}")
+        _expect_connection(f"amqp://{encoded[0]}:{encoded[1]}@127.0.0.1:{rabbitmq_server.port}/{encoded[2]}")
     finally:
         rabbitmq_server.http("DELETE", user_path)
         rabbitmq_server.http("DELETE", vhost_path)

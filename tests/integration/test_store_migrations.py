@@ -244,7 +244,7 @@ def test_several_that_upgrade_one_database_do_it_once(postgres_url: str) -> None
     async def main() -> None:
         await asyncio.gather(*(upgrade(postgres_url) for _ in range(4)))
         async with _opened(postgres_url) as store:
-            await store.submit([_job()])
+            assert len(await store.submit([_job()])) == 1
 
     asyncio.run(main())
 

@@ -1,4 +1,4 @@
-"""Telling waiting processes that something was committed, without polling.
+"""Wakes waiting processes when something was committed, without polling.
 
 Who waits has a FIFO `wake/KIND-OWNER` and reads it on its event loop; who has committed writes one byte into
 every FIFO of the kind. A wake-up carries nothing and may come for nothing. A lost one is made good by the slow

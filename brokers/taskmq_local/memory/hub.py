@@ -260,7 +260,7 @@ class Hub:
                 self._timekeepers.remove(wakeup)
 
     def announce(self, topic: str, body: bytes) -> None:
-        """Tell all listeners, in the same order each."""
+        """Call all listeners, in the same order each."""
         with self._lock:
             for hear in self._listeners:
                 hear(topic, body)

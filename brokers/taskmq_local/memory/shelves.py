@@ -23,7 +23,7 @@ class ResultShelf:
         self._waiters: dict[str, list[Told]] = {}
 
     def put(self, record: ResultRecord, *, ttl: float, now: int) -> None:
-        """Keep `record` for `ttl` seconds, unless one is there that nothing may follow, and tell those who wait."""
+        """Keep `record` for `ttl` seconds, unless one is there that nothing may follow, and end the waits for it."""
         expires = now + round(ttl * 1000)
         forgotten = now + round(remembered_for(ttl) * 1000)
         with self._lock:

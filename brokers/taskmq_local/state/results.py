@@ -93,7 +93,7 @@ class LocalResults:
             self._leave(job_id, future)
 
     def look(self) -> None:
-        """Tell those who wait what was put since the last look."""
+        """End the waits for what was put since the last look."""
         if not self._waiting:
             return
         if self._is_looking:
@@ -143,7 +143,7 @@ class LocalResults:
 
     def _leave(self, job_id: str, future: asyncio.Future[ResultRecord]) -> None:
         if future.done() and not future.cancelled():
-            # Looked at: the first look may have ended the wait before a close was told.
+            # Looked at: the first look may have ended the wait before a close.
             future.exception()
         futures = self._waiting.get(job_id, [])
         if future in futures:

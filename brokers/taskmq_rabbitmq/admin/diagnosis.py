@@ -92,7 +92,7 @@ def version_findings(version: tuple[int, ...] | None) -> list[Finding]:
 
 
 def erlang_findings(text: str | None) -> list[Finding]:
-    """What the version of Erlang means, as the node tells it: "25.2.3"."""
+    """What the version of Erlang means, as the node reports it: "25.2.3"."""
     numbers = _numbers(text or "")
     if not numbers:
         return []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["GRACE_SECONDS", "HELD_UP_SECONDS", "ChannelEnd", "ChannelRefused", "OpenChannel"]
 
 HELD_UP_SECONDS: Final = 0.1
-"""Later than this, a timer tells that the loop stood: what the broker has said is not read, nor all written."""
+"""Later than this, a timer shows that the loop was blocked: what the broker has said is not read, nor all written."""
 GRACE_SECONDS: Final = 0.3
 """For so long what has fallen due meanwhile waits for what is read now."""
 
@@ -74,7 +74,7 @@ class OpenChannel:
     async def synchronise(self) -> None:
         """Return once the broker has dealt with all that was sent on this channel before.
 
-        A channel takes its frames in order, so the answer to any request tells that; callers share one.
+        A channel takes its frames in order, so the answer to any request shows that; callers share one.
 
         Raises:
             ChannelRefused: the broker closed the channel instead.

@@ -1,6 +1,6 @@
 """pika's plain socket without its detours.
 
-pika writes only once the loop has told that the socket takes something, and reads until the system says that there
+pika writes only once the loop has found that the socket takes something, and reads until the system says that there
 is nothing more. That is two turns of the loop for each write and a failed call for each read, which nearly never
 bring anything: the system takes what is written, and one read is all there is. Here the bytes go to the socket at
 once, and what it does not take goes pika's way.

@@ -1,6 +1,6 @@
 """Finding that the other side has reset a connection, together with the bytes that came before it.
 
-uvloop tells of a socket with an error once, as something to read, and looks at it no more. pika reads up to 100 KB
+uvloop reports a socket with an error once, as something to read, and looks at it no more. pika reads up to 100 KB
 of what came before; if there is more it does not meet the error, and waits for a connection that is no longer there.
 """
 
@@ -19,7 +19,7 @@ _HOOKS: Final = ("_sock", "_consume")
 
 
 def raise_reset(opened: socket.socket) -> None:
-    """Look for an error that the system has not told of yet.
+    """Look for an error that the system has not reported yet.
 
     Raises:
         OSError: there is one.

@@ -56,7 +56,7 @@ class LoginCredentials:
         return f"<{type(self).__name__}>"
 
     def __deepcopy__(self, memo: object) -> "LoginCredentials":
-        # pika copies what it is given, and the problem would be told to the copy.
+        # pika copies what it is given, and the problem would reach the copy alone.
         return self
 
     def _offered(self, start: "Start", mechanism: str) -> bool:

@@ -47,7 +47,7 @@ class RabbitMQListener:
     Args:
         declares: whether the exchange may be declared.
         renew_seconds: how often the bindings are declared again. An exchange that is deleted takes them with it, and
-            RabbitMQ tells no listener.
+            RabbitMQ does not notify listeners.
         new_queue: called with each queue on demand that is declared; its announcement goes nowhere else.
         again: called when it listens again, having missed what was announced meanwhile.
     """

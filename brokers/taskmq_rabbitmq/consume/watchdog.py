@@ -184,7 +184,7 @@ class Watchdog:
         except QueueMissing:
             advice = Advice("replace", "the queue is gone")
         except BrokerUnavailable as error:
-            # Its connection is mended elsewhere; a look that is not allowed tells nothing.
+            # Its connection is mended elsewhere; a look that is not allowed shows nothing.
             _log.debug("queue %r could not be looked at: %s", consumer.queue, error)
             return
         else:

@@ -10,7 +10,7 @@ A queue cannot change its type or arguments, so it is deleted and declared, with
        `Q` is declared as it is wanted and gets its bindings back;
     5. what is in `taskmq.migration.Q` moves to `Q`, and `taskmq.migration.Q` is deleted.
 
-`taskmq.migration.Q` is what tells that a migration has begun; every step may be done twice, so that after a crash
+`taskmq.migration.Q` is what shows that a migration has begun; every step may be done twice, so that after a crash
 anywhere the whole is simply run again. A message is always in one of the two queues. After a crash it can be in both,
 with one id.
 

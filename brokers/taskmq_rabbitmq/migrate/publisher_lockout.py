@@ -7,7 +7,7 @@ come back by themselves as soon as the limit is gone.
 The list of connections may be seconds old, so in the end the broker itself is asked, by its limit: if it lets in one
 more than are listed to stay, no other client is there, and with us in that place none can come.
 
-A policy that applies to nothing tells that the limit is ours and which one there was before, so that the next run
+A policy that applies to nothing records that the limit is ours and which one there was before, so that the next run
 after a crash can take it away.
 """
 

@@ -1,4 +1,4 @@
-"""What RabbitMQ writes on a message that it dead-letters itself, told in the words of a worker's letters. Pure.
+"""What RabbitMQ writes on a message that it dead-letters itself, in the words of a worker's letters. Pure.
 
 A worker writes reason, origin and time on each letter. RabbitMQ's own letters (delivery limit reached, rejected,
 expired, pushed out of a full queue) have them in `x-death`: one table for each queue that the message died in,

@@ -266,7 +266,7 @@ def _work_arguments(queue: WorkQueue) -> dict[str, Argument]:
             "x-queue-leader-locator": "balanced",
         }
     elif queue.priorities == "native":
-        # Quorum queues of 4.3 have their priorities without being told, and refuse the argument.
+        # Quorum queues of 4.3 have their priorities without the argument, and refuse the argument.
         arguments["x-max-priority"] = _HIGHEST_OF_CLASSIC
     if queue.ordered is not None:
         arguments["x-single-active-consumer"] = True

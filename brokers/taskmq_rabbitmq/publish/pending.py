@@ -89,7 +89,7 @@ class Pending(msgspec.Struct, eq=False, gc=False):
         self.size = len(self.message.body)
 
     def end(self, error: Exception | None) -> None:
-        """End the future, unless its owner has cancelled it; or tell the batch."""
+        """End the future, unless its owner has cancelled it; or report to the batch."""
         self.over = True
         future = self.future
         if future is None:

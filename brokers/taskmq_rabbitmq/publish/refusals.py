@@ -17,7 +17,7 @@ _CHANCES: Final = 3
 
 
 def find_refused(unconfirmed: Sequence[Pending], text: str) -> Pending | None:
-    """Which of the messages, in the order of their publishing, was refused; None where that cannot be told."""
+    """Which of the messages, in the order of their publishing, was refused; None where that cannot be known."""
     if len(unconfirmed) == 1:
         return unconfirmed[0]
     if (exceeded := exceeded_size(text)) is not None:

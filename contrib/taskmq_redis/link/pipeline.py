@@ -79,7 +79,7 @@ class Pipeline:
         """Let go of a connection that the server has closed since it was used last."""
         if self._connection is None or asyncio.get_running_loop().time() - self._used < _FRESH:
             return
-        # The loop may not have looked at its sockets yet: in the first turn it does, in the second it has told.
+        # The loop may not have looked at its sockets yet: in the first turn it does, in the second it acts.
         for _ in range(2):
             await asyncio.sleep(0)
         if await is_stale(self._connection):

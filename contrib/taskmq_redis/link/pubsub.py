@@ -1,4 +1,4 @@
-"""The connection for channels: who listens, and that nothing is missed that was told while it was down."""
+"""The connection for channels: who listens, and that nothing is missed that was published while it was down."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ _LONGEST_PAUSE: Final = 2.0
 class PubSub:
     """Calls listeners with what is published on their channels, and with b"" when they should look for themselves.
 
-    That is each time the server has confirmed that it tells from now on: after the first `listen` of a channel and
+    That is each time the server has confirmed that it sends from now on: after the first `listen` of a channel and
     after every loss of the connection. What was published before that was not heard.
 
     One task runs from the first `listen` on. It holds the channels that are listened to against those that were
@@ -100,7 +100,7 @@ class PubSub:
                 await (close(connection) if self._is_closed else abandon(connection))
 
     async def _serve(self, connection: Connection) -> None:
-        """Say what is listened to and hand out what is told, until the connection is lost."""
+        """Say what is listened to and hand out what is published, until the connection is lost."""
         self._changed.update(self._listeners)
         self._has_changed.set()
         reading = asyncio.create_task(self._read(connection))

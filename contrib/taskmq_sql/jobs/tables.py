@@ -23,7 +23,7 @@
     lease          who holds a slot or a duty; its `epoch` only grows
     definition     templates of jobs by tenant and name: which version is the last, and whether it was deleted
     definition_version  all their versions
-    task_registration   the forms that tasks have had, as workers and schedulers have told them
+    task_registration   the forms that tasks have had, as workers and schedulers have reported them
     node           machines, and what they say of themselves
     allocation     what of a node is taken, or was; one of a job counts while the job has the token that it names
     setting        the number of slots, and which older code may use these tables
@@ -98,7 +98,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0013"
+HEAD: Final = "0014"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"

@@ -122,7 +122,7 @@ class SilenceBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class SilenceView(msgspec.Struct, frozen=True, kw_only=True):
-    """A silence."""
+    """A silence: while it lasts, alerts that it fits send no notices."""
 
     id: str
     tenant: str

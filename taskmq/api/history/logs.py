@@ -32,7 +32,7 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LineList(msgspec.Struct, frozen=True, kw_only=True):
-    """Some lines.
+    """One page of lines of logs, in their order.
 
     Attributes:
         next: what to say as `cursor` to go on; None where nothing more was there. Of the log of one job it is there

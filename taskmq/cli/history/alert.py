@@ -157,7 +157,7 @@ def remove(name: str, /, *, tenant: _Tenant = "") -> int:
 @app.command(name="test")
 @over_http("alerts:tell_test")
 def tell_test(name: str, /, *, tenant: _Tenant = "") -> int:
-    """Have a scheduler tell each channel of a rule of a test; `alert notices` shows what came of it."""
+    """Have a scheduler send a test notice to each channel of a rule; `alert notices` shows what came of it."""
 
     async def run(target: "TaskMQ") -> int:
         channels = await _book(target, tenant).test(name)

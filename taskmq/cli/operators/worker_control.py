@@ -22,7 +22,7 @@ ANSWER_COLUMNS: Final = ("worker", "verdict", "detail", "state", "slots")
 
 app = App(
     name="control",
-    help="Tell workers what to do: status, drain, concurrency, stacks.",
+    help="Command workers: status, drain, concurrency, stacks.",
     result_action="return_value",
 )
 

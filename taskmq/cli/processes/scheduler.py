@@ -42,9 +42,9 @@ def scheduler(
         On a signal to stop, dispatch nothing more and wait until everything in flight was reported. A second signal
         stops at once.
     history
-        Have workers tell of their runs, count that by the minute, and keep failures of plain jobs.
+        Have workers report their runs, count these by the minute, and keep failures of plain jobs.
     alerts
-        Look at the rules of alerts and tell people; TASKMQ_SMTP_URL, TASKMQ_WEBHOOK_SECRET and others say how.
+        Look at the rules of alerts and notify people; $TASKMQ_SMTP_URL, $TASKMQ_WEBHOOK_SECRET and others say how.
     archive
         Folder into which jobs that have ended go, a file a day, before the store forgets them; the same one for all
         schedulers.

@@ -66,7 +66,7 @@ def server(
     oidc_issuer
         Users may sign in by this OpenID Connect provider; needs taskmq[oidc].
     oidc_client
-        The client that this server is there; its secret is $TASKMQ_OIDC_SECRET.
+        The id that this server has at the provider; its secret is $TASKMQ_OIDC_SECRET.
     oidc_role
         GROUP=TENANT:ROLE, such as ops=*:operator, where * is the instance; several times for more.
     oidc_groups

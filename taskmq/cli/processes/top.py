@@ -52,13 +52,13 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         broker: its address, without a password.
         at: when, in UTC.
-        delayed: jobs and retries that wait for their time.
+        delayed: jobs and retries that wait for their time; None where the broker does not tell.
         missed: events that came too fast to be counted.
     """
 
     broker: str
     at: str
-    delayed: int
+    delayed: int | None
     missed: int
     queues: Sequence[Mapping[str, Any]]
     tasks: Sequence[Mapping[str, Any]]
@@ -189,7 +189,8 @@ def _print(sample: Sample) -> None:
 
 def _title(sample: Sample) -> str:
     missed = f", {sample.missed} events missed" if sample.missed else ""
-    return f"{sample.at}  {sample.broker}  {sample.delayed} delayed, {len(sample.workers)} workers{missed}"
+    delayed = "" if sample.delayed is None else f"{sample.delayed} delayed, "
+    return f"{sample.at}  {sample.broker}  {delayed}{len(sample.workers)} workers{missed}"
 
 
 def _parts(sample: Sample) -> Sequence[tuple[Sequence[str], Sequence[Mapping[str, Any]]]]:

@@ -27,7 +27,7 @@ app = App(name="worker", help="Run the tasks of an app's queues.", result_action
 app.command(
     "taskmq.cli.operators.worker_control:app",
     name="control",
-    help="Tell running workers what to do: status, drain, concurrency, stacks.",
+    help="Command running workers: status, drain, concurrency, stacks.",
 )
 
 
@@ -58,8 +58,8 @@ def worker(
     target
         MODULE:ATTRIBUTE of the app, or a module with exactly one app.
     queues
-        Queues, separated by commas. Default: those of all tasks. images=4 gives that queue at most 4 slots; mail*3
-        starts three jobs of that queue in a row while others wait.
+        Queues, separated by commas; images=4 gives that queue at most 4 slots; mail*3 starts three jobs of that queue
+        in a row while others wait. Default: those of all tasks.
     processes
         How many worker processes, such as 4, or 1-8 for as many as the load needs. Default: $TASKMQ_PROCESSES,
         else 1.

@@ -9,7 +9,7 @@ from taskmq.api.queues import QueueLine, QueueLines, QueuePauseView
 from taskmq.api.workers import StepView, WorkflowLineView
 from taskmq.cli.exits import FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
-from taskmq.cli.operators.queue import QUEUE_COLUMNS
+from taskmq.cli.operators.queue import QUEUE_COLUMNS, sums_text
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.operators.workflow import STEP_COLUMNS, WORKFLOW_COLUMNS, in_utc
 from taskmq.cli.output import confirm, note, print_record, print_rows, write_line
@@ -57,7 +57,7 @@ def list_queues(client: Client, *, queues: str | None) -> int:
 
     show_rows((*QUEUE_COLUMNS, *(("paused",) if paused else ())), lines, row)
     ready, in_hand = sum(line.ready for line in lines), sum(line.in_hand or 0 for line in lines)
-    note(f"{ready} ready, {in_hand} in workers' hands, {found.delayed} delayed")
+    note(sums_text(ready, in_hand, found.delayed))
     return OK
 
 

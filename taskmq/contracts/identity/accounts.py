@@ -70,7 +70,7 @@ class AccountStore(Protocol):
         ...
 
     async def change_user(self, user_id: str, change: UserChange, *, by: Actor) -> User:
-        """Change a user.
+        """Change a user, and write it into the audit in the same transaction.
 
         Raises:
             IdentityNotFound: there is none of that id.

@@ -60,7 +60,7 @@ class CredentialStore(Protocol):
         ...
 
     async def end_session(self, session_id: str, *, user_id: str | None = None, by: Actor) -> None:
-        """End a session.
+        """End a session: its secret is good for nothing once this returns.
 
         Args:
             user_id: whose it has to be.
@@ -71,7 +71,7 @@ class CredentialStore(Protocol):
         ...
 
     async def add_token(self, token: NewApiToken, *, by: Actor) -> ApiToken:
-        """Keep a token.
+        """Keep a token, by the hash of its secret.
 
         Raises:
             IdentityNotFound: there is no such user.
@@ -91,7 +91,7 @@ class CredentialStore(Protocol):
         ...
 
     async def revoke_token(self, token_id: str, *, user_id: str | None = None, by: Actor) -> None:
-        """Revoke a token.
+        """Revoke a token: its secret is good for nothing once this returns.
 
         Args:
             user_id: whose it has to be.

@@ -96,7 +96,7 @@ class NewUser(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """A user.
+    """A user who may sign in, or has been disabled.
 
     Attributes:
         version: grows by 1 with every change of the user.

@@ -36,7 +36,7 @@ class Held(Lease, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """It is done.
+    """The work of the key is done, and need not be done again.
 
     Attributes:
         job_id: whose run has done it.

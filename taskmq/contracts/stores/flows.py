@@ -244,7 +244,7 @@ class FlowStore(Protocol):
 
         Args:
             name: repeated under the same one, it is answered as before and adds nothing; "": every time it adds.
-            closes: these are the last ones: the batch ends when all its children have, as a map does. Told again
+            closes: these are the last ones: the batch ends when all its children have, as a map does. Called again
                 without calls it is answered with their number.
         """
         ...

@@ -35,7 +35,7 @@ class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 class ProgressStore(Protocol):
     """The last progress of each job, for people to look at.
 
-    Where the state cannot be reached a job goes on without (fails open); a later report tells all that an earlier
+    Where the state cannot be reached a job goes on without (fails open); a later report says all that an earlier
     one did.
     """
 

@@ -32,7 +32,7 @@ class RecordChange(msgspec.Struct, frozen=True):
 
 
 class ChangedSchedule(msgspec.Struct, frozen=True):
-    """A schedule that was defined, removed or told about.
+    """A schedule that was defined or removed, or that has changed otherwise.
 
     Attributes:
         place: grows with each change in a scope; where to go on reading.

@@ -77,10 +77,10 @@ class State(Protocol):
 
 @runtime_checkable
 class DiagnosableState(Protocol):
-    """A state that can tell what is wrong with its server."""
+    """A state that can find out what is wrong with its server."""
 
     async def diagnose(self) -> list[Finding]:
-        """What was found.
+        """Return what is wrong or doubtful about the state.
 
         Raises:
             StateUnavailable: the state could not be reached.
@@ -170,7 +170,7 @@ class Stores:
 
 
 def require_store(store: T | None, what: str) -> T:
-    """The store.
+    """Return the store if there is one.
 
     Raises:
         UnsupportedFeature: there is none; see `state_required`.

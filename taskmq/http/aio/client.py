@@ -87,103 +87,103 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the connections; calls after that open new ones."""
         await self._connection.aclose()
 
     def for_tenant(self, tenant: str | None) -> "AsyncClient":
-        """The same client, for another tenant; they share their connections."""
+        """Return a client for another tenant; both share their connections."""
         other = AsyncClient.__new__(AsyncClient)
         other._connection = self._connection.for_tenant(tenant)  # noqa: SLF001 - one of the same class
         return other
 
     @property
     def jobs(self) -> AsyncJobCalls:
-        """Jobs of the store."""
+        """Submits, lists, changes and cancels jobs of the store, and waits for their results."""
         return AsyncJobCalls(self._connection)
 
     @property
     def logs(self) -> AsyncLogCalls:
-        """What the runs of jobs have logged."""
+        """Reads what the runs of jobs have logged, of one job or by a search."""
         return AsyncLogCalls(self._connection)
 
     @property
     def figures(self) -> AsyncFigureCalls:
-        """What was counted of runs."""
+        """Reads counts, times and failures of runs, by the minute."""
         return AsyncFigureCalls(self._connection)
 
     @property
     def alerts(self) -> AsyncAlertCalls:
-        """Alerts, their rules and channels."""
+        """Lists alerts and notices, and keeps their rules and silences."""
         return AsyncAlertCalls(self._connection)
 
     @property
     def nodes(self) -> AsyncNodeCalls:
-        """Host nodes."""
+        """Lists host nodes, registers, drains, resumes and removes them."""
         return AsyncNodeCalls(self._connection)
 
     @property
     def resources(self) -> AsyncResourceCalls:
-        """What is allocated of nodes."""
+        """Allocates resources of host nodes and releases them, and reads their use."""
         return AsyncResourceCalls(self._connection)
 
     @property
     def pools(self) -> AsyncPoolCalls:
-        """Whose turn it is."""
+        """Keeps the pools and policies by which it is decided whose turn it is."""
         return AsyncPoolCalls(self._connection)
 
     @property
     def quotas(self) -> AsyncQuotaCalls:
-        """How much may be submitted."""
+        """Keeps how much tenants and their users may submit and run."""
         return AsyncQuotaCalls(self._connection)
 
     @property
     def bulks(self) -> AsyncBulkCalls:
-        """The same done to many jobs."""
+        """Begins operations on all jobs of a filter, and waits for or ends them."""
         return AsyncBulkCalls(self._connection)
 
     @property
     def definitions(self) -> AsyncDefinitionCalls:
-        """Templates that jobs are made from."""
+        """Keeps the templates that jobs are made from, version by version."""
         return AsyncDefinitionCalls(self._connection)
 
     @property
     def schedules(self) -> AsyncScheduleCalls:
-        """The schedules of the app."""
+        """Lists, keeps, pauses, runs and backfills the schedules of the app."""
         return AsyncScheduleCalls(self._connection)
 
     @property
     def workflows(self) -> AsyncWorkflowCalls:
-        """Workflows, by their ids."""
+        """Lists, cancels and redrives workflows."""
         return AsyncWorkflowCalls(self._connection)
 
     @property
     def queues(self) -> AsyncQueueCalls:
-        """Queues at the broker."""
+        """Lists, pauses, moves and purges queues at the broker."""
         return AsyncQueueCalls(self._connection)
 
     @property
     def dead_letters(self) -> AsyncDeadLetterCalls:
-        """Dead letters at the broker."""
+        """Groups, lists, replays and purges dead letters at the broker."""
         return AsyncDeadLetterCalls(self._connection)
 
     @property
     def tasks(self) -> AsyncTaskCalls:
-        """What can be called."""
+        """Lists the tasks that can be called."""
         return AsyncTaskCalls(self._connection)
 
     @property
     def workers(self) -> AsyncWorkerCalls:
-        """The workers that run it."""
+        """Lists, shows and commands the workers."""
         return AsyncWorkerCalls(self._connection)
 
     @property
     def account(self) -> AsyncAccountCalls:
-        """Who calls: sign-in, and one's own password."""
+        """Signs the caller in and out, and changes the caller's password."""
         return AsyncAccountCalls(self._connection)
 
     @property
     def tokens(self) -> AsyncTokenCalls:
-        """One's own API tokens."""
+        """Adds, lists and revokes the caller's own API tokens."""
         return AsyncTokenCalls(self._connection)
 
     @property
@@ -193,21 +193,21 @@ class AsyncClient:
 
     @property
     def users(self) -> AsyncUserCalls:
-        """Users and their roles."""
+        """Adds, lists, changes and erases users, and sets their roles."""
         return AsyncUserCalls(self._connection)
 
     @property
     def tenants(self) -> AsyncTenantCalls:
-        """Tenants and their members."""
+        """Adds, lists, changes and removes tenants, and sets their members."""
         return AsyncTenantCalls(self._connection)
 
     @property
     def audit(self) -> AsyncAuditCalls:
-        """What administrators and operators have done."""
+        """Lists what administrators and operators have done."""
         return AsyncAuditCalls(self._connection)
 
     async def is_ready(self) -> bool:
-        """Whether the server can do its work: False where its store does not answer, or the server itself."""
+        """Return whether the server can do its work: False where its store does not answer, or the server itself."""
         try:
             await self._connection.ask("getReadiness", dict[str, Any])
         except ServerUnavailable:
@@ -215,7 +215,7 @@ class AsyncClient:
         return True
 
     async def is_live(self) -> bool:
-        """Whether the server answers at all."""
+        """Return whether the server answers at all."""
         try:
             await self._connection.ask("getLiveness", dict[str, Any])
         except ServerUnavailable:
@@ -223,11 +223,11 @@ class AsyncClient:
         return True
 
     async def server(self) -> ServerView:
-        """Whom one talks to: the app, the version, what the server is for."""
+        """Return what the server is: the app, the version, what it is for."""
         return await self._connection.ask("getServer", ServerView)
 
     async def openapi(self) -> dict[str, Any]:
-        """The description of the API, as OpenAPI 3.1."""
+        """Return the description of the API, as OpenAPI 3.1."""
         return await self._connection.ask("getOpenApi", dict[str, Any])
 
     async def send_event(self, source: str, data: Mapping[str, Any], *, key: str | None = None) -> SubmittedJob:

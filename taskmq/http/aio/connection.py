@@ -89,7 +89,7 @@ class AsyncHttpConnection:
         key: str | None = None,
         repeats: bool = False,
     ) -> T:
-        """Make one call.
+        """Make one call and return its answer, decoded.
 
         Args:
             operation: its id.

@@ -31,7 +31,7 @@ class AsyncNodeCalls:
         return (await self._connection.ask("listNodes", NodeList)).items
 
     async def get(self, name: str) -> HostNodeView:
-        """One node."""
+        """Return one host node by its name."""
         return await self._connection.ask("getNode", HostNodeView, path={"name": name})
 
     async def drain(self, name: str) -> HostNodeView:
@@ -47,7 +47,7 @@ class AsyncNodeCalls:
         return await self._connection.ask("removeNode", HostNodeView, path={"name": name})
 
     async def register(self, body: RegisterBody) -> RegisteredView:
-        """Make a node known that no worker tells of."""
+        """Make a node known that no worker reports."""
         return await self._connection.ask("registerNodeOfDocument", RegisteredView, body=body)
 
     async def tell(self, node_id: str, status: Literal["available", "busy", "draining"]) -> RegisteredView:
@@ -67,7 +67,7 @@ class AsyncResourceCalls:
         return await self._connection.ask("allocateResourcesOfDocument", AllocationView, body=body)
 
     async def release(self, allocation_id: str) -> AllocationView:
-        """End an allocation."""
+        """End an allocation: what it held is free for others once this returns."""
         body = ReleaseBody(allocation_id=allocation_id)
         return await self._connection.ask("releaseResourcesOfDocument", AllocationView, body=body)
 

@@ -22,7 +22,7 @@ class AsyncPoolCalls:
         return await self._connection.ask("listPools", PoolList)
 
     async def get(self, name: str) -> PoolView:
-        """One pool."""
+        """Return one pool by its name."""
         return await self._connection.ask("getPool", PoolView, path={"name": name})
 
     async def put(self, name: str, body: PoolBody) -> PoolView:

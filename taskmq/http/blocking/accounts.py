@@ -41,7 +41,14 @@ from taskmq.api.sign_in import (
 from taskmq.http.blocking.connection import HttpConnection, every
 from taskmq.model.identity import Role
 
-__all__ = ["AccountCalls", "AuditCalls", "SessionCalls", "TenantCalls", "TokenCalls", "UserCalls"]
+__all__ = [
+    "AccountCalls",
+    "AuditCalls",
+    "SessionCalls",
+    "TenantCalls",
+    "TokenCalls",
+    "UserCalls",
+]
 
 _Answer = dict[str, str]
 

@@ -87,103 +87,103 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections; calls after that open new ones."""
         self._connection.close()
 
     def for_tenant(self, tenant: str | None) -> "Client":
-        """The same client, for another tenant; they share their connections."""
+        """Return a client for another tenant; both share their connections."""
         other = Client.__new__(Client)
         other._connection = self._connection.for_tenant(tenant)  # noqa: SLF001 - one of the same class
         return other
 
     @property
     def jobs(self) -> JobCalls:
-        """Jobs of the store."""
+        """Submits, lists, changes and cancels jobs of the store, and waits for their results."""
         return JobCalls(self._connection)
 
     @property
     def logs(self) -> LogCalls:
-        """What the runs of jobs have logged."""
+        """Reads what the runs of jobs have logged, of one job or by a search."""
         return LogCalls(self._connection)
 
     @property
     def figures(self) -> FigureCalls:
-        """What was counted of runs."""
+        """Reads counts, times and failures of runs, by the minute."""
         return FigureCalls(self._connection)
 
     @property
     def alerts(self) -> AlertCalls:
-        """Alerts, their rules and channels."""
+        """Lists alerts and notices, and keeps their rules and silences."""
         return AlertCalls(self._connection)
 
     @property
     def nodes(self) -> NodeCalls:
-        """Host nodes."""
+        """Lists host nodes, registers, drains, resumes and removes them."""
         return NodeCalls(self._connection)
 
     @property
     def resources(self) -> ResourceCalls:
-        """What is allocated of nodes."""
+        """Allocates resources of host nodes and releases them, and reads their use."""
         return ResourceCalls(self._connection)
 
     @property
     def pools(self) -> PoolCalls:
-        """Whose turn it is."""
+        """Keeps the pools and policies by which it is decided whose turn it is."""
         return PoolCalls(self._connection)
 
     @property
     def quotas(self) -> QuotaCalls:
-        """How much may be submitted."""
+        """Keeps how much tenants and their users may submit and run."""
         return QuotaCalls(self._connection)
 
     @property
     def bulks(self) -> BulkCalls:
-        """The same done to many jobs."""
+        """Begins operations on all jobs of a filter, and waits for or ends them."""
         return BulkCalls(self._connection)
 
     @property
     def definitions(self) -> DefinitionCalls:
-        """Templates that jobs are made from."""
+        """Keeps the templates that jobs are made from, version by version."""
         return DefinitionCalls(self._connection)
 
     @property
     def schedules(self) -> ScheduleCalls:
-        """The schedules of the app."""
+        """Lists, keeps, pauses, runs and backfills the schedules of the app."""
         return ScheduleCalls(self._connection)
 
     @property
     def workflows(self) -> WorkflowCalls:
-        """Workflows, by their ids."""
+        """Lists, cancels and redrives workflows."""
         return WorkflowCalls(self._connection)
 
     @property
     def queues(self) -> QueueCalls:
-        """Queues at the broker."""
+        """Lists, pauses, moves and purges queues at the broker."""
         return QueueCalls(self._connection)
 
     @property
     def dead_letters(self) -> DeadLetterCalls:
-        """Dead letters at the broker."""
+        """Groups, lists, replays and purges dead letters at the broker."""
         return DeadLetterCalls(self._connection)
 
     @property
     def tasks(self) -> TaskCalls:
-        """What can be called."""
+        """Lists the tasks that can be called."""
         return TaskCalls(self._connection)
 
     @property
     def workers(self) -> WorkerCalls:
-        """The workers that run it."""
+        """Lists, shows and commands the workers."""
         return WorkerCalls(self._connection)
 
     @property
     def account(self) -> AccountCalls:
-        """Who calls: sign-in, and one's own password."""
+        """Signs the caller in and out, and changes the caller's password."""
         return AccountCalls(self._connection)
 
     @property
     def tokens(self) -> TokenCalls:
-        """One's own API tokens."""
+        """Adds, lists and revokes the caller's own API tokens."""
         return TokenCalls(self._connection)
 
     @property
@@ -193,21 +193,21 @@ class Client:
 
     @property
     def users(self) -> UserCalls:
-        """Users and their roles."""
+        """Adds, lists, changes and erases users, and sets their roles."""
         return UserCalls(self._connection)
 
     @property
     def tenants(self) -> TenantCalls:
-        """Tenants and their members."""
+        """Adds, lists, changes and removes tenants, and sets their members."""
         return TenantCalls(self._connection)
 
     @property
     def audit(self) -> AuditCalls:
-        """What administrators and operators have done."""
+        """Lists what administrators and operators have done."""
         return AuditCalls(self._connection)
 
     def is_ready(self) -> bool:
-        """Whether the server can do its work: False where its store does not answer, or the server itself."""
+        """Return whether the server can do its work: False where its store does not answer, or the server itself."""
         try:
             self._connection.ask("getReadiness", dict[str, Any])
         except ServerUnavailable:
@@ -215,7 +215,7 @@ class Client:
         return True
 
     def is_live(self) -> bool:
-        """Whether the server answers at all."""
+        """Return whether the server answers at all."""
         try:
             self._connection.ask("getLiveness", dict[str, Any])
         except ServerUnavailable:
@@ -223,11 +223,11 @@ class Client:
         return True
 
     def server(self) -> ServerView:
-        """Whom one talks to: the app, the version, what the server is for."""
+        """Return what the server is: the app, the version, what it is for."""
         return self._connection.ask("getServer", ServerView)
 
     def openapi(self) -> dict[str, Any]:
-        """The description of the API, as OpenAPI 3.1."""
+        """Return the description of the API, as OpenAPI 3.1."""
         return self._connection.ask("getOpenApi", dict[str, Any])
 
     def send_event(self, source: str, data: Mapping[str, Any], *, key: str | None = None) -> SubmittedJob:

@@ -31,7 +31,7 @@ class NodeCalls:
         return (self._connection.ask("listNodes", NodeList)).items
 
     def get(self, name: str) -> HostNodeView:
-        """One node."""
+        """Return one host node by its name."""
         return self._connection.ask("getNode", HostNodeView, path={"name": name})
 
     def drain(self, name: str) -> HostNodeView:
@@ -47,7 +47,7 @@ class NodeCalls:
         return self._connection.ask("removeNode", HostNodeView, path={"name": name})
 
     def register(self, body: RegisterBody) -> RegisteredView:
-        """Make a node known that no worker tells of."""
+        """Make a node known that no worker reports."""
         return self._connection.ask("registerNodeOfDocument", RegisteredView, body=body)
 
     def tell(self, node_id: str, status: Literal["available", "busy", "draining"]) -> RegisteredView:
@@ -67,7 +67,7 @@ class ResourceCalls:
         return self._connection.ask("allocateResourcesOfDocument", AllocationView, body=body)
 
     def release(self, allocation_id: str) -> AllocationView:
-        """End an allocation."""
+        """End an allocation: what it held is free for others once this returns."""
         body = ReleaseBody(allocation_id=allocation_id)
         return self._connection.ask("releaseResourcesOfDocument", AllocationView, body=body)
 

@@ -22,7 +22,7 @@ class PoolCalls:
         return self._connection.ask("listPools", PoolList)
 
     def get(self, name: str) -> PoolView:
-        """One pool."""
+        """Return one pool by its name."""
         return self._connection.ask("getPool", PoolView, path={"name": name})
 
     def put(self, name: str, body: PoolBody) -> PoolView:

@@ -1,6 +1,6 @@
 """When there is an alert, and when there is none any more. Pure.
 
-    rule + samples + what is known of its alerts -> what is known now, and which changes are told
+    rule + samples + what is known of its alerts -> what is known now, and which changes are sent
 
 One rule looks at one figure, for each subject by itself (a task, a queue, or all of them). An alert is *pending* once
 the figure is beyond the threshold, *firing* when it has been so for long enough, and *resolved* once it is back
@@ -84,7 +84,7 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         pending_for: for so long the figure has to be beyond the threshold before the alert fires.
         clear_for: for so long it is back before the alert ends.
         repeat: after so long another notice is sent while it goes on; 0: never.
-        channels: whom to tell, see `taskmq.model.history.channels`.
+        channels: whom to notify, see `taskmq.model.history.channels`.
         unless: names of other rules of the tenant: while one of them fires, no notice of this one is sent.
         note: what to do about it; goes along.
         is_enabled: it is looked at.
@@ -164,7 +164,7 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a notice tells: `kind` is what has happened, and `alert` how it is now."""
+    """What a notice says: `kind` is what has happened, and `alert` how it is now."""
 
     kind: Literal["firing", "again", "resolved", "test"]
     alert: Alert

@@ -2,7 +2,7 @@
 
 mailto:ops@example.com              mail, over the SMTP server that the scheduler was given
 https://hooks.example.com/alerts    a webhook: JSON, signed
-alertmanager+https://am.example.com an Alertmanager, which then does the telling
+alertmanager+https://am.example.com an Alertmanager, which then sends the notices
 slack+https://, teams+https://      a webhook of Slack (or what takes the same), of a workflow of Teams
 pagerduty+https://HOST/v2/enqueue?routing_key=KEY, telegram+https://HOST/botTOKEN?chat_id=ID
 
@@ -34,7 +34,7 @@ _DEMANDED: Final[Mapping[Kind, str]] = {"pagerduty": "routing_key", "telegram": 
 
 
 class Channel(NamedTuple):
-    """One channel.
+    """One place to which notices of alerts are sent.
 
     Attributes:
         target: the address of mail, or the URL without what is before its scheme, and without the severity.

@@ -115,7 +115,7 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogPage(msgspec.Struct, frozen=True):
-    """Some lines.
+    """One page of lines of logs, in their order.
 
     Attributes:
         after: where the next page begins; None where nothing more was there.

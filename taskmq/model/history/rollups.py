@@ -17,6 +17,7 @@ from taskmq.model.telemetry.events import JobEvent
 __all__ = [
     "BUCKETS",
     "MINUTE",
+    "QUARTER",
     "Buckets",
     "Rollup",
     "RollupKey",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 MINUTE: Final = 60_000
+QUARTER: Final = 15 * MINUTE
 BUCKETS: Final = 60
 """The last one has everything from about nine days on."""
 _PER_DOUBLING: Final = 2
@@ -115,7 +117,7 @@ class Rollup(msgspec.Struct):
 
     @classmethod
     def empty(cls) -> "Rollup":
-        """Figures of nothing."""
+        """Return the figures of a time in which nothing ran."""
         return cls(RollupKey(0, "", "", ""))
 
     @property
@@ -134,7 +136,7 @@ class Rollup(msgspec.Struct):
         return self.failed / self.ended if self.ended else None
 
     def add(self, event: JobEvent) -> None:
-        """Count what an event tells."""
+        """Count the run that an event is about."""
         self.outcomes[event.event] = self.outcomes.get(event.event, 0) + 1
         if event.waited is not None:
             self.waited.add(event.waited)

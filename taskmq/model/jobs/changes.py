@@ -21,7 +21,7 @@ Action = Literal["change", "cancel", "hold", "release", "retry"]
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What is done.
+    """What a change makes of a job.
 
     Attributes:
         state: the job's afterwards.

@@ -1,8 +1,8 @@
 """Tasks as their code registers them, for those who have no code: names, queues, and the schemas of arguments. Pure.
 
-A registration is kept for each form that a task has had, with when it was first and last told: while a deploy goes on
-there are two. One that a scheduler has told of its own app is trusted before what came over the broker, where others
-may write, too: so no message makes a server accept what the app refuses.
+A registration is kept for each form that a task has had, with when it was first and last reported: while a deploy
+goes on there are two. One that a scheduler has registered for its own app is trusted before what came over the
+broker, where others may write, too: so no message makes a server accept what the app refuses.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ __all__ = [
 LONGEST_SCHEMA: Final = 65_536
 """Bytes of a task's schema; one that is longer is left out."""
 TASKS_TOLD: Final = "task.told"
-"""The topic on which workers tell their tasks."""
+"""The topic on which workers describe their tasks."""
 VERSION: Final = 1
 _LONGEST: Final = 262_144
 _STALE: Final = 1_800_000
@@ -139,7 +139,7 @@ _told = msgspec.json.Decoder(ToldTasks)
 
 
 def encode_told(app: str, worker: str, tasks: Iterable[TaskRegistration]) -> Iterator[bytes]:
-    """The messages in which a worker tells its tasks, of about 256 KiB at most."""
+    """The messages in which a worker describes its tasks, of about 256 KiB at most."""
     part: list[TaskRegistration] = []
     size = 0
     for task in tasks:
@@ -154,10 +154,10 @@ def encode_told(app: str, worker: str, tasks: Iterable[TaskRegistration]) -> Ite
 
 
 def decode_told(body: bytes) -> ToldTasks:
-    """What one message tells.
+    """Read the descriptions of tasks in one message.
 
     Raises:
-        MalformedMessage: it tells no tasks, or is of a later version.
+        MalformedMessage: it describes no tasks, or is of a later version.
     """
     try:
         told = _told.decode(body)
@@ -173,8 +173,8 @@ def decode_told(body: bytes) -> ToldTasks:
 def in_force(found: Sequence[RegisteredTask]) -> RegisteredTask | None:
     """The one of a task's registrations by which calls are judged; None where there is none.
 
-    Of those that were told within half an hour of the last one it is the youngest, so that a deploy counts at once
-    and one that was taken back soon does not; what a scheduler told of its own app goes before all others.
+    Of those that were reported within half an hour of the last it is the youngest, so that a deploy counts at once
+    and one that was taken back soon does not; what a scheduler registered for its own app goes before all others.
     """
     last = max((one.last for one in found), default=0)
     fresh = [one for one in found if one.last >= last - _STALE]

@@ -1,6 +1,6 @@
 """Host nodes, what they have, what of it is taken, and which jobs fit where. Pure.
 
-    host_nodes   machines: what they tell of themselves, their state, their capacity and its use
+    host_nodes   machines: what they report of themselves, their state, their capacity and its use
     allocations  parts of a node that are taken: a job of the store for as long as it is under way, or a user
                  outside of taskmq until they are released
     needs        what a job asks of its node, and why no node fits

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 HEARTBEAT_SECONDS: Final = 10.0
-"""Workers with a node tell of it so often."""
+"""Workers with a node report it so often."""
 
 
 def lost_after(heartbeat_seconds: float) -> int:
@@ -85,7 +85,7 @@ class HostNode(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: its own, which it keeps as long as it is known.
-        told: what it said last.
+        told: what it reported last.
         used: of its capacity, what is allocated.
         epoch: the time in ms when it was registered; grows each time that the node is lost.
         registered, heartbeat: when it was reported first and last.
@@ -143,7 +143,7 @@ def check_node_name(name: str) -> str:
 
 
 def check_labels(labels: Mapping[str, str], *, what: str) -> dict[str, str]:
-    """The labels themselves.
+    """Return the labels if a node can have them.
 
     Raises:
         InvalidOption: too many, or one that cannot be; names `what`.

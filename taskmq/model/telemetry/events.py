@@ -13,7 +13,7 @@ Fields and events may be added; readers ignore what they do not know. docs/event
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -27,7 +27,9 @@ __all__ = [
     "Event",
     "EventBatch",
     "JobEvent",
+    "JobEventName",
     "WorkerEvent",
+    "WorkerEventName",
     "decode_batch",
     "encode_batch",
     "job_topic",
@@ -45,24 +47,60 @@ _WORKER: Final = "worker."
 _TOPIC_BYTES: Final = 255
 
 
+JobEventName = Literal[
+    "started",
+    "succeeded",
+    "answered",
+    "retried",
+    "snoozed",
+    "dead",
+    "cancelled",
+    "interrupted",
+    "parked",
+]
+"""What happens to attempts; all but `started` are ends, whose outcome is about to be settled:
+
+- `started`: an attempt begins;
+- `succeeded`: the task has returned;
+- `answered`: an earlier run had done the work: the function was not called;
+- `retried`: the attempt failed, and another one follows after `delay`;
+- `snoozed`: the task runs later, after `delay`; no attempt is counted;
+- `dead`: the job is a dead letter, for `reason`;
+- `cancelled`: the job ends here, neither done nor failed;
+- `interrupted`: the job goes back to its queue; no attempt is counted;
+- `parked`: no worker can run the message, which goes to `taskmq.parking`.
+"""
+
+WorkerEventName = Literal["online", "beat", "draining", "offline"]
+"""What happens to worker processes:
+
+- `online`: it consumes;
+- `beat`: it still does: every 10 s, and when a program begins to listen for jobs;
+- `draining`: it takes nothing new;
+- `offline`: it ends in order. One that is killed says nothing: it misses its beats.
+"""
+
+
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What happened to one attempt of a job. Times are ms since the epoch.
+    """What happened to one attempt of a job.
 
     Attributes:
-        event: `started`; or how the attempt ended: `succeeded`; `answered` (an earlier job had
-            done the work); `retried` (another one follows after `delay`);
-            `snoozed` (it runs later, no attempt is counted); `dead` (it is a dead letter); `cancelled`; `interrupted`
-            (it went back to its queue, no attempt is counted); or `parked` (no worker can run it).
-        worker: where.
-        number: of this event at its worker, from 1 on; grows by one with each.
-        tenant: whose job it is; "" without a tenant.
-        at: when it happened; for an end, when the function had ended, before the outcome was settled.
+        event: the name of what happened, a `JobEventName`.
+        worker: the name of the worker process.
+        number: the event's number at its worker, from 1; grows by one with each.
+        job_id: the job's id.
+        task: the task's name.
+        queue: where the job waited, as people name it.
+        attempt: which attempt of the job, from 1; absent where it is the first.
+        tenant: whose job it is; "" (absent) without a tenant.
+        at: when it happened, in ms since the epoch; for an end, when the function had ended, before the outcome
+            was settled.
         waited: `started`, first attempt: seconds from the instant when it was due.
         seconds: an end: how long the attempt ran.
         delay: `retried`, `snoozed`: seconds until it runs again.
-        error: `retried`, `dead`: the type of the exception.
-        reason: `dead`: see `taskmq.model.outcome.DeadReason`.
-        is_stored: it is a job of the store, which remembers its end itself.
+        error: `retried`, `dead`: the name of the exception's type.
+        reason: `dead`: why, a `DeadReason`.
+        is_stored: true for a job of the store, which remembers its end itself.
     """
 
     event: str
@@ -83,15 +121,14 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
 
 
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker process tells about itself.
+    """What happened to a worker process, and how it was then.
 
     Attributes:
-        event: `online` (it consumes), `beat` (it still does; every 10 s, and once when a reader begins to listen),
-            `draining` (it takes nothing new) or `offline` (it ends in order).
-        worker: its name.
-        number: of this event at its worker; jobs and worker have one row of numbers.
-        at: ms since the epoch.
-        status: how it was then.
+        event: the name of what happened, a `WorkerEventName`.
+        worker: the name of the worker process.
+        number: the event's number at its worker; events of jobs and of the worker are counted together.
+        at: when it happened, in ms since the epoch.
+        status: how the worker was then, a `WorkerStatus`.
     """
 
     event: str
@@ -105,13 +142,13 @@ Event = JobEvent | WorkerEvent
 
 
 class EventBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """One message.
+    """One message of events, all of one worker and one topic.
 
     Attributes:
-        v: version of the format.
-        worker: whose events these are.
+        v: version of the format: 1; another number is another format.
+        worker: the name of the worker process whose events these are.
         dropped: how many events the worker has dropped since it started.
-        events: in the order in which they happened.
+        events: what happened, in that order.
     """
 
     v: int
@@ -155,7 +192,7 @@ def encode_batch(worker: str, events: Sequence[Event], *, dropped: int) -> bytes
 
 
 def decode_batch(topic: str, body: bytes) -> EventBatch:
-    """What a message of this topic tells.
+    """Read the events in a message of this topic.
 
     Raises:
         MalformedMessage: it is no batch of events, or of a later version.

@@ -1,4 +1,4 @@
-"""What a worker process tells about itself: to its supervisor, to who asks over the broker, to health checks."""
+"""What a worker process reports about itself: to its supervisor, to who asks over the broker, to health checks."""
 
 import msgspec
 
@@ -26,22 +26,25 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: unique among running workers, unless two were given the same.
+        host: the machine's name.
+        pid: the process.
         version: of taskmq.
         app: `module:attribute`, or the app's name.
-        queues: that it consumes, as people name them.
+        queues: the queues that it consumes, as people name them.
         paused: those of them that are paused.
         state: `starting`, `running` (it consumes), `disconnected` (a subscription is not live) or `draining`.
         slots: how many runs may go on at a time.
-        running: how many do; `jobs` are the longest of them.
+        running: how many runs do go on.
+        jobs: the longest of them: `job_id`, `task`, `queue`, `attempt`, and for how many `seconds`.
         backlog: deliveries in hand that wait for a slot.
         in_hand: how many deliveries of each queue are in hand: those that run and those that wait here.
         ended: runs that have ended.
         abandoned: threads that were given up and have not returned.
         memory: resident bytes of the process.
-        descriptors: that the process has open.
+        descriptors: open files and sockets of the process.
         loop_lag: seconds by which the event loop was late, at most, in the last ten of them.
-        started: ms since the epoch.
-        node: the host node that it works for; None: it takes no jobs that the scheduler places.
+        started: when it started, in ms since the epoch.
+        node: the host node that it works for; none where it takes no jobs that the scheduler places.
     """
 
     name: str

@@ -128,7 +128,8 @@ class TenantBulks:
     async def abort(self, bulk_id: str) -> Bulk | None:
         """Have no more jobs be done to; the bulk then. One that has ended stays as it is.
 
-        It may still reach the up to 20 jobs that a runner is at. None: there is none.
+        It may still reach the up to 20 jobs that a runner is at, which are counted as soon as it has. None: there is
+        none.
         """
         store = self._app.sessions.store()
         while (bulk := await self.get(bulk_id)) is not None and bulk.ended is None:

@@ -20,7 +20,7 @@ _PAGE: Final = 200
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
-    """What was forgotten.
+    """How much of a tenant was forgotten, and what is left.
 
     Attributes:
         jobs: that had ended, or were cancelled first, and are forgotten.

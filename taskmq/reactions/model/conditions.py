@@ -119,7 +119,7 @@ Part = Expression | Trigger
 
 
 def job(*tasks: object, state: str | Collection[str] = "succeeded") -> JobEnds:
-    """A job ends.
+    """Make a condition that a job of these tasks ends.
 
     Args:
         tasks: tasks of the same app, or their names.
@@ -146,7 +146,7 @@ def job(*tasks: object, state: str | Collection[str] = "succeeded") -> JobEnds:
 
 
 def file(pattern: str, *, done: str = "", stable: Duration | None = None) -> FileArrives:
-    """A file arrives.
+    """Make a condition that a file arrives.
 
     Args:
         pattern: as a shell has them; `**` stands for any number of folders.

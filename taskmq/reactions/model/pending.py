@@ -76,7 +76,7 @@ class ReactionCall(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PendingReaction(msgspec.Struct, array_like=True):
-    """The record.
+    """What has happened of a reaction since it last fired, as the state keeps it.
 
     Attributes:
         rule: tells the plan that it was made by from others.

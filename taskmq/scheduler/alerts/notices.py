@@ -11,6 +11,8 @@ import logging
 import time
 from typing import Final
 
+from msgspec.structs import replace
+
 from taskmq.contracts.history import AlertNotice, AlertStore
 from taskmq.durable.service import pause
 from taskmq.durable.task_set import TaskSet
@@ -18,7 +20,7 @@ from taskmq.errors import InvalidOption, StoreUnavailable
 from taskmq.model.history.channels import parse_channel, shown_channel
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
 from taskmq.scheduler.alerts.mail import send_mail
-from taskmq.scheduler.alerts.messages import mail_of, signature
+from taskmq.scheduler.alerts.messages import ALERTMANAGER_MS, mail_of, signature
 from taskmq.scheduler.alerts.receivers import posts_of
 from taskmq.scheduler.alerts.settings import AlertSettings
 
@@ -37,12 +39,17 @@ _GIVEN_UP_MS: Final = 86_400_000
 
 
 class NoticeSender:
-    """Sends what is due: a `Service`."""
+    """Sends what is due: a `Service`.
 
-    def __init__(self, alerts: AlertStore, settings: AlertSettings) -> None:
+    Args:
+        longest: seconds that one notice may take.
+    """
+
+    def __init__(self, alerts: AlertStore, settings: AlertSettings, *, longest: float = _LONGEST) -> None:
         self._alerts = alerts
         self._settings = settings
-        self._sending = TaskSet("tells people of alerts", failure="a notice is sent again later")
+        self._longest = longest
+        self._sending = TaskSet("notifies people of alerts", failure="a notice is sent again later")
         self._is_stopping = asyncio.Event()
         self._waking = asyncio.Event()
 
@@ -52,7 +59,7 @@ class NoticeSender:
         self._waking.set()
 
     async def run(self) -> None:
-        """Send until `stop`."""
+        """Send notices that are due until `stop`."""
         try:
             while not self._is_stopping.is_set():
                 self._waking.clear()
@@ -60,7 +67,7 @@ class NoticeSender:
                     self._sending.start(self._tell(notice)).add_done_callback(lambda _: self._waking.set())
                 else:
                     await pause(self._waking, _LOOK)
-            await self._sending.aclose(grace=_LONGEST)
+            await self._sending.aclose(grace=self._longest)
         finally:
             await self._sending.aclose()
 
@@ -87,21 +94,27 @@ class NoticeSender:
         now = notice.next - _LEASE_MS
         retry_at: int | None = None
         try:
-            async with asyncio.timeout(_LONGEST):
-                await self._send(notice)
+            async with asyncio.timeout(self._longest):
+                await self._send(notice, now)
         except Exception as error:  # noqa: BLE001 - one notice must not hold up the others
             channel = shown_channel(notice.channel)
             if _is_final(error) or now - notice.at > _GIVEN_UP_MS:
-                _log.error("rule %s: no notice over %s, given up: %s", notice.rule.name, channel, _why(error))
+                _log.error("rule %s: no notice over %s, given up: %s", notice.rule.name, channel, self._why(error))
             else:
-                _log.warning("rule %s: no notice over %s yet: %s", notice.rule.name, channel, _why(error))
+                _log.warning("rule %s: no notice over %s yet: %s", notice.rule.name, channel, self._why(error))
                 retry_at = now + min(_FIRST_PAUSE_MS << min(notice.tries - 1, 10), _LONGEST_PAUSE_MS)
         try:
             await self._alerts.settle_notice(notice, retry_at=retry_at)
         except StoreUnavailable as error:
             _log.warning("rule %s: the notice is sent again in a minute: %s", notice.rule.name, error)
 
-    async def _send(self, notice: AlertNotice) -> None:
+    def _why(self, error: Exception) -> str:
+        """What is logged of it; what others say may have a secret in it."""
+        if isinstance(error, TimeoutError):
+            return f"it was not taken within {self._longest:g} s"
+        return str(error) if isinstance(error, DeliveryFailed) else type(error).__name__
+
+    async def _send(self, notice: AlertNotice, now: int) -> None:
         channel = parse_channel(notice.channel)
         settings = self._settings
         if channel.kind == "mail":
@@ -109,6 +122,11 @@ class NoticeSender:
                 raise DeliveryFailed("no mail is sent: set TASKMQ_SMTP_URL for the scheduler")
             await asyncio.to_thread(send_mail, settings.mail, mail_of(notice, channel.target, settings.sender))
             return
+        if channel.kind == "alertmanager" and now - notice.at >= ALERTMANAGER_MS:
+            # What goes on is repeated; said so late, it would end there.
+            notice = replace(notice, changes=[one for one in notice.changes if one.kind == "resolved"])
+            if not notice.changes:
+                return
         for url, body in posts_of(notice, channel):
             headers = {"Taskmq-Notice": notice.id}
             if channel.kind == "webhook" and settings.secret:
@@ -119,10 +137,3 @@ class NoticeSender:
 def _is_final(error: Exception) -> bool:
     """Whether to try again would be of no use: the notice itself cannot be sent."""
     return error.is_final if isinstance(error, DeliveryFailed) else isinstance(error, (ValueError, InvalidOption))
-
-
-def _why(error: Exception) -> str:
-    """What is logged of it; what others say may have a secret in it."""
-    if isinstance(error, TimeoutError):
-        return f"it was not taken within {_LONGEST:g} s"
-    return str(error) if isinstance(error, DeliveryFailed) else type(error).__name__

@@ -1,4 +1,4 @@
-"""How a scheduler tells people of alerts. Secrets come from the environment, and are never logged."""
+"""How a scheduler notifies people of alerts. Secrets come from the environment, and are never logged."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,7 +14,7 @@ _PORTS: Final = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
 
 
 class MailServer(msgspec.Struct, frozen=True, kw_only=True):
-    """An SMTP server.
+    """An SMTP server that mail goes through.
 
     Attributes:
         security: `smtp`: none; `smtp+starttls`; `smtps`: TLS from the beginning.

@@ -117,7 +117,7 @@ class DueLoop(Generic[D]):
         self._waking.set()
 
     async def run(self) -> None:
-        """Fire until `stop`."""
+        """Fire what is due until `stop`."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         self._next_look = self._now()
         while not self._is_stopping.is_set():

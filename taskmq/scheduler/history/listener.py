@@ -1,4 +1,4 @@
-"""Counts what workers tell of their runs, and keeps failures of the broker lane: one scheduler for all.
+"""Counts what workers report of their runs, and keeps failures of the broker lane: one scheduler for all.
 
     events of jobs -> figures of this minute -> added to the store each five seconds
                    -> failures of plain jobs  ->

@@ -1,6 +1,6 @@
 """Host nodes, as a scheduler deals with them.
 
-registrar   workers tell of their nodes -> the store; silent ones are lost
+registrar   workers report their nodes -> the store; silent ones are lost
 placer      jobs of queues with `placed=True` -> nodes that have what they need
 """
 

@@ -1,11 +1,11 @@
-"""Writes down which nodes there are, as workers tell of them, and which are lost.
+"""Writes down which nodes there are, as workers report them, and which are lost.
 
     worker.beat, every 10 s, by broadcast -> heard -> once a second: written to the store
     once a second, one scheduler in turns -> expire: who has missed three heartbeats is lost
 
 Where no scheduler has listened for that long, silence says nothing: no node is lost then.
 
-Who may write to the broker can tell of nodes, too: what they send is judged first, and there are at most 10,000.
+Who may write to the broker can report nodes, too: what they send is judged first, and there are at most 10,000.
 """
 
 import asyncio
@@ -49,14 +49,14 @@ class NodeRegistrar:
         self._has_trouble = False
 
     def hear(self, told: NodeTold) -> None:
-        """Take what a worker tells of its node; whatever it is, nothing is raised."""
+        """Take what a worker reports of its node; whatever it is, nothing is raised."""
         try:
             if len(self._heard) < _MOST:
                 self._heard[told.name] = checked_node(told)
         except InvalidOption as error:
             if len(self._complaints) < _MOST and told.name not in self._complaints:
                 self._complaints.add(told.name)
-                _log.warning("what a worker tells of its node is not used: %s", error)
+                _log.warning("the report of a worker about its node is not used: %s", error)
 
     def stop(self) -> None:
         """See `Service`."""

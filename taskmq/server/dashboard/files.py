@@ -29,7 +29,7 @@ class DashboardFile(NamedTuple):
 
 
 class DashboardFiles(NamedTuple):
-    """All of them.
+    """The files of the dashboard, read once at the start.
 
     Attributes:
         page: the one that there is; it names the files by their digest.

@@ -1,4 +1,4 @@
-"""`/ui`: the dashboard's files; and `/server`, which tells it and others whom they talk to."""
+"""`/ui`: the dashboard's files; and `/server`, which says whom one talks to."""
 
 from typing import Any, Final
 

@@ -12,7 +12,7 @@ SOME_ID: Final = "0193a1f2-7c1e-7abc-8def-0123456789ab"
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """One call.
+    """One call with its answers, shown in the description of the API.
 
     Attributes:
         body: that is sent.

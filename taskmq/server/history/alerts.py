@@ -134,11 +134,11 @@ async def delete_rule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) 
     status_code=202,
     permission=Permission.ALERTS_CHANGE,
     operation_id="testAlertRule",
-    summary="Tell the channels of a rule of a test",
+    summary="Send a test notice to the channels of a rule",
     tags=["alerts"],
 )
 async def test_rule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> TestedView:
-    """A scheduler tells each channel of a test within seconds; `GET /alerts/notices` shows what came of it."""
+    """A scheduler sends a test notice to each channel within seconds; `GET /alerts/notices` shows what came of it."""
     channels = await _book(app, caller).test(name)
     if channels is None:
         raise _no_rule(name)

@@ -119,7 +119,7 @@ async def register_node(data: JSONBody[RegisterBody], app: ServedApp, caller: Ca
     tags=["compatible names"],
 )
 async def update_status(data: JSONBody[StatusBody], app: ServedApp, caller: CallerGiven) -> RegisteredView:
-    """Say whether a node that no worker tells of takes anything; each call is a heartbeat, and ends no drain."""
+    """Say whether a node that no worker reports takes anything; each call is a heartbeat, and ends no drain."""
     known = node_or_problem(data.node_id, await operations.find_node(app, data.node_id))
     if known.told.runs_jobs:
         raise _in_use(known, "drain and resume it as an operator")
@@ -154,7 +154,7 @@ HOST_HANDLERS: Final[tuple[Any, ...]] = (
 
 
 def node_or_problem(name: str, node: HostNode | None) -> HostNode:
-    """The node.
+    """Return the node if there is one.
 
     Raises:
         Problem: there is none.

@@ -20,7 +20,7 @@ class BulksAtWork(NamedTuple):
 
 
 class MemoryBulks:
-    """A `BulkStore`.
+    """A `BulkStore` over dictionaries, for tests.
 
     Args:
         at_work: gives what is there, or says why there is nothing.

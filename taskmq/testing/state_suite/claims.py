@@ -1,4 +1,4 @@
-"""Claims: the work of a key is done once, by one holder at a time, and late ones are told so."""
+"""Claims: the work of a key is done once, by one holder at a time, and late ones are refused."""
 
 import asyncio
 import random

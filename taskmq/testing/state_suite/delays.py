@@ -264,7 +264,7 @@ class Delays(StateCase):
             except TimeoutError:
                 continue
             return
-        raise AssertionError("a message that is earlier than all others was not told")
+        raise AssertionError("no call came for a message that is earlier than all others")
 
     @case
     async def test_whoever_does_not_listen_any_more_is_not_told(self) -> None:

@@ -1,4 +1,4 @@
-"""Results: what is kept, what counts, who is told."""
+"""Results: what is kept, what counts, which waits end."""
 
 import asyncio
 import itertools

@@ -132,7 +132,7 @@ class Guards:
                 answer = await guard.acquire(attempt)
                 if isinstance(answer, Outcome):
                     attempt.is_turned_back = True
-                    # Who let it in has to know the job's end: settling tells that, with the record.
+                    # Who let it in has to know the job's end: settling says that, with the record.
                     if not isinstance(answer, _ENDS):
                         await self._turn_back(attempt, answer)
                     return answer

@@ -59,7 +59,7 @@ _OCCURRENCE_TTL: Final = 900.0
 
 
 class IdempotencyGuard:
-    """One worker's.
+    """Lets one run per idempotency key go on at a time, and answers duplicates of work that is done.
 
     Args:
         worker: the worker's name, shown as the owner of its claims.

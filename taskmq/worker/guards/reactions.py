@@ -23,7 +23,7 @@ __all__ = ["ReactionGuard"]
 
 
 class ReactionGuard:
-    """One worker's.
+    """Delivers the ends of jobs to the reactions that wait for them.
 
     Args:
         awaited: the tasks whose jobs something waits for.

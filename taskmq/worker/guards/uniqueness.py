@@ -24,7 +24,7 @@ _GOES_ON: Final = (Retried, Snoozed, Interrupted)
 
 
 class UniqueGuard:
-    """One worker's."""
+    """Frees the unique key of a job when it starts or ends, as its task says."""
 
     def __init__(self, claims: ClaimStore) -> None:
         self._claims = claims

@@ -50,7 +50,7 @@ _STATES: Final = {
 
 
 class WorkflowGuard:
-    """One worker's.
+    """Lets each step of a workflow run once at a time, and records how it ends.
 
     Args:
         worker: the worker's name, shown as the owner of its runs.
@@ -72,7 +72,7 @@ class WorkflowGuard:
         return False
 
     def concerns(self, attempt: Attempt) -> bool:
-        """Steps of workflows."""
+        """Return whether the job is a step of a workflow."""
         return attempt.envelope.flow is not None
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:

@@ -90,7 +90,7 @@ class StackTimers:
                 calls.timer_settime(timer, 0, ctypes.byref(_Times(0, 0, int(whole), int(part * 1e9))), None)
 
     def stop(self) -> None:
-        """Write no more."""
+        """Delete the timers of all threads: no more stacks are written."""
         for thread in [*self._timers]:
             self._delete(thread)
 

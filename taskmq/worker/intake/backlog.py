@@ -203,7 +203,7 @@ class Backlog:
         return surplus[::-1]
 
     def deliveries(self) -> Iterator[Delivery]:
-        """Everything that waits."""
+        """Yield every delivery that waits."""
         return itertools.chain.from_iterable(self._lanes.values())
 
     def retract(self, unwanted: Collection[Delivery]) -> list[Delivery]:

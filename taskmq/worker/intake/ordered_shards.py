@@ -83,7 +83,7 @@ class OrderedShards:
 
     @property
     def is_holding(self) -> bool:
-        """Whether any is."""
+        """Whether any delivery is held back."""
         return any(front.waiting is not None for front in self._fronts.values())
 
     def take(self, delivery: Delivery, read: Attempt | Parked) -> Attempt | Parked | None:

@@ -113,7 +113,7 @@ class FastPath:
     """The short way of one worker.
 
     Args:
-        stats: counts every run, and knows who is told of each.
+        stats: counts every run, and knows who listens.
         keeps_results: whether the app has a state to keep results in.
         cancelled: why a job was cancelled; None where nothing can be.
         recalled: jobs that are to go back without a run, where there are any.

@@ -8,7 +8,7 @@ it ends, whatever its outcome. What has used them all up without an end goes to 
     2nd time      2 = most - 1      alone in its process: nothing else starts until it has ended
     3rd time      3 = most          none: dead
 
-A crash tells nothing about which of the tasks that ran in the process has caused it; the last start does, because
+A crash says nothing about which of the tasks that ran in the process has caused it; the last start does, because
 it is alone. What only sat in the prefetch has not begun, so it is never counted. Being alone has a limit on both
 sides: after `_PATIENCE` seconds of waiting for others, or of running, the process takes up its other work again.
 

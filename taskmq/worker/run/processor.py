@@ -38,7 +38,7 @@ class Processor:
     Args:
         executors: one for each kind that the app's tasks use.
         journal_writer: where the tasks' contexts write to.
-        tell_start: tells the store that a job of its runs; True once that is confirmed.
+        tell_start: reports to the store that a job of its runs; True once that is confirmed.
     """
 
     def __init__(

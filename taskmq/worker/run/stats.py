@@ -8,18 +8,18 @@ from typing import Final
 
 from taskmq.contracts.broker import Delivery
 from taskmq.model.envelope import Envelope
-from taskmq.model.outcome import Outcome, Parked, Succeeded
+from taskmq.model.outcome import OUTCOME_NAMES, Outcome, Parked, Succeeded
 from taskmq.model.telemetry.metrics import Count
 from taskmq.model.topology import logical_queue
 from taskmq.run.context import due_instant
 from taskmq.worker.attempt import Attempt
 
-__all__ = ["TellEnd", "TellStart", "WorkerStats"]
+__all__ = ["EndListener", "StartListener", "WorkerStats"]
 
-TellStart = Callable[[Delivery, Envelope, str, int | None], None]
-"""Told of a run that starts: its message, its job's id, and when that is (ms) where that is known."""
-TellEnd = Callable[[Delivery, Envelope, str, Outcome, float], None]
-"""Told of a run that has ended: its message, its job's id, its outcome and the seconds that it took."""
+StartListener = Callable[[Delivery, Envelope, str, int | None], None]
+"""Called with each run that starts: its message, its job's id, and when that is (ms) where that is known."""
+EndListener = Callable[[Delivery, Envelope, str, Outcome, float], None]
+"""Called with each run that has ended: its message, its job's id, its outcome and the seconds that it took."""
 
 
 class WorkerStats:
@@ -40,24 +40,24 @@ class WorkerStats:
         self.running: dict[Attempt, float] = {}
         self.current: Envelope | None = None
         self.ended = 0
-        self.on_start: TellStart | None = None
-        self.on_end: TellEnd | None = None
+        self.on_start: StartListener | None = None
+        self.on_end: EndListener | None = None
         self.on_park: Callable[[Delivery, Parked], None] | None = None
 
     def start(self, attempt: Attempt, *, now: float) -> None:
-        """A run begins."""
+        """Count a run that begins."""
         self.running[attempt] = now
         if self.on_start is not None:
             self.on_start(attempt.delivery, attempt.envelope, attempt.job_id, None)
 
     def end(self, attempt: Attempt, outcome: Outcome, *, now: float) -> None:
-        """It has an outcome."""
+        """Count a run that has ended, by its outcome."""
         seconds = now - self.running.pop(attempt, now)
         self.ended += 1
         envelope = attempt.envelope
         key = (envelope.task, attempt.delivery.queue)
         count = self.counts.get(key) or self.count_of(*key)
-        name, outcomes = _NAMES[type(outcome)], count.outcomes
+        name, outcomes = OUTCOME_NAMES[type(outcome)], count.outcomes
         outcomes[name] = outcomes.get(name, 0) + 1
         count.run.add(seconds)
         if attempt.started is not None and envelope.attempt == 1:
@@ -86,7 +86,7 @@ class WorkerStats:
         return count
 
     def park(self, delivery: Delivery, parked: Parked) -> None:
-        """A delivery is not run here."""
+        """Report a delivery that is not run here."""
         if self.on_park is not None:
             self.on_park(delivery, parked)
 
@@ -99,10 +99,9 @@ class WorkerStats:
         return [f"{task} (job {job_id})" for task, job_id in runs]
 
     def forget(self, attempt: Attempt) -> None:
-        """It was interrupted before it had an outcome."""
+        """Drop a run that was interrupted before it had an outcome."""
         self.running.pop(attempt, None)
 
 
 # Those that hear of a plain success do not hear its value.
 _SUCCESS: Final = Succeeded(None)
-_NAMES: Final[dict[type, str]] = {kind: kind.__name__.lower() for kind in Outcome.__args__}

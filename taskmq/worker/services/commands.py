@@ -71,15 +71,23 @@ class CommandService:
         worker: whom they are for.
         watch: called with the seconds for which a reader wants the events of jobs; None: none can have them.
         obeys: whether other commands than `watch` are heard.
+        pause: seconds until this user, which may not listen, tries again for the first time.
     """
 
     def __init__(
-        self, broker: Broadcasting, worker: CommandTarget, *, watch: Callable[[float], None] | None, obeys: bool
+        self,
+        broker: Broadcasting,
+        worker: CommandTarget,
+        *,
+        watch: Callable[[float], None] | None,
+        obeys: bool,
+        pause: float = _PAUSE,
     ) -> None:
         self._broker = broker
         self._worker = worker
         self._watch = watch
         self._obeys = obeys
+        self._pause = pause
         self._host = socket.gethostname()
         self._is_stopping = asyncio.Event()
 
@@ -104,7 +112,7 @@ class CommandService:
                 await listening.stop()
 
     async def _listen(self) -> Listening | None:
-        backoff, complaint = Backoff(_PAUSE, _LONGEST_PAUSE), ""
+        backoff, complaint = Backoff(self._pause, _LONGEST_PAUSE), ""
         while self.topics and not self._is_stopping.is_set():
             try:
                 return await self._broker.listen(self.topics, self.receive)
@@ -149,7 +157,7 @@ class CommandService:
             case "watch":
                 return self._turn_on(command.seconds)
             case "drain":
-                _log.warning("draining: a command says so")
+                _log.warning("draining on operator command")
                 self._worker.dismiss()
                 return "done", "", ""
             case "concurrency":
@@ -172,7 +180,7 @@ class CommandService:
 
     def _turn_on(self, seconds: float | None) -> _Reply:
         if self._watch is None:
-            return "refused", "this worker tells no events", ""
+            return "refused", "this worker sends no events", ""
         if seconds is None or not seconds > 0:
             return "refused", "seconds: more than 0", ""
         self._watch(seconds)
@@ -184,7 +192,7 @@ class CommandService:
             self._worker.set_concurrency(number or 0)
         except InvalidOption as error:
             return "refused", str(error), ""
-        _log.warning("concurrency is %d from now on, it was %d: a command says so", number, before)
+        _log.warning("concurrency changed from %d to %d on operator command", before, number)
         return "done", f"{before} -> {number}", ""
 
     def _revoke(self, job_id: str | None) -> _Reply:

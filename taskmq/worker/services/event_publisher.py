@@ -1,4 +1,4 @@
-"""Telling others what happens here: a worker's events, off the way of its jobs.
+"""What happens here, published: a worker's events, off the way of its jobs.
 
 A job's event is a small struct in a list; a timer sends what there is every 100 ms, by topic. Events of jobs are off
 until a reader listens, which says so by the command `watch` for a minute: until then a job costs nothing here.
@@ -14,7 +14,7 @@ from taskmq.contracts.broker import Broadcasting, Delivery
 from taskmq.durable.service import pause
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import Envelope
-from taskmq.model.outcome import Dead, Outcome, Parked, Retried, Snoozed
+from taskmq.model.outcome import OUTCOME_NAMES, Dead, Outcome, Parked, Retried, Snoozed
 from taskmq.model.telemetry.events import Event, JobEvent, WorkerEvent, encode_batch, job_topic, worker_topic
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import logical_queue
@@ -29,11 +29,10 @@ _PER_MESSAGE: Final = 500
 _MOST: Final = 20_000
 _LONGEST_WATCH: Final = 600.0
 _STARTED: Final = "started"
-_ENDS: Final[dict[type, str]] = {kind: kind.__name__.lower() for kind in Outcome.__args__}
 
 
 class EventPublisher:
-    """The events of one worker process: a `Service`, which tells that the worker is there for as long as it runs.
+    """The events of one worker process: a `Service`, which reports the worker for as long as it runs.
 
     Args:
         broker: where they go.
@@ -81,7 +80,7 @@ class EventPublisher:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Tell that the worker is there, until `stop`."""
+        """Report that the worker is there, until `stop`."""
         if self._is_stopping.is_set():
             return
         self.tell("online")
@@ -95,7 +94,7 @@ class EventPublisher:
             self.tell("offline")
 
     def watch(self, seconds: float | None = None) -> None:
-        """Tell the events of jobs: for so many seconds, at most ten minutes; None: until `close`."""
+        """Send the events of jobs: for so many seconds, at most ten minutes; None: until `close`."""
         if not self._is_watching:
             self._is_watching = True
             self._stats.on_start = self._on_start
@@ -113,7 +112,7 @@ class EventPublisher:
             self._until = self._loop.call_later(min(seconds, _LONGEST_WATCH), self._stop_watching)
 
     def tell(self, event: str) -> None:
-        """Tell an event of the worker."""
+        """Send an event of the worker."""
         self.flush()
         self._number += 1
         told = WorkerEvent(event=event, number=self._number, at=self._clock.now_ms(), status=self._status())
@@ -206,7 +205,7 @@ class EventPublisher:
             delay = outcome.delay.total_seconds()
         self._add(
             JobEvent(
-                event=_ENDS[type(outcome)],
+                event=OUTCOME_NAMES[type(outcome)],
                 number=number,
                 at=self._clock.now_ms(),
                 job_id=job_id,

@@ -1,4 +1,4 @@
-"""Telling schedulers which tasks there are, and what they take: for those who submit jobs without the tasks' code.
+"""Which tasks there are and what they take, sent to schedulers: for those who submit jobs without the tasks' code.
 
 Nothing is waited for, and a message may get lost: it is sent again every ten minutes, and when a scheduler asks.
 """
@@ -20,7 +20,7 @@ _BETWEEN: Final = 1.0
 
 
 class TaskAnnouncer:
-    """Tells the tasks of a worker's app: a `Service`."""
+    """Sends schedulers the tasks of a worker's app: a `Service`."""
 
     def __init__(self, broker: Broadcasting, app: TaskMQ, *, worker: str) -> None:
         self._broker = broker
@@ -31,7 +31,7 @@ class TaskAnnouncer:
         self._is_stopping = asyncio.Event()
 
     def wake(self) -> None:
-        """Tell them soon."""
+        """Send them soon."""
         self._is_asked.set()
 
     def stop(self) -> None:
@@ -39,7 +39,7 @@ class TaskAnnouncer:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Tell them now, and again and again until `stop`."""
+        """Send them now, and again and again until `stop`."""
         while not self._is_stopping.is_set():
             self._is_asked.clear()
             self._tell()

@@ -5,7 +5,7 @@ import logging
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import SendError, StateUnavailable
 from taskmq.model.backoff import Backoff
-from taskmq.model.outcome import Interrupted, Outcome
+from taskmq.model.outcome import OUTCOME_NAMES, Interrupted, Outcome
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.settlement.patience import SettlingPatience
 
@@ -43,7 +43,7 @@ async def release_permits(
                 "job %s of task %s: %s does not count, another run has taken its place",
                 attempt.job_id,
                 attempt.envelope.task,
-                type(outcome).__name__.lower(),
+                OUTCOME_NAMES[type(outcome)],
             )
             await release_permits(attempt, Interrupted(), patience=patience)
             attempt.delivery.requeue()

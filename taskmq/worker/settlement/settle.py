@@ -47,6 +47,7 @@ from taskmq.errors import (
 from taskmq.model import headers as header
 from taskmq.model.envelope import LAST_INSTANT, Envelope, Invitation, amend, decode_envelope
 from taskmq.model.outcome import (
+    OUTCOME_NAMES,
     AlreadyDone,
     Cancelled,
     Dead,
@@ -162,7 +163,7 @@ class Settler:
                 "job %s of task %s: %s too late, the message was given to another worker",
                 attempt.job_id,
                 attempt.envelope.task,
-                type(outcome).__name__.lower(),
+                OUTCOME_NAMES[type(outcome)],
             )
             await self.release_permits(attempt, Interrupted())
             return False
@@ -214,7 +215,7 @@ class Settler:
                 assert_never(outcome)
 
     async def tell_start(self, attempt: Attempt, invitation: Invitation) -> bool:
-        """Tell the store that a job of its runs now; False where the worker stops before that is confirmed."""
+        """Report to the store that a job of its runs now; False where the worker stops before that is confirmed."""
         return await self.reports.send(invitation, self.reports.about(attempt, invitation, "started"))
 
     async def release_permits(self, attempt: Attempt, outcome: Outcome, record: ResultRecord | None = None) -> bool:

@@ -74,7 +74,7 @@ class StoredJobSettler:
         self._large = large
 
     def settle_at_once(self, attempt: Attempt, invitation: Invitation, outcome: Succeeded) -> bool:
-        """Tell a success beside what runs next; False where it has to be waited for."""
+        """Report a success beside what runs next; False where it has to be waited for."""
         self._reports.run_ends(attempt)
         report, _ = self._said(attempt, invitation, outcome)
         if self._is_large(report):
@@ -149,8 +149,8 @@ class StoredJobSettler:
             case Retried(delay, error):
                 self._failures.note_retry(attempt, to_ms(delay), error)
                 return told("retry", delay=to_ms(delay), error=error_record(error)), None
-            case Snoozed(delay):
-                return told("snoozed", delay=to_ms(delay)), None
+            case Snoozed(delay, is_limited):
+                return told("snoozed", delay=to_ms(delay), limited=is_limited), None
             case Dead(_, error):
                 self._failures.note_death(attempt, outcome)
                 record = ended(JobState.FAILED, error=error_record(error))

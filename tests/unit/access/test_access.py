@@ -315,7 +315,7 @@ async def test_streams_are_told_of_what_was_revoked_here(house: House) -> None:
 
     await house.administration.revoke_token(token.token.id, by=BY)
 
-    await asyncio.gather(*waiting)
+    assert len(await asyncio.gather(*waiting)) == 2
 
 
 @_run

@@ -57,7 +57,7 @@ def marked(leases: Copied) -> Watermark:
     return Watermark(leases, address="postgresql://host/db", me="me")
 
 
-async def kept(mark: Watermark, times: int = 3) -> None:
+async def expect_kept(mark: Watermark, times: int = 3) -> None:
     for _ in range(times):
         await mark.keep()
         await asyncio.sleep(1)
@@ -66,7 +66,7 @@ async def kept(mark: Watermark, times: int = 3) -> None:
 def test_a_store_that_goes_on_is_never_refused(leases: Copied) -> None:
     async def main() -> None:
         # Longer than a clock may be late in the end.
-        await kept(marked(leases), 10_000)
+        await expect_kept(marked(leases), 10_000)
 
     run(main())
 
@@ -74,9 +74,9 @@ def test_a_store_that_goes_on_is_never_refused(leases: Copied) -> None:
 def test_a_store_without_the_last_mark_is_refused_with_a_remedy(leases: Copied) -> None:
     async def main() -> None:
         mark = marked(leases)
-        await kept(mark)
+        await expect_kept(mark)
         backup = leases.backup()
-        await kept(mark, 1)
+        await expect_kept(mark, 1)
 
         leases.restore(backup)
 
@@ -89,7 +89,7 @@ def test_a_store_without_the_last_mark_is_refused_with_a_remedy(leases: Copied) 
 def test_a_store_of_before_the_first_mark_is_refused(leases: Copied) -> None:
     async def main() -> None:
         mark, backup = marked(leases), leases.backup()
-        await kept(mark)
+        await expect_kept(mark)
 
         leases.restore(backup)
 
@@ -103,14 +103,14 @@ def test_a_mark_whose_confirm_was_lost_may_be_there_or_not(leases: Copied) -> No
     async def main() -> None:
         for is_there in (True, False):
             mark = marked(leases)
-            await kept(mark)
+            await expect_kept(mark)
             backup = leases.backup()
             leases.loses = 1
             with pytest.raises(StateUnavailable):
                 await mark.keep()
             if not is_there:
                 leases.restore(backup)
-            await kept(mark)
+            await expect_kept(mark)
             await mark.end()
 
     run(main())
@@ -122,7 +122,7 @@ def test_a_first_mark_whose_confirm_was_lost_is_found_again(leases: Copied) -> N
         leases.loses = 1
         with pytest.raises(StateUnavailable):
             await mark.keep()
-        await kept(mark)
+        await expect_kept(mark)
 
     run(main())
 
@@ -130,9 +130,9 @@ def test_a_first_mark_whose_confirm_was_lost_is_found_again(leases: Copied) -> N
 def test_a_store_whose_clock_was_set_back_is_refused(leases: Copied) -> None:
     async def main() -> None:
         mark = marked(leases)
-        await kept(mark)
+        await expect_kept(mark)
         leases.behind = 30
-        await kept(mark)
+        await expect_kept(mark)
         leases.behind = 300
 
         with pytest.raises(StoreWentBack, match=r"its clock went back by about 270 s.*NTP"):
@@ -144,15 +144,15 @@ def test_a_store_whose_clock_was_set_back_is_refused(leases: Copied) -> None:
 def test_a_clock_that_leaps_an_hour_ahead_is_no_loss_and_back_again_is_named(leases: Copied) -> None:
     async def main() -> None:
         mark = marked(leases)
-        await kept(mark)
+        await expect_kept(mark)
         leases.behind = -3605
-        await kept(mark)
+        await expect_kept(mark)
         leases.behind = 0
 
         with pytest.raises(StoreWentBack, match=r"its clock went back by about 3605 s"):
             await mark.keep()
         # Whoever is started after that begins with a mark of its own.
-        await kept(Watermark(leases, address="db", me="another"))
+        await expect_kept(Watermark(leases, address="db", me="another"))
 
     run(main())
 
@@ -161,11 +161,11 @@ def test_after_a_day_without_an_answer_nothing_can_be_said(leases: Copied) -> No
     async def main() -> None:
         mark = marked(leases)
         backup = leases.backup()
-        await kept(mark)
+        await expect_kept(mark)
         await asyncio.sleep(86_401)
         leases.restore(backup)
 
-        await kept(mark)
+        await expect_kept(mark)
 
     run(main())
 
@@ -177,10 +177,10 @@ def test_after_a_day_in_which_the_machine_was_suspended_nothing_can_be_said() ->
         loop = asyncio.get_running_loop()
         leases = OwnLeases(lambda: loop.time() + suspended)
         mark = Watermark(leases, address="db", me="me", wall=lambda: loop.time() + suspended)
-        await kept(mark)
+        await expect_kept(mark)
         suspended = 86_401
 
-        await kept(mark)
+        await expect_kept(mark)
 
         found = await leases.find("mark:me")
         assert found is not None
@@ -193,7 +193,7 @@ def test_whoever_ends_leaves_no_mark(leases: Copied) -> None:
     async def main() -> None:
         mark = marked(leases)
         await mark.end()
-        await kept(mark)
+        await expect_kept(mark)
         await mark.end()
 
         assert await leases.find("mark:me") is None

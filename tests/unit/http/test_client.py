@@ -123,6 +123,8 @@ def _use_jobs(client: Client) -> None:
     copied = client.jobs.clone("one", new_id="copy", at=LATER)
     assert (copied.status, copied.job_id, copied.state) == ("cloned", "copy", "scheduled")
     assert client.jobs.count("status:cancelled").count == 1
+    counts = client.jobs.counts(["status:cancelled", "task:none"], max_age=1)
+    assert [(one.filter, one.count) for one in counts] == [("status:cancelled", 1), ("task:none", 0)]
     assert {job.job_id for job in client.jobs.list(page_size=2)} == {"one", "again", "copy"}
     assert client.jobs.act("cancel", "status:scheduled", dry_run=True).matched == 1
     assert client.jobs.act("cancel", "status:scheduled", note="all").done == 1

@@ -534,7 +534,7 @@ def test_whatever_a_type_raises_when_it_is_made_is_an_argument_that_does_not_fit
 
 
 def test_a_set_of_what_cannot_be_in_a_set_does_not_fit() -> None:
-    with pytest.raises(InvalidArguments, match=r"shop.sell: TypeError: unhashable type: 'list'"):
+    with pytest.raises(InvalidArguments, match=r"shop.sell: TypeError: .*unhashable type: 'list'"):
         signature(taking(set[Any])).decode(Raw(b"[[[]]]"), Raw(b"{}"), JSON)
 
 

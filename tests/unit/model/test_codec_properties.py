@@ -214,7 +214,9 @@ def test_the_context_takes_its_own_place_in_every_call_and_nobody_else_s(
     assert given_ones == without.bind(*args, **kwargs).arguments
 
 
-def _only_invalid_arguments(signature: Signature, args: bytes, kwargs: bytes, content_type: str | None) -> None:
+def _expect_only_invalid_arguments(
+    signature: Signature, args: bytes, kwargs: bytes, content_type: str | None
+) -> None:
     try:
         signature.decode(Raw(args), Raw(kwargs), content_type)
     except InvalidArguments as error:
@@ -225,7 +227,7 @@ def _only_invalid_arguments(signature: Signature, args: bytes, kwargs: bytes, co
 def test_bytes_that_are_no_call_are_invalid_arguments_and_nothing_else(
     function: Callable[..., Any], args: bytes, kwargs: bytes, content_type: str | None
 ) -> None:
-    _only_invalid_arguments(_SIGNATURES[function], args, kwargs, content_type)
+    _expect_only_invalid_arguments(_SIGNATURES[function], args, kwargs, content_type)
 
 
 @given(st.sampled_from(_FUNCTIONS), _plain, _plain, _content_types)
@@ -234,7 +236,7 @@ def test_values_that_are_no_call_are_invalid_arguments_and_nothing_else(
 ) -> None:
     raw_args, raw_kwargs = encode_value(args, content_type), encode_value(kwargs, content_type)
 
-    _only_invalid_arguments(_SIGNATURES[function], raw_args, raw_kwargs, content_type)
+    _expect_only_invalid_arguments(_SIGNATURES[function], raw_args, raw_kwargs, content_type)
 
 
 @given(st.data(), st.sampled_from(_FUNCTIONS), _content_types)
@@ -248,7 +250,7 @@ def test_a_call_that_was_damaged_on_the_way_is_invalid_arguments_at_worst(
             at = data.draw(st.integers(0, len(part)))
             part[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
 
-    _only_invalid_arguments(_SIGNATURES[function], bytes(args), bytes(kwargs), content_type)
+    _expect_only_invalid_arguments(_SIGNATURES[function], bytes(args), bytes(kwargs), content_type)
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b"\x91", b"\x81\xa1a"])

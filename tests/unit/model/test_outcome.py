@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from taskmq.model.outcome import (
+    OUTCOME_NAMES,
     AlreadyDone,
     Cancelled,
     Dead,
@@ -33,7 +34,7 @@ _ALL: list[Outcome] = [
 
 
 def test_the_outcomes_are_a_closed_set() -> None:
-    assert {type(outcome) for outcome in _ALL} == set(get_args(Outcome))
+    assert {type(outcome) for outcome in _ALL} == set(get_args(Outcome)) == set(OUTCOME_NAMES)
 
 
 @pytest.mark.parametrize("outcome", _ALL, ids=repr)

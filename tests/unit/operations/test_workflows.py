@@ -9,7 +9,7 @@ import pytest
 
 from taskmq import InvalidOption, TaskMQ, chain
 from taskmq.testing import FakeClock
-from taskmq.workflow.catalogue import WorkflowFilter, WorkflowLine, read_states
+from taskmq.workflow.catalogue import WorkflowFilter, WorkflowLine, Workflows, read_states
 from tests.unit.app_kit import new_url
 
 
@@ -94,15 +94,13 @@ def test_workflows_are_found_by_name_state_tenant_and_time_on_pages_of_any_size(
     assert ids(since=noon, until=late) == ["@acme:c", "@acme:b"]
 
 
-def test_of_many_that_do_not_fit_a_bounded_number_is_looked_at_for_a_page(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("taskmq.workflow.catalogue._MOST_SEEN", 4)
+def test_of_many_that_do_not_fit_a_bounded_number_is_looked_at_for_a_page(office: Office) -> None:
+    workflows = Workflows(office.app.tasks["office.copy"].services, looked_at=4)
     for number in range(6):
         office.send(str(number), name="wanted" if number == 0 else "other")
 
-    first = office.app.workflows.list(name="wanted", limit=2)
-    last = office.app.workflows.list(name="wanted", after=first.after, limit=2)
+    first = workflows.list(name="wanted", limit=2)
+    last = workflows.list(name="wanted", after=first.after, limit=2)
 
     assert (first.lines, first.is_bounded) == ([], True)
     assert ([line.id for line in last.lines], last.after, last.is_bounded) == (["0"], None, False)

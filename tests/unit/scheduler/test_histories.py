@@ -61,7 +61,7 @@ def test_whatever_happens_every_job_ends_once_and_nothing_is_left_in_flight(
     actions: Sequence[str], seed: int
 ) -> None:
     async def test(stage: Stage) -> None:
-        await _History(stage, random.Random(seed)).run(actions)
+        await _History(stage, random.Random(seed)).check(actions)
 
     play(test, slots=_SLOTS)
 
@@ -73,7 +73,7 @@ def test_short_histories_end_as_long_ones_do() -> None:
         actions = dice.choices(_ACTIONS, k=dice.randint(2, _ACTIONS_OF_SHORT))
 
         async def test(stage: Stage, dice: random.Random = dice, actions: Sequence[str] = actions) -> None:
-            await _History(stage, dice).run(actions)
+            await _History(stage, dice).check(actions)
 
         try:
             play(test, slots=_SLOTS)
@@ -87,7 +87,7 @@ class _History:
         self.stage = stage
         self.dice = dice
 
-    async def run(self, actions: Sequence[str]) -> None:
+    async def check(self, actions: Sequence[str]) -> None:
         await self.stage.submit(3)
         self.stage.start()
         player = await self.stage.player_of_declared()

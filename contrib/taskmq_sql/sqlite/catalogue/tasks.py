@@ -33,7 +33,7 @@ class SqliteTasks:
     async def register(self, registrations: Sequence[TaskRegistration], *, origin: Origin, worker: str = "") -> None:
         if forms := forms_of(registrations):
             work = partial(_register, forms=forms, origin=origin, worker=storable(worker))
-            # What a power failure takes is told again soon.
+            # What a power failure takes is reported again soon.
             await self._writer.call(work, care=Care.LOOSE)
 
     async def registrations(self, tasks: Sequence[str]) -> list[RegisteredTask]:

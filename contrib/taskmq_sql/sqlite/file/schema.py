@@ -278,6 +278,14 @@ ALTER TABLE bulk ADD COLUMN key TEXT;
 CREATE UNIQUE INDEX bulk_key ON bulk (key)
 """
 
+_SUMS: Final = """
+CREATE TABLE rollup_sum (
+    minute INTEGER NOT NULL, kind INTEGER NOT NULL, task TEXT NOT NULL, queue TEXT NOT NULL, tenant TEXT NOT NULL,
+    figures TEXT NOT NULL, PRIMARY KEY (kind, tenant, minute, task, queue)
+) WITHOUT ROWID;
+CREATE INDEX rollup_sum_minute ON rollup_sum (minute)
+"""
+
 # One for each version, in their order. A step that was released never changes.
 _STEPS: Final = (
     _FIRST,
@@ -295,6 +303,7 @@ _STEPS: Final = (
     _BULKS,
     _GATES,
     _BULK_KEYS,
+    _SUMS,
 )
 
 SCHEMA_VERSION: Final = len(_STEPS)

@@ -14,7 +14,7 @@ __all__ = ["MemoryAccounts"]
 
 
 class MemoryAccounts:
-    """An `AccountStore`."""
+    """An `AccountStore` over dictionaries, for tests."""
 
     def __init__(self, model: IdentityModel, look: Callable[[], int]) -> None:
         self._model = model

@@ -12,7 +12,7 @@ __all__ = ["MemoryAudit"]
 
 
 class MemoryAudit:
-    """An `AuditStore`."""
+    """An `AuditStore` over a list, for tests."""
 
     def __init__(self, model: IdentityModel, look: Callable[[], int]) -> None:
         self._model = model

@@ -21,7 +21,7 @@ __all__ = ["MemoryCredentials"]
 
 
 class MemoryCredentials:
-    """A `CredentialStore`."""
+    """A `CredentialStore` over dictionaries, for tests."""
 
     def __init__(self, model: IdentityModel, look: Callable[[], int]) -> None:
         self._model = model

@@ -20,7 +20,7 @@ class Secret(msgspec.Struct):
 
 
 class Throttled(msgspec.Struct):
-    """Logins that failed."""
+    """Counts the failed logins of one name or address."""
 
     failures: int
     at: int

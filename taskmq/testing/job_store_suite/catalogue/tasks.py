@@ -1,4 +1,4 @@
-"""What is known of tasks: their forms, and when each was told first and last."""
+"""What is known of tasks: their forms, and when each was reported first and last."""
 
 import asyncio
 from typing import Final

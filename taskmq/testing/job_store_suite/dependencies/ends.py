@@ -16,7 +16,7 @@ _CONDITIONS: Sequence[DependencyCondition] = ("succeeded", "ended", "failed")
 
 
 class DependencyEnds(JobStoreCase):
-    """What `release_dependents` promises."""
+    """Checks that `release_dependents` does what `DispatchStore` promises."""
 
     @case
     async def test_each_end_of_a_job_does_to_those_that_wait_what_their_condition_says(self) -> None:

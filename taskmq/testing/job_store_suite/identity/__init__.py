@@ -11,4 +11,4 @@ __all__ = ["IdentityCases"]
 
 
 class IdentityCases(AccountCases, RoleCases, LoginCases, SessionCases, ApiTokenCases, AuditCases):
-    """All of them."""
+    """Checks all that an `IdentityStore` promises."""

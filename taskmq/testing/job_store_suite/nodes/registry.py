@@ -1,4 +1,4 @@
-"""Nodes: told of, drained, lost."""
+"""Nodes: reported, drained, lost."""
 
 from taskmq.contracts.jobs import JobStore
 from taskmq.model.nodes import HostNode, NodeTold

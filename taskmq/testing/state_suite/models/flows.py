@@ -1,4 +1,4 @@
-"""Workflows against a model: random graphs, driven in any order, with everything told more than once."""
+"""Workflows against a model: random graphs, driven in any order, with every call made more than once."""
 
 import random
 from collections.abc import Mapping, Sequence

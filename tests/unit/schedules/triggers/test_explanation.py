@@ -7,9 +7,6 @@ import pytest
 
 from taskmq.schedules.triggers import Trigger, cron, every, explain_trigger, for_schedule
 
-_AFTER_THE_GAP = (
-    "a time that does not exist is due right after the gap; a time that comes twice is due the first time only"
-)
 _NOON = round(datetime(2027, 1, 30, 12, tzinfo=UTC).timestamp() * 1000)
 
 
@@ -21,7 +18,10 @@ _NOON = round(datetime(2027, 1, 30, 12, tzinfo=UTC).timestamp() * 1000)
         (cron("*/5 * * * *", tz="Europe/Berlin"), "goes by elapsed time"),
         (
             cron("30 2 * * *", tz="Europe/Berlin"),
-            _AFTER_THE_GAP,
+            (
+                "a time that does not exist is due right after the gap; "
+                "a time that comes twice is due the first time only"
+            ),
         ),
         (
             cron("30 2 * * *", tz="Europe/Berlin", dst_gap="skip", dst_fold="both"),

@@ -249,15 +249,12 @@ def test_a_command_that_fails_is_refused_and_the_next_one_is_obeyed(caplog: pyte
     assert "a bug" in caplog.text
 
 
-def test_a_worker_that_may_not_listen_yet_says_so_once_and_tries_again(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("taskmq.worker.services.commands._PAUSE", 0.001)
-
+def test_a_worker_that_may_not_listen_yet_says_so_once_and_tries_again(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         radio = _Refusing(AccessDenied("not you"), AccessDenied("not you"))
         async with ServiceGroup() as services:
-            await services.start(CommandService(radio, _Worker(), watch=None, obeys=True), "commands")
+            control = CommandService(radio, _Worker(), watch=None, obeys=True, pause=0.001)
+            await services.start(control, "commands")
             await asyncio.wait_for(radio.is_heard.wait(), PATIENCE)
         assert not radio.is_heard.is_set()
 

@@ -15,7 +15,7 @@ from taskmq.events.stream import as_broadcasting
 from taskmq.model.commands import Command, command_topic, encode_command
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.registrations import TASKS_TOLD
-from taskmq.model.outcome import Outcome, Parked, Succeeded
+from taskmq.model.outcome import AlreadyDone, Outcome, Parked, Succeeded
 from taskmq.model.telemetry.events import Event, decode_batch, encode_batch
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt
@@ -343,6 +343,20 @@ def test_events_go_in_batches_of_one_topic_starts_before_ends() -> None:
         assert isinstance(ended, JobEvent)
         assert ended.seconds == 1.5
         announcer.close()
+
+    asyncio.run(main())
+
+
+def test_a_duplicate_that_was_done_already_is_an_answered_run_in_events_and_counts() -> None:
+    async def main() -> None:
+        radio = _Radio()
+        publisher, stats = staged(radio)
+        publisher.watch()
+        once(stats, attempt_of("a"), AlreadyDone("application/json", b"5"))
+        publisher.close()
+
+        assert [topic for topic, _, _ in radio.take()] == ["job.started.q", "job.answered.q"]
+        assert stats.counts["t", "q"].outcomes == {"answered": 1}
 
     asyncio.run(main())
 

@@ -181,7 +181,7 @@ async def _run(steps: _Steps) -> None:
     await steps
 
 
-def _play(
+def _check_play(
     case: Case,
     *,
     with_state: bool,
@@ -211,7 +211,7 @@ def _play(
 def test_without_a_fault_the_outcome_is_durable_and_then_the_delivery_is_settled(
     case: Case, with_state: bool, task: str
 ) -> None:
-    _, story, _ = _play(case, with_state=with_state, task=task)
+    _, story, _ = _check_play(case, with_state=with_state, task=task)
 
     with staged(with_state=with_state) as app:
         assert story == [*case.needs(app, task), case.settled]
@@ -219,12 +219,12 @@ def test_without_a_fault_the_outcome_is_durable_and_then_the_delivery_is_settled
 
 @EVERY_CASE
 def test_a_call_that_fails_anywhere_is_made_again_before_the_ack(case: Case, with_state: bool, task: str) -> None:
-    calls, faultless, _ = _play(case, with_state=with_state, task=task)
+    calls, faultless, _ = _check_play(case, with_state=with_state, task=task)
 
     for fault in (Fault.REFUSED, Fault.UNKNOWN):
         for number in range(len(calls)):
             plan = [Fault.NONE] * number + [fault]
-            again, story, _ = _play(case, with_state=with_state, task=task, points=Points(plan))
+            again, story, _ = _check_play(case, with_state=with_state, task=task, points=Points(plan))
 
             assert len(again) > len(calls), f"{fault} of {calls[number]} was not answered by another try"
             assert story[-1] == faultless[-1]
@@ -234,22 +234,22 @@ def test_a_call_that_fails_anywhere_is_made_again_before_the_ack(case: Case, wit
 def test_a_call_that_never_answers_holds_the_delivery_until_it_is_cancelled(
     case: Case, with_state: bool, task: str
 ) -> None:
-    calls, _, _ = _play(case, with_state=with_state, task=task)
+    calls, _, _ = _check_play(case, with_state=with_state, task=task)
 
     for number in range(len(calls)):
         plan = [Fault.NONE] * number + [Fault.HANGS]
         for cancel_after in (0.0, 1.0, 3600.0):
-            _play(case, with_state=with_state, task=task, points=Points(plan), cancel_after=cancel_after)
+            _check_play(case, with_state=with_state, task=task, points=Points(plan), cancel_after=cancel_after)
 
 
 @EVERY_CASE
 def test_a_cancellation_at_any_await_leaves_the_delivery_to_be_redelivered(
     case: Case, with_state: bool, task: str
 ) -> None:
-    _, _, steps = _play(case, with_state=with_state, task=task)
+    _, _, steps = _check_play(case, with_state=with_state, task=task)
 
     for number in range(steps):
-        _, story, _ = _play(case, with_state=with_state, task=task, cancel_at=number)
+        _, story, _ = _check_play(case, with_state=with_state, task=task, cancel_at=number)
         assert not [word for word in story if word.startswith("acked")]
 
 
@@ -257,23 +257,23 @@ def test_a_cancellation_at_any_await_leaves_the_delivery_to_be_redelivered(
 def test_a_cancellation_at_any_await_of_a_second_try_leaves_the_delivery_too(
     case: Case, with_state: bool, task: str
 ) -> None:
-    calls, _, _ = _play(case, with_state=with_state, task=task)
+    calls, _, _ = _check_play(case, with_state=with_state, task=task)
 
     for first in range(len(calls)):
         plan = [Fault.NONE] * first + [Fault.UNKNOWN]
-        _, _, steps = _play(case, with_state=with_state, task=task, points=Points(plan))
+        _, _, steps = _check_play(case, with_state=with_state, task=task, points=Points(plan))
         for number in range(steps):
-            _play(case, with_state=with_state, task=task, points=Points(plan), cancel_at=number)
+            _check_play(case, with_state=with_state, task=task, points=Points(plan), cancel_at=number)
 
 
 @EVERY_CASE
 def test_an_outage_that_lasts_never_ends_in_an_ack(case: Case, with_state: bool, task: str) -> None:
-    calls, _, _ = _play(case, with_state=with_state, task=task)
+    calls, _, _ = _check_play(case, with_state=with_state, task=task)
 
     for fault in (Fault.REFUSED, Fault.UNKNOWN, Fault.HANGS):
         for number in range(len(calls)):
             points = Points([Fault.NONE] * number, rest=fault)
-            _, story, _ = _play(case, with_state=with_state, task=task, points=points)
+            _, story, _ = _check_play(case, with_state=with_state, task=task, points=points)
             assert "acked work" not in story
 
 
@@ -281,12 +281,12 @@ def test_an_outage_that_lasts_never_ends_in_an_ack(case: Case, with_state: bool,
 def test_a_stopping_worker_gives_the_delivery_back_when_a_call_keeps_failing(
     case: Case, with_state: bool, task: str
 ) -> None:
-    calls, faultless, _ = _play(case, with_state=with_state, task=task)
+    calls, faultless, _ = _check_play(case, with_state=with_state, task=task)
 
     for number in range(len(calls)):
         for stop_after in (0.0, 0.3, 60.0):
             points = Points([Fault.NONE] * number, rest=Fault.REFUSED)
-            _, story, _ = _play(case, with_state=with_state, task=task, points=points, stop_after=stop_after)
+            _, story, _ = _check_play(case, with_state=with_state, task=task, points=points, stop_after=stop_after)
 
             assert story[-1] == "requeued work", (faultless, story)
 
@@ -295,7 +295,7 @@ def test_a_stopping_worker_gives_the_delivery_back_when_a_call_keeps_failing(
 def test_a_state_that_comes_back_after_an_hour_gets_the_record_after_all(case: Case) -> None:
     points = Points([Fault.REFUSED] * 700)
 
-    calls, story, _ = _play(case, with_state=True, task="job", points=points, cancel_after=36_000)
+    calls, story, _ = _check_play(case, with_state=True, task="job", points=points, cancel_after=36_000)
 
     assert calls[:700] == ["put"] * 700
     assert story[-1] == "acked work"
@@ -311,7 +311,7 @@ def test_no_sequence_of_faults_loses_a_delivery_or_settles_it_before_its_time(
 ) -> None:
     case, with_state, task = place
 
-    _play(
+    _check_play(
         case, with_state=with_state, task=task, points=Points(plan), cancel_after=cancel_after, stop_after=stop_after
     )
 

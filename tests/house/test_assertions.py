@@ -1,0 +1,33 @@
+"""Every test can fail: it asserts, expects an error, waits with a deadline, or calls a check by its name."""
+
+import ast
+import re
+from typing import Final
+
+from tests.house.tree import ROOT
+
+# What fails by itself: pytest's and Playwright's, helpers that check, and those that wait with a deadline.
+_CHECKS: Final = re.compile(r"_?(raises|warns|fail|assert|check|expect|see|judge|test)(_\w+)?$").match
+_WAITS: Final = {"eventually", "until", "wait_for", "wait_until", "reached", "heard_again", "says", "runs"}
+
+
+def test_every_test_asserts_or_calls_what_says_that_it_does() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+        if not any(_can_fail(each) for each in ast.walk(node))
+    }
+
+    assert found == set(), "a helper that asserts is called expect_..., check_... or see_..."
+
+
+def _can_fail(node: ast.AST) -> bool:
+    match node:
+        case ast.Assert() | ast.Raise(exc=ast.Call(func=ast.Name(id="AssertionError"))):
+            return True
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name in _WAITS or _CHECKS(name) is not None
+        case _:
+            return False

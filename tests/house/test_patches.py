@@ -1,0 +1,90 @@
+"""Tests go through what the code offers: patches of our own modules are listed, each with its reason."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.house.tree import ROOT
+
+# Reason -> file below tests/ and what is patched there. An argument of a constructor with a default is better.
+_PATCHED: Final[dict[str, set[str]]] = {
+    "Which packages are installed is the environment's business: it is replaced where it is read.": {
+        "unit/app/test_app_failures.py: plugins.entry_points",
+        "unit/client/test_plugins.py: plugins.entry_points",
+    },
+    "A pause or a bound that is a constant on purpose: a test would take minutes, or too much memory.": {
+        "integration/test_flow_faults.py: taskmq.workflow.handle._LOOK_AGAIN",
+        "integration/test_redis_faults.py: taskmq_redis.link.pubsub._PING",
+        "unit/client/test_large_arguments.py: loading._LATER",
+        "unit/client/test_large_arguments.py: loading._PAUSES",
+        "unit/redis/link/test_server.py: taskmq_redis.link.pipeline._FRESH",
+        "unit/scheduler/test_alerts.py: taskmq.scheduler.alerts.figures._MOST",
+        "unit/scheduler/test_registrar.py: taskmq.scheduler.catalogue.registrar._MOST_FORMS",
+        "unit/worker/run_logs/test_capture.py: history_of(app.sessions.store()).logs._looked_at",
+    },
+    "A fault at one step, which no server can be made to have at that very step.": {
+        "unit/beat/test_reactions.py: taskmq.beat.folders.scan",
+        "unit/client/test_large_arguments.py: LargeValues.fetch",
+        "unit/client/test_unique.py: type(state.claims).claim",
+        "unit/client/test_unique.py: type(state.claims).renew",
+        "unit/worker/long_runs/test_guard.py: DeliveryAges.look",
+        "unit/worker/services/test_queue_pauses.py: type(state.schedules).changed",
+    },
+    "What the machine or a server is like: a clock that is off, a timeout, no control groups, a slow machine.": {
+        "cli/test_doctor.py: RedisState.server_now_ms",
+        "e2e/test_demo.py: taskmq.demo.run.instants_after",
+        "integration/test_rabbitmq_consumer_timeout.py: timeouts.consume_arguments",
+        "unit/executors/test_process_limits.py: MemoryGroup.around",
+    },
+    "Who comes by is written down, and goes on as before: the steps of a guard are no events.": {
+        "integration/test_flow_faults.py: WorkflowGuard.acquire",
+        "integration/test_flow_faults.py: WorkflowGuard.release",
+        "integration/test_idempotency_faults.py: IdempotencyGuard.acquire",
+        "integration/test_idempotency_faults.py: IdempotencyGuard.release",
+        "integration/test_limit_faults.py: LimitsGuard.acquire",
+    },
+    "A worker has the guards that its tasks need; these are doors of the test's own, in any order.": {
+        "unit/worker/guards/test_guards.py: taskmq.worker.worker.build_guards",
+    },
+}
+
+
+def test_patches_of_our_own_modules_are_those_that_are_listed() -> None:
+    found = {
+        f"{path.relative_to(ROOT / 'tests')}: {target}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for target in _patched(ast.parse(path.read_text()))
+        if path != Path(__file__)
+    }
+
+    assert found == set().union(*_PATCHED.values())
+
+
+def _patched(tree: ast.Module) -> Iterator[str]:
+    # The type of a thing that a test has got from an app is one of ours, too.
+    ours = _names_of_ours(tree) | {"type"}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="setattr"), args=[ast.Constant(value=str(target)), *_]):
+                if target.startswith("taskmq"):
+                    yield target
+            case ast.Call(func=ast.Attribute(attr="setattr"), args=[owner, ast.Constant(value=str(name)), *_]):
+                if any(isinstance(part, ast.Name) and part.id in ours for part in ast.walk(owner)):
+                    yield f"{ast.unparse(owner)}.{name}"
+            case (
+                ast.Call(func=ast.Attribute(attr="object", value=ast.Name(id="patch")))
+                | ast.Call(func=ast.Name(id="patch") | ast.Attribute(attr="patch", value=ast.Name(id="mock")))
+            ):
+                yield ast.unparse(node)
+            case _:
+                pass
+
+
+def _names_of_ours(tree: ast.Module) -> set[str]:
+    return {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("taskmq")
+        for alias in node.names
+    }
