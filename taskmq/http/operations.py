@@ -43,6 +43,12 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "listTokens": _reads("/tokens"),
     "addToken": _posts("/tokens"),
     "revokeToken": Operation("DELETE", f"{API}/tokens/{{token_id}}"),
+    "listSessions": _reads("/sessions"),
+    "endSession": Operation("DELETE", f"{API}/sessions/{{session_id}}"),
+    "listUserSessions": _reads("/users/{user_id}/sessions"),
+    "endUserSession": Operation("DELETE", f"{API}/users/{{user_id}}/sessions/{{session_id}}"),
+    "listUserTokens": _reads("/users/{user_id}/tokens"),
+    "revokeUserToken": Operation("DELETE", f"{API}/users/{{user_id}}/tokens/{{token_id}}"),
     # Administration.
     "listUsers": _reads("/users"),
     "addUser": _posts("/users"),

@@ -235,6 +235,8 @@ _ADMINISTRATION: list[tuple[str, ...]] = [
     ("admin", "role", "list", "acme"),
     ("admin", "role", "remove", "ann", "--tenant", "acme"),
     ("admin", "user", "show", "nobody"),
+    ("admin", "token", "list", "ann"),
+    ("admin", "token", "list", "nobody"),
     ("admin", "user", "disable", "ann"),
     ("admin", "user", "remove", "ann", "--yes"),
 ]  # fmt: skip

@@ -7,9 +7,9 @@ from cyclopts import App, Parameter
 
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
-from taskmq.cli.operators.workflow_graph import GraphFormat, GraphStep, graph_text
 from taskmq.cli.output import note, print_record, print_rows, when, write_line
 from taskmq.cli.server_link import over_http
+from taskmq.operations.workflow_graph import GraphFormat, GraphStep, graph_text
 from taskmq.operations.workflows import WorkflowReport, cancel_workflow, redrive_workflow, report_workflow
 from taskmq.workflow.catalogue import WorkflowFilter, WorkflowLine, read_states
 

@@ -12,12 +12,12 @@ from taskmq.cli.globals import current_globals
 from taskmq.cli.operators.queue import QUEUE_COLUMNS, sums_text
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.operators.workflow import STEP_COLUMNS, WORKFLOW_COLUMNS, in_utc
-from taskmq.cli.operators.workflow_graph import GraphFormat, GraphStep, graph_text
 from taskmq.cli.output import confirm, note, print_record, print_rows, write_line
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.errors import InvalidOption, RequestRefused
 from taskmq.http import Client
 from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
+from taskmq.operations.workflow_graph import GraphFormat, GraphStep, graph_text
 from taskmq.workflow.catalogue import read_states
 
 __all__ = [

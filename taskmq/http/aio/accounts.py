@@ -32,6 +32,8 @@ from taskmq.api.sign_in import (
     LoginView,
     NewTokenView,
     PasswordBody,
+    SessionList,
+    SessionView,
     TokenBody,
     TokenList,
     TokenView,
@@ -39,7 +41,14 @@ from taskmq.api.sign_in import (
 from taskmq.http.aio.connection import AsyncHttpConnection, every
 from taskmq.model.identity import Role
 
-__all__ = ["AsyncAccountCalls", "AsyncAuditCalls", "AsyncTenantCalls", "AsyncTokenCalls", "AsyncUserCalls"]
+__all__ = [
+    "AsyncAccountCalls",
+    "AsyncAuditCalls",
+    "AsyncSessionCalls",
+    "AsyncTenantCalls",
+    "AsyncTokenCalls",
+    "AsyncUserCalls",
+]
 
 _Answer = dict[str, str]
 
@@ -109,11 +118,44 @@ class AsyncTokenCalls:
         return (await self._connection.ask("listTokens", TokenList)).items
 
 
+class AsyncSessionCalls:
+    """One's own sign-ins. Methods raise `IdentityNotFound`."""
+
+    def __init__(self, connection: AsyncHttpConnection) -> None:
+        self._connection = connection
+
+    async def end(self, session_id: str) -> None:
+        """Sign oneself out elsewhere."""
+        await self._connection.ask("endSession", _Answer, path={"session_id": session_id})
+
+    async def list(self) -> Sequence[SessionView]:
+        """Those that have not ended, the last one first."""
+        return (await self._connection.ask("listSessions", SessionList)).items
+
+
 class AsyncUserCalls:
     """Users and their roles. Methods raise `IdentityNotFound` and `IdentityConflict`."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
+
+    async def sessions(self, user_id: str) -> Sequence[SessionView]:
+        """Where a user is signed in."""
+        return (await self._connection.ask("listUserSessions", SessionList, path={"user_id": user_id})).items
+
+    async def end_session(self, user_id: str, session_id: str) -> None:
+        """Sign a user out somewhere."""
+        path = {"user_id": user_id, "session_id": session_id}
+        await self._connection.ask("endUserSession", _Answer, path=path)
+
+    async def tokens(self, user_id: str) -> Sequence[TokenView]:
+        """A user's tokens that were not revoked, without their secrets."""
+        return (await self._connection.ask("listUserTokens", TokenList, path={"user_id": user_id})).items
+
+    async def revoke_token(self, user_id: str, token_id: str) -> None:
+        """Revoke a token of a user."""
+        path = {"user_id": user_id, "token_id": token_id}
+        await self._connection.ask("revokeUserToken", _Answer, path=path)
 
     async def add(
         self, name: str, password: str | None = None, *, email: str = "", memberships: Sequence[NewRole] = ()

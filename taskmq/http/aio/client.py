@@ -13,6 +13,7 @@ from taskmq.errors import ServerUnavailable
 from taskmq.http.aio.accounts import (
     AsyncAccountCalls,
     AsyncAuditCalls,
+    AsyncSessionCalls,
     AsyncTenantCalls,
     AsyncTokenCalls,
     AsyncUserCalls,
@@ -184,6 +185,11 @@ class AsyncClient:
     def tokens(self) -> AsyncTokenCalls:
         """Adds, lists and revokes the caller's own API tokens."""
         return AsyncTokenCalls(self._connection)
+
+    @property
+    def sessions(self) -> AsyncSessionCalls:
+        """One's own sign-ins."""
+        return AsyncSessionCalls(self._connection)
 
     @property
     def users(self) -> AsyncUserCalls:

@@ -13,6 +13,7 @@ from taskmq.errors import ServerUnavailable
 from taskmq.http.blocking.accounts import (
     AccountCalls,
     AuditCalls,
+    SessionCalls,
     TenantCalls,
     TokenCalls,
     UserCalls,
@@ -184,6 +185,11 @@ class Client:
     def tokens(self) -> TokenCalls:
         """Adds, lists and revokes the caller's own API tokens."""
         return TokenCalls(self._connection)
+
+    @property
+    def sessions(self) -> SessionCalls:
+        """One's own sign-ins."""
+        return SessionCalls(self._connection)
 
     @property
     def users(self) -> UserCalls:

@@ -35,6 +35,16 @@ _TENANT: Final[dict[str, Any]] = {
     "disabled": None,
 }
 
+_SESSION: Final[dict[str, Any]] = {
+    "id": SOME_ID,
+    "created": "2027-01-30T17:12:01.250Z",
+    "last_used": "2027-01-30T17:42:01.250Z",
+    "ends": "2027-01-30T18:12:01.250Z",
+    "address": "192.0.2.7",
+    "agent": "Mozilla/5.0",
+    "is_own": True,
+}
+
 ACCOUNTS: Final[Mapping[str, Example]] = {
     "getLiveness": Example(answers={200: {"status": "live", "store": None}}),
     "getReadiness": Example(answers={200: {"status": "ready", "store": True}}),
@@ -150,6 +160,18 @@ ACCOUNTS: Final[Mapping[str, Example]] = {
         answers={201: {**_TOKEN, "secret": "tmq_..."}},
     ),
     "revokeToken": Example(parameters={"token_id": SOME_ID}, answers={200: {"status": "revoked"}}),
+    "listSessions": Example(answers={200: {"items": [_SESSION]}}),
+    "endSession": Example(parameters={"session_id": SOME_ID}, answers={200: {"status": "ended"}}),
+    "listUserSessions": Example(
+        parameters={"user_id": SOME_ID}, answers={200: {"items": [{**_SESSION, "is_own": False}]}}
+    ),
+    "endUserSession": Example(
+        parameters={"user_id": SOME_ID, "session_id": SOME_ID}, answers={200: {"status": "ended"}}
+    ),
+    "listUserTokens": Example(parameters={"user_id": SOME_ID}, answers={200: {"items": [_TOKEN]}}),
+    "revokeUserToken": Example(
+        parameters={"user_id": SOME_ID, "token_id": SOME_ID}, answers={200: {"status": "revoked"}}
+    ),
     "listUsers": Example(answers={200: {"items": [{**_USER, "memberships": None}], "next": None}}),
     "addUser": Example(
         body={

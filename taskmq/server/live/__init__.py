@@ -12,7 +12,7 @@ Events from outside come the other way: `outside` takes them, of senders that `s
 from typing import Any, Final
 
 from taskmq.server.live.hub import EventHub
-from taskmq.server.live.outside import OUTSIDE_HANDLERS, identify_signed
+from taskmq.server.live.outside_events import OUTSIDE_HANDLERS, identify_signed
 from taskmq.server.live.sources import EventSource, read_sources
 from taskmq.server.live.stream import STREAM_HANDLERS
 

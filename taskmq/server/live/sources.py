@@ -18,7 +18,7 @@ from taskmq.errors import InvalidSetting, NotAuthenticated
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Permission, Role
 from taskmq.model.keys import split_tenant_key
 
-__all__ = ["SIGNATURE", "EventSource", "Signature", "read_sources", "sign", "signed_identity"]
+__all__ = ["SIGNATURE", "EventSignature", "EventSource", "read_sources", "sign", "signed_identity"]
 
 SIGNATURE: Final = "taskmq-signature"
 """The header."""
@@ -60,7 +60,7 @@ class EventSource(msgspec.Struct, frozen=True, kw_only=True):
         return f"EventSource(name={self.name!r}, task={self.task!r}, tenant={self.tenant!r})"
 
 
-class Signature(NamedTuple):
+class EventSignature(NamedTuple):
     """What a header says.
 
     Attributes:
@@ -73,7 +73,7 @@ class Signature(NamedTuple):
     digest: str
 
     @classmethod
-    def read(cls, text: str) -> "Signature | None":
+    def read(cls, text: str) -> "EventSignature | None":
         """The signature; None where it is none."""
         found = _SIGNATURE.fullmatch(text.strip())
         return None if found is None else cls(int(found["at"]), found["id"], found["digest"])
@@ -122,7 +122,7 @@ def signed_identity(source: EventSource | None, header: str, body: bytes, *, now
     Raises:
         NotAuthenticated: the signature is not good, or too old; the message never says which.
     """
-    signature = Signature.read(header)
+    signature = EventSignature.read(header)
     secrets: Sequence[str] = (source.secrets if source is not None else ()) or (_NO_SECRET,)
     is_good = False
     if signature is not None:

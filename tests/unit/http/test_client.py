@@ -244,6 +244,13 @@ def _use_accounts(site: Served) -> None:
     assert client.users.get(user.id).memberships is not None
     assert [one.name for one in client.users.list(page_size=1)] == ["ann", "root"]
     client.users.remove_role(user.id, "acme")
+    assert (client.users.sessions(user.id), client.users.tokens(user.id)) == ([], [])
+    for end in (client.users.end_session, client.users.revoke_token):
+        with pytest.raises(IdentityNotFound):
+            end(user.id, "none")
+    with pytest.raises(IdentityNotFound):
+        client.sessions.end("none")
+    assert {one.is_own for one in client.sessions.list()} <= {True, False}
     client.users.erase(user.id)
     client.tenants.remove("acme")
     token = client.tokens.add("script", scopes=["jobs.read"], expires_at=LATER)

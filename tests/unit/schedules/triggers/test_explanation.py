@@ -1,11 +1,10 @@
 """Triggers explained to people."""
 
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
-from taskmq.schedules.triggers import Trigger, cron, every, explain_trigger, for_schedule
+from taskmq.schedules.triggers import Trigger, cron, every, explain_trigger
 
 _NOON = round(datetime(2027, 1, 30, 12, tzinfo=UTC).timestamp() * 1000)
 
@@ -35,8 +34,7 @@ def test_what_becomes_of_clock_changes_is_said(trigger: Trigger, said: str) -> N
 
 def test_the_next_instants_are_told_by_the_clocks_of_the_zone() -> None:
     berlin = cron("0 2 * * *", tz="Europe/Berlin")
-    limits: dict[str, Any] = {"end": datetime(2027, 1, 31, 12, tzinfo=UTC)}
-    limited = for_schedule(berlin, "nightly", **limits)
+    limited = cron("0 2 * * *", tz="Europe/Berlin", end=datetime(2027, 1, 31, 12, tzinfo=UTC))
 
     assert explain_trigger(berlin, after=_NOON, count=2).next == [
         "2027-01-31 02:00:00+01:00",

@@ -1,6 +1,6 @@
 """The text of a workflow's graph."""
 
-from taskmq.cli.operators.workflow_graph import GraphStep, graph_text
+from taskmq.operations.workflow_graph import GraphStep, graph_text
 
 _STEPS = [
     GraphStep("load", "shop.load", "succeeded", ()),

@@ -13,7 +13,7 @@ from taskmq.model.identity import Identity, Permission, allows_task
 from taskmq.operations.tenant_jobs import JobOrder, TenantJobs
 from taskmq.server.access import Identify
 from taskmq.server.inputs import CallerGiven, ServedApp, idempotency_key
-from taskmq.server.live.sources import SIGNATURE, EventSource, Signature, signed_identity
+from taskmq.server.live.sources import SIGNATURE, EventSignature, EventSource, signed_identity
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
@@ -87,7 +87,7 @@ OUTSIDE_HANDLERS: Final[tuple[Any, ...]] = (send_event,)
 
 
 def _event_id(request: Request[Any, Any, Any]) -> str:
-    signature = Signature.read(request.headers.get(SIGNATURE, ""))
+    signature = EventSignature.read(request.headers.get(SIGNATURE, ""))
     key = idempotency_key(request.headers)
     if signature is not None and "authorization" not in request.headers:
         # What is not signed says nothing.
