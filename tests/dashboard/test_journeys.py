@@ -455,6 +455,20 @@ def test_a_g_waits_for_its_letter_however_soon_it_follows_another(eyes: Eyes) ->
     expect(page.locator("h1").first).to_have_text("Tasks")
 
 
+def test_a_link_that_is_followed_as_soon_as_a_page_is_there_leads_on(eyes: Eyes, site: Served) -> None:
+    page = eyes.page
+    # What waits for the next painting waits for the test.
+    page.clock.install()
+    page.clock.pause_at(page.evaluate("Date.now()") + 60_000)
+    page.goto(f"{site.url}/ui/")
+    expect(page.locator("h1").first).to_have_text("Overview")
+
+    page.evaluate("location.hash = '#/tasks'")
+    page.clock.run_for(1_000)
+
+    expect(page.locator("h1").first).to_have_text("Tasks")
+
+
 def test_the_dashboard_works_below_any_prefix_and_changes_nothing_where_told(
     browser: Browser, tmp_path: Path
 ) -> None:
