@@ -12,7 +12,7 @@ __all__ = ["RedisStarts"]
 
 
 class RedisStarts:
-    """Counts by job."""
+    """Counts in Redis how often jobs were started."""
 
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server
