@@ -131,7 +131,7 @@ def test_the_docstring_of_a_public_name_says_more_than_the_name() -> None:
 def _exported(module: Module) -> set[str] | None:
     for node in module.tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return {each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
+            return {str(each.value) for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
     return None
 
 
