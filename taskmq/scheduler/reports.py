@@ -1,6 +1,6 @@
 """Reports of workers about jobs of one slot: read from its queue, applied together, then acknowledged.
 
-    deliveries -> up to 500 reports -> apply, one transaction -> results into the state -> ack; the next few 10 ms later
+    deliveries -> up to 500 reports -> apply, one transaction -> results into the state -> ack; few: 10 ms later
                                        | raises: halves, until the one is found that cannot be applied: parking
                                        | the store is down: the consumer stops and begins again later
                   lines of logs                     -> the store, before what is reported of their runs
@@ -49,7 +49,7 @@ _BATCH: Final = 500
 # What says that it has run also where it is unknown for how long.
 _RAN: Final = frozenset({"succeeded", "failed", "retry"})
 _PREFETCH: Final = 200
-# A transaction for each report is what costs at a few hundred a second; where there are many they come together anyway.
+# At a few hundred a second a transaction for each is what costs; where there are more they come together anyway.
 _FEW: Final = 50
 _PACE: Final = 0.01
 _PAUSE: Final = 0.5
