@@ -33,12 +33,12 @@ def test_pools_are_described_changed_and_removed() -> None:
     _in_shop(test)
 
 
-@pytest.mark.parametrize("which", ["min", "max"])
-def test_amounts_that_schedulers_do_not_share_out_are_refused(which: str) -> None:
+def test_amounts_that_schedulers_do_not_share_out_are_refused() -> None:
     async def test(shop: Shop) -> None:
-        amounts: dict[str, dict[str, float]] = {which: {"slots": 1, "cpu": 4}}
-        with pytest.raises(InvalidOption, match=f"'acme': {which} of cpu: pools share out slots"):
-            await shop.app.pools.aset("acme", **amounts)
+        with pytest.raises(InvalidOption, match="'acme': min of cpu: pools share out slots"):
+            await shop.app.pools.aset("acme", min={"slots": 1, "cpu": 4})
+        with pytest.raises(InvalidOption, match="'acme': max of gpu: pools share out slots"):
+            await shop.app.pools.aset("acme", max={"gpu": 1})
 
         assert (await shop.app.pools.aread()).pools == {}
 
