@@ -20,7 +20,7 @@ from typing import Final
 
 from benchmarks.job_store.stage import Servers, Stage
 from benchmarks.job_store.takeover import scheduler_killed
-from benchmarks.server.clients import WebClient, get
+from benchmarks.server.clients import WebClient, WebError, get
 from taskmq import TaskMQ, TaskMQError
 from taskmq.access import IdentityAdministration, PasswordHasher
 from taskmq.contracts.identity import Actor
@@ -35,6 +35,7 @@ __all__ = ["main"]
 _LEASE: Final = 5
 _PACE: Final = 50
 _PATIENCE: Final = 120
+_SERVER_ERROR: Final = 500
 _CALM: Final = 3.0
 _EACH: Final = 0.02
 _LEADER: Final = """
@@ -161,7 +162,7 @@ async def _answered(port: int, request: bytes) -> float:
 
 
 async def _ask(port: int, request: bytes) -> bool:
-    """Whether the request is answered."""
+    """Whether the request is answered, and not by an error of the server or of what is before it."""
     try:
         client = await WebClient.opened(port)
         try:
@@ -169,6 +170,10 @@ async def _ask(port: int, request: bytes) -> bool:
         finally:
             await client.aclose()
     except (OSError, asyncio.IncompleteReadError):
+        return False
+    except WebError as error:
+        if error.status < _SERVER_ERROR:
+            raise
         return False
     return True
 

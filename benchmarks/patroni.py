@@ -103,9 +103,25 @@ class _Member:
         is_synchronous = not self.must_be_synchronous or bool(said.get("sync_standby"))
         return said.get("role") not in (None, *_LEADS) and said.get("state") in _FOLLOWS and is_synchronous
 
+    def end(self) -> None:
+        """Let nothing of it be left: a Patroni that was killed has left its PostgreSQL."""
+        if self.process is not None:
+            _end(self.process)
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The file may be older than the process that has its number now.
+            if str(self._data).encode() in Path(f"/proc/{self._postmaster()}/cmdline").read_bytes():
+                self.kill(with_patroni=False)
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / self.name
+
+    def _postmaster(self) -> int:
+        return int((self._data / "postmaster.pid").read_text(encoding="ascii").split()[0])
+
     def kill(self, *, with_patroni: bool) -> None:
         """Let its host be lost, or its PostgreSQL alone."""
-        pid = int((self.folder / self.name / "postmaster.pid").read_text(encoding="ascii").split()[0])
+        pid = self._postmaster()
         children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, check=False).stdout
         if with_patroni and self.process is not None:
             self.process.kill()
@@ -164,7 +180,8 @@ async def _write(url: str) -> None:
 async def _try(call: Callable[[], Awaitable[None]]) -> bool:
     try:
         await call()
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+        # The last one where the server goes in the middle of its greeting.
         return False
     return True
 
@@ -224,7 +241,9 @@ def _members(options: argparse.Namespace) -> Iterator[list[_Member]]:
             )
             config.write_text(text, encoding="utf-8")
             argv = [*shlex.split(options.patroni), str(config)]
-            found.append(_Member(name, port, api, folder, options.synchronous, partial(start, name, argv)))
+            member = _Member(name, port, api, folder, options.synchronous, partial(start, name, argv))
+            stack.callback(member.end)
+            found.append(member)
         yield found
 
 

@@ -384,7 +384,15 @@ class IdentityNotFound(TaskMQError):
 
 
 class IdentityConflict(TaskMQError):
-    """A tenant, user or token is not what the caller takes it for; nothing was changed."""
+    """A tenant, user or token is not what the caller takes it for; nothing was changed.
+
+    Attributes:
+        version: the user's, where it is not the one that the caller says; 0: the conflict is about something else.
+    """
+
+    def __init__(self, message: str, *, version: int = 0) -> None:
+        super().__init__(message)
+        self.version = version
 
 
 class ServerUnavailable(TaskMQError):

@@ -21,6 +21,7 @@ __all__ = ["Counted", "Drf", "Fifo", "InstantFair", "Ours"]
 
 _QUEUE = "work"
 _ONE_SLOT: Amounts = {"slots": 1.0}
+_TOLD_AFTER = 0.25
 
 
 class Ours:
@@ -46,14 +47,20 @@ class Ours:
         """From now on it is so."""
         self.shares.configure({_QUEUE: policy}, {pool.name: pool for pool in pools})
 
-    def succeed(self, other: "Ours") -> "Ours":
-        """Go on where another one has died, with nothing of it: what waits and runs is all that is known."""
+    def succeed(self, other: "Ours", *, now: float) -> "Ours":
+        """Go on where another one has died, with nothing of it: what waits and runs is all that is known.
+
+        That a job runs, and since when, is in the store once it has run for a quarter of a second.
+        """
         self.waiting = other.waiting
         for lane, jobs in self.waiting.items():
             self.shares.arrived(lane, (jobs[0].submitted, jobs[0].expires))
         self.running = other.running
         self._count = sum(map(len, self.waiting.values()))
         self.shares.taken([(name, job.tenant, _lane(job)) for name, job in self.running.items()])
+        for name, job in self.running.items():
+            if job.started >= 0 and now - job.started > _TOLD_AFTER:
+                self.shares.began(name, now=now, ran=now - job.started)
         return self
 
     def arrived(self, job: VirtualJob) -> None:

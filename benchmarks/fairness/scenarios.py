@@ -190,7 +190,7 @@ def killed(*, slots: int = 64, seconds: float = 600.0, jobs: int = 100_000, ever
     now = first = Ours(_WEIGHTED, _pools(WEIGHTS))
     changes: dict[float, Turns] = {}
     for number in range(1, int(seconds / every)):
-        now = changes[number * every] = _Successor(now)
+        now = changes[number * every] = _Successor(now, number * every)
     return Simulation(first, slots=slots, ahead=slots).run(
         _flood(jobs, slots=slots, seconds=seconds), until=seconds, changes=changes
     )
@@ -199,9 +199,10 @@ def killed(*, slots: int = 64, seconds: float = 600.0, jobs: int = 100_000, ever
 class _Successor(Ours):
     """Takes over with its first decision."""
 
-    def __init__(self, before: Ours) -> None:
+    def __init__(self, before: Ours, at: float) -> None:
         super().__init__(_WEIGHTED, _pools(WEIGHTS))
         self._before: Ours | None = before
+        self._at = at
 
     def next(self, room: int, now: float) -> list[VirtualJob]:
         self._take_over()
@@ -218,7 +219,7 @@ class _Successor(Ours):
     def _take_over(self) -> None:
         if (before := self._before) is not None:
             self._before = None
-            self.succeed(before)
+            self.succeed(before, now=self._at)
 
 
 _PAPER: Amounts = {"cpu": 9.0, "memory": 18.0}

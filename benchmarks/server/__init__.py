@@ -5,6 +5,7 @@
     post       POST /jobs at 1, 16 and 64 clients, each with a connection of its own
     get        one job, 16 clients
     list       pages of 50 among --rows ended jobs, by several filters, one client
+    pages      what each page of the dashboard asks for among --rows ended jobs: lists, counts, figures, failures
     streams    POST while 50 streams of events are open
     idle       POST while 1,000 connections rest
     accepted   from the answer of POST to the first line of the task at a worker, one job at a time

@@ -6,7 +6,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-__all__ = ["WebClient", "closed_loop", "get", "post"]
+__all__ = ["WebClient", "WebError", "closed_loop", "get", "post"]
+
+
+class WebError(AssertionError):
+    """The answer is an error.
+
+    Attributes:
+        status: its code.
+    """
+
+    def __init__(self, status: int, answer: bytes) -> None:
+        super().__init__(answer)
+        self.status = status
 
 
 class WebClient:
@@ -24,7 +36,7 @@ class WebClient:
         """The answer's JSON.
 
         Raises:
-            AssertionError: it is an error.
+            WebError: it is an error.
         """
         self._writer.write(request)
         head = await self._reader.readuntil(b"\r\n\r\n")
@@ -34,7 +46,8 @@ class WebClient:
             if line.startswith(b"content-length:")
         )
         body = await self._reader.readexactly(length)
-        assert head.split(b" ", 2)[1] in {b"200", b"201"}, head + body
+        if (status := int(head.split(b" ", 2)[1])) not in {200, 201}:
+            raise WebError(status, head + body)
         return json.loads(body)
 
     async def begin(self, request: bytes) -> None:

@@ -20,6 +20,7 @@ from benchmarks.job_store.loading import fill_history, large_stage
 from benchmarks.job_store.stage import DURABLE, Servers, Stage
 from benchmarks.processes import end, resident_mb, tree
 from benchmarks.server.clients import WebClient, closed_loop, get, post
+from benchmarks.server.pages import add_history, pages
 from taskmq import TaskMQ
 from taskmq.access import IdentityAdministration, PasswordHasher
 from taskmq.contracts.identity import Actor
@@ -33,7 +34,7 @@ _STREAMS: Final = 50
 _PER_USER: Final = 10
 _IDLE: Final = 1_000
 _MARKS: Final = 4
-_PARTS: Final = ("posts", "gets", "lists", "streams", "idle", "memory", "accepted")
+_PARTS: Final = ("posts", "gets", "lists", "pages", "streams", "idle", "memory", "accepted")
 _FILES: Final = 8_192
 _PATIENCE: Final = 60.0
 _JOBS: Final = "/api/v1/jobs"
@@ -92,6 +93,8 @@ class _Bench:
                 await self._gets(port)
             if "lists" in only:
                 await self._lists(port)
+            if "pages" in only:
+                await self._pages(port)
             if "streams" in only:
                 await self._streams(port, server.pid)
             if "idle" in only:
@@ -153,6 +156,15 @@ class _Bench:
             worst = max(worst, percentile(taken, 0.95))
             figures[f"p95 ms {asked or 'all'}"] = percentile(taken, 0.95) * 1e3
         self._keep(f"list, {self._options.rows:,} rows", {"worst p95 ms": worst * 1e3, **figures})
+
+    async def _pages(self, port: int) -> None:
+        await add_history(self._stage, self._stage.app)
+        figures: Figures = {}
+        for name, path in pages().items():
+            request = get(path, self._tokens[0])
+            _, taken = await closed_loop(port, 1, self._options.seconds / 2, lambda *_, said=request: said)
+            figures[f"p95 ms {name}"] = percentile(taken, 0.95) * 1e3
+        self._keep(f"pages, {self._options.rows:,} rows", {"worst p95 ms": max(figures.values()), **figures})
 
     async def _streams(self, port: int, pid: int) -> None:
         before = resident_mb(tree([pid]))

@@ -16,8 +16,8 @@ __all__ = ["SqlBulks"]
 
 _BULK: Final = "select content, version from taskmq.bulk"
 _ADD: Final = """
-insert into taskmq.bulk (id, tenant, due, ended, version, content) values ($1, $2, $3, $4, $5, $6)
-on conflict (id) do nothing returning id"""
+insert into taskmq.bulk (id, tenant, due, ended, version, content, key) values ($1, $2, $3, $4, $5, $6, $7)
+on conflict do nothing returning id"""
 _WRITE: Final = """
 update taskmq.bulk set due = $3, ended = $4, version = version + 1, content = $5
 where id = $1 and version = $2 returning id"""
@@ -29,8 +29,8 @@ class SqlBulks:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
-    async def add(self, bulk: Bulk, *, audit: AuditEntry | None = None) -> None:
-        await self._runner.write(partial(_add, bulk=bulk, audit=audit))
+    async def add(self, bulk: Bulk, *, audit: AuditEntry | None = None) -> Bulk:
+        return await self._runner.write(partial(_add, bulk=bulk, audit=audit))
 
     async def get(self, bulk_id: str) -> Bulk | None:
         return await self._runner.read(partial(_get, bulk_id=bulk_id)) if can_be_kept(bulk_id) else None
@@ -50,10 +50,16 @@ class SqlBulks:
         await self._runner.write(partial(_forget, before=before))
 
 
-def _add(now: int, *, bulk: Bulk, audit: AuditEntry | None) -> Steps[None]:
-    made = yield from first(_ADD, bulk.id, bulk.tenant, bulk.due, bulk.ended, 1, _text(bulk))
-    if made is not None and audit is not None:
+def _add(now: int, *, bulk: Bulk, audit: AuditEntry | None) -> Steps[Bulk]:
+    row = (bulk.id, bulk.tenant, bulk.due, bulk.ended, 1, _text(bulk), bulk.unique_key)
+    while (yield from first(_ADD, *row)) is None:
+        known = yield from first(f"{_BULK} where id = $1 or key = $2", bulk.id, bulk.unique_key)
+        # It may have been forgotten meanwhile.
+        if known is not None:
+            return _bulk(known)
+    if audit is not None:
         yield from note(now, [audit])
+    return replace(bulk, version=1)
 
 
 def _get(now: int, *, bulk_id: str) -> Steps[Bulk | None]:

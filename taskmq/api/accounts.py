@@ -11,6 +11,8 @@ from taskmq.model.identity import Role
 __all__ = [
     "AuditEntries",
     "AuditEntryView",
+    "ChainLinks",
+    "ChainView",
     "MemberList",
     "MemberView",
     "NewRole",
@@ -146,6 +148,35 @@ class AuditEntryView(msgspec.Struct, frozen=True, kw_only=True):
     after: dict[str, Any] | None
     note: str
     position: int | None
+
+
+class ChainView(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of looking through the chain of the audit.
+
+    Attributes:
+        entries: so far it is whole; `head` is POSITION:HASH there, to be written down elsewhere.
+        fault: what is wrong behind that; "" where nothing is.
+        erased: entries of which a person's data were erased; the chain is whole all the same.
+        unsealed: entries that are not in the chain: seconds old, or no scheduler runs.
+    """
+
+    is_whole: bool
+    entries: int
+    head: str
+    erased: int
+    unsealed: int
+    fault: str
+
+
+class ChainLinks(msgspec.Struct, frozen=True):
+    """Sealed entries in the order of the chain, with hashes, salts and commitments in hexadecimal digits.
+
+    Attributes:
+        next: what to say as `after` for the next ones; None at the end.
+    """
+
+    items: list[dict[str, Any]]
+    next: int | None
 
 
 class AuditEntries(msgspec.Struct, frozen=True):

@@ -21,6 +21,8 @@ __all__ = [
     "HistoryList",
     "HistoryView",
     "JobCount",
+    "JobCountOf",
+    "JobCounts",
     "JobDetails",
     "JobList",
     "JobLogEntry",
@@ -156,6 +158,20 @@ class JobCount(msgspec.Struct, frozen=True):
 
     count: int
     is_exact: bool
+
+
+class JobCountOf(msgspec.Struct, frozen=True):
+    """How many jobs fit one of several filters; see `JobCount`."""
+
+    filter: str
+    count: int
+    is_exact: bool
+
+
+class JobCounts(msgspec.Struct, frozen=True):
+    """How many jobs fit each of some filters, in their order."""
+
+    items: list[JobCountOf]
 
 
 class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,21 +26,23 @@ class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ready: messages that wait for a worker.
         in_hand: messages in workers' hands; None where that is unknown.
+        delayed: jobs and retries that wait for their time; None where the broker does not tell whose they are.
         is_paused: nothing of the queue is started; None where that is unknown.
     """
 
     queue: str
     ready: int
     in_hand: int | None
+    delayed: int | None
     consumers: int
     is_paused: bool | None
 
 
 class QueueLines(msgspec.Struct, frozen=True, kw_only=True):
-    """Queues, and how many jobs and retries wait for their time in all of them."""
+    """Queues, and how many jobs and retries wait for their time in all of them; None where that is not known."""
 
     items: list[QueueLine]
-    delayed: int
+    delayed: int | None
 
 
 class QueuePauseView(msgspec.Struct, frozen=True, kw_only=True):

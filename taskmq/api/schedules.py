@@ -14,6 +14,7 @@ __all__ = [
     "OccurrenceView",
     "PauseScheduleBody",
     "PutScheduleBody",
+    "ScheduleExplanation",
     "ScheduleLine",
     "ScheduleLines",
     "ScheduleView",
@@ -81,6 +82,25 @@ class InstantList(msgspec.Struct, frozen=True):
     """Instants, the earliest first."""
 
     items: list[str | None]
+
+
+class ScheduleExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule in words.
+
+    Attributes:
+        means: when it is due.
+        clock_changes: what becomes of times that do not exist, or come twice.
+        next: when it is due next, by the clocks of its zone, whether or not it is paused.
+        paused: since when, and `note` why.
+    """
+
+    name: str
+    starts: str
+    means: str
+    clock_changes: str
+    next: list[str]
+    paused: str | None
+    note: str
 
 
 class PutScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,6 +14,8 @@ __all__ = [
     "NewTokenView",
     "PasswordBody",
     "ServerView",
+    "SessionList",
+    "SessionView",
     "TokenBody",
     "TokenList",
     "TokenView",
@@ -130,6 +132,30 @@ class NewTokenView(TokenView, frozen=True, kw_only=True):
     """A token with its secret, which is shown this once."""
 
     secret: str
+
+
+class SessionView(msgspec.Struct, frozen=True, kw_only=True):
+    """A sign-in that has not ended.
+
+    Attributes:
+        ends: when it does unless it is used before.
+        address, agent: from where, and what the browser said that it is.
+        is_own: the one of this call.
+    """
+
+    id: str
+    created: str | None
+    last_used: str | None
+    ends: str | None
+    address: str
+    agent: str
+    is_own: bool
+
+
+class SessionList(msgspec.Struct, frozen=True):
+    """Sessions, the last one first."""
+
+    items: list[SessionView]
 
 
 class TokenList(msgspec.Struct, frozen=True):

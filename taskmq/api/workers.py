@@ -1,13 +1,16 @@
 """Workers, tasks and workflows."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from taskmq.api.values import Note
+from taskmq.api.values import Note, ShortText
 
 __all__ = [
     "CancelFlowBody",
+    "ControlBody",
+    "ControlledWorker",
+    "ControlledWorkers",
     "RunView",
     "StepView",
     "TaskList",
@@ -38,8 +41,14 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
         state: starting, running, disconnected or draining.
         slots: how many runs may go on at a time; `running`: how many do.
         backlog: deliveries that wait for a slot.
-        memory: resident bytes.
+        memory: resident bytes; `descriptors`: that the process has open.
         jobs: the longest of its runs.
+        app: `module:attribute`, or the app's name.
+        in_hand: how many deliveries of each queue are in hand: those that run and those that wait here.
+        ended: runs that have ended.
+        abandoned: threads that were given up and have not returned.
+        loop_lag: seconds by which the event loop was late, at most, in the last ten of them.
+        node: the host node that it works for.
     """
 
     name: str
@@ -55,12 +64,59 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     memory: int
     started: str | None
     jobs: list[RunView]
+    app: str
+    in_hand: dict[str, int]
+    ended: int
+    abandoned: int
+    descriptors: int
+    loop_lag: float
+    node: str | None
 
 
 class WorkerList(msgspec.Struct, frozen=True):
     """The workers that have answered."""
 
     items: list[WorkerView]
+
+
+class ControlBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What workers are to do. Say which: by `workers`, `host`, or `all`.
+
+    Attributes:
+        command: `drain`: take nothing new, end what runs, and exit; `concurrency`: run `number` tasks at a time until
+            the process ends; `stacks`: tell where all threads and tasks are, by files, lines and functions.
+        workers: names.
+        host: the workers of a host.
+    """
+
+    command: Literal["drain", "concurrency", "stacks"]
+    workers: Annotated[list[ShortText], msgspec.Meta(max_length=1_000)] = []
+    host: ShortText = ""
+    all: bool = False
+    number: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+
+
+class ControlledWorker(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker has answered.
+
+    Attributes:
+        verdict: `done`; `refused`, see `detail`; `unknown`: its version does not know the command.
+        text: of `stacks`.
+        status: how it is, after the command.
+    """
+
+    worker: str
+    verdict: str
+    detail: str
+    text: str
+    status: WorkerView
+
+
+class ControlledWorkers(msgspec.Struct, frozen=True):
+    """What workers have answered in time; `missing` are those that were named and have not."""
+
+    items: list[ControlledWorker]
+    missing: list[str]
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):

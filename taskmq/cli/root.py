@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -13,8 +13,7 @@ from taskmq.cli.globals import Format, Globals, set_globals
 from taskmq.errors import InvalidSetting, TaskMQError
 from taskmq.version import VERSION
 
-__all__ = ["run_command"]
-
+__all__ = ["HERE_ALONE", "goes_through_a_server", "run_command"]
 
 _COMMANDS = {
     "demo": (
@@ -70,7 +69,7 @@ _COMMANDS = {
         "taskmq.cli.operators.schedule:app",
         "Schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
     ),
-    "workflow": ("taskmq.cli.operators.workflow:app", "Workflows: list, show, close, cancel, redrive."),
+    "workflow": ("taskmq.cli.operators.workflow:app", "Workflows: list, show, graph, close, cancel, redrive."),
     "dlq": ("taskmq.cli.operators.dlq:app", "Dead letters: list, groups, show, replay, purge, export, archive."),
     "stats": ("taskmq.cli.history.stats:stats", "What was counted of runs: failures, waits, run times."),
     "alert": (
@@ -102,7 +101,31 @@ _EXITS = (
 )
 
 
-def _build() -> App:
+HERE_ALONE: Final = frozenset(
+    tuple(name.split())
+    for name in (
+        *("worker", "beat", "scheduler", "server", "probe", "dev", "demo", "bench", "doctor", "send"),
+        *("topology", "store", "job waiting", "job reschedule", "dlq export", "dlq archive"),
+        *("admin init", "admin role permissions"),
+    )
+)
+"""Commands that do not go through a server; docs/http.md says why."""
+_THERE_ALL_THE_SAME: Final = ("worker", "control")
+
+
+def goes_through_a_server(words: Sequence[str]) -> bool:
+    """Whether the command of these words does, such as `job list`; also for one that has others below it."""
+    beginnings = {tuple(words[:count]) for count in range(1, len(words) + 1)}
+    return _THERE_ALL_THE_SAME in beginnings or beginnings.isdisjoint(HERE_ALONE)
+
+
+def _words(tokens: Sequence[str]) -> list[str]:
+    """What of a command line may be the words of a command."""
+    first = next((place for place, token in enumerate(tokens) if token in _COMMANDS), len(tokens))
+    return [token for token in tokens[first:] if not token.startswith("-")]
+
+
+def _build(tokens: Sequence[str]) -> App:
     root = App(
         name="taskmq",
         help="A RabbitMQ-native task queue and job scheduler.",
@@ -127,7 +150,8 @@ def _build() -> App:
         server: Annotated[
             str | None,
             Parameter(
-                help="Go through the HTTP API of this server instead; default $TASKMQ_SERVER, with $TASKMQ_TOKEN."
+                help="Go through the HTTP API of this server instead; default $TASKMQ_SERVER, with $TASKMQ_TOKEN.",
+                show=goes_through_a_server(_words(tokens)),
             ),
         ] = None,
         output: Annotated[Format, Parameter(name=["--output", "-o"], help="How data is printed.")] = "table",
@@ -155,7 +179,9 @@ def _server(server: str | None, *others: str | None) -> str | None:
 def run_command(tokens: Sequence[str]) -> int:
     """Run one command; the exit code."""
     try:
-        result = _build().meta(list(tokens), exit_on_error=False, print_error=True, result_action="return_value")
+        result = _build(tokens).meta(
+            list(tokens), exit_on_error=False, print_error=True, result_action="return_value"
+        )
         # Here and not at the interpreter's end, where a reader that has gone could no longer be seen to.
         sys.stdout.flush()
     except CycloptsError:

@@ -22,6 +22,7 @@ OTHER_VARIABLES: Final[Mapping[str, str]] = {
     "TASKMQ_TOKEN": "commands and HTTP clients: the API token for that server",
     "TASKMQ_HEALTH_PORT": "`taskmq worker` and `taskmq probe`: the health port",
     "TASKMQ_OIDC_SECRET": "`taskmq server`: the secret of `--oidc-client`",
+    "TASKMQ_EVENT_SECRETS": "`taskmq server`: the secrets of event sources, `NAME=SECRET NAME=SECRET`",
     "TASKMQ_SMTP_URL": "alerts of `taskmq scheduler`: the mail server, `smtp+starttls://user:password@host:587`",
     "TASKMQ_ALERT_SENDER": "alerts: whose mail it is; default `taskmq@localhost`",
     "TASKMQ_ALERT_HEARTBEAT_URL": "alerts: gets a POST each minute for as long as rules are looked at",

@@ -1,10 +1,12 @@
 """The journal writer of an executor process: its end of the pipe to the worker, which is connected to the state.
 
 A separate thread writes, from the first time on that a task tells or saves anything: what is raised in the main
-thread from outside (a soft timeout) must not leave half a frame in the pipe.
+thread from outside (a soft timeout) must not leave half a frame in the pipe. A fork has neither that thread nor a
+pipe of its own: what it tells is dropped, and what it would save raises.
 """
 
 import itertools
+import os
 import pickle
 import queue
 import threading
@@ -13,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from taskmq.contracts.stores import BegunRun
-from taskmq.errors import StateUnavailable
+from taskmq.errors import StateUnavailable, UnsupportedFeature
 from taskmq.executors.frames import DroppedLines, LoggedLine
 from taskmq.executors.journal_pipe import BeginRun, News, Reply, SaveValue
 from taskmq.run.journal import RunJournal
@@ -34,6 +36,7 @@ class ChildJournalWriter:
 
     def __init__(self, send: Callable[[Any], None]) -> None:
         self._send = send
+        self._process = os.getpid()
         self._asking = threading.Lock()
         self._numbers = itertools.count(1)
         self._replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
@@ -62,7 +65,7 @@ class ChildJournalWriter:
         self._write(content)
 
     def changed(self, journal: RunJournal) -> None:
-        if journal is self._journal:
+        if journal is self._journal and os.getpid() == self._process:
             self._write(None)
 
     async def begin(self, journal: RunJournal) -> BegunRun:
@@ -72,6 +75,7 @@ class ChildJournalWriter:
         self.save_blocking(journal, name, value)
 
     def begin_blocking(self, journal: RunJournal) -> BegunRun:
+        self._refuse_forks()
         with self._asking:
             if journal.run is None:
                 reply = self._ask(journal, BeginRun(next(self._numbers)))
@@ -79,8 +83,17 @@ class ChildJournalWriter:
             return journal.run
 
     def save_blocking(self, journal: RunJournal, name: str, value: bytes) -> None:
+        self._refuse_forks()
         with self._asking:
             self._ask(journal, SaveValue(next(self._numbers), name, value))
+
+    def _refuse_forks(self) -> None:
+        """Before a lock is taken, which a thread may have held when the process was forked."""
+        if os.getpid() != self._process:
+            raise UnsupportedFeature(
+                "a fork of the task's process can save nothing: save in the process that the task was started in, or "
+                "use multiprocessing's method `spawn` and hand the values back"
+            )
 
     def _ask(self, journal: RunJournal, question: BeginRun | SaveValue) -> Reply:
         if journal is not self._journal:

@@ -4,14 +4,16 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
 from taskmq.api.problems import PROBLEMS, ProblemDetails
 from taskmq.errors import (
+    DefinitionConflict,
     FlowNotFound,
+    IdentityConflict,
     InvalidFilter,
     InvalidOption,
     InvalidSetting,
@@ -37,9 +39,15 @@ _BUSY: Final = frozenset({502, 503, 504})
 # Those of the server's own that are no errors of taskmq there.
 _BY_CODE: Final[Mapping[str, type[TaskMQError]]] = {
     "task_not_found": UnknownTask,
-    "version_mismatch": JobConflict,
     "login_throttled": LoginThrottled,
     **{code: kind for kind, _, code, _ in reversed(PROBLEMS)},
+}
+# The server says of each that its version is another; here each noun has an error class.
+_MISMATCHES: Final[Mapping[str, type[TaskMQError]]] = {
+    "changeUser": IdentityConflict,
+    "putDefinition": DefinitionConflict,
+    "deleteDefinition": DefinitionConflict,
+    "putSchedule": InvalidOption,
 }
 _BY_STATUS: Final[Mapping[int, type[TaskMQError]]] = {
     400: InvalidOption,
@@ -172,11 +180,18 @@ def prepared(
             content = msgspec.json.encode(body)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise InvalidOption(f"an argument has no form in JSON: {error}") from error
-    if version is not None:
+    if version == 0:
+        more["if-none-match"] = "*"
+    elif version is not None:
         more["if-match"] = f'"{version}"'
     if key is not None:
         more["idempotency-key"] = key
-    pairs = [(name, _text(value)) for name, value in said.items() if value is not None]
+    pairs = [
+        (name, _text(one))
+        for name, value in said.items()
+        for one in (cast("list[object]", value) if isinstance(value, list) else [value])
+        if one is not None
+    ]
     if pairs:
         where = f"{where}?{urlencode(pairs)}"
     return Prepared(operation, known.method, where, more, content, known.repeats or key is not None)
@@ -197,7 +212,7 @@ def decoded(content: bytes, kind: type[T], *, server: str) -> T:
         ) from error
 
 
-def error_of(status: int, content: bytes, *, server: str) -> TaskMQError:
+def error_of(status: int, content: bytes, *, operation: str, server: str) -> TaskMQError:
     """The error that an answer means: the same that the call raises in Python, where there is one."""
     try:
         problem = msgspec.json.decode(content, type=ProblemDetails)
@@ -207,7 +222,7 @@ def error_of(status: int, content: bytes, *, server: str) -> TaskMQError:
         if status in _BUSY:
             return ServerUnavailable(message, is_certain=False)
         return RequestRefused(message, status=status)
-    error = _error(problem, status)
+    error = _error(problem, status, operation)
     if problem.request_id:
         error.add_note(f"request {problem.request_id} at {server}")
     return error
@@ -220,8 +235,10 @@ def retry_after_of(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def _error(problem: ProblemDetails, status: int) -> TaskMQError:
+def _error(problem: ProblemDetails, status: int, operation: str) -> TaskMQError:
     kind = _BY_CODE.get(problem.code) or _BY_STATUS.get(status)
+    if problem.code == "version_mismatch":
+        kind = _MISMATCHES.get(operation, JobConflict)
     detail = problem.detail or problem.title
     if problem.errors and problem.code == "invalid_field":
         detail = "; ".join(

@@ -43,6 +43,12 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "listTokens": _reads("/tokens"),
     "addToken": _posts("/tokens"),
     "revokeToken": Operation("DELETE", f"{API}/tokens/{{token_id}}"),
+    "listSessions": _reads("/sessions"),
+    "endSession": Operation("DELETE", f"{API}/sessions/{{session_id}}"),
+    "listUserSessions": _reads("/users/{user_id}/sessions"),
+    "endUserSession": Operation("DELETE", f"{API}/users/{{user_id}}/sessions/{{session_id}}"),
+    "listUserTokens": _reads("/users/{user_id}/tokens"),
+    "revokeUserToken": Operation("DELETE", f"{API}/users/{{user_id}}/tokens/{{token_id}}"),
     # Administration.
     "listUsers": _reads("/users"),
     "addUser": _posts("/users"),
@@ -59,10 +65,13 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "setMember": Operation("PUT", f"{API}/members/{{user}}", repeats=True),
     "removeMember": Operation("DELETE", f"{API}/members/{{user}}"),
     "listAuditEntries": _reads("/audit"),
+    "verifyAudit": _reads("/audit/verify"),
+    "exportAudit": _reads("/audit/chain"),
     # Jobs.
     "submitJobs": _posts("/jobs"),
     "listJobs": _reads("/jobs"),
     "countJobs": _reads("/jobs/count"),
+    "countJobsOfFilters": _reads("/jobs/counts"),
     "getJob": _reads("/jobs/{job_id}"),
     "patchJob": Operation("PATCH", f"{API}/jobs/{{job_id}}"),
     "cancelJob": Operation("DELETE", f"{API}/jobs/{{job_id}}"),
@@ -96,6 +105,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "replayDeadLetters": _posts("/dead-letters/{queue}/replay"),
     "purgeDeadLetters": _posts("/dead-letters/{queue}/purge"),
     "listWorkers": _reads("/workers"),
+    "controlWorkers": _posts("/workers/control", repeats=True),
     "listTasks": _reads("/tasks"),
     "getTask": _reads("/tasks/{name}"),
     "listSchedules": _reads("/schedules"),
@@ -103,6 +113,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "putSchedule": Operation("PUT", f"{API}/schedules/{{name}}"),
     "removeSchedule": Operation("DELETE", f"{API}/schedules/{{name}}"),
     "getNextOccurrences": _reads("/schedules/{name}/next"),
+    "explainSchedule": _reads("/schedules/{name}/explain"),
     "pauseSchedule": _posts("/schedules/{name}/pause", repeats=True),
     "resumeSchedule": _posts("/schedules/{name}/resume", repeats=True),
     "runSchedule": _posts("/schedules/{name}/run"),
@@ -110,6 +121,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "listWorkflows": _reads("/workflows"),
     "getWorkflow": _reads("/workflows/{workflow_id}"),
     "cancelWorkflow": _posts("/workflows/{workflow_id}/cancel"),
+    "closeWorkflow": _posts("/workflows/{workflow_id}/close"),
     "redriveWorkflow": _posts("/workflows/{workflow_id}/redrive"),
     # Turns and quotas.
     "listPools": _reads("/pools"),
@@ -149,5 +161,6 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "deleteSilence": Operation("DELETE", f"{API}/alerts/silences/{{silence_id}}"),
     "listAlertNotices": _reads("/alerts/notices"),
     "followEvents": _reads("/events"),
+    "sendEvent": _posts("/events"),
 }
 """By the operation's id in `/api/openapi.json`."""

@@ -68,9 +68,14 @@ class Retried(msgspec.Struct, frozen=True):
 
 
 class Snoozed(msgspec.Struct, frozen=True):
-    """The task wants to run later; no attempt is counted."""
+    """The job is to run later; no attempt is counted.
+
+    Attributes:
+        is_limited: a limit of its task is used up.
+    """
 
     delay: timedelta
+    is_limited: bool = False
 
 
 class Dead(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -80,11 +80,11 @@ class QueueList(NamedTuple):
             Messages in workers' hands that the broker does not tell are those that answering workers say, in the
             queue itself.
         delayed: jobs and retries that wait for their time, at the broker and in the state; of all queues where the
-            broker does not tell by queue.
+            broker does not tell by queue; None where it does not tell at all.
     """
 
     queues: list[QueueStats]
-    delayed: int
+    delayed: int | None
 
 
 async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duration = 1.0) -> QueueList:
@@ -118,10 +118,16 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
             each if each.unsettled is not None else replace(each, unsettled=in_hand.get(each.queue, 0))
             for each in found
         ]
-    at_broker = await broker.delayed() if isinstance(broker, Counting) else sum(each.delayed or 0 for each in found)
+    at_broker = await broker.delayed() if isinstance(broker, Counting) else _sum(each.delayed for each in found)
     delays = app.sessions.current().stores.delays
     in_state = 0 if delays is None else await delays.count()
-    return QueueList(found, at_broker + in_state)
+    return QueueList(found, None if at_broker is None else at_broker + in_state)
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """None where one of them is not known."""
+    known = list(counts)
+    return None if None in known else sum(count or 0 for count in known)
 
 
 async def _workers(app: TaskMQ, within: Duration) -> list[WorkerStatus]:
@@ -170,8 +176,7 @@ async def report_queue(app: TaskMQ, name: str, *, within: Duration = 1.0) -> Que
 
 
 async def _count_delayed(app: TaskMQ, queue: WorkQueue, parts: Sequence[QueueStats]) -> int | None:
-    counts = [each.delayed for each in parts]
-    at_broker = None if None in counts else sum(count or 0 for count in counts)
+    at_broker = _sum(each.delayed for each in parts)
     delays = app.sessions.current().stores.delays
     if app.sessions.delay == "broker" or delays is None:
         return at_broker

@@ -184,13 +184,17 @@ class _DelayedJobs:
             for message in await self._delays.list(limit=await self._delays.count()):
                 yield self._read(message)[1]
             return
-        staying: list[TakenMessage] = []
+        staying: dict[str, TakenMessage] = {}
         while taken := await self._delays.take(now=LAST_INSTANT, limit=_PAGE, lease=_LEASE):
             moving: list[tuple[TakenMessage, NewJob]] = []
             for each in taken:
+                known = staying.get(each.message.job_id)
+                if known is not None and known.token == each.token:
+                    # Taken again, since the lease has passed.
+                    continue
                 job, found = self._read(each.message)
                 if job is None:
-                    staying.append(each)
+                    staying[each.message.job_id] = each
                     yield found
                 else:
                     moving.append((each, job))
@@ -201,9 +205,9 @@ class _DelayedJobs:
                 if (why := refusals.get(job.id)) is None:
                     yield Imported("job", each.message.job_id, "moves")
                 else:
-                    staying.append(each)
+                    staying[each.message.job_id] = each
                     yield Imported("job", each.message.job_id, "stays", why)
-        await self._delays.give_back(staying)
+        await self._delays.give_back(list(staying.values()))
         if left := await self._delays.count() - len(staying):
             yield Imported(
                 "job",

@@ -84,6 +84,33 @@ class TenantSchedules:
         full = self.full_name(name)
         return TenantSchedule(name, await self._schedules.aentry(full), await self._schedules.astatus(full))
 
+    async def add(
+        self,
+        name: str,
+        task: str,
+        trigger: Trigger,
+        *,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: ScheduleOptions,
+    ) -> None:
+        """As `put`, where there is none of that name; the same again changes nothing.
+
+        Raises:
+            InvalidOption: another one has the name.
+        """
+        await self.check_put(name, task)
+        full = self.full_name(name)
+        await self._schedules.aadd(full, task, trigger, args=tuple(args), kwargs=dict(kwargs), **options)
+
+    async def has(self, name: str) -> bool:
+        """Whether there is one of that name."""
+        try:
+            await self.entry(name)
+        except ScheduleNotFound:
+            return False
+        return True
+
     async def put(
         self,
         name: str,

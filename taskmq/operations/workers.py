@@ -11,7 +11,7 @@ from taskmq.events.control import command_workers
 from taskmq.model.commands import EVERY_WORKER, Command, CommandAnswer
 from taskmq.model.units import Duration
 
-__all__ = ["WorkerAnswers", "list_workers", "tell_workers"]
+__all__ = ["WorkerAnswers", "addressed", "list_workers", "tell_workers"]
 
 _PING = Command(id="", name="ping")
 
@@ -25,6 +25,18 @@ class WorkerAnswers(NamedTuple):
 
     answers: Sequence[CommandAnswer]
     missing: Sequence[str] = ()
+
+
+def addressed(names: Sequence[str], *, host: str | None, every: bool) -> tuple[str, ...]:
+    """Whom a command is for.
+
+    Raises:
+        InvalidOption: it names no worker, no host, and not all.
+    """
+    to = (*names, *([f"@{host}"] if host else []), *([EVERY_WORKER] if every else []))
+    if not to:
+        raise InvalidOption("which workers? Name them, or say --host HOST or --all")
+    return to
 
 
 async def list_workers(app: TaskMQ, *, within: Duration = 1.0) -> Sequence[CommandAnswer]:
@@ -47,12 +59,10 @@ async def tell_workers(
     """Send a command to workers: those of these names, those of a host, or all.
 
     Raises:
-        InvalidOption: none of the three is given.
+        InvalidOption: see `addressed`.
         BrokerUnavailable, TopologyMismatch, UnsupportedFeature: as `taskmq.events.command_workers`.
     """
-    to = (*names, *([f"@{host}"] if host else []), *([EVERY_WORKER] if every else []))
-    if not to:
-        raise InvalidOption("which workers? Name them, or say --host HOST or --all")
+    to = addressed(names, host=host, every=every)
     answers = await command_workers(app.sessions.current().broker, replace(command, to=to), within=within)
     found = {answer.worker for answer in answers}
     return WorkerAnswers(answers, [name for name in names if name not in found])

@@ -1,17 +1,17 @@
 """Handing jobs of one slot to the broker: as many as their queues have room for, in the order of their shares.
 
-    wake (a submit, a timer, a report) or 500 ms -> lanes -> picks (pure) -> DISPATCH -> publish, beside the next one
-                                                        gates of limits: what has to wait leaves its lane
+    arrived (a submit, a timer), wake or 500 ms -> lanes -> picks (pure) -> DISPATCH -> publish, beside the next one
+                                                            gates of limits: what has to wait leaves its lane
 
 At once when nothing was dispatched in the last 4 ms, else when they are over: then there is more in a batch, and
-small batches are what costs. Which lanes there are is read again when there may be new ones, and at most for a tenth
-of the time, however many there are.
+small batches are what costs. Who makes jobs ready says in which lanes. Where that is not known, which lanes there are
+is read, at most for a tenth of the time, however many there are.
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
 
@@ -42,6 +42,7 @@ _BATCH: Final = 500
 _READING: Final = 10
 # One that brings fewer than this has found the end of a lane; a larger one may have met jobs that had expired.
 _FEW: Final = 50
+_SOON: Final = 0.1
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 _GRACE: Final = 5.0
@@ -105,6 +106,7 @@ class JobDispatcher:
         self._is_stopping = asyncio.Event()
         self._grace = _GRACE
         self._is_stale = True
+        self._arrived: dict[Lane, None] = {}
         self._next_poll = 0.0
         self._earliest_read = 0.0
         self._reading = 0.0
@@ -116,6 +118,16 @@ class JobDispatcher:
     def wake(self) -> None:
         """There may be jobs that are ready."""
         self._is_stale = True
+        self._waking.set()
+
+    def arrived(self, lanes: Iterable[Lane]) -> None:
+        """These lanes have got jobs that are ready."""
+        for lane in lanes:
+            if self._shares.goes_by_heads(lane.queue):
+                # The ages of its jobs have to be read.
+                self._is_stale = True
+            else:
+                self._arrived[lane] = None
         self._waking.set()
 
     def has_room(self) -> None:
@@ -134,12 +146,12 @@ class JobDispatcher:
         self._shares.taken(_found(batch))
         self._gates.taken(batch.jobs, now=self._now())
 
-    def began(self, job_id: str) -> None:
-        """A job is known to run."""
-        self._shares.began(job_id, now=self._now())
+    def began(self, job_id: str, *, ran: float = 0.0) -> None:
+        """A job is known to run; `ran`: for so long already, where an earlier holder has dispatched it."""
+        self._shares.began(job_id, now=self._now(), ran=ran)
 
     def turned_back(self, job_id: str, seconds: float) -> None:
-        """A worker has not let the job in, and reports that it is to come again after so long; `left` follows."""
+        """A worker reports that a limit of the job's task is used up, for so long; `left` follows."""
         self._gates.turned_back(job_id, seconds, now=self._now())
 
     def left(self, job_id: str, seconds: float | None) -> None:
@@ -228,6 +240,10 @@ class JobDispatcher:
             if not self._has_taken_over:
                 return False
         await self._refresh()
+        # After the reading, which may have begun before these came.
+        arrived, self._arrived = self._arrived, {}
+        for lane in arrived:
+            self._shares.arrived(lane)
         now = self._now()
         for lane in await self._passage.open_due(lambda queue: self._room(queue) > 0, now=now):
             self._shares.arrived(lane)
@@ -339,7 +355,8 @@ class JobDispatcher:
                 self._shares.exhausted(pick.lane)
                 # Those that fit on no node are looked at again when something leaves, or at the next poll.
                 is_held = self._is_placed(pick.lane.queue) or pick.lane.tenant in self._held_back
-                self._is_stale |= pick.count >= _FEW and not is_held
+                if pick.count >= _FEW and not is_held:
+                    self._next_poll = min(self._next_poll, self._now() + _SOON)
 
     def _room(self, queue: str) -> int:
         """Of a queue whose jobs go to any worker."""

@@ -19,10 +19,11 @@ from collections.abc import Callable
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.jobs import DispatchBatch, JobStore
+from taskmq.contracts.jobs import DispatchBatch, JobStore, Lane
 from taskmq.durable.service import ServiceGroup, pause, unless_set
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
+from taskmq.model.states import JobState
 from taskmq.model.topology import reports_queue
 from taskmq.scheduler.dispatch import JobDispatcher
 from taskmq.scheduler.firing import ScheduleTurns
@@ -55,7 +56,7 @@ class HeldSlot:
     """One slot at work.
 
     Args:
-        fired: called with queues, of whichever slot, that have got jobs which are ready.
+        fired: called with lanes, of whichever slot, that have got jobs which are ready.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
         upstream_ended: called when jobs have ended that others wait for.
     """
@@ -67,7 +68,7 @@ class HeldSlot:
         lease: HeldLease,
         workers: LiveWorkers,
         *,
-        fired: Callable[[set[str]], None],
+        fired: Callable[[set[Lane]], None],
         again: Callable[[str, str, float], None],
         upstream_ended: Callable[[], None],
         counts: SchedulerCounts,
@@ -75,6 +76,7 @@ class HeldSlot:
         session = app.sessions.current()
         self._app = app
         self._store = store.dispatching
+        self._now_ms = store.now_ms
         self.lease = lease
         self._counts = counts
         reports = reports_queue(app.name, lease.slot)
@@ -197,6 +199,7 @@ class HeldSlot:
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while not self._is_stopping.is_set():
             try:
+                running = await self._running()
                 left = await self._store.take_over(self.lease.slot, self.lease.epoch)
             except StoreUnavailable as error:
                 if not backoff.failures:
@@ -209,8 +212,20 @@ class HeldSlot:
             batches = [await self._located(batch) for batch in left]
             for batch in batches:
                 await self._take(batch)
+            for job_id, seconds in running.items():
+                self.dispatcher.began(job_id, ran=seconds)
             return batches
         return None
+
+    async def _running(self) -> dict[str, float]:
+        """For how long jobs have run that an earlier holder has dispatched, in seconds."""
+        now = await self._now_ms()
+        records = await self._store.in_flight(self.lease.slot, dispatched_before=now)
+        return {
+            record.id: max(now - record.started, 0) / 1000
+            for record in records
+            if record.state is JobState.RUNNING and record.started is not None
+        }
 
     async def _located(self, batch: DispatchBatch) -> DispatchBatch:
         """The batch, whose jobs know the nodes that they were placed on."""

@@ -6,13 +6,13 @@ import os
 import socket
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.history import HistoryStore, Remembering
-from taskmq.contracts.jobs import Catalogued, JobStore
+from taskmq.contracts.jobs import Catalogued, JobStore, Lane
 from taskmq.durable.service import Service, ServiceGroup, pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable, StoreWentBack
@@ -129,7 +129,7 @@ class Scheduler:
                 freed=signals.tell_freed,
                 refused=self._refused,
             )
-            releases = self._releases = DependentReleases(store, fired=self._fired)
+            releases = self._releases = DependentReleases(store, fired=self._released)
             self._has_begun = True
             async with ServiceGroup() as group:
                 await group.start(signals, "listens for jobs and workers")
@@ -285,8 +285,14 @@ class Scheduler:
                 del self._held[held.lease.slot]
             await self._leases.release(held.lease)
 
-    def _ready(self, slot: int) -> None:
-        if (held := self._held.get(slot)) is not None:
+    def _ready(self, slot: int, lanes: Collection[Lane] = ()) -> None:
+        assert self._store is not None
+        if (held := self._held.get(slot)) is None:
+            return
+        # What is heard may be of any version of this program: no slot's holder dispatches what is another one's.
+        if known := [lane for lane in lanes if self._store.dispatching.slot_of(lane.queue) == slot]:
+            held.dispatcher.arrived(known)
+        else:
             held.dispatcher.wake()
 
     def _due(self, slot: int, seconds: float) -> None:
@@ -304,8 +310,17 @@ class Scheduler:
         if self._leases is not None:
             self._leases.look()
 
-    def _fired(self, queues: set[str]) -> None:
-        """Jobs of these queues are ready, whichever scheduler holds their slots."""
+    def _fired(self, lanes: set[Lane]) -> None:
+        """Jobs of these lanes are ready, whichever scheduler holds their slots."""
+        assert self._store is not None
+        by_slot: dict[int, set[Lane]] = {}
+        for lane in lanes:
+            by_slot.setdefault(self._store.dispatching.slot_of(lane.queue), set()).add(lane)
+        for slot, its in by_slot.items():
+            self._wake(slot, its)
+
+    def _released(self, queues: set[str]) -> None:
+        """Jobs of these queues are ready that have waited for others."""
         assert self._store is not None
         for slot in {self._store.dispatching.slot_of(queue) for queue in queues}:
             self._wake(slot)
@@ -325,11 +340,11 @@ class Scheduler:
         elif self._signals is not None:
             self._signals.tell_due(slot, seconds)
 
-    def _wake(self, slot: int) -> None:
+    def _wake(self, slot: int, lanes: Collection[Lane] = ()) -> None:
         if slot in self._held:
-            self._ready(slot)
+            self._ready(slot, lanes)
         elif self._signals is not None:
-            self._signals.tell_ready(slot)
+            self._signals.tell_ready(slot, lanes)
 
 
 def _nobody(_: bytes) -> None:

@@ -10,10 +10,11 @@ takes nothing, so a scheduler tells itself something every 4 s, and is deaf wher
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from taskmq.contracts.broker import Broadcasting, Broker, Listening
+from taskmq.contracts.jobs import READY_TOPIC, Lane, decode_lanes, encode_lanes, ready_topic
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, MalformedMessage, TopologyMismatch
 from taskmq.model.backoff import Backoff
@@ -27,12 +28,11 @@ __all__ = ["LiveWorkers", "Signals"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-_READY: Final = "store.ready."
 _DUE: Final = "store.due."
 _FREED: Final = "store.slots"
 _ECHO: Final = "store.echo."
 _WORKER: Final = "worker."
-_TOPICS: Final = (f"{_READY}*", f"{_DUE}*", _FREED, WORKER_EVENTS, TASKS_TOLD)
+_TOPICS: Final = (f"{READY_TOPIC}*", f"{_DUE}*", _FREED, WORKER_EVENTS, TASKS_TOLD)
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 # They report every ten seconds.
@@ -134,7 +134,7 @@ class Signals:
     """Listens for one scheduler, and signals to the others: a `Service`.
 
     Args:
-        ready: called with a slot whose jobs may be ready.
+        ready: called with a slot whose jobs may be ready, and the lanes that they are in, where that is known.
         due: called with a slot, and in how many seconds a timer of it may be due.
         freed: called when slots may be free.
         told: called with a worker's description of its tasks; workers are asked for it at the beginning.
@@ -146,7 +146,7 @@ class Signals:
         broker: Broker,
         workers: LiveWorkers,
         *,
-        ready: Callable[[int], None],
+        ready: Callable[[int, Sequence[Lane]], None],
         due: Callable[[int, float], None],
         freed: Callable[[], None],
         told: Callable[[bytes], None],
@@ -162,9 +162,9 @@ class Signals:
         self._echo = f"{_ECHO}{uuid.uuid4().hex}"
         self._is_stopping = asyncio.Event()
 
-    def tell_ready(self, slot: int) -> None:
-        """Have the slot's holder look."""
-        self._announce(f"{_READY}{slot}")
+    def tell_ready(self, slot: int, lanes: Collection[Lane] = ()) -> None:
+        """Have the slot's holder look, at these lanes if any are named."""
+        self._announce(ready_topic(slot), encode_lanes(lanes))
 
     def tell_due(self, slot: int, seconds: float) -> None:
         """Have the slot's holder look for timers in so many seconds."""
@@ -208,9 +208,9 @@ class Signals:
 
     def _receive(self, topic: str, body: bytes) -> None:
         slot = topic.rpartition(".")[2]
-        if topic.startswith(_READY):
+        if topic.startswith(READY_TOPIC):
             if slot.isdecimal():
-                self._ready(int(slot))
+                self._ready(int(slot), decode_lanes(body))
         elif topic.startswith(_DUE):
             if slot.isdecimal() and body.isdigit():
                 self._due(int(slot), int(body) / 1000)

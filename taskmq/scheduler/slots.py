@@ -13,7 +13,7 @@ once: that is announced, so that others look.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from taskmq.contracts.jobs import DispatchStore, slot_key
@@ -170,26 +170,32 @@ class SlotLeases:
         }
         holders.update(dict.fromkeys(self._held, self._me))
         division = divide(holders, me=self._me, wanting=None if wanted is None else wanted.owner)
-        for slot in division.take:
-            await self._take(slot)
+        await self._take(division.take)
         # Those that are on their way already are among them.
-        for slot in (slot for slot in division.give if slot in self._held and slot not in self._going):
+        going = [slot for slot in division.give if slot in self._held and slot not in self._going]
+        if going:
+            _log.info("given back, since other schedulers have less than their share: slots %s", str(going)[1:-1])
+        for slot in going:
             self._going.add(slot)
-            _log.info("slot %d is given back: other schedulers have less than their share", slot)
             self._given(self._held[slot])
         await (self._want() if division.wants else self._want_no_more())
         left = [lease.left for lease in leases.values() if lease is not None]
         return max(min([_LOOK, *left]), _SHORTEST_LOOK)
 
-    async def _take(self, slot: int) -> None:
-        until = asyncio.get_running_loop().time() + LEASE
-        epoch = await acquire_in_term(self._store.leases, slot_key(slot), owner=self._me, seconds=LEASE)
-        if isinstance(epoch, Lease):
-            return
-        lease = self._held[slot] = HeldLease(slot, epoch, until)
-        _log.info("slot %d is held, epoch %d", slot, epoch)
-        self._keeper.watch()
-        self._taken(lease)
+    async def _take(self, slots: Sequence[int]) -> None:
+        taken: list[str] = []
+        try:
+            for slot in slots:
+                until = asyncio.get_running_loop().time() + LEASE
+                epoch = await acquire_in_term(self._store.leases, slot_key(slot), owner=self._me, seconds=LEASE)
+                if not isinstance(epoch, Lease):
+                    lease = self._held[slot] = HeldLease(slot, epoch, until)
+                    taken.append(f"{slot} (epoch {epoch})")
+                    self._keeper.watch()
+                    self._taken(lease)
+        finally:
+            if taken:
+                _log.info("held from now on: slots %s", ", ".join(taken))
 
     async def _want(self) -> None:
         """Say that there is less than a share here. One scheduler at a time can."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from taskmq.contracts.jobs import DispatchStore, DueJob, JobStore
+from taskmq.contracts.jobs import DispatchStore, DueJob, JobStore, Lane
 from taskmq.scheduler.firing.due_loop import DueLoop, StoreClock
 from taskmq.scheduler.slots import HeldLease
 from taskmq.scheduler.status import SchedulerCounts
@@ -17,7 +17,7 @@ class Timers:
     """Fires the timers of one slot: a `Service`.
 
     Args:
-        fired: called with the queues that have got jobs which are ready.
+        fired: called with the lanes that have got jobs which are ready.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class Timers:
         lease: HeldLease,
         clock: StoreClock,
         *,
-        fired: Callable[[set[str]], None],
+        fired: Callable[[set[Lane]], None],
         counts: SchedulerCounts,
     ) -> None:
         self._dispatching: DispatchStore = store.dispatching
@@ -57,7 +57,7 @@ class Timers:
         return await self._dispatching.due(self._lease.slot, until=until, limit=limit)
 
     async def _fire(self, batch: Sequence[DueJob]) -> None:
-        queues = await self._dispatching.fire(self._lease.slot, self._lease.epoch, batch)
+        lanes = await self._dispatching.fire(self._lease.slot, self._lease.epoch, batch)
         self._counts.fired += len(batch)
-        if queues:
-            self._fired(queues)
+        if lanes:
+            self._fired(lanes)

@@ -110,9 +110,8 @@ class StoredRecords:
         if row is None:
             return []
         fired = await self._store.schedules.occurrences(row.id, limit=limit)
-        found = [Emitted(one.instant, one.at, one.kind) for one in fired]
-        # A run that was asked for by hand is no occurrence.
-        found += record.history
+        # A run that was asked for by hand is no occurrence. Where both have one instant and moment, it came last.
+        found = [*reversed(record.history), *(Emitted(one.instant, one.at, one.kind) for one in fired)]
         return [Occurrence.of(one) for one in sorted(found, key=_by_time, reverse=True)][:limit]
 
     async def change(self, entry: ScheduleEntry, change: Callable[[ScheduleRecord], T]) -> T:

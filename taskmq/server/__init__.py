@@ -11,12 +11,14 @@ do not exist. Needs `pip install 'taskmq[server]'`.
 
 from taskmq.server.access import Caller, Identify
 from taskmq.server.application import ServerApplication, build
+from taskmq.server.live import EventSource, read_sources
 from taskmq.server.mount import MountedServer, asgi
 from taskmq.server.oidc import GroupRole, OidcProvider, OidcSettings
 from taskmq.server.settings import ServerSettings
 
 __all__ = [
     "Caller",
+    "EventSource",
     "GroupRole",
     "Identify",
     "MountedServer",
@@ -26,4 +28,5 @@ __all__ = [
     "ServerSettings",
     "asgi",
     "build",
+    "read_sources",
 ]

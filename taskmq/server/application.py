@@ -28,7 +28,7 @@ from taskmq.server.health import HEALTH_HANDLERS
 from taskmq.server.history import HISTORY_HANDLERS
 from taskmq.server.inputs import CallerGiven
 from taskmq.server.jobs import JOB_HANDLERS
-from taskmq.server.live import EVENT_HANDLERS, EventHub
+from taskmq.server.live import EVENT_HANDLERS, EventHub, EventSource, identify_signed
 from taskmq.server.nodes import NODE_HANDLERS
 from taskmq.server.nouns import NOUN_HANDLERS
 from taskmq.server.oidc import OIDC_HANDLERS, OidcProvider
@@ -60,6 +60,7 @@ def build(
     identify: Identify | None = None,
     settings: ServerSettings | None = None,
     oidc: OidcProvider | None = None,
+    sources: Sequence[EventSource] = (),
 ) -> "ServerApplication":
     """The server of an app, to be run by any ASGI server or mounted in another application.
 
@@ -68,6 +69,7 @@ def build(
         identify: finds out who calls. Default: by the accounts of the app's store; in development there is no
             sign-in.
         oidc: where users can sign in beside that; it is closed with the application.
+        sources: senders of events from outside.
 
     Raises:
         ValueError: a handler declares no permission.
@@ -75,6 +77,7 @@ def build(
     settings = settings or ServerSettings()
     if identify is None:
         identify = identify_developer if settings.development else identify_by_store
+    known = {source.name: source for source in sources}
     for handler in HANDLERS:
         permission_of(handler)
         _learn_names(handler)
@@ -93,7 +96,8 @@ def build(
         state=State(
             {
                 "app": app,
-                "identify": identify,
+                "identify": identify_signed(identify, known),
+                "sources": known,
                 "settings": settings,
                 "events": EventHub(app),
                 "limits": RequestLimits(settings.rate),

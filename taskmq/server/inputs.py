@@ -1,7 +1,8 @@
 """What requests are made of, and how it is read: priorities, versions, keys, pages."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
@@ -13,6 +14,7 @@ from litestar.params import QueryParameter
 
 from taskmq.api.values import Instant, ListPage, Note, PriorityLevel, ShortText
 from taskmq.app import TaskMQ
+from taskmq.errors import DefinitionConflict, IdentityConflict, JobConflict
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Caller
 from taskmq.server.edge import fact_of
@@ -58,18 +60,24 @@ def priority_number(level: str | int | None) -> int | None:
     return _PRIORITIES[level] if isinstance(level, str) else level
 
 
-def matched_version(headers: Headers) -> int | None:
-    """The version that `If-Match` asks for; None where it asks for none.
+@contextmanager
+def matched_version(headers: Headers) -> Iterator[int | None]:
+    """The version that a change is made for: that of `If-Match`, 0 for `If-None-Match: *`, None without either.
+
+    Within the block a conflict about the version becomes `version_mismatch`; every other conflict stays what it is.
 
     Raises:
-        Problem: it is no version of ours.
+        Problem: it is no version of ours, or what is there has another one.
     """
-    text = headers.get("if-match")
-    if text is None or text.strip() == "*":
-        return None
-    if (found := _ETAG.fullmatch(text.strip())) is None:
-        raise Problem.about("If-Match", f"{text[:80]!r} is no version", 'an ETag as it was answered, such as "3"')
-    return int(found[1])
+    version = _matched_version(headers)
+    try:
+        yield version
+    except (DefinitionConflict, IdentityConflict, JobConflict) as error:
+        is_about_version = error.version != 0 if isinstance(error, IdentityConflict) else error.version != version
+        if version is None or not is_about_version:
+            raise
+        state = str(error.state) if isinstance(error, JobConflict) else ""
+        raise Problem(412, "version_mismatch", str(error), state=state, version=error.version) from error
 
 
 def idempotency_key(headers: Headers) -> str | None:
@@ -116,3 +124,14 @@ def selected(view: Mapping[str, Any], fields: str | None) -> dict[str, Any]:
         if name not in view:
             raise Problem.about("fields", f"there is no field {name[:80]!r}", f"known: {', '.join(view)}")
     return {name: view[name] for name in names}
+
+
+def _matched_version(headers: Headers) -> int | None:
+    if headers.get("if-none-match", "").strip() == "*":
+        return 0
+    text = headers.get("if-match")
+    if text is None or text.strip() == "*":
+        return None
+    if (found := _ETAG.fullmatch(text.strip())) is None:
+        raise Problem.about("If-Match", f"{text[:80]!r} is no version", 'an ETag as it was answered, such as "3"')
+    return int(found[1])

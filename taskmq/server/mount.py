@@ -5,7 +5,7 @@ Litestar:            asgi("/taskmq", is_mount=True)(served), with `lifespan=[ser
 anything else:       asgi(app, prefix="/taskmq", beside=host) in place of the host: what is below is the server's
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from taskmq.errors import InvalidSetting
 from taskmq.server.access import Identify
 from taskmq.server.application import ServerApplication, build
 from taskmq.server.edge import fact_of
+from taskmq.server.live import EventSource
 from taskmq.server.oidc import OidcProvider
 from taskmq.server.settings import ServerSettings
 from taskmq.server.sign_in import identify_by_store
@@ -35,6 +36,7 @@ def asgi(
     read_only: bool = False,
     rate: float = 200.0,
     oidc: OidcProvider | None = None,
+    sources: Sequence[EventSource] = (),
     beside: Application | None = None,
 ) -> "MountedServer":
     """The server of an app as an ASGI application, for another application to mount.
@@ -47,6 +49,7 @@ def asgi(
         read_only: nothing can be changed through it.
         rate: requests a second of one credential, ten times as many at once; 0: as many as come.
         oidc: where users can sign in beside that.
+        sources: senders of events from outside.
         beside: gets what is not below the prefix; for hosts that can mount nothing, such as Django.
 
     Raises:
@@ -55,7 +58,7 @@ def asgi(
     if beside is not None and not prefix:
         raise InvalidSetting("where is the server beside the application? Say prefix=, such as /taskmq")
     settings = ServerSettings(root_path=prefix, read_only=read_only, rate=rate)
-    return MountedServer(build(app, identify=identify, settings=settings, oidc=oidc), prefix, beside)
+    return MountedServer(build(app, identify=identify, settings=settings, oidc=oidc, sources=sources), prefix, beside)
 
 
 class MountedServer:

@@ -81,11 +81,15 @@ class ServerProcess:
         host, port = self._settings.host, self._settings.port
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+            listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         except OSError as error:
             raise InvalidSetting(
                 f"cannot listen at {host}:{port}: {error.strerror or error}; choose another --host or --port"
             ) from error
+        # asyncio sets it only where a socket names its protocol. Without it the body of each answer waited 40 ms for
+        # the client to acknowledge the head (measured 2026-11-26 on a connection that is kept).
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
 
 
 class _Uvicorn(uvicorn.Server):

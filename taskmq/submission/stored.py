@@ -10,7 +10,7 @@ from taskmq.client.large_values import REFERENCE
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.identity import Actor
-from taskmq.contracts.jobs import JobRecord, JobStore, JobUpdate, NewJob, Submitted
+from taskmq.contracts.jobs import JobRecord, JobStore, JobUpdate, Lane, NewJob, Submitted, encode_lanes, ready_topic
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.errors import (
     DuplicateJob,
@@ -37,7 +37,7 @@ from taskmq.submission.group_commit import GroupCommit
 from taskmq.submission.new_jobs import name_of
 from taskmq.submission.task_catalogue import RegisteredSignature
 
-__all__ = ["NOTHING", "By", "Change", "StoredJobs", "check_cursor", "instant_ms", "ready_topic", "require_taken"]
+__all__ = ["NOTHING", "By", "Change", "StoredJobs", "check_cursor", "instant_ms", "require_taken"]
 
 T = TypeVar("T")
 
@@ -46,11 +46,6 @@ By = str | Actor
 
 # Another caller may change the job at the same moment; each attempt has one winner.
 _TRIES: Final = 20
-
-
-def ready_topic(slot: int) -> str:
-    """The topic on which it is announced that jobs of a slot may be dispatched. A hint: it may get lost."""
-    return f"store.ready.{slot}"
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,9 +159,13 @@ class StoredJobs:
         if session.store is None or not isinstance(session.broker, Broadcasting):
             return
         now = self._sessions.clock.now_ms()
-        slots = {session.store.dispatching.slot_of(job.queue) for job in jobs if job.due <= now and not job.held}
-        for slot in slots:
-            session.broker.announce(ready_topic(slot), b"")
+        lanes: dict[int, set[Lane]] = {}
+        for job in jobs:
+            if job.due <= now and not job.held:
+                slot = session.store.dispatching.slot_of(job.queue)
+                lanes.setdefault(slot, set()).add(Lane(job.queue, job.priority, job.tenant))
+        for slot, found in lanes.items():
+            session.broker.announce(ready_topic(slot), encode_lanes(found))
 
     async def given(self, sending: Sending, answer: Submitted) -> str:
         """What the job is called that a caller gets for a call.
@@ -284,7 +283,9 @@ class StoredJobs:
         if decision.state is JobState.QUEUED:
             session = self._sessions.current()
             if session.store is not None and isinstance(session.broker, Broadcasting):
-                session.broker.announce(ready_topic(session.store.dispatching.slot_of(record.queue)), b"")
+                lane = Lane(record.queue, record.priority, record.tenant)
+                slot = session.store.dispatching.slot_of(record.queue)
+                session.broker.announce(ready_topic(slot), encode_lanes([lane]))
         return record
 
     def _update(

@@ -5,11 +5,12 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from taskmq import TaskMQ
+from taskmq import TaskMQ, batch
 from taskmq.access import IdentityAdministration, PasswordHasher
 from taskmq.api.accounts import AuditEntryView, TenantView, UserView
 from taskmq.api.dead_letters import LetterView
@@ -27,11 +28,12 @@ from taskmq.api.jobs import (
 from taskmq.api.queues import QueueLine, QueueView
 from taskmq.api.schedules import ScheduleLine, ScheduleView
 from taskmq.api.sign_in import TokenView
-from taskmq.api.workers import TaskView
+from taskmq.api.workers import TaskView, WorkerView, WorkflowView
 from taskmq.contracts.identity import Actor
 from taskmq.model.identity import read_scopes
 from taskmq.model.nodes import JobNeeds
 from tests.cli.kit import Here, Result, Started, bury, declare, fill, run_process
+from tests.servers import eventually
 
 _APP = """\
 from taskmq import TaskMQ, WorkQueue
@@ -54,12 +56,27 @@ def train() -> None: ...
 @app.task(name="tick", queue="ticks")
 def tick() -> None: ...
 """
+_ALERTS = """\
+channels = ["mailto:ops@example.com"]
+
+[[rule]]
+name = "charges-fail"
+metric = "failure_rate"
+threshold = 0.1
+task = "billing.*"
+
+[[rule]]
+name = "backlog"
+metric = "queue_depth"
+threshold = 1000
+channels = ["https://hooks.example.com/secret"]
+"""
 _LATER = "2099-01-31T09:00+01:00"
 _JANUARY = ("--args", '["2027-01"]')
 _NEEDS = ("--resources", '{"cpu": 2}', "--node-label", "region=eu")
 
 # In this order; what they make is there for those that follow.
-_MATRIX: list[tuple[str, ...]] = [
+_JOBS: list[tuple[str, ...]] = [
     ("job", "submit", "report", *_JANUARY, "--job-id", "jan", "--at", _LATER, "--kwargs", '{"queue": "x"}'),
     ("job", "submit", "report", *_JANUARY, "--job-id", "jan", "--at", _LATER, "--kwargs", '{"queue": "x"}'),
     ("job", "submit", "report", *_JANUARY, "--job-id", "jan", "--priority", "9"),
@@ -103,6 +120,17 @@ _MATRIX: list[tuple[str, ...]] = [
     ("definition", "versions", "monthly"),
     ("definition", "delete", "monthly"),
     ("definition", "delete", "monthly", "--yes"),
+    ("bulk", "begin", "hold", "task:none", "--dry-run"),
+    ("bulk", "begin", "hold", "task:none", "--rate", "5", "--note", "inventory", "--yes"),
+    ("bulk", "begin", "hold", "task:none", "--wait", "--yes"),
+    ("bulk", "begin", "hold"),
+    ("bulk", "begin", "change", "task:none", "--yes"),
+    ("bulk", "show", "none"),
+    ("bulk", "abort", "none"),
+]  # fmt: skip
+_INSTALLATION: list[tuple[str, ...]] = [
+    ("queue", "list"),
+    ("queue", "list", "-Q", "reports"),
     ("queue", "show", "nowhere", "--within", "10ms"),
     ("queue", "pause", "reports", "--note", "inventory"),
     ("queue", "resume", "reports", "ticks"),
@@ -125,18 +153,54 @@ _MATRIX: list[tuple[str, ...]] = [
     ("schedule", "next", "nightly", "--count", "2", "--after", _LATER),
     ("schedule", "backfill", "nightly", "--from", "2026-01-01T00:00Z", "--to", "2026-01-02T12:00Z", "--dry-run"),
     ("schedule", "backfill", "nightly", "--from", "then", "--to", "now"),
+    ("schedule", "add", "hourly", "report", "--cron", "0 * * * *", "--args", '["2027-01"]', "--overlap", "skip"),
+    ("schedule", "add", "hourly", "report", "--every", "2h", "--args", '["2027-01"]'),
+    ("schedule", "add", "once", "report", "--at", _LATER, "--args", "7"),
+    ("schedule", "add", "none", "raport", "--every", "1h"),
+    ("schedule", "add", "none", "report"),
+    ("schedule", "add", "nightly", "report", "--every", "1h", "--args", '["2027-01"]'),
+    ("schedule", "list"),
+    ("schedule", "explain", "hourly"),
+    ("schedule", "explain", "nightly"),
+    ("schedule", "explain", "none"),
+    ("schedule", "explain", "H 3 * * *", "--tz", "Europe/Berlin", "--count", "2"),
+    ("schedule", "explain", "61 3 * * *"),
+    ("schedule", "remove", "hourly"),
+    ("schedule", "remove", "hourly"),
+    ("schedule", "remove", "nightly"),
     ("workflow", "list", "--state", "running,failed"),
     ("workflow", "list", "--state", "done"),
     ("workflow", "show", "none"),
     ("workflow", "redrive", "none"),
+    ("workflow", "graph", "none"),
+    ("workflow", "close", "none"),
     ("workers", "--within", "10ms"),
-    ("bulk", "begin", "hold", "task:none", "--dry-run"),
-    ("bulk", "begin", "hold", "task:none", "--rate", "5", "--note", "inventory", "--yes"),
-    ("bulk", "begin", "hold", "task:none", "--wait", "--yes"),
-    ("bulk", "begin", "hold"),
-    ("bulk", "begin", "change", "task:none", "--yes"),
-    ("bulk", "show", "none"),
-    ("bulk", "abort", "none"),
+    ("worker", "control", "status", "w9", "--within", "10ms"),
+    ("worker", "control", "status", "--within", "10ms"),
+    ("worker", "control", "drain", "w9", "--within", "10ms"),
+    ("worker", "control", "drain"),
+    ("worker", "control", "concurrency", "0", "--all"),
+    ("worker", "control", "concurrency", "3", "--host", "nowhere", "--within", "10ms"),
+    ("worker", "control", "stacks", "--all", "--within", "10ms"),
+]  # fmt: skip
+_ADMINISTRATION: list[tuple[str, ...]] = [
+    ("alert", "apply", "alerts.toml"),
+    ("alert", "apply", "alerts.toml"),
+    ("alert", "apply", "nowhere.toml"),
+    ("alert", "rules"),
+    ("alert", "list"),
+    ("alert", "list", "--resolved"),
+    ("alert", "test", "charges-fail"),
+    ("alert", "test", "none"),
+    ("alert", "notices"),
+    ("alert", "silence", "2h", "--rule", "charges-*", "--why", "moving"),
+    ("alert", "silence", "never"),
+    ("alert", "silences"),
+    ("alert", "unsilence", "none"),
+    ("alert", "remove", "none"),
+    ("alert", "remove", "charges-fail"),
+    ("stats", "--since", "2h", "--task", "report"),
+    ("stats", "--since", "soon"),
     ("node", "list"),
     ("node", "show", "nowhere"),
     ("node", "drain", "nowhere"),
@@ -171,9 +235,19 @@ _MATRIX: list[tuple[str, ...]] = [
     ("admin", "role", "list", "acme"),
     ("admin", "role", "remove", "ann", "--tenant", "acme"),
     ("admin", "user", "show", "nobody"),
+    ("admin", "token", "list", "ann"),
+    ("admin", "token", "list", "nobody"),
     ("admin", "user", "disable", "ann"),
     ("admin", "user", "remove", "ann", "--yes"),
 ]  # fmt: skip
+_TO_WORKERS: list[tuple[str, ...]] = [
+    ("workers",),
+    ("worker", "control", "status", "w1"),
+    ("worker", "control", "status", "w1", "w9"),
+    ("worker", "control", "concurrency", "3", "w1"),
+    ("worker", "control", "concurrency", "3", "--all"),
+    ("worker", "control", "drain", "w9", "--within", "50ms"),
+]
 # What is never the same twice.
 _CHANGING = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "TIME"),
@@ -202,6 +276,7 @@ def _prepare(folder: Path) -> str:
     """Make the app of a folder, with an admin, a waiting message and two dead letters; the admin's token."""
     folder.mkdir(exist_ok=True)
     (folder / "shop.py").write_text(_APP.format(folder=folder))
+    (folder / "alerts.toml").write_text(_ALERTS)
     url = f"local://{folder}/broker"
     declare("reports", "ticks", url=url)
     fill("reports", ["m1"], url=url, task="report")
@@ -237,9 +312,14 @@ def _steady(text: str) -> str:
     return text
 
 
-def test_commands_print_and_end_the_same_at_an_app_and_through_a_server(places: Places) -> None:
+@pytest.mark.parametrize(
+    "commands", [_JOBS, _INSTALLATION, _ADMINISTRATION], ids=["jobs", "installation", "administration"]
+)
+def test_commands_print_and_end_the_same_at_an_app_and_through_a_server(
+    places: Places, commands: list[tuple[str, ...]]
+) -> None:
     different: list[str] = []
-    for tokens in _MATRIX:
+    for tokens in commands:
         here, there = places.here(*tokens), places.there(*tokens)
         if here.code != there.code or (here.code == 0 and _steady(here.out) != _steady(there.out)):
             different.append(
@@ -247,6 +327,91 @@ def test_commands_print_and_end_the_same_at_an_app_and_through_a_server(places: 
             )
 
     assert not different, "\n".join(different)
+
+
+def test_workers_are_shown_and_told_the_same_here_and_there(places: Places, home: Path) -> None:
+    with _worker(home) as here, _worker(home / "there") as there:
+        for worker in (here, there):
+            worker.says("waiting for jobs")
+        for tokens in _TO_WORKERS:
+            own, through = places.here(*tokens), places.there(*tokens)
+            # Two processes are never quite the same.
+            assert (own.code, _words(own.out), own.err) == (through.code, _words(through.out), through.err), tokens
+        stacks = places.there("worker", "control", "stacks", "--all")
+        listed = places.there("-o", "json", "workers")
+        told = places.there("-o", "json", "worker", "control", "concurrency", "4", "w1")
+        looks = [place("-o", "json", "top", "--every", "0.2s").data for place in (places.here, places.there)]
+        for place in (places.here, places.there):
+            assert place("worker", "control", "drain", "w1").code == 0
+
+    assert "== w1 (done)\n" in stacks.out
+    assert [(one["name"], one["slots"]) for one in msgspec.convert(listed.data, list[dict[str, object]])] == [
+        ("w1", 3)
+    ]
+    assert set(listed.data[0]) == set(WorkerView.__struct_fields__)
+    assert [(one["verdict"], one["status"]["slots"]) for one in told.data] == [("done", 4)]
+    for part in ("queues", "workers"):
+        here_names, there_names = ([set(one) for one in look[part]] for look in looks)
+        assert there_names[: len(here_names)] == here_names
+
+
+def test_what_tasks_do_is_seen_through_a_server(places: Places, home: Path) -> None:
+    folder = home / "there"
+    variables = {"TASKMQ_SERVER": places.server, "TASKMQ_TOKEN": os.environ["TASKMQ_TOKEN"]}
+    with _worker(folder) as worker:
+        worker.says("waiting for jobs")
+        with Started(folder, "-o", "jsonl", "top", "--every", "0.2s", env=variables) as top:
+            eventually(lambda: any(each["workers"] for each in _samples(top.said)), "the worker is seen")
+            # An event is for those who listen by then.
+            eventually(lambda: _sent_is_seen(folder, top), "the task is seen")
+            seen = _samples(top.said)[-1]
+
+    assert (seen["broker"], [each["name"] for each in seen["workers"]]) == (places.server, ["w1"])
+    assert [each["task"] for each in seen["tasks"]] == ["report"]
+
+
+def _sent_is_seen(folder: Path, top: Started) -> bool:
+    assert run_process(folder, "--app", "shop:app", "send", "report", *_JANUARY).code == 0
+    return any(each["tasks"] for each in _samples(top.said))
+
+
+def test_a_batch_is_closed_and_its_graph_is_drawn_through_a_server(places: Places, home: Path) -> None:
+    async def begin(folder: Path) -> str:
+        async with TaskMQ(f"local://{folder}/broker") as app:
+
+            @app.task(name="report", queue="reports")
+            def report(month: str) -> str:
+                return month
+
+            return (await batch(report.s("2027-01")).asend()).id
+
+    ids = [asyncio.run(begin(folder)) for folder in (home, home / "there")]
+    for command in ("graph", "close", "graph", "close"):
+        here, there = places.here("workflow", command, ids[0]), places.there("workflow", command, ids[1])
+        assert (here.code, _steady(here.out), _steady(here.err)) == (
+            there.code,
+            _steady(there.out),
+            _steady(there.err),
+        )
+    drawn = places.there("workflow", "graph", ids[1], "--format", "dot")
+    whole = places.there("-o", "json", "workflow", "graph", ids[1])
+
+    assert drawn.out.startswith("digraph workflow {")
+    assert set(whole.data) == set(WorkflowView.__struct_fields__)
+
+
+def _worker(folder: Path) -> Started:
+    return Started(folder, "worker", "shop:app", "--name", "w1", "-c", "3", "-Q", "reports", "--grace", "0s")
+
+
+def _words(text: str) -> str:
+    """What does not differ from one process to another."""
+    return re.sub(r"[0-9.]+", "N", _steady(text))
+
+
+def _samples(said: str) -> list[dict[str, Any]]:
+    lines = [line for line in said.splitlines(keepends=True) if line.startswith("{") and line.endswith("\n")]
+    return [msgspec.json.decode(line) for line in lines]
 
 
 def test_what_a_job_needs_of_its_node_is_kept_here_and_there(places: Places, home: Path) -> None:

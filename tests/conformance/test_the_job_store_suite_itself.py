@@ -150,7 +150,7 @@ class _ForgetsAttempts(JobModel):
 
 
 class _FiresWhatWasChanged(JobModel):
-    def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
+    def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
         known = [self.jobs.get(job.id) for job in jobs]
         return super().fire(
             slot, epoch, [replace(one, due=job.due) if job else one for one, job in zip(jobs, known, strict=True)]

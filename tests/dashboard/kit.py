@@ -5,6 +5,7 @@ import re
 import shutil
 import threading
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -39,6 +40,7 @@ class Served:
         self.url = url
         self.app = app
         self._loop = loop
+        self._started: list[Future[object]] = []
         self.api = httpx.Client(base_url=f"{url}/api/v1", timeout=30)
         # The names of document 000 stand beside the API.
         self.outside = httpx.Client(base_url=url, timeout=30)
@@ -48,8 +50,16 @@ class Served:
         asyncio.run_coroutine_threadsafe(doing, self._loop).result(30)
 
     def start(self, doing: Coroutine[Any, Any, object]) -> None:
-        """Start this where the app is served; it ends with the server."""
-        asyncio.run_coroutine_threadsafe(doing, self._loop)
+        """Start this where the app is served; it is cancelled as the server stops, and may not have failed then."""
+        self._started.append(asyncio.run_coroutine_threadsafe(doing, self._loop))
+
+    def close(self) -> None:
+        """End what was started, and the connections."""
+        self.api.close()
+        self.outside.close()
+        for future in self._started:
+            if not future.cancel():
+                future.result()
 
     def submit(self, *bodies: dict[str, Any], tenant: str | None = None) -> list[dict[str, Any]]:
         """Submit jobs; what was answered of each."""
@@ -89,9 +99,8 @@ def serving(folder: Path, **settings: Any) -> Iterator[Served]:
     served = Served(said[0], app, loops[0])
     try:
         yield served
+        served.close()
     finally:
-        served.api.close()
-        served.outside.close()
         loops[0].call_soon_threadsafe(process.stop)
         thread.join(40)
 

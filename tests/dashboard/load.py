@@ -9,13 +9,14 @@ with a stream of events of its own. Told is which part of a core the server need
 import argparse
 import asyncio
 import os
+import selectors
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -33,6 +34,8 @@ _JOBS: Final = 500
 _BATCH: Final = 0.05
 # Until whoever has read once waits for the next digest.
 _SETTLED: Final = 35.0
+# A server that has not begun, or not ended, by then never will.
+_PATIENCE: Final = 60.0
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -54,13 +57,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dashboards", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0, help="for which each figure is measured")
-    parser.add_argument("--rate", type=int, default=500, help="events of jobs a second, where much happens")
+    parser.add_argument("--rates", type=int, nargs="+", default=[0, 500], help="events of jobs a second")
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve is not None:
         _serve(options.serve)
         return
-    for rate in (0, options.rate):
+    for rate in options.rates:
         with _server(rate) as (url, pid):
             asked = _asked_by_one(url, options.seconds, among=options.dashboards)
             without, many = (
@@ -76,15 +79,26 @@ def main() -> None:
 
 @contextmanager
 def _server(rate: int) -> Iterator[tuple[str, int]]:
+    """A server in a process of its own: its address and its process; it is killed where it does not end."""
     command = [sys.executable, "-m", "tests.dashboard.load", "--serve", str(rate)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        try:
+            yield _first_line(process), process.pid
+            process.stdin.close()
+            process.wait(_PATIENCE)
+        finally:
+            process.kill()
+
+
+def _first_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
-    assert process.stdin is not None
-    try:
-        yield process.stdout.readline().strip(), process.pid
-    finally:
-        process.stdin.close()
-        process.wait(60)
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        assert selector.select(_PATIENCE), "the server does not start"
+    line = process.stdout.readline().strip()
+    assert line, "the server has ended"
+    return line
 
 
 def _serve(rate: int) -> None:
@@ -132,13 +146,12 @@ def _streams(url: str, count: int) -> Iterator[None]:
 
     async def hold() -> None:
         async with AsyncExitStack() as stack:
-            clients = [await stack.enter_async_context(httpx.AsyncClient(timeout=60)) for _ in range(count)]
+            clients = [await stack.enter_async_context(httpx.AsyncClient(timeout=_PATIENCE)) for _ in range(count)]
             opened = [asyncio.Event() for _ in clients]
             tasks = [
                 asyncio.create_task(_follow(client, url, one)) for client, one in zip(clients, opened, strict=True)
             ]
-            for one in opened:
-                await one.wait()
+            await _all_open(opened)
             began.set()
             await asyncio.to_thread(over.wait)
             for task in tasks:
@@ -147,26 +160,25 @@ def _streams(url: str, count: int) -> Iterator[None]:
 
     thread = threading.Thread(target=lambda: asyncio.run(hold()), daemon=True)
     thread.start()
-    assert began.wait(60)
     try:
+        assert began.wait(_PATIENCE), "the streams do not open"
         yield
     finally:
         over.set()
-        thread.join(60)
+        thread.join(_PATIENCE)
 
 
 async def _cost(url: str, pid: int, asked: list[_Asked], count: int, seconds: float) -> _Cost:
     """What the server needs while so many dashboards are open."""
     answers: Counter[int] = Counter()
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(httpx.AsyncClient(timeout=60)) for _ in range(count)]
+        clients = [await stack.enter_async_context(httpx.AsyncClient(timeout=_PATIENCE)) for _ in range(count)]
         opened = [asyncio.Event() for _ in clients]
         tasks = [
             asyncio.create_task(_follow(client, url, is_open))
             for client, is_open in zip(clients, opened, strict=True)
         ]
-        for is_open in opened:
-            await is_open.wait()
+        await _all_open(opened)
         before, began = _used(pid), time.monotonic()
         tasks += [
             # Not all in the same instant.
@@ -180,6 +192,12 @@ async def _cost(url: str, pid: int, asked: list[_Asked], count: int, seconds: fl
         await asyncio.gather(*tasks, return_exceptions=True)
     assert set(answers) <= {200}, answers
     return _Cost(used, answers.total())
+
+
+async def _all_open(opened: Sequence[asyncio.Event]) -> None:
+    async with asyncio.timeout(_PATIENCE):
+        for one in opened:
+            await one.wait()
 
 
 async def _follow(client: httpx.AsyncClient, url: str, is_open: asyncio.Event) -> None:

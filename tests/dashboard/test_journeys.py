@@ -2,7 +2,9 @@
 
 import gzip
 import re
+from collections import Counter
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
@@ -35,6 +37,20 @@ def test_the_first_load_is_within_its_budget(eyes: Eyes) -> None:
 
     assert any("/ui/static/" in url for url in sizes)
     assert sum(sizes.values()) <= _BUDGET, sizes
+
+
+def test_the_overview_asks_once_for_each_kind_of_thing(eyes: Eyes, site: Served) -> None:
+    site.submit(_job("seen"))
+    asked: list[str] = []
+    eyes.page.on("request", lambda request: asked.append(urlsplit(request.url).path.partition("/api/v1/")[2]))
+    eyes.open()
+    expect(eyes.page.locator("a.tile", has_text="Scheduled or held")).to_contain_text(re.compile(r"[1-9]"))
+
+    calls = Counter(asked) - Counter({"": len(asked)})
+
+    # What has failed, and what runs, are two lists.
+    assert {path: count for path, count in calls.items() if count > 1} == {"jobs": 2}
+    assert calls.total() <= 10
 
 
 def test_all_files_of_the_dashboard_together_are_within_the_budget_of_a_first_load() -> None:
@@ -427,7 +443,7 @@ def test_a_g_waits_for_its_letter_however_soon_it_follows_another(eyes: Eyes) ->
     page.clock.install()
     eyes.open()
     # From here on time passes as it is told to.
-    page.clock.pause_at(page.evaluate("Date.now()") + 60_000)
+    page.clock.pause_at(page.evaluate("Date.now()") / 1_000 + 60)
     page.keyboard.type("gj")
     expect(page.locator("h1").first).to_have_text("Jobs")
     page.clock.run_for(1_400)
@@ -435,6 +451,20 @@ def test_a_g_waits_for_its_letter_however_soon_it_follows_another(eyes: Eyes) ->
     page.clock.run_for(200)
 
     page.keyboard.press("t")
+
+    expect(page.locator("h1").first).to_have_text("Tasks")
+
+
+def test_a_link_that_is_followed_as_soon_as_a_page_is_there_leads_on(eyes: Eyes, site: Served) -> None:
+    page = eyes.page
+    # What waits for the next painting waits for the test.
+    page.clock.install()
+    page.clock.pause_at(page.evaluate("Date.now()") / 1_000 + 60)
+    page.goto(f"{site.url}/ui/")
+    expect(page.locator("h1").first).to_have_text("Overview")
+
+    page.evaluate("location.hash = '#/tasks'")
+    page.clock.run_for(1_000)
 
     expect(page.locator("h1").first).to_have_text("Tasks")
 

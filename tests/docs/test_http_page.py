@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from taskmq.cli import run
+from taskmq.cli.root import HERE_ALONE, goes_through_a_server
 from taskmq.cli.server_link import over_http
 from tests.cli.kit import Started, environment
 from tests.docs.blocks import ROOT, blocks_of, write_files
@@ -52,14 +54,26 @@ def test_what_may_be_anything_fits_and_nothing_else_does() -> None:
 
 
 def test_the_page_lists_the_commands_that_do_not_go_through_a_server() -> None:
-    lists = _PAGE.read_text().partition("These do not,")[2].partition("\n\n")[0]
-    listed = [tuple(name.split()) for name in re.findall(r"`([a-z][a-z ]*)`", lists)]
+    table = _PAGE.read_text().partition("These do not go through a server")[2].partition("\n\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    listed = {tuple(name.split()) for row in rows for name in re.findall(r"`([a-z][a-z ]*)`", row)}
     commands = [(tuple(name.split()), _goes_through_a_server(function)) for name, function in leaf_commands()]
 
-    local = {words for words, is_remote in commands if not is_remote}
+    assert listed == HERE_ALONE
+    assert [words for words, is_remote in commands if goes_through_a_server(words) is not is_remote] == []
+    assert all(any(words[: len(each)] == each for words, is_remote in commands if not is_remote) for each in listed)
 
-    assert {words for words, _ in commands if any(words[: len(each)] == each for each in listed)} == local
-    assert [each for each in listed if not any(words[: len(each)] == each for words in local)] == []
+
+@pytest.mark.parametrize(
+    ("words", "has_server"),
+    [("worker", False), ("worker control drain", True), ("--app shop:app job list", True), ("job waiting", False)],
+)
+def test_the_help_of_a_command_has_server_where_it_goes_through_one(
+    words: str, has_server: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words.split(), "--help"]) == 0
+
+    assert ("--server" in capsys.readouterr().out) is has_server
 
 
 def _goes_through_a_server(command: Callable[..., object]) -> bool:
@@ -108,6 +122,37 @@ def test_the_commands_of_the_page_print_what_it_says(folder: Path) -> None:
             answer = shell(asked, TASKMQ_TOKEN=token)
 
             assert _fits(json.loads(printed), json.loads(answer)), (command, answer)
+
+
+def test_a_signed_event_of_the_page_starts_a_job(folder: Path) -> None:
+    page = _PAGE.read_text().partition("## Events from outside")[2].partition("\n## ")[0]
+    started, sent = (text.partition("\n```")[0] for text in page.split("```sh\n")[1:])
+    assert "--event-source 'shop=@acme:order_changed'" in started
+    (secrets,) = re.findall(r"TASKMQ_EVENT_SECRETS='([^']*)'", started)
+    code = (folder / "shop.py").read_text()
+    task = '@app.task(name="order_changed", queue="work")\ndef order_changed(event: dict[str, object]) -> None: ...\n'
+    (folder / "shop.py").write_text(f"{code}\n\n{task}")
+    arguments = ("shop:app", "--port", "0", "--event-source", "shop=@acme:order_changed")
+    with Started(folder, "server", *arguments, env={"TASKMQ_EVENT_SECRETS": secrets}) as server:
+        server.says("at http://")
+        (address,) = re.findall(r"at http://([0-9.:]+)", server.said)
+        answers = [
+            json.loads(
+                subprocess.run(
+                    ["bash", "-c", sent.replace("localhost:8787", address)],
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                    timeout=20,
+                ).stdout
+            )
+            for _ in range(2)
+        ]
+
+    assert [(one["status"], one["job_id"], one["is_new"]) for one in answers] == [
+        ("submitted", "event:shop:order-17-paid", True),
+        ("submitted", "event:shop:order-17-paid", False),
+    ]
 
 
 _ASK = """

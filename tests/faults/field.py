@@ -27,7 +27,7 @@ from tests.faults.ledger import Ledger, noted, run_of, send_of
 from tests.faults.producer import Order
 from tests.servers.waiting import eventually
 
-__all__ = ["PROBE", "Field", "Process"]
+__all__ = ["PROBE", "Commands", "Field", "Process", "environment"]
 
 PROBE = "probe-"
 """What tokens begin with that are no load."""
@@ -97,6 +97,54 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    def kill(self) -> None:
+        """End it at once, where it has not ended: the supervisor first, so that nothing replaces the worker."""
+        if self.has_ended:
+            return
+        for pid in dict.fromkeys((self.pid, self.inner_pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.wait(10)
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """What processes of a campaign are given: each of these as `FAULTS_NAME`, and the same tree as the test's own."""
+    root = Path(__file__).parents[2]
+    return {
+        **os.environ,
+        **{f"FAULTS_{name.upper()}": value for name, value in variables.items()},
+        # Wherever taskmq is installed from.
+        "PYTHONPATH": os.pathsep.join(str(root / part) for part in ("", "brokers", "contrib")),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+class Commands:
+    """Starts `taskmq` commands of `jobs.py` in a folder; those that have not ended are killed at its end.
+
+    Args:
+        jobs: what that module holds.
+        variables: see `environment`.
+    """
+
+    def __init__(self, folder: Path, jobs: str, **variables: str) -> None:
+        self._folder = folder
+        self._environment = environment(**variables)
+        self._started: list[Process] = []
+        (folder / "jobs.py").write_text(jobs)
+
+    def __call__(self, name: str, *arguments: str) -> Process:
+        process = Process(name, ("-m", "taskmq", *arguments), self._folder, self._environment)
+        self._started.append(process)
+        return process
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._started:
+            process.kill()
+
 
 class Field:
     """One campaign.
@@ -132,17 +180,7 @@ class Field:
         self.workers: list[Process] = []
         self.producers: list[Process] = []
         self._sends: dict[str, Ledger[Send]] = {}
-        self._environment = {
-            **os.environ,
-            "FAULTS_URL": url,
-            "FAULTS_DEADLINE": str(deadline),
-            "FAULTS_NAP": str(nap),
-            # The same tree as the test's own, wherever taskmq is installed from.
-            "PYTHONPATH": os.pathsep.join(
-                str(Path(__file__).parents[2] / part) for part in ("", "brokers", "contrib")
-            ),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
+        self._environment = environment(url=url, deadline=str(deadline), nap=str(nap))
         self._worker_environment = {**self._environment, "FAULTS_URL": worker_url or url}
         (folder / "jobs.py").write_text(JOBS)
 
@@ -158,11 +196,7 @@ class Field:
 
     def __exit__(self, *_: object) -> None:
         for process in (*self.producers, *self.workers):
-            if not process.has_ended:
-                with contextlib.suppress(OSError):
-                    os.kill(process.inner_pid, signal.SIGKILL)
-                process.signal(signal.SIGKILL)
-                process.wait(10)
+            process.kill()
 
     def start_workers(self, *, concurrency: int = 16) -> None:
         """One `taskmq worker` per queue; returns when all consume."""

@@ -29,7 +29,7 @@ from taskmq.contracts.jobs import Pick
 from taskmq_sql import acreate_tables, open_job_store
 from taskmq_sql.migrations import upgrade
 from tests.faults.checker import Fault, Run
-from tests.faults.field import Process
+from tests.faults.field import Process, environment
 from tests.faults.ledger import Ledger, append, noted, run_of
 from tests.faults.submitter import EFFECT
 from tests.servers import PostgreSQL
@@ -164,16 +164,8 @@ class StoreField:
         self._runs: Ledger[Run] = Ledger(folder / "runs", run_of)
         self._acknowledged: Ledger[str] = Ledger(folder / "acknowledged", str)
         self._numbers = itertools.count(1)
-        self._environment = {
-            **os.environ,
-            "FAULTS_URL": broker,
-            "FAULTS_STORE": store,
-            "FAULTS_EFFECTS": self._url.replace("postgresql://", "postgresql+asyncpg://"),
-            "PYTHONPATH": os.pathsep.join(
-                str(Path(__file__).parents[2] / part) for part in ("", "brokers", "contrib")
-            ),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
+        effects = self._url.replace("postgresql://", "postgresql+asyncpg://")
+        self._environment = environment(url=broker, store=store, effects=effects)
         (folder / "jobs.py").write_text(JOBS)
 
     def __enter__(self) -> Self:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.field import Process
+from tests.faults.field import Commands, Process
 from tests.faults.ledger import Ledger
 from tests.servers import RabbitMQ, Redis
 from tests.servers.waiting import eventually
@@ -78,9 +78,7 @@ def redis() -> Iterator[Redis]:
 def test_every_instant_is_executed_once_whatever_happens_to_the_replicas(
     rabbitmq_server: RabbitMQ, amqp_url: str, redis: Redis, tmp_path: Path
 ) -> None:
-    (tmp_path / "jobs.py").write_text(JOBS)
-    with contextlib.ExitStack() as stack:
-        start = _starter(stack, tmp_path, amqp_url, redis.url)
+    with Commands(tmp_path, JOBS, url=amqp_url, state=redis.url, schedules=str(SCHEDULES)) as start:
         workers = [start(f"worker-{number}", "worker", "jobs:app", "-c", "100") for number in range(WORKERS)]
         for worker in workers:
             _until(worker.consumes, "the worker consumes", worker)
@@ -147,40 +145,6 @@ def _percentiles(values: list[int]) -> str:
 def _all(runs: Ledger[Tick]) -> list[Tick]:
     runs.refresh()
     return runs.entries
-
-
-class _Starter:
-    def __init__(self, stack: contextlib.ExitStack, folder: Path, environment: dict[str, str]) -> None:
-        self._stack = stack
-        self._folder = folder
-        self._environment = environment
-
-    def __call__(self, name: str, *arguments: str) -> Process:
-        process = Process(name, ["-m", "taskmq", *arguments], self._folder, self._environment)
-        self._stack.callback(_end, process)
-        return process
-
-
-def _starter(stack: contextlib.ExitStack, folder: Path, url: str, state: str) -> _Starter:
-    root = Path(__file__).parents[2]
-    path = os.pathsep.join(str(root / part) for part in ("", "brokers", "contrib"))
-    environment = {
-        **os.environ,
-        "FAULTS_URL": url,
-        "FAULTS_STATE": state,
-        "FAULTS_SCHEDULES": str(SCHEDULES),
-        "PYTHONPATH": path,
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    return _Starter(stack, folder, environment)
-
-
-def _end(process: Process) -> None:
-    if not process.has_ended:
-        with contextlib.suppress(OSError):
-            os.kill(process.inner_pid, signal.SIGKILL)
-        process.signal(signal.SIGKILL)
-        process.wait(10)
 
 
 def _until(holds: Callable[[], bool], what: str, *processes: Process) -> None:

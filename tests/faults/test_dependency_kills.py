@@ -10,7 +10,6 @@ waited for what did not come never reached the broker.
 """
 
 import asyncio
-import contextlib
 import itertools
 import os
 import random
@@ -27,8 +26,7 @@ from taskmq import TaskMQ
 from taskmq.contracts.jobs import JobRecord
 from taskmq.model.jobs.dependencies import DependencyCondition, after_upstream
 from taskmq.model.states import JobState
-from tests.faults.field import Process
-from tests.faults.test_beat import _Starter
+from tests.faults.field import Commands, Process
 from tests.servers.waiting import eventually
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
@@ -54,17 +52,8 @@ async def step(succeeds: bool) -> None:
 
 @pytest.fixture
 def start(amqp_url: str, job_store_url: str, tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    (tmp_path / "jobs.py").write_text(_APP)
-    root = Path(__file__).parents[2]
-    environment = {
-        **os.environ,
-        "FAULTS_URL": amqp_url,
-        "FAULTS_STORE": job_store_url,
-        "PYTHONPATH": os.pathsep.join(str(root / part) for part in ("", "brokers", "contrib")),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    with contextlib.ExitStack() as stack:
-        yield _Starter(stack, tmp_path, environment)
+    with Commands(tmp_path, _APP, url=amqp_url, store=job_store_url) as started:
+        yield started
 
 
 @pytest.mark.timeout(3_600)
@@ -105,7 +94,7 @@ def test_graphs_end_as_their_rules_say_while_schedulers_are_killed(
     assert kills >= 1
     # One that was just started would be ended by the signal itself.
     eventually(
-        lambda: all("is held, epoch" in each.log for each in schedulers),
+        lambda: all("held from now on: slots" in each.log for each in schedulers),
         "each scheduler holds a slot",
         within=timedelta(seconds=60),
     )

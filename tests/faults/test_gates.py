@@ -5,7 +5,6 @@ RabbitMQ, Redis and PostgreSQL, all of them real. Each run notes when it began a
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 from collections import defaultdict
@@ -19,8 +18,7 @@ import pytest
 from taskmq import Concurrency, TaskMQ
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import UNDERWAY, JobState
-from tests.faults.field import Process
-from tests.faults.test_beat import _Starter
+from tests.faults.field import Commands, Process
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
 
@@ -46,18 +44,8 @@ async def step(region: str, number: int) -> None:
 
 @pytest.fixture
 def start(amqp_url: str, redis_url: str, job_store_url: str, tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    (tmp_path / "jobs.py").write_text(_APP)
-    root = Path(__file__).parents[2]
-    environment = {
-        **os.environ,
-        "FAULTS_URL": amqp_url,
-        "FAULTS_STORE": job_store_url,
-        "FAULTS_STATE": redis_url,
-        "PYTHONPATH": os.pathsep.join(str(root / part) for part in ("", "brokers", "contrib")),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    with contextlib.ExitStack() as stack:
-        yield _Starter(stack, tmp_path, environment)
+    with Commands(tmp_path, _APP, url=amqp_url, store=job_store_url, state=redis_url) as started:
+        yield started
 
 
 @pytest.mark.timeout(240)

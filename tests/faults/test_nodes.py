@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -23,7 +22,7 @@ from taskmq import TaskMQ, WorkQueue
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq_sql.migrations import upgrade
-from tests.faults.field import Process
+from tests.faults.field import Process, environment
 from tests.servers import PostgreSQL
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.campaign]
@@ -86,14 +85,7 @@ class Hosts:
 
     def __init__(self, folder: Path, *, broker: str, store: str) -> None:
         self._folder = folder
-        self._environment = {
-            **os.environ,
-            "FAULTS_URL": broker,
-            "FAULTS_STORE": store,
-            "PYTHONPATH": os.pathsep.join(
-                str(Path(__file__).parents[2] / part) for part in ("", "brokers", "contrib")
-            ),
-        }
+        self._environment = environment(url=broker, store=store)
         self._processes: dict[str, Process] = {}
         (folder / "jobs.py").write_text(_JOBS)
 
@@ -108,18 +100,11 @@ class Hosts:
         self._processes[name] = Process(name, ("-m", "taskmq", *arguments), self._folder, self._environment)
 
     def kill(self, name: str) -> None:
-        """The supervisor first, so that nobody replaces the worker."""
-        process = self._processes[name]
-        inner = process.inner_pid
-        for pid in dict.fromkeys((process.pid, inner)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.wait(10)
+        self._processes[name].kill()
 
     def close(self) -> None:
-        for name, process in self._processes.items():
-            if not process.has_ended:
-                self.kill(name)
+        for process in self._processes.values():
+            process.kill()
 
     def logs(self) -> str:
         return "\n".join(f"{name}:\n{process.log[-1500:]}" for name, process in self._processes.items())

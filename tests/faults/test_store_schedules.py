@@ -23,8 +23,7 @@ import pytest
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import ScheduleFiring, schedule_shard
 from taskmq_sql import open_job_store
-from tests.faults.field import Process
-from tests.faults.test_beat import _Starter
+from tests.faults.field import Commands, Process
 from tests.servers.waiting import eventually
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
@@ -85,18 +84,8 @@ class _Database:
 
 @pytest.fixture
 def start(amqp_url: str, job_store_url: str, tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    (tmp_path / "jobs.py").write_text(JOBS)
-    root = Path(__file__).parents[2]
-    environment = {
-        **os.environ,
-        "FAULTS_URL": amqp_url,
-        "FAULTS_STORE": job_store_url,
-        "FAULTS_SCHEDULES": str(SCHEDULES),
-        "PYTHONPATH": os.pathsep.join(str(root / part) for part in ("", "brokers", "contrib")),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    with contextlib.ExitStack() as stack:
-        yield _Starter(stack, tmp_path, environment)
+    with Commands(tmp_path, JOBS, url=amqp_url, store=job_store_url, schedules=str(SCHEDULES)) as started:
+        yield started
 
 
 @pytest.mark.timeout(240 + 2 * SECONDS)
@@ -144,7 +133,11 @@ def test_every_instant_becomes_one_job_whatever_happens_to_the_schedulers(
             within=timedelta(seconds=90),
         )
     # One that was just started would be ended by the signal itself.
-    _until(lambda: all("is held, epoch" in each.log for each in schedulers), "each one holds a slot", *schedulers)
+    _until(
+        lambda: all("held from now on: slots" in each.log for each in schedulers),
+        "each one holds a slot",
+        *schedulers,
+    )
     for each in schedulers:
         each.signal(signal.SIGTERM)
         assert each.wait(30) == 0, each.log[-4000:]

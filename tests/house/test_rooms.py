@@ -34,8 +34,13 @@ _SHORT = {
     "contrib/taskmq_sql/location.py",
     "contrib/taskmq_sql/migrations/versions/r0005_unique_keys.py",
     "contrib/taskmq_sql/migrations/versions/r0009_quotas.py",
+    "contrib/taskmq_sql/migrations/versions/r0014_rollup_sums.py",
     "contrib/taskmq_sql/migrations/versions/r0010_notices_of_tenants.py",
     "contrib/taskmq_sql/migrations/versions/r0011_bulks.py",
+    "contrib/taskmq_sql/migrations/versions/r0013_bulk_keys.py",
+    # One noun of the API.
+    "taskmq/http/aio/workers.py",
+    "taskmq/http/blocking/workers.py",
     "contrib/taskmq_sql/migrations/env.py",
     "contrib/taskmq_sql/tables.py",
     "taskmq/contracts/finding.py",

@@ -118,9 +118,31 @@ def test_a_page_that_the_newest_days_fill_is_read_from_their_indexes_alone(job_s
     asyncio.run(main())
 
 
+def test_a_walk_that_stops_at_a_job_looks_at_no_day_before_it(job_store_url: str) -> None:
+    async def main() -> None:
+        connection: Any = await asyncpg.connect(job_store_url)
+        try:
+            now = await _fill(connection)
+            await connection.execute(";".join((*LISTS, "set enable_seqscan = off", "set jit = off")))
+            (_, scan) = scans(JobFilter(errors=("ValueError",), labels=(("team", "ops"),)), Known())
+            floor = first_id(now - DAY)
+
+            for statement in (scan.rows(51, after=None, until=floor), scan.count(51, until=floor)):
+                old = {day for day in await _days_of(connection, statement) if day < now // DAY - 2}
+                assert not old, f"it looks at {old}"
+        finally:
+            await connection.close()
+
+    asyncio.run(main())
+
+
 async def _days(connection: Any, scan: Any) -> set[int]:
     """The days that the plan of a page walks down; each by an index."""
-    compiled = scan.rows(51, after=None, until=None).compile(
+    return await _days_of(connection, scan.rows(51, after=None, until=None))
+
+
+async def _days_of(connection: Any, statement: Any) -> set[int]:
+    compiled = statement.compile(
         dialect=PGDialect_asyncpg(),  # type: ignore[no-untyped-call]
         compile_kwargs={"render_postcompile": True},
     )

@@ -24,6 +24,7 @@ def test_every_row_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "post, 64 clients",
         "get, 16 clients",
         "list, 600 rows",
+        "pages, 600 rows",
         "post, 16 clients, 50 streams",
         "post, 16 clients, 1,000 idle",
         "memory, 100 requests",

@@ -91,17 +91,19 @@ def test_the_wheel_brings_its_packages_and_nothing_else_to_the_top(
 
 
 @pytest.mark.parametrize("source", ["direct_wheel", "wheel"])
-def test_the_wheel_has_every_module_and_says_that_it_is_typed(source: str, request: pytest.FixtureRequest) -> None:
+def test_the_wheel_has_every_module_and_script_and_says_that_it_is_typed(
+    source: str, request: pytest.FixtureRequest
+) -> None:
     expected = {
         f"{name}/{path.relative_to(folder).as_posix()}"
         for name, folder in _PACKAGES.items()
         for path in folder.rglob("*")
-        if path.suffix == ".py" or path.name == "py.typed"
+        if path.suffix in (".py", ".lua") or path.name == "py.typed"
     }
 
     found = {name for name in _names(request.getfixturevalue(source)) if ".dist-info/" not in name}
 
-    assert {name for name in found if name.endswith((".py", "py.typed"))} == expected
+    assert {name for name in found if name.endswith((".py", ".lua", "py.typed"))} == expected
     assert {f"{name}/py.typed" for name in _PACKAGES} <= found
     assert [name for name in found if "__pycache__" in name or "/test_" in name] == []
 

@@ -1,72 +1,52 @@
 """Workflows, in this process."""
 
 import threading
-from collections import deque
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Final, TypeVar
 
 import msgspec
 
 from taskmq.contracts.stores.flows import (
     ENDED_STATES,
-    BegunNode,
-    BusyNode,
     EndedNode,
     FlowEntry,
     FlowNode,
     FlowPage,
     FlowPlace,
     FlowRecord,
-    NodeKind,
     NodeState,
-    Rule,
-    Taken,
 )
 from taskmq.model.clock import Clock
 from taskmq.model.keys import split_tenant_key
+from taskmq.workflow.model.flow_view import FlowFacts, FlowView, Node
 from taskmq.workflow.model.rules import ParentCounts
-from taskmq.workflow.model.state_machine import NodeClaim, NodeView
-from taskmq.workflow.model.transitions import (
-    append_to_batch,
-    cancel_flow,
-    done_taken,
-    end_run,
-    expand_map,
-    open_flow,
-    redrive_flow,
-    release_run,
-    renew_run,
-    start_run,
-    take_some,
-)
+from taskmq.workflow.model.transitions import open_flow
+from taskmq_local.rules.flows import FlowChanges
 
-__all__ = ["FlowShelf", "MemoryFlowState", "MemoryFlows"]
+__all__ = ["FlowShelf", "MemoryFlow", "MemoryFlows"]
+
+T = TypeVar("T")
+
+_BAD: Final = (NodeState.FAILED, NodeState.UPSTREAM_FAILED)
+_FAILED: Final = frozenset({NodeState.FAILED})
 
 
-class _Node(msgspec.Struct):
-    key: str
-    kind: NodeKind
-    rule: Rule
-    call: bytes
-    limit: int
-    missing: set[str]
-    lane: str = ""
-    state: NodeState = NodeState.WAITING
-    total: int | None = None
-    value: bytes = b""
-    claim: NodeClaim | None = None
-    after: list[str] = msgspec.field(default_factory=list[str])
-    succeeded: set[str] = msgspec.field(default_factory=set[str])
-    failed: set[str] = msgspec.field(default_factory=set[str])
-    other: set[str] = msgspec.field(default_factory=set[str])
+class _Awaited(msgspec.Struct):
+    """Whom a node waits for, or the children that a map or batch has."""
+
+    missing: set[str] = msgspec.field(default_factory=set[str])
+    ended: dict[str, NodeState] = msgspec.field(default_factory=dict[str, NodeState])
 
 
-class _Lane(msgspec.Struct):
-    inside: set[str] = msgspec.field(default_factory=set[str])
-    waiting: deque[str] = msgspec.field(default_factory=deque[str])
+class _Turns(msgspec.Struct):
+    out: set[str] = msgspec.field(default_factory=set[str])
+    waiting: dict[str, None] = msgspec.field(default_factory=dict[str, None])
 
 
-class MemoryFlowState:
-    """One flow: a `taskmq.workflow.model.state_machine.Board`."""
+class MemoryFlow:
+    """One flow: a `taskmq.workflow.model.flow_view.FlowView`."""
 
     def __init__(self, head: bytes, nodes: Sequence[FlowNode], *, ttl: int) -> None:
         self.head = head
@@ -74,76 +54,96 @@ class MemoryFlowState:
         self.expires = 0
         self.started = 0
         self.ends: list[str] = []
-        self._run = 0
-        self._token = 0
-        self._cancelled: str | None = None
-        self._nodes: dict[str, _Node] = {}
-        self._visits: dict[str, int] = {}
-        self._outbox: dict[str, tuple[str, int]] = {}
-        self._free: dict[str, None] = {}
-        self._lanes: dict[str, _Lane] = {}
+        self.nodes: dict[str, Node] = {}
+        self._facts = FlowFacts()
+        self._calls: dict[str, bytes] = {}
+        self._values: dict[str, bytes] = {}
+        self._after: defaultdict[str, list[str]] = defaultdict(list)
+        # By a node's key; the children of a map or batch by its key and a dot.
+        self._awaited: defaultdict[str, _Awaited] = defaultdict(_Awaited)
+        self._visits: dict[str, None] = {}
+        self._offered: dict[str, None] = {}
+        self._leased: dict[str, tuple[str, int]] = {}
+        self._turns: defaultdict[str, _Turns] = defaultdict(_Turns)
         self._appended: dict[tuple[str, str], int] = {}
         self._unfinished: dict[str, None] = {}
-        self._unsuccessful: dict[str, None] = {}
         for node in nodes:
-            self._add(_Node(node.key, node.kind, node.rule, node.call, node.limit, set(node.after)))
+            self._add(Node(node.key, node.kind, node.rule, node.limit), node.call)
             for before in node.after:
-                self._nodes[before].after.append(node.key)
+                self._awaited[node.key].missing.add(before)
+                self._after[before].append(node.key)
 
-    def run(self) -> int:
-        return self._run
+    def facts(self) -> FlowFacts:
+        return self._facts
 
-    def set_run(self, run: int) -> None:
-        self._run = run
+    def put_facts(self, facts: FlowFacts) -> None:
+        self._facts = facts
 
-    def next_token(self) -> int:
-        self._token += 1
-        return self._token
-
-    def cancelled(self) -> str | None:
-        return self._cancelled
-
-    def set_cancelled(self, reason: str | None) -> None:
-        self._cancelled = reason
-
-    def find(self, key: str) -> _Node | None:
-        return self._nodes.get(key)
+    def find(self, key: str) -> Node | None:
+        return self.nodes.get(key)
 
     def call(self, key: str) -> bytes:
-        return self._nodes[key].call
+        return self._calls[key]
 
     def value(self, key: str) -> bytes:
-        return self._nodes[key].value
+        return self._values.get(key, b"")
 
-    def claim(self, key: str) -> NodeClaim | None:
-        node = self._nodes.get(key)
-        return None if node is None else node.claim
+    def with_states(self, states: frozenset[NodeState]) -> list[Node]:
+        return [node for node in self.nodes.values() if node.state in states]
 
-    def set_claim(self, key: str, claim: NodeClaim) -> None:
-        self._nodes[key].claim = claim
+    def put(self, node: Node, value: bytes | None = None) -> None:
+        self.nodes[node.key] = node
+        if value is not None:
+            self._values[node.key] = value
+        if node.visit is None:
+            self._visits.pop(node.key, None)
+        else:
+            self._visits[node.key] = None
 
-    def set_state(self, key: str, state: NodeState) -> None:
-        self._nodes[key].state = state
+    def end(self, node: Node, value: bytes | None = None) -> bool:
+        self.put(node, value)
+        self.withdraw(node.key)
+        self._unfinished.pop(node.key, None)
+        self.ends.append(node.key)
+        return not self._unfinished
 
-    def set_value(self, key: str, value: bytes) -> None:
-        self._nodes[key].value = value
+    def add_child(self, child: Node, call: bytes) -> bool:
+        if child.key in self.nodes:
+            return False
+        self._add(child, call)
+        self._after[child.key].append(child.parent)
+        self._awaited[f"{child.parent}."].missing.add(child.key)
+        return True
 
-    def set_total(self, key: str, total: int) -> None:
-        node = self._nodes[key]
-        node.total = total
-        # From here on its children are what it waits for.
-        prefix = f"{key}."
-        for arrived in (node.succeeded, node.failed, node.other):
-            arrived.intersection_update([each for each in arrived if each.startswith(prefix)])
+    def to_visit(self) -> Node | None:
+        return next((self.nodes[key] for key in self._visits), None)
 
-    def add_child(self, entry: NodeView, number: int, call: bytes) -> str | None:
-        key = f"{entry.key}.{number}"
-        if key in self._nodes:
-            return None
-        lane = entry.key if entry.limit else ""
-        self._add(_Node(key, "call", "all", call, entry.limit, set(), lane, after=[entry.key]))
-        self._nodes[entry.key].missing.add(key)
-        return key
+    def arrive(self, node: Node, limit: int) -> list[tuple[Node, bool]]:
+        start = node.visit or 0
+        arrived: list[tuple[Node, bool]] = []
+        for key in self._after[node.key][start : start + limit]:
+            awaited = self._awaited[f"{key}." if node.parent else key]
+            awaited.missing.discard(node.key)
+            awaited.ended[node.key] = node.state
+            follower = self.nodes[key]
+            arrived.append((follower, not awaited.missing if follower.total is None else self.is_complete(follower)))
+        return arrived
+
+    def revive(self, node: Node) -> None:
+        self.put(node)
+        self._unfinished[node.key] = None
+        for key in self._after[node.key]:
+            awaited = self._awaited[f"{key}." if node.parent else key]
+            awaited.missing.add(node.key)
+            awaited.ended.pop(node.key, None)
+
+    def is_complete(self, node: Node) -> bool:
+        return not self._awaited_by(node).missing
+
+    def parents(self, node: Node) -> ParentCounts:
+        states = [*self._awaited_by(node).ended.values()]
+        good, bad = states.count(NodeState.SUCCEEDED), sum(map(states.count, _BAD))
+        return ParentCounts(good, bad, len(states) - good - bad)
 
     def appended(self, key: str, name: str) -> int | None:
         return self._appended.get((key, name))
@@ -151,117 +151,58 @@ class MemoryFlowState:
     def note_appended(self, key: str, name: str, number: int) -> None:
         self._appended[key, name] = number
 
-    def after(self, key: str, start: int, limit: int) -> list[str]:
-        return self._nodes[key].after[start : start + limit]
-
-    def arrive(self, key: str, before: str) -> None:
-        node = self._nodes[key]
-        node.missing.discard(before)
-        if node.total is not None and not before.startswith(f"{key}."):
-            return
-        match self._nodes[before].state:
-            case NodeState.SUCCEEDED:
-                node.succeeded.add(before)
-            case NodeState.FAILED | NodeState.UPSTREAM_FAILED:
-                node.failed.add(before)
-            case _:
-                node.other.add(before)
-
-    def leave(self, key: str, before: str) -> None:
-        node = self._nodes[key]
-        node.missing.add(before)
-        node.succeeded.discard(before)
-        node.failed.discard(before)
-        node.other.discard(before)
-
-    def is_complete(self, entry: NodeView) -> bool:
-        return not self._nodes[entry.key].missing
-
-    def parents(self, entry: NodeView) -> ParentCounts:
-        node = self._nodes[entry.key]
-        return ParentCounts(len(node.succeeded), len(node.failed), len(node.other))
-
-    def to_visit(self) -> tuple[str, int] | None:
-        return next(iter(self._visits.items()), None)
-
-    def visit_from(self, key: str, start: int | None) -> None:
-        if start is None:
-            self._visits.pop(key, None)
-        else:
-            self._visits[key] = start
-
     def offer(self, key: str) -> None:
-        self._outbox.pop(key, None)
-        self._free[key] = None
+        self._leased.pop(key, None)
+        self._offered[key] = None
 
     def withdraw(self, key: str) -> None:
-        self._free.pop(key, None)
-        self._outbox.pop(key, None)
+        self._offered.pop(key, None)
+        self._leased.pop(key, None)
 
-    def offered(self, *, now: int, limit: int) -> list[str]:
-        for key in [key for key, (_, until) in self._outbox.items() if until <= now]:
+    def lease(self, taker: str, *, until: int, now: int, limit: int, again: bool) -> list[str]:
+        for key in [key for key, (had, end) in self._leased.items() if end <= now or (again and had == taker)]:
             self.offer(key)
-        return [key for key, _ in zip(self._free, range(limit), strict=False)]
+        leased = [*islice(self._offered, limit)]
+        for key in leased:
+            del self._offered[key]
+            self._leased[key] = taker, until
+        return leased
 
-    def give(self, key: str, taker: str, until: int) -> None:
-        self._free.pop(key, None)
-        self._outbox[key] = (taker, until)
-
-    def take_back(self, taker: str) -> None:
-        for key in [key for key, (holder, _) in self._outbox.items() if holder == taker]:
-            self.offer(key)
-
-    def enter_lane(self, lane: str, key: str, limit: int) -> bool:
-        found = self._lanes.setdefault(lane, _Lane())
-        if len(found.inside) < limit:
-            found.inside.add(key)
+    def take_turn(self, child: Node) -> bool:
+        turns = self._turns[child.parent]
+        if len(turns.out) < child.limit:
+            turns.out.add(child.key)
             return True
-        found.waiting.append(key)
+        turns.waiting[child.key] = None
         return False
 
-    def leave_lane(self, lane: str, key: str, limit: int) -> str | None:
-        found = self._lanes.setdefault(lane, _Lane())
-        found.inside.discard(key)
-        while found.waiting and len(found.inside) < limit:
-            following = found.waiting.popleft()
-            if self._nodes[following].state is NodeState.READY:
-                found.inside.add(following)
-                return following
-        return None
-
-    def note_end(self, key: str) -> bool:
-        self._unfinished.pop(key, None)
-        if self._nodes[key].state is not NodeState.SUCCEEDED:
-            self._unsuccessful[key] = None
-        self.ends.append(key)
-        return not self._unfinished
-
-    def note_revival(self, key: str) -> None:
-        self._unsuccessful.pop(key, None)
-        self._unfinished[key] = None
-
-    def unfinished(self) -> list[str]:
-        return [*self._unfinished]
-
-    def unsuccessful(self) -> list[str]:
-        return [*self._unsuccessful]
+    def leave_turn(self, child: Node) -> str | None:
+        turns = self._turns[child.parent]
+        turns.out.discard(child.key)
+        turns.waiting.pop(child.key, None)
+        if not turns.waiting or len(turns.out) >= child.limit:
+            return None
+        following = next(iter(turns.waiting))
+        del turns.waiting[following]
+        turns.out.add(following)
+        return following
 
     def record(self) -> FlowRecord:
-        left = len(self._unfinished)
+        run, _, cancelled = self._facts
         return FlowRecord(
-            head=self.head, run=self._run, unfinished=left, cancelled=self._cancelled, started=self.started
+            head=self.head, run=run, unfinished=len(self._unfinished), cancelled=cancelled, started=self.started
         )
 
     def failed(self) -> frozenset[str]:
-        those = (key for key in self._unsuccessful if self._nodes[key].state is NodeState.FAILED)
-        return frozenset(key.partition(".")[0] for key in those)
+        return frozenset(node.parent or node.key for node in self.with_states(_FAILED))
 
-    def nodes(self) -> list[_Node]:
-        return [*self._nodes.values()]
-
-    def _add(self, node: _Node) -> None:
-        self._nodes[node.key] = node
+    def _add(self, node: Node, call: bytes) -> None:
+        self.nodes[node.key] = node
+        self._calls[node.key] = call
         self._unfinished[node.key] = None
+
+    def _awaited_by(self, node: Node) -> _Awaited:
+        return self._awaited[node.key if node.total is None else f"{node.key}."]
 
 
 class FlowShelf:
@@ -269,9 +210,9 @@ class FlowShelf:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self._flows: dict[str, MemoryFlowState] = {}
+        self._flows: dict[str, MemoryFlow] = {}
 
-    def add(self, flow_id: str, view: MemoryFlowState, *, now: int) -> bool:
+    def add(self, flow_id: str, view: MemoryFlow, *, now: int) -> bool:
         self._drop_expired(now)
         if flow_id in self._flows:
             return False
@@ -279,18 +220,18 @@ class FlowShelf:
         view.started, view.expires = now, now + view.ttl
         return True
 
-    def change(self, flow_id: str, *, now: int) -> MemoryFlowState | None:
+    def change(self, flow_id: str, *, now: int) -> MemoryFlow | None:
         """A flow that is about to change, and is kept for longer by that."""
         view = self.find(flow_id, now=now)
         if view is not None:
             view.expires = now + view.ttl
         return view
 
-    def find(self, flow_id: str, *, now: int) -> MemoryFlowState | None:
+    def find(self, flow_id: str, *, now: int) -> MemoryFlow | None:
         view = self._flows.get(flow_id)
         return None if view is None or view.expires <= now else view
 
-    def known(self, *, now: int) -> list[tuple[FlowPlace, MemoryFlowState]]:
+    def known(self, *, now: int) -> list[tuple[FlowPlace, MemoryFlow]]:
         """All flows, the newest first."""
         there = [(FlowPlace(view.started, key), view) for key, view in self._flows.items() if view.expires > now]
         return sorted(there, key=lambda one: one[0], reverse=True)
@@ -304,7 +245,7 @@ class FlowShelf:
             del self._flows[flow_id]
 
 
-class MemoryFlows:
+class MemoryFlows(FlowChanges):
     """A `taskmq.stores.FlowStore`.
 
     Args:
@@ -318,88 +259,12 @@ class MemoryFlows:
 
     async def create(self, flow_id: str, head: bytes, nodes: Sequence[FlowNode], *, ttl: float) -> bool:
         now = self._now()
-        view = MemoryFlowState(head, nodes, ttl=round(ttl * 1000))
+        view = MemoryFlow(head, nodes, ttl=round(ttl * 1000))
         with self._shelf.lock:
             if not self._shelf.add(flow_id, view, now=now):
                 return False
             open_flow(view, nodes)
             return True
-
-    async def start(
-        self, flow_id: str, node: str, *, owner: str, seconds: float, takes_over: bool
-    ) -> BegunNode | BusyNode | EndedNode | None:
-        now = self._now()
-        with self._shelf.lock:
-            if (view := self._shelf.change(flow_id, now=now)) is None:
-                return None
-            until = now + round(seconds * 1000)
-            return start_run(view, node, owner=owner, until=until, takes_over=takes_over, now=now)
-
-    async def renew(self, flow_id: str, node: str, *, token: int, seconds: float) -> bool:
-        now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.change(flow_id, now=now)
-            if view is None or view.find(node) is None:
-                return False
-            return renew_run(view, node, token=token, until=now + round(seconds * 1000))
-
-    async def release(self, flow_id: str, node: str, *, token: int) -> None:
-        now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.change(flow_id, now=now)
-            if view is not None and view.find(node) is not None:
-                release_run(view, node, token=token)
-
-    async def end(
-        self, flow_id: str, node: str, *, token: int, state: NodeState, value: bytes, taker: str, lease: float
-    ) -> Taken | None:
-        now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.change(flow_id, now=now)
-            if view is None or view.find(node) is None:
-                return None
-            until = now + round(lease * 1000)
-            return end_run(view, node, token=token, state=state, value=value, taker=taker, until=until, now=now)
-
-    async def take(self, flow_id: str, *, taker: str, lease: float, again: bool = False) -> Taken:
-        now = self._now()
-        with self._shelf.lock:
-            if (view := self._shelf.change(flow_id, now=now)) is None:
-                return Taken((), is_more=False)
-            return take_some(view, taker=taker, until=now + round(lease * 1000), now=now, again=again)
-
-    async def done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
-        now = self._now()
-        with self._shelf.lock:
-            if (view := self._shelf.change(flow_id, now=now)) is None:
-                return Taken((), is_more=False)
-            return done_taken(view, keys, taker=taker, until=now + round(lease * 1000), now=now)
-
-    async def expand(self, flow_id: str, node: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
-        now = self._now()
-        with self._shelf.lock:
-            if (view := self._shelf.change(flow_id, now=now)) is not None:
-                expand_map(view, node, calls, first=first, total=total)
-
-    async def append(
-        self, flow_id: str, node: str, calls: Sequence[bytes], *, name: str = "", closes: bool = False
-    ) -> int | None:
-        now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.change(flow_id, now=now)
-            return None if view is None else append_to_batch(view, node, calls, name=name, closes=closes)
-
-    async def cancel(self, flow_id: str, *, reason: str) -> list[str] | None:
-        now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.change(flow_id, now=now)
-            return None if view is None else cancel_flow(view, reason=reason, now=now)
-
-    async def redrive(self, flow_id: str) -> int:
-        now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.change(flow_id, now=now)
-            return 0 if view is None else redrive_flow(view)
 
     async def look(self, flow_id: str) -> FlowRecord | None:
         now = self._now()
@@ -434,24 +299,19 @@ class MemoryFlows:
         now = self._now()
         with self._shelf.lock:
             view = self._shelf.find(flow_id, now=now)
-            return {} if view is None else {node.key: node.state for node in view.nodes()}
+            return {} if view is None else {node.key: node.state for node in view.nodes.values()}
 
     async def outcomes(self, flow_id: str, keys: Sequence[str]) -> list[EndedNode | None]:
         now = self._now()
         with self._shelf.lock:
             view = self._shelf.find(flow_id, now=now)
-            found = [None if view is None else view.find(key) for key in keys]
-            return [
-                None if node is None or node.state not in ENDED_STATES else EndedNode(node.state, node.value)
-                for node in found
-            ]
+            return [None if view is None else _outcome(view, key) for key in keys]
 
     async def calls(self, flow_id: str, keys: Sequence[str]) -> list[bytes | None]:
         now = self._now()
         with self._shelf.lock:
             view = self._shelf.find(flow_id, now=now)
-            found = [None if view is None else view.find(key) for key in keys]
-            return [None if node is None else node.call for node in found]
+            return [None if view is None or view.find(key) is None else view.call(key) for key in keys]
 
     async def ended(self, flow_id: str, *, place: int, limit: int) -> list[str]:
         now = self._now()
@@ -459,13 +319,31 @@ class MemoryFlows:
             view = self._shelf.find(flow_id, now=now)
             return [] if view is None else view.ends[place : place + limit]
 
+    async def _change(
+        self,
+        flow_id: str,
+        change: Callable[[FlowView, int], T],
+        unknown: T,
+        *,
+        is_durable: bool = True,  # noqa: ARG002 - nothing in memory is
+    ) -> T:
+        now = self._now()
+        with self._shelf.lock:
+            view = self._shelf.change(flow_id, now=now)
+            return unknown if view is None else change(view, now)
+
     def _now(self) -> int:
         self._check_open()
         return self._clock.now_ms()
 
 
-def _entry(flow_id: str, view: MemoryFlowState) -> FlowEntry:
+def _outcome(view: MemoryFlow, key: str) -> EndedNode | None:
+    node = view.find(key)
+    return None if node is None or node.state not in ENDED_STATES else EndedNode(node.state, view.value(key))
+
+
+def _entry(flow_id: str, view: MemoryFlow) -> FlowEntry:
     record = view.record()
     has_ended = record.unfinished == 0 and record.cancelled is None
     failed = view.failed() if has_ended else frozenset[str]()
-    return FlowEntry(id=flow_id, record=record, nodes=len(view.nodes()), failed=failed)
+    return FlowEntry(id=flow_id, record=record, nodes=len(view.nodes), failed=failed)

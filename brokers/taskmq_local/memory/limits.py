@@ -40,8 +40,9 @@ class _Limit:
         return max(bisect_left(self._line, (before,)) - bisect_left(self._line, (since,)), 0)
 
     def rank(self, job_id: str, since: float) -> int:
-        before = bisect_left(self._order, self._places[job_id])
-        return max(before - bisect_left(self._line, (since,)), 0)
+        place = self._places[job_id]
+        gone = sum(self._places[late] < place for _, late in self._line[: bisect_left(self._line, (since,))])
+        return bisect_left(self._order, place) - gone
 
     def promise(self, job_id: str, instant: float) -> None:
         if job_id in self._promises:

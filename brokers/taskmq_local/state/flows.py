@@ -1,43 +1,28 @@
 """Workflows, in the file of `local://`."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from taskmq.contracts.stores.flows import (
     ENDED_STATES,
-    BegunNode,
-    BusyNode,
     EndedNode,
     FlowEntry,
     FlowNode,
     FlowPage,
     FlowPlace,
     FlowRecord,
-    NodeKind,
     NodeState,
-    Rule,
-    Taken,
 )
 from taskmq.model.clock import Clock
 from taskmq.model.keys import tenant_key, tenant_prefix
+from taskmq.workflow.model.flow_view import FlowFacts, FlowView, Node, NodeClaim
 from taskmq.workflow.model.rules import ParentCounts
-from taskmq.workflow.model.state_machine import NodeClaim, NodeView
-from taskmq.workflow.model.transitions import (
-    append_to_batch,
-    cancel_flow,
-    done_taken,
-    end_run,
-    expand_map,
-    open_flow,
-    redrive_flow,
-    release_run,
-    renew_run,
-    start_run,
-    take_some,
-)
+from taskmq.workflow.model.transitions import open_flow
 from taskmq_local.database.state_database import StateDatabase
 from taskmq_local.database.work import Durability
+from taskmq_local.rules.flows import FlowChanges
 
 __all__ = ["LocalFlows"]
 
@@ -56,10 +41,29 @@ _DELETE_EXPIRED: Final = tuple(
         ("flows", "number"),
     )
 )
-_FIND: Final = "SELECT key, kind, rule, state, total, lane, bound FROM flow_nodes WHERE flow = ? AND key = ?"
-_COUNTS: Final = """
-    SELECT n.state, count(*) FROM flow_edges e JOIN flow_nodes n ON n.flow = e.flow AND n.key = e.before
-    WHERE e.flow = ? AND e.after = ? AND e.arrived = 1 AND n.parent = ? GROUP BY n.state
+_CHANGE: Final = """
+    UPDATE flows SET expires = ttl + ?2 WHERE id = ?1 AND expires > ?2 RETURNING number, run, token, cancelled
+"""
+_NODE: Final = "n.key, n.kind, n.rule, n.bound, n.parent, n.state, n.total, n.visit, n.token, n.owner, n.until"
+# Children are what a node waits for once it is known how many there are; "/" is what follows "." in order.
+_MISSING: Final = """
+    SELECT 1 FROM flow_edges m WHERE m.flow = n.flow AND m.after = n.key AND m.arrived = 0
+    AND (n.total IS NULL OR (m.before > n.key || '.' AND m.before < n.key || '/'))
+"""
+_FOLLOWERS: Final = f"""
+    SELECT {_NODE}, EXISTS ({_MISSING}) FROM flow_edges e JOIN flow_nodes n ON n.flow = e.flow AND n.key = e.after
+    WHERE e.flow = ? AND e.before = ? AND e.place >= ? AND e.place < ? ORDER BY e.place
+"""  # noqa: S608 - our own words
+_PARENTS: Final = """
+    SELECT total(n.state = 'succeeded'), total(n.state IN ('failed', 'upstream_failed')),
+        total(n.state IN ('skipped', 'cancelled'))
+    FROM flow_edges e JOIN flow_nodes n ON n.flow = e.flow AND n.key = e.before
+    WHERE e.flow = ? AND e.after = ? AND e.arrived = 1 AND n.parent = ?
+"""
+_LEASE: Final = """
+    UPDATE flow_offers SET taker = ?, until = ? WHERE flow = ? AND key IN (
+        SELECT key FROM flow_offers WHERE flow = ? AND until <= ? LIMIT ?
+    ) RETURNING key
 """
 _RECORD: Final = """
     number, head, run, cancelled, started,
@@ -71,49 +75,26 @@ _ENTRIES: Final = (
     "FROM flows f WHERE {where} ORDER BY started DESC, id DESC LIMIT ?"
 )
 _FAILED: Final = "SELECT DISTINCT iif(parent = '', key, parent) FROM flow_nodes WHERE flow = ? AND state = 'failed'"
-_GOOD: Final = (NodeState.SUCCEEDED.value,)
-_BAD: Final = (NodeState.FAILED.value, NodeState.UPSTREAM_FAILED.value)
 
 
-class _NodeView(NamedTuple):
-    key: str
-    kind: NodeKind
-    rule: Rule
-    state: NodeState
-    total: int | None
-    lane: str
-    limit: int
+class _FlowRows:
+    """One flow: a `taskmq.workflow.model.flow_view.FlowView`. Lives as long as a transaction."""
 
-
-class _FlowStateView:
-    """One flow: a `taskmq.workflow.model.state_machine.Board`. Lives as long as a transaction."""
-
-    def __init__(self, connection: sqlite3.Connection, number: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, number: int, facts: FlowFacts) -> None:
         self._connection = connection
         self._flow = number
+        self._facts = facts
 
-    def run(self) -> int:
-        return self._number("SELECT run FROM flows WHERE number = ?")
+    def facts(self) -> FlowFacts:
+        return self._facts
 
-    def set_run(self, run: int) -> None:
-        self._do("UPDATE flows SET run = ? WHERE number = ?", run, self._flow)
+    def put_facts(self, facts: FlowFacts) -> None:
+        self._facts = facts
+        self._do("UPDATE flows SET run = ?, token = ?, cancelled = ? WHERE number = ?", *facts, self._flow)
 
-    def next_token(self) -> int:
-        return self._number("UPDATE flows SET token = token + 1 WHERE number = ? RETURNING token")
-
-    def cancelled(self) -> str | None:
-        found: str | None = self._rows("SELECT cancelled FROM flows WHERE number = ?", self._flow)[0][0]
-        return found
-
-    def set_cancelled(self, reason: str | None) -> None:
-        self._do("UPDATE flows SET cancelled = ? WHERE number = ?", reason, self._flow)
-
-    def find(self, key: str) -> _NodeView | None:
-        rows = self._rows(_FIND, self._flow, key)
-        if not rows:
-            return None
-        name, kind, rule, state, total, lane, bound = rows[0]
-        return _NodeView(name, kind, rule, NodeState(state), total, lane, bound)
+    def find(self, key: str) -> Node | None:
+        rows = self._rows(f"SELECT {_NODE} FROM flow_nodes n WHERE flow = ? AND key = ?", self._flow, key)  # noqa: S608 - our own words
+        return _node(rows[0]) if rows else None
 
     def call(self, key: str) -> bytes:
         return self._blob("SELECT call FROM flow_nodes WHERE flow = ? AND key = ?", key)
@@ -121,32 +102,65 @@ class _FlowStateView:
     def value(self, key: str) -> bytes:
         return self._blob("SELECT value FROM flow_nodes WHERE flow = ? AND key = ?", key)
 
-    def claim(self, key: str) -> NodeClaim | None:
-        rows = self._rows("SELECT token, owner, until FROM flow_nodes WHERE flow = ? AND key = ?", self._flow, key)
-        return NodeClaim(*rows[0]) if rows and rows[0][0] else None
+    def with_states(self, states: frozenset[NodeState]) -> list[Node]:
+        marks = ", ".join("?" * len(states))
+        statement = f"SELECT {_NODE} FROM flow_nodes n WHERE flow = ? AND state IN ({marks})"  # noqa: S608 - our own words
+        return [_node(row) for row in self._rows(statement, self._flow, *states)]
 
-    def set_claim(self, key: str, claim: NodeClaim) -> None:
-        self._set(key, "token = ?, owner = ?, until = ?", *claim)
-
-    def set_state(self, key: str, state: NodeState) -> None:
-        self._set(key, "state = ?", state.value)
-
-    def set_value(self, key: str, value: bytes) -> None:
-        self._set(key, "value = ?", value)
-
-    def set_total(self, key: str, total: int) -> None:
-        self._set(key, "total = ?", total)
-
-    def add_child(self, entry: NodeView, number: int, call: bytes) -> str | None:
-        key = f"{entry.key}.{number}"
-        lane = entry.key if entry.limit else ""
-        node = FlowNode(key=key, call=call, limit=entry.limit)
-        if not self.add(node, lane=lane, parent=entry.key):
-            return None
+    def put(self, node: Node, value: bytes | None = None) -> None:
         self._do(
-            "INSERT INTO flow_edges (flow, before, place, after) VALUES (?, ?, 0, ?)", self._flow, key, entry.key
+            """
+            UPDATE flow_nodes
+            SET state = ?, total = ?, visit = ?, token = ?, owner = ?, until = ?, value = ifnull(?, value)
+            WHERE flow = ? AND key = ?
+            """,
+            node.state.value,
+            node.total,
+            node.visit,
+            *node.claim,
+            value,
+            self._flow,
+            node.key,
         )
-        return key
+
+    def end(self, node: Node, value: bytes | None = None) -> bool:
+        self.put(node, value)
+        self.withdraw(node.key)
+        self._do("INSERT INTO flow_ends (flow, key) VALUES (?, ?)", self._flow, node.key)
+        return not self._rows(
+            "SELECT 1 FROM flow_nodes WHERE flow = ? AND state IN ('waiting', 'ready') LIMIT 1", self._flow
+        )
+
+    def add_child(self, child: Node, call: bytes) -> bool:
+        if not self._add(child, call):
+            return False
+        self._connect(child.key, 0, child.parent)
+        return True
+
+    def to_visit(self) -> Node | None:
+        statement = f"SELECT {_NODE} FROM flow_nodes n WHERE flow = ? AND visit IS NOT NULL LIMIT 1"  # noqa: S608 - our own words
+        rows = self._rows(statement, self._flow)
+        return _node(rows[0]) if rows else None
+
+    def arrive(self, node: Node, limit: int) -> list[tuple[Node, bool]]:
+        start = node.visit or 0
+        edges = (self._flow, node.key, start, start + limit)
+        self._do(
+            "UPDATE flow_edges SET arrived = 1 WHERE flow = ? AND before = ? AND place >= ? AND place < ?", *edges
+        )
+        return [(_node(row), not row[-1]) for row in self._rows(_FOLLOWERS, *edges)]
+
+    def revive(self, node: Node) -> None:
+        self.put(node)
+        self._do("UPDATE flow_edges SET arrived = 0 WHERE flow = ? AND before = ?", self._flow, node.key)
+
+    def is_complete(self, node: Node) -> bool:
+        statement = f"SELECT EXISTS ({_MISSING}) FROM flow_nodes n WHERE flow = ? AND key = ?"  # noqa: S608 - our own words
+        return not self._rows(statement, self._flow, node.key)[0][0]
+
+    def parents(self, node: Node) -> ParentCounts:
+        parent = "" if node.total is None else node.key
+        return ParentCounts(*self._rows(_PARENTS, self._flow, node.key, parent)[0])
 
     def appended(self, key: str, name: str) -> int | None:
         rows = self._rows(
@@ -155,49 +169,8 @@ class _FlowStateView:
         return rows[0][0] if rows else None
 
     def note_appended(self, key: str, name: str, number: int) -> None:
-        self._do(
-            "INSERT OR REPLACE INTO flow_appends (flow, node, name, number) VALUES (?, ?, ?, ?)",
-            self._flow,
-            key,
-            name,
-            number,
-        )
-
-    def after(self, key: str, start: int, limit: int) -> list[str]:
-        rows = self._rows(
-            "SELECT after FROM flow_edges WHERE flow = ? AND before = ? AND place >= ? ORDER BY place LIMIT ?",
-            self._flow,
-            key,
-            start,
-            limit,
-        )
-        return [row[0] for row in rows]
-
-    def arrive(self, key: str, before: str) -> None:
-        self._arrived(key, before, 1)
-
-    def leave(self, key: str, before: str) -> None:
-        self._arrived(key, before, 0)
-
-    def is_complete(self, entry: NodeView) -> bool:
-        missing = "SELECT 1 FROM flow_edges WHERE flow = ? AND after = ? AND arrived = 0 LIMIT 1"
-        return not self._rows(missing, self._flow, entry.key)
-
-    def parents(self, entry: NodeView) -> ParentCounts:
-        parent = "" if entry.total is None else entry.key
-        counts: dict[str, int] = dict(self._rows(_COUNTS, self._flow, entry.key, parent))
-        succeeded = sum(counts.get(state, 0) for state in _GOOD)
-        failed = sum(counts.get(state, 0) for state in _BAD)
-        return ParentCounts(succeeded, failed, sum(counts.values()) - succeeded - failed)
-
-    def to_visit(self) -> tuple[str, int] | None:
-        rows = self._rows(
-            "SELECT key, visit FROM flow_nodes WHERE flow = ? AND visit IS NOT NULL LIMIT 1", self._flow
-        )
-        return (rows[0][0], rows[0][1]) if rows else None
-
-    def visit_from(self, key: str, start: int | None) -> None:
-        self._set(key, "visit = ?", start)
+        statement = "INSERT OR REPLACE INTO flow_appends (flow, node, name, number) VALUES (?, ?, ?, ?)"
+        self._do(statement, self._flow, key, name, number)
 
     def offer(self, key: str) -> None:
         self._do("INSERT OR REPLACE INTO flow_offers (flow, key, until) VALUES (?, ?, 0)", self._flow, key)
@@ -205,73 +178,44 @@ class _FlowStateView:
     def withdraw(self, key: str) -> None:
         self._do("DELETE FROM flow_offers WHERE flow = ? AND key = ?", self._flow, key)
 
-    def offered(self, *, now: int, limit: int) -> list[str]:
-        rows = self._rows("SELECT key FROM flow_offers WHERE flow = ? AND until <= ? LIMIT ?", self._flow, now, limit)
-        return [row[0] for row in rows]
+    def lease(self, taker: str, *, until: int, now: int, limit: int, again: bool) -> list[str]:
+        if again:
+            self._do("UPDATE flow_offers SET until = 0 WHERE flow = ? AND taker = ?", self._flow, taker)
+        return [row[0] for row in self._rows(_LEASE, taker, until, self._flow, self._flow, now, limit)]
 
-    def give(self, key: str, taker: str, until: int) -> None:
-        self._do(
-            "UPDATE flow_offers SET taker = ?, until = ? WHERE flow = ? AND key = ?", taker, until, self._flow, key
-        )
+    def take_turn(self, child: Node) -> bool:
+        if not self._has_turn(child):
+            statement = "SELECT ifnull(max(place), 0) + 1 FROM flow_lanes WHERE flow = ? AND lane = ?"
+            self._place(child, child.key, self._rows(statement, self._flow, child.parent)[0][0])
+            return False
+        self._place(child, child.key, 0)
+        return True
 
-    def take_back(self, taker: str) -> None:
-        self._do("UPDATE flow_offers SET until = 0 WHERE flow = ? AND taker = ?", self._flow, taker)
-
-    def enter_lane(self, lane: str, key: str, limit: int) -> bool:
-        inside = self._rows("SELECT key FROM flow_lanes WHERE flow = ? AND lane = ? AND place = 0", self._flow, lane)
-        if len(inside) < limit:
-            self._place(lane, key, 0)
-            return True
-        self._do(
-            """
-            INSERT OR REPLACE INTO flow_lanes (flow, lane, key, place) VALUES (
-                ?1, ?2, ?3, (SELECT ifnull(max(place), 0) + 1 FROM flow_lanes WHERE flow = ?1 AND lane = ?2)
-            )
-            """,
-            self._flow,
-            lane,
-            key,
-        )
-        return False
-
-    def leave_lane(self, lane: str, key: str, limit: int) -> str | None:
-        self._do("DELETE FROM flow_lanes WHERE flow = ? AND lane = ? AND key = ?", self._flow, lane, key)
-        inside = self._rows("SELECT key FROM flow_lanes WHERE flow = ? AND lane = ? AND place = 0", self._flow, lane)
-        if len(inside) >= limit:
+    def leave_turn(self, child: Node) -> str | None:
+        turns = (self._flow, child.parent)
+        self._do("DELETE FROM flow_lanes WHERE flow = ? AND lane = ? AND key = ?", *turns, child.key)
+        if not self._has_turn(child):
             return None
-        rows = self._rows(
-            "SELECT key FROM flow_lanes WHERE flow = ? AND lane = ? AND place > 0 ORDER BY place LIMIT 1",
-            self._flow,
-            lane,
-        )
+        statement = "SELECT key FROM flow_lanes WHERE flow = ? AND lane = ? AND place > 0 ORDER BY place LIMIT 1"
+        rows = self._rows(statement, *turns)
         if not rows:
             return None
         following: str = rows[0][0]
-        self._place(lane, following, 0)
+        self._place(child, following, 0)
         return following
 
-    def note_end(self, key: str) -> bool:
-        self._do("INSERT INTO flow_ends (flow, key) VALUES (?, ?)", self._flow, key)
-        return not self._rows(
-            "SELECT 1 FROM flow_nodes WHERE flow = ? AND state IN ('waiting', 'ready') LIMIT 1", self._flow
-        )
+    def make(self, nodes: Sequence[FlowNode]) -> None:
+        """Add all nodes of a new flow."""
+        places: Counter[str] = Counter()
+        for node in nodes:
+            self._add(Node(node.key, node.kind, node.rule, node.limit), node.call)
+            for before in node.after:
+                self._connect(before, places[before], node.key)
+                places[before] += 1
 
-    def note_revival(self, key: str) -> None:
-        pass
-
-    def unfinished(self) -> list[str]:
-        rows = self._rows("SELECT key FROM flow_nodes WHERE flow = ? AND state IN ('waiting', 'ready')", self._flow)
-        return [row[0] for row in rows]
-
-    def unsuccessful(self) -> list[str]:
-        rows = self._rows(
-            "SELECT key FROM flow_nodes WHERE flow = ? AND state NOT IN ('waiting', 'ready', 'succeeded')", self._flow
-        )
-        return [row[0] for row in rows]
-
-    def add(self, node: FlowNode, *, lane: str = "", parent: str = "") -> bool:
-        """Add a node that waits; False where it is there already."""
-        values = (self._flow, node.key, node.kind, node.rule, node.call, node.limit, lane, parent)
+    def _add(self, node: Node, call: bytes) -> bool:
+        lane = node.parent if node.takes_turns else ""
+        values = (self._flow, node.key, node.kind, node.rule, call, node.limit, lane, node.parent)
         added = self._connection.execute(
             """
             INSERT OR IGNORE INTO flow_nodes (flow, key, kind, rule, call, bound, lane, parent)
@@ -281,47 +225,21 @@ class _FlowStateView:
         )
         return added.rowcount == 1
 
-    def connect(self, nodes: Sequence[FlowNode]) -> None:
-        """Add the edges of nodes."""
-        places: dict[str, int] = {}
-        for node in nodes:
-            for before in node.after:
-                place = places[before] = places.get(before, -1) + 1
-                self._do(
-                    "INSERT INTO flow_edges (flow, before, place, after) VALUES (?, ?, ?, ?)",
-                    self._flow,
-                    before,
-                    place,
-                    node.key,
-                )
+    def _connect(self, before: str, place: int, after: str) -> None:
+        statement = "INSERT INTO flow_edges (flow, before, place, after) VALUES (?, ?, ?, ?)"
+        self._do(statement, self._flow, before, place, after)
 
-    def _arrived(self, key: str, before: str, arrived: int) -> None:
-        self._do(
-            "UPDATE flow_edges SET arrived = ? WHERE flow = ? AND after = ? AND before = ?",
-            arrived,
-            self._flow,
-            key,
-            before,
-        )
+    def _has_turn(self, child: Node) -> bool:
+        statement = "SELECT count(*) FROM flow_lanes WHERE flow = ? AND lane = ? AND place = 0"
+        out: int = self._rows(statement, self._flow, child.parent)[0][0]
+        return out < child.limit
 
-    def _place(self, lane: str, key: str, place: int) -> None:
-        self._do(
-            "INSERT OR REPLACE INTO flow_lanes (flow, lane, key, place) VALUES (?, ?, ?, ?)",
-            self._flow,
-            lane,
-            key,
-            place,
-        )
-
-    def _set(self, key: str, what: str, *values: object) -> None:
-        self._do(f"UPDATE flow_nodes SET {what} WHERE flow = ? AND key = ?", *values, self._flow, key)  # noqa: S608 - our own words
+    def _place(self, child: Node, key: str, place: int) -> None:
+        statement = "INSERT OR REPLACE INTO flow_lanes (flow, lane, key, place) VALUES (?, ?, ?, ?)"
+        self._do(statement, self._flow, child.parent, key, place)
 
     def _blob(self, statement: str, key: str) -> bytes:
         found: bytes = self._rows(statement, self._flow, key)[0][0]
-        return found
-
-    def _number(self, statement: str) -> int:
-        found: int = self._rows(statement, self._flow)[0][0]
         return found
 
     def _do(self, statement: str, *values: object) -> None:
@@ -331,7 +249,7 @@ class _FlowStateView:
         return self._connection.execute(statement, values).fetchall()
 
 
-class LocalFlows:
+class LocalFlows(FlowChanges):
     """A `taskmq.stores.FlowStore`."""
 
     def __init__(self, database: StateDatabase, clock: Clock) -> None:
@@ -353,76 +271,12 @@ class LocalFlows:
             ).fetchall()
             if not made:
                 return False
-            view = _FlowStateView(connection, made[0][0])
-            for node in nodes:
-                view.add(node)
-            view.connect(nodes)
+            view = _FlowRows(connection, made[0][0], FlowFacts())
+            view.make(nodes)
             open_flow(view, nodes)
             return True
 
         return await self._database.ask(create, care=Durability.DURABLE)
-
-    async def start(
-        self, flow_id: str, node: str, *, owner: str, seconds: float, takes_over: bool
-    ) -> BegunNode | BusyNode | EndedNode | None:
-        now = self._clock.now_ms()
-        until = now + round(seconds * 1000)
-
-        def start(view: _FlowStateView) -> BegunNode | BusyNode | EndedNode | None:
-            return start_run(view, node, owner=owner, until=until, takes_over=takes_over, now=now)
-
-        return await self._change(flow_id, start, None, care=Durability.LOOSE)
-
-    async def renew(self, flow_id: str, node: str, *, token: int, seconds: float) -> bool:
-        until = self._clock.now_ms() + round(seconds * 1000)
-        return await self._change(
-            flow_id, lambda view: renew_run(view, node, token=token, until=until), False, care=Durability.LOOSE
-        )
-
-    async def release(self, flow_id: str, node: str, *, token: int) -> None:
-        await self._change(flow_id, lambda view: release_run(view, node, token=token), None, care=Durability.LOOSE)
-
-    async def end(
-        self, flow_id: str, node: str, *, token: int, state: NodeState, value: bytes, taker: str, lease: float
-    ) -> Taken | None:
-        now = self._clock.now_ms()
-        until = now + round(lease * 1000)
-
-        def end(view: _FlowStateView) -> Taken | None:
-            return end_run(view, node, token=token, state=state, value=value, taker=taker, until=until, now=now)
-
-        return await self._change(flow_id, end, None)
-
-    async def take(self, flow_id: str, *, taker: str, lease: float, again: bool = False) -> Taken:
-        now = self._clock.now_ms()
-        until = now + round(lease * 1000)
-        return await self._change(
-            flow_id, lambda view: take_some(view, taker=taker, until=until, now=now, again=again), _NOTHING
-        )
-
-    async def done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
-        now = self._clock.now_ms()
-        until = now + round(lease * 1000)
-        return await self._change(
-            flow_id, lambda view: done_taken(view, keys, taker=taker, until=until, now=now), _NOTHING
-        )
-
-    async def expand(self, flow_id: str, node: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
-        await self._change(flow_id, lambda view: expand_map(view, node, calls, first=first, total=total), None)
-
-    async def append(
-        self, flow_id: str, node: str, calls: Sequence[bytes], *, name: str = "", closes: bool = False
-    ) -> int | None:
-        return await self._change(
-            flow_id, lambda view: append_to_batch(view, node, calls, name=name, closes=closes), None
-        )
-
-    async def cancel(self, flow_id: str, *, reason: str) -> list[str] | None:
-        now = self._clock.now_ms()
-        return await self._change(flow_id, lambda view: cancel_flow(view, reason=reason, now=now), None)
-
-    async def redrive(self, flow_id: str) -> int:
-        return await self._change(flow_id, redrive_flow, 0)
 
     async def look(self, flow_id: str) -> FlowRecord | None:
         now = self._clock.now_ms()
@@ -485,22 +339,15 @@ class LocalFlows:
         return [str(row[0]) for row in rows]
 
     async def _change(
-        self,
-        flow_id: str,
-        change: Callable[[_FlowStateView], T],
-        unknown: T,
-        *,
-        care: Durability = Durability.DURABLE,
+        self, flow_id: str, change: Callable[[FlowView, int], T], unknown: T, *, is_durable: bool = True
     ) -> T:
         now = self._clock.now_ms()
 
         def run(connection: sqlite3.Connection) -> T:
-            rows = connection.execute(
-                "UPDATE flows SET expires = ttl + ?2 WHERE id = ?1 AND expires > ?2 RETURNING number", (flow_id, now)
-            ).fetchall()
-            return change(_FlowStateView(connection, rows[0][0])) if rows else unknown
+            rows = connection.execute(_CHANGE, (flow_id, now)).fetchall()
+            return change(_FlowRows(connection, rows[0][0], FlowFacts(*rows[0][1:])), now) if rows else unknown
 
-        return await self._database.ask(run, care=care)
+        return await self._database.ask(run, care=Durability.DURABLE if is_durable else Durability.LOOSE)
 
     async def _select(self, flow_id: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
         now = self._clock.now_ms()
@@ -526,7 +373,10 @@ class LocalFlows:
         return await self._database.ask(select, care=Durability.LOOSE)
 
 
-_NOTHING: Final = Taken((), is_more=False)
+def _node(row: tuple[Any, ...]) -> Node:
+    key, kind, rule, limit, parent, state, total, visit, token, owner, until = row[:11]
+    claim = NodeClaim(token, owner, until)
+    return Node(key, kind, rule, limit, parent, NodeState(state), total, visit, claim)
 
 
 def _record(row: tuple[Any, ...]) -> FlowRecord:

@@ -20,7 +20,7 @@ from taskmq.errors import StateUnavailable
 from taskmq_redis.link.call import Call, Reply, Word, packed
 from taskmq_redis.link.connect import Connection, Target, new_connection, targets_of
 from taskmq_redis.link.pipeline import Pipeline
-from taskmq_redis.scripts.state import Script
+from taskmq_redis.scripts.script import Script
 from taskmq_redis.url import Endpoint, Host
 
 __all__ = ["Server"]

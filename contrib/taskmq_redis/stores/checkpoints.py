@@ -1,13 +1,19 @@
 """What the runs of jobs have saved."""
 
+from typing import Final
+
 from taskmq.contracts.stores import BegunRun
 from taskmq_redis.keys import Keys
 from taskmq_redis.link.replies import flag, texts
 from taskmq_redis.link.server import Server
-from taskmq_redis.scripts.state import BEGIN_RUN, FORGET_RUN, SAVE
+from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
 __all__ = ["RedisCheckpoints"]
+
+_BEGIN_RUN: Final = Script("checkpoints/begin_run")
+_FORGET_RUN: Final = Script("checkpoints/forget_run")
+_SAVE: Final = Script("checkpoints/save")
 
 
 class RedisCheckpoints:
@@ -19,14 +25,15 @@ class RedisCheckpoints:
 
     async def begin(self, job_id: str, *, attempt: int, ttl: float) -> BegunRun | None:
         arguments = (attempt, milliseconds(ttl))
-        token, *saved = texts(await self._server.run(BEGIN_RUN, [self._keys.checkpoints(job_id)], arguments)) or [b""]
+        reply = texts(await self._server.run(_BEGIN_RUN, [self._keys.checkpoints(job_id)], arguments))
+        token, *saved = reply or [b""]
         if not token:
             return None
         return BegunRun(int(token), dict(zip(map(bytes.decode, saved[::2]), saved[1::2], strict=True)))
 
     async def save(self, job_id: str, name: str, value: bytes, *, token: int, ttl: float) -> bool:
         arguments = (str(token), name, value, milliseconds(ttl))
-        return flag(await self._server.run(SAVE, [self._keys.checkpoints(job_id)], arguments))
+        return flag(await self._server.run(_SAVE, [self._keys.checkpoints(job_id)], arguments))
 
     async def forget(self, job_id: str, *, token: int) -> None:
-        await self._server.run(FORGET_RUN, [self._keys.checkpoints(job_id)], (str(token),))
+        await self._server.run(_FORGET_RUN, [self._keys.checkpoints(job_id)], (str(token),))

@@ -3,15 +3,22 @@
 import asyncio
 import uuid
 from collections.abc import Mapping
+from typing import Final
 
 from taskmq.contracts.stores import Claimed, Done, Granted, Held
 from taskmq_redis.keys import Keys
 from taskmq_redis.link.replies import flag, texts
 from taskmq_redis.link.server import Server
-from taskmq_redis.scripts.claims import CLAIM_KEY, COMPLETE_KEY, FIND_KEY, RELEASE_KEY, RENEW_KEY
+from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
 __all__ = ["RedisClaims"]
+
+_CLAIM_KEY: Final = Script("claims/claim_key")
+_COMPLETE_KEY: Final = Script("claims/complete_key")
+_FIND_KEY: Final = Script("claims/find_key")
+_RELEASE_KEY: Final = Script("claims/release_key")
+_RENEW_KEY: Final = Script("claims/renew_key")
 
 
 class RedisClaims:
@@ -26,11 +33,11 @@ class RedisClaims:
     ) -> Claimed:
         known = "" if over is None else str(over)
         arguments = (owner, job_id, milliseconds(lease), milliseconds(ttl), known, uuid.uuid4().hex)
-        reply = texts(await self._server.run(CLAIM_KEY, [self._keys.claim(key)], arguments))
+        reply = texts(await self._server.run(_CLAIM_KEY, [self._keys.claim(key)], arguments))
         return Granted(int(reply[0])) if len(reply) == 1 else _seen(reply)
 
     async def find(self, key: str) -> Held | Done | None:
-        reply = texts(await self._server.run(FIND_KEY, [self._keys.claim(key)], ()))
+        reply = texts(await self._server.run(_FIND_KEY, [self._keys.claim(key)], ()))
         return _seen(reply) if reply else None
 
     async def renew(self, claims: Mapping[str, int], *, lease: float) -> frozenset[str]:
@@ -39,16 +46,16 @@ class RedisClaims:
         return frozenset(key for key, is_held in zip(claims, answers, strict=True) if not is_held)
 
     async def _renew(self, key: str, token: int, lease: float) -> bool:
-        return flag(await self._server.run(RENEW_KEY, [self._keys.claim(key)], (str(token), milliseconds(lease))))
+        return flag(await self._server.run(_RENEW_KEY, [self._keys.claim(key)], (str(token), milliseconds(lease))))
 
     async def complete(
         self, key: str, *, token: int, job_id: str, content_type: str, value: bytes, ttl: float
     ) -> bool:
         arguments = (str(token), job_id, content_type, value, milliseconds(ttl))
-        return flag(await self._server.run(COMPLETE_KEY, [self._keys.claim(key)], arguments))
+        return flag(await self._server.run(_COMPLETE_KEY, [self._keys.claim(key)], arguments))
 
     async def release(self, key: str, *, token: int) -> bool:
-        return flag(await self._server.run(RELEASE_KEY, [self._keys.claim(key)], (str(token),)))
+        return flag(await self._server.run(_RELEASE_KEY, [self._keys.claim(key)], (str(token),)))
 
 
 def _seen(reply: list[bytes]) -> Held | Done:

@@ -1,14 +1,18 @@
 """Runs that have begun and not ended."""
 
 import uuid
+from typing import Final
 
 from taskmq_redis.keys import Keys
 from taskmq_redis.link.replies import integer
 from taskmq_redis.link.server import Server
-from taskmq_redis.scripts.state import BEGIN, END
+from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
 __all__ = ["RedisStarts"]
+
+_BEGIN: Final = Script("crash_counts/begin")
+_END: Final = Script("crash_counts/end")
 
 
 class RedisStarts:
@@ -20,7 +24,7 @@ class RedisStarts:
 
     async def begin(self, job_id: str, *, ttl: float) -> int:
         arguments = (milliseconds(ttl), uuid.uuid4().hex)
-        return integer(await self._server.run(BEGIN, [self._keys.starts(job_id)], arguments))
+        return integer(await self._server.run(_BEGIN, [self._keys.starts(job_id)], arguments))
 
     async def end(self, job_id: str) -> None:
-        await self._server.run(END, [self._keys.starts(job_id)], ())
+        await self._server.run(_END, [self._keys.starts(job_id)], ())

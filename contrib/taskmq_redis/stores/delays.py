@@ -14,20 +14,20 @@ from taskmq_redis.link.call import Word
 from taskmq_redis.link.pubsub import PubSub
 from taskmq_redis.link.replies import decoded, flag, integer, texts, texts_or_none
 from taskmq_redis.link.server import Server
-from taskmq_redis.scripts.state import (
-    CANCEL,
-    DONE,
-    DUE_LENGTH,
-    GIVE_BACK,
-    NEXT_DUE,
-    PUT_MESSAGE,
-    SWAP,
-    TAKE,
-    TOKEN_LENGTH,
-)
+from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
 __all__ = ["RedisDelays"]
+
+_CANCEL: Final = Script("delays/cancel")
+_DONE: Final = Script("delays/done")
+_GIVE_BACK: Final = Script("delays/give_back")
+_NEXT_DUE: Final = Script("delays/next_due")
+_PUT_MESSAGE: Final = Script("delays/put_message")
+_SWAP: Final = Script("delays/swap")
+_TAKE: Final = Script("delays/take")
+_TOKEN_LENGTH: Final = 16
+_DUE_LENGTH: Final = 16
 
 _log = logging.getLogger("taskmq.redis")
 
@@ -49,24 +49,24 @@ class RedisDelays:
         self._messages, self._due, self._taken = keys.delays
 
     async def put(self, message: WaitingMessage) -> None:
-        await self._server.run(PUT_MESSAGE, self._keys, (message.job_id, _written(message)))
+        await self._server.run(_PUT_MESSAGE, self._keys, (message.job_id, _written(message)))
 
     async def take(self, *, now: int, limit: int, lease: float) -> list[TakenMessage]:
         arguments = (now, min(limit, _MOST), milliseconds(lease))
         # Not again when the reply is lost: what was taken then comes to the next taker after its lease.
-        kept = texts(await self._server.run(TAKE, self._keys, arguments, can_repeat=False))
+        kept = texts(await self._server.run(_TAKE, self._keys, arguments, can_repeat=False))
         return [TakenMessage(message, _token(one)) for one in kept if (message := _read(one)) is not None]
 
     async def done(self, taken: Sequence[TakenMessage]) -> None:
         for start in range(0, len(taken), _MOST):
-            await self._server.run(DONE, self._keys, _tokens(taken[start : start + _MOST]))
+            await self._server.run(_DONE, self._keys, _tokens(taken[start : start + _MOST]))
 
     async def give_back(self, taken: Sequence[TakenMessage]) -> None:
         for start in range(0, len(taken), _MOST):
-            await self._server.run(GIVE_BACK, self._keys, _tokens(taken[start : start + _MOST]))
+            await self._server.run(_GIVE_BACK, self._keys, _tokens(taken[start : start + _MOST]))
 
     async def next_due(self) -> int | None:
-        first = texts(await self._server.run(NEXT_DUE, self._keys, ()))
+        first = texts(await self._server.run(_NEXT_DUE, self._keys, ()))
         return int(float(first[1])) if first else None
 
     def listen(self, heard: Callable[[], None]) -> Callable[[], None]:
@@ -107,11 +107,11 @@ class RedisDelays:
 
     async def cancel(self, job_id: str) -> bool:
         # Not again when the reply is lost: the second answer would be that nothing waits.
-        return flag(await self._server.run(CANCEL, self._keys, (job_id,), can_repeat=False))
+        return flag(await self._server.run(_CANCEL, self._keys, (job_id,), can_repeat=False))
 
     async def swap(self, found: WaitingMessage, changed: WaitingMessage) -> bool:
         arguments = (found.job_id, _encode(found), _written(changed))
-        return flag(await self._server.run(SWAP, self._keys, arguments))
+        return flag(await self._server.run(_SWAP, self._keys, arguments))
 
     async def _read(self, jobs: Sequence[bytes]) -> Sequence[WaitingMessage]:
         if not jobs:
@@ -123,21 +123,21 @@ class RedisDelays:
 
 def _written(message: WaitingMessage) -> bytes:
     """As it is kept, under a new token."""
-    token = secrets.token_hex(TOKEN_LENGTH // 2)
-    return f"{token}{message.due:0{DUE_LENGTH}d}".encode() + _encode(message)
+    token = secrets.token_hex(_TOKEN_LENGTH // 2)
+    return f"{token}{message.due:0{_DUE_LENGTH}d}".encode() + _encode(message)
 
 
 def _read(kept: bytes) -> WaitingMessage | None:
     """The message; None where something else stands, which must not hold up its neighbours."""
     try:
-        return decoded(kept[TOKEN_LENGTH + DUE_LENGTH :], _decoder)
+        return decoded(kept[_TOKEN_LENGTH + _DUE_LENGTH :], _decoder)
     except StateUnavailable as error:
         _log.error("a delayed job cannot be read: %s", error)
         return None
 
 
 def _token(kept: bytes) -> str:
-    return kept[:TOKEN_LENGTH].decode(errors="replace")
+    return kept[:_TOKEN_LENGTH].decode(errors="replace")
 
 
 def _tokens(taken: Sequence[TakenMessage]) -> list[str]:

@@ -8,9 +8,12 @@ from taskmq_redis.keys import Keys
 from taskmq_redis.link.call import Word
 from taskmq_redis.link.replies import integer, texts
 from taskmq_redis.link.server import Server
-from taskmq_redis.scripts.flow_index import LIST_FLOW, SETTLE_FLOW
+from taskmq_redis.scripts.script import Script
 
 __all__ = ["RedisFlowIndex"]
+
+_LIST_FLOW: Final = Script("flow_index/list_flow")
+_SETTLE_FLOW: Final = Script("flow_index/settle_flow")
 
 # A flow's keys live a sixteenth longer than is promised.
 _LONGER: Final = 1.0625
@@ -30,7 +33,7 @@ class RedisFlowIndex:
             kept: ms.
         """
         arguments = (flow_id, started, round(kept * _LONGER))
-        over = texts(await self._server.run(LIST_FLOW, self._keys.flow_lists(flow_id), arguments))
+        over = texts(await self._server.run(_LIST_FLOW, self._keys.flow_lists(flow_id), arguments))
         await self.settle([each.decode() for each in over])
 
     async def settle(self, flow_ids: list[str]) -> None:
@@ -64,4 +67,4 @@ class RedisFlowIndex:
     async def _settle(self, flow_id: str) -> None:
         name = self._keys.flow(flow_id)
         left = integer(await self._server.ask("PTTL", name, key=name))
-        await self._server.run(SETTLE_FLOW, self._keys.flow_lists(flow_id), (flow_id, max(left, 0)))
+        await self._server.run(_SETTLE_FLOW, self._keys.flow_lists(flow_id), (flow_id, max(left, 0)))

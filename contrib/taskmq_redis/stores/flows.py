@@ -25,26 +25,29 @@ from taskmq_redis.keys import Keys
 from taskmq_redis.link.call import Reply, Word
 from taskmq_redis.link.replies import flag, integer, texts, texts_or_none
 from taskmq_redis.link.server import Server
-from taskmq_redis.scripts.flow_control import CANCEL_NODES, MARK_CANCELLED, REDRIVE_FLOW, REDRIVEN, REVIVE_NODES
-from taskmq_redis.scripts.flows import (
-    APPEND_NODES,
-    CREATE_FLOW,
-    DONE_NODES,
-    END_NODE,
-    EXPAND_NODE,
-    OPEN_FLOW,
-    PUT_NODES,
-    RELEASE_NODE,
-    RENEW_NODE,
-    REOPEN_NODES,
-    START_NODE,
-    TAKE_NODES,
-)
-from taskmq_redis.scripts.state import Script
+from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.flow_index import RedisFlowIndex
 from taskmq_redis.stores.results import milliseconds
 
 __all__ = ["RedisFlows"]
+
+_CANCEL_NODES: Final = Script("flows/cancel_nodes")
+_MARK_CANCELLED: Final = Script("flows/mark_cancelled")
+_REDRIVE_FLOW: Final = Script("flows/redrive_flow")
+_REDRIVEN: Final = Script("flows/redriven")
+_REVIVE_NODES: Final = Script("flows/revive_nodes")
+_APPEND_NODES: Final = Script("flows/append_nodes")
+_CREATE_FLOW: Final = Script("flows/create_flow")
+_DONE_NODES: Final = Script("flows/done_nodes")
+_END_NODE: Final = Script("flows/end_node")
+_EXPAND_NODE: Final = Script("flows/expand_node")
+_OPEN_FLOW: Final = Script("flows/open_flow")
+_PUT_NODES: Final = Script("flows/put_nodes")
+_RELEASE_NODE: Final = Script("flows/release_node")
+_RENEW_NODE: Final = Script("flows/renew_node")
+_REOPEN_NODES: Final = Script("flows/reopen_nodes")
+_START_NODE: Final = Script("flows/start_node")
+_TAKE_NODES: Final = Script("flows/take_nodes")
 
 T = TypeVar("T")
 
@@ -66,7 +69,7 @@ class RedisFlows:
     async def create(self, flow_id: str, head: bytes, nodes: Sequence[FlowNode], *, ttl: float) -> bool:
         key = [self._keys.flow(flow_id)]
         kept = milliseconds(ttl)
-        started = integer(await self._server.run(CREATE_FLOW, key, (head, kept)))
+        started = integer(await self._server.run(_CREATE_FLOW, key, (head, kept)))
         if not started:
             return False
         # Before it can be seen: what is there is listed.
@@ -84,18 +87,18 @@ class RedisFlows:
                 for number, those in enumerate(_pieces(after[node.key], _FOLLOWERS)):
                     fields += [f"o:{node.key}/{number}", " ".join(those)]
             arguments = (len(fields) // 2, *fields, *(node.key for node in piece))
-            if not flag(await self._server.run(PUT_NODES, key, arguments)):
+            if not flag(await self._server.run(_PUT_NODES, key, arguments)):
                 return False
         for roots in _pieces([node.key for node in nodes if not node.after]):
-            await self._server.run(REOPEN_NODES, key, roots)
-        await self._server.run(OPEN_FLOW, key, ())
+            await self._server.run(_REOPEN_NODES, key, roots)
+        await self._server.run(_OPEN_FLOW, key, ())
         return True
 
     async def start(
         self, flow_id: str, node: str, *, owner: str, seconds: float, takes_over: bool
     ) -> BegunNode | BusyNode | EndedNode | None:
         arguments = (node, owner, milliseconds(seconds), int(takes_over))
-        match texts(await self._run(START_NODE, flow_id, arguments)):
+        match texts(await self._run(_START_NODE, flow_id, arguments)):
             case []:
                 return None
             case [b"begun", token, call]:
@@ -108,36 +111,36 @@ class RedisFlows:
                 raise _nonsense()
 
     async def renew(self, flow_id: str, node: str, *, token: int, seconds: float) -> bool:
-        return flag(await self._run(RENEW_NODE, flow_id, (node, str(token), milliseconds(seconds))))
+        return flag(await self._run(_RENEW_NODE, flow_id, (node, str(token), milliseconds(seconds))))
 
     async def release(self, flow_id: str, node: str, *, token: int) -> None:
-        await self._run(RELEASE_NODE, flow_id, (node, str(token)))
+        await self._run(_RELEASE_NODE, flow_id, (node, str(token)))
 
     async def end(
         self, flow_id: str, node: str, *, token: int, state: NodeState, value: bytes, taker: str, lease: float
     ) -> Taken | None:
         arguments = (taker, milliseconds(lease), node, str(token), state, value)
-        reply = texts(await self._run(END_NODE, flow_id, arguments))
+        reply = texts(await self._run(_END_NODE, flow_id, arguments))
         return _taken(reply) if reply else None
 
     async def take(self, flow_id: str, *, taker: str, lease: float, again: bool = False) -> Taken:
-        return _taken(texts(await self._run(TAKE_NODES, flow_id, (taker, milliseconds(lease), int(again)))))
+        return _taken(texts(await self._run(_TAKE_NODES, flow_id, (taker, milliseconds(lease), int(again)))))
 
     async def done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
-        return _taken(texts(await self._run(DONE_NODES, flow_id, (taker, milliseconds(lease), *keys))))
+        return _taken(texts(await self._run(_DONE_NODES, flow_id, (taker, milliseconds(lease), *keys))))
 
     async def expand(self, flow_id: str, node: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
         for at in range(0, max(len(calls), 1), _PIECE):
-            await self._run(EXPAND_NODE, flow_id, (node, first + at, total, *calls[at : at + _PIECE]))
+            await self._run(_EXPAND_NODE, flow_id, (node, first + at, total, *calls[at : at + _PIECE]))
 
     async def append(
         self, flow_id: str, node: str, calls: Sequence[bytes], *, name: str = "", closes: bool = False
     ) -> int | None:
-        first = integer(await self._run(APPEND_NODES, flow_id, (node, name, int(closes), *calls)))
+        first = integer(await self._run(_APPEND_NODES, flow_id, (node, name, int(closes), *calls)))
         return None if first < 0 else first
 
     async def cancel(self, flow_id: str, *, reason: str) -> list[str] | None:
-        if not flag(await self._run(MARK_CANCELLED, flow_id, (reason,))):
+        if not flag(await self._run(_MARK_CANCELLED, flow_id, (reason,))):
             return None
         name = f"{self._keys.flow(flow_id)}:open"
         running: dict[str, None] = {}
@@ -148,21 +151,21 @@ class RedisFlows:
             if not left:
                 break
             for piece in _pieces(left):
-                those = texts(await self._run(CANCEL_NODES, flow_id, (reason, *piece)))
+                those = texts(await self._run(_CANCEL_NODES, flow_id, (reason, *piece)))
                 running.update((each.decode(), None) for each in those)
         return [*running]
 
     async def redrive(self, flow_id: str) -> int:
-        if not flag(await self._run(REDRIVE_FLOW, flow_id, ())):
+        if not flag(await self._run(_REDRIVE_FLOW, flow_id, ())):
             return 0
         name = self._keys.flow(flow_id)
         # First all that have to wait anew, then those of them that need not: a repetition of this goes on.
         for piece in _pieces(await self._members(f"{name}:bad")):
-            await self._run(REVIVE_NODES, flow_id, piece)
+            await self._run(_REVIVE_NODES, flow_id, piece)
         redone = await self._members(f"{name}:redo")
         for piece in _pieces(redone):
-            await self._run(REOPEN_NODES, flow_id, piece)
-        await self._run(REDRIVEN, flow_id, ())
+            await self._run(_REOPEN_NODES, flow_id, piece)
+        await self._run(_REDRIVEN, flow_id, ())
         return len(redone)
 
     async def look(self, flow_id: str) -> FlowRecord | None:

@@ -2,15 +2,22 @@
 
 import asyncio
 import uuid
+from typing import Final
 
 from taskmq.contracts.stores import Lease, group_of
 from taskmq_redis.keys import Keys
 from taskmq_redis.link.replies import flag, texts
 from taskmq_redis.link.server import Server
-from taskmq_redis.scripts.state import LOOK_LEASE, MEMBERS, RELEASE_LEASE, RENEW_LEASE, TAKE_LEASE
+from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
 __all__ = ["RedisLeases"]
+
+_LOOK_LEASE: Final = Script("leases/look_lease")
+_MEMBERS: Final = Script("leases/members")
+_RELEASE_LEASE: Final = Script("leases/release_lease")
+_RENEW_LEASE: Final = Script("leases/renew_lease")
+_TAKE_LEASE: Final = Script("leases/take_lease")
 
 
 class RedisLeases:
@@ -22,23 +29,24 @@ class RedisLeases:
 
     async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
         arguments = (owner, milliseconds(seconds), note, uuid.uuid4().hex)
-        reply = texts(await self._server.run(TAKE_LEASE, self._places(key), arguments))
+        reply = texts(await self._server.run(_TAKE_LEASE, self._places(key), arguments))
         return int(reply[0]) if len(reply) == 1 else _lease(reply)
 
     async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
         arguments = (str(token), milliseconds(seconds), *(() if note is None else (note,)))
-        return flag(await self._server.run(RENEW_LEASE, self._places(key), arguments))
+        return flag(await self._server.run(_RENEW_LEASE, self._places(key), arguments))
 
     async def release(self, key: str, *, token: int) -> None:
-        await self._server.run(RELEASE_LEASE, [self._keys.lease(key)], (str(token),))
+        await self._server.run(_RELEASE_LEASE, [self._keys.lease(key)], (str(token),))
 
     async def find(self, key: str) -> Lease | None:
-        reply = texts(await self._server.run(LOOK_LEASE, [self._keys.lease(key)], ()))
+        reply = texts(await self._server.run(_LOOK_LEASE, [self._keys.lease(key)], ()))
         return _lease(reply) if reply else None
 
     async def members(self, group: str) -> dict[str, Lease]:
-        places = [place.decode() for place in texts(await self._server.run(MEMBERS, [self._keys.members(group)], ()))]
-        replies = await asyncio.gather(*(self._server.run(LOOK_LEASE, [place], ()) for place in places))
+        members = texts(await self._server.run(_MEMBERS, [self._keys.members(group)], ()))
+        places = [place.decode() for place in members]
+        replies = await asyncio.gather(*(self._server.run(_LOOK_LEASE, [place], ()) for place in places))
         found = {
             self._keys.member_of(group, place): _lease(lease)
             for place, reply in zip(places, replies, strict=True)

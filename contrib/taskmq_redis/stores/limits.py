@@ -2,16 +2,22 @@
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import cast
+from typing import Final, cast
 
 from taskmq.contracts.stores import Demand, LimitEntry, LimitUsage, PlaceDemand, RateDemand
 from taskmq.errors import StateUnavailable
 from taskmq_redis.keys import Keys
 from taskmq_redis.link.call import Reply, Word
 from taskmq_redis.link.server import Server
-from taskmq_redis.scripts.limits import ENTER_LIMITS, LEAVE_LIMITS, LOOK_AT_LIMIT, RENEW_PLACES, WITHDRAW
+from taskmq_redis.scripts.script import Script
 
 __all__ = ["RedisLimits"]
+
+_ENTER_LIMITS: Final = Script("limits/enter_limits")
+_LEAVE_LIMITS: Final = Script("limits/leave_limits")
+_LOOK_AT_LIMIT: Final = Script("limits/look_at_limit")
+_RENEW_PLACES: Final = Script("limits/renew_places")
+_WITHDRAW: Final = Script("limits/withdraw")
 
 
 class RedisLimits:
@@ -31,7 +37,7 @@ class RedisLimits:
                 arguments += ("strict" if demand.strict else "rate", repr(demand.interval * 1_000_000), demand.burst)
             else:
                 arguments += ("places", demand.places, 0)
-        granted, wait, which, *holds = _list(await self._server.run(ENTER_LIMITS, keys, arguments))
+        granted, wait, which, *holds = _list(await self._server.run(_ENTER_LIMITS, keys, arguments))
         return LimitEntry(
             granted=granted == 1,
             wait=int(cast("bytes", wait)) / 1_000_000,
@@ -46,20 +52,20 @@ class RedisLimits:
         arguments: list[Word] = [_microseconds(seconds)]
         for hold, demand in holds:
             arguments += (hold, demand.places)
-        reply = _list(await self._server.run(RENEW_PLACES, keys, arguments))
+        reply = _list(await self._server.run(_RENEW_PLACES, keys, arguments))
         return [one == 1 for one in reply]
 
     async def release(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
         names = [*chain.from_iterable(self._keys.limit(key)[::3] for key in keys)]
-        await self._server.run(LEAVE_LIMITS, names, (hold, "" if held is None else _microseconds(held)))
+        await self._server.run(_LEAVE_LIMITS, names, (hold, "" if held is None else _microseconds(held)))
 
     async def withdraw(self, job_id: str, keys: Sequence[str]) -> None:
         names = [*chain.from_iterable(self._keys.limit(key)[1:3] for key in keys)]
-        await self._server.run(WITHDRAW, names, (job_id,))
+        await self._server.run(_WITHDRAW, names, (job_id,))
 
     async def usage(self, key: str) -> LimitUsage:
         _, line, _, held = self._keys.limit(key)
-        counts = _list(await self._server.run(LOOK_AT_LIMIT, [line, held], ()))
+        counts = _list(await self._server.run(_LOOK_AT_LIMIT, [line, held], ()))
         return LimitUsage(held=int(cast("int", counts[0])), waiting=int(cast("int", counts[1])))
 
 

@@ -1,15 +1,19 @@
 """How far jobs are."""
 
+from typing import Final
+
 import msgspec
 
 from taskmq.contracts.stores import ProgressRecord
 from taskmq_redis.keys import Keys
 from taskmq_redis.link.replies import decoded
 from taskmq_redis.link.server import Server
-from taskmq_redis.scripts.state import REPORT
+from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
 __all__ = ["RedisProgress"]
+
+_REPORT: Final = Script("progress/report")
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(ProgressRecord)
@@ -24,7 +28,7 @@ class RedisProgress:
 
     async def report(self, record: ProgressRecord, *, ttl: float) -> None:
         arguments = (record.attempt, record.started, _encode(record), milliseconds(ttl))
-        await self._server.run(REPORT, [self._keys.progress(record.job_id)], arguments)
+        await self._server.run(_REPORT, [self._keys.progress(record.job_id)], arguments)
 
     async def find(self, job_id: str) -> ProgressRecord | None:
         key = self._keys.progress(job_id)

@@ -13,9 +13,11 @@ from taskmq_redis.keys import Keys
 from taskmq_redis.link.pubsub import PubSub
 from taskmq_redis.link.replies import decoded
 from taskmq_redis.link.server import Server
-from taskmq_redis.scripts.state import PUT_RESULT
+from taskmq_redis.scripts.script import Script
 
 __all__ = ["RedisResults", "milliseconds"]
+
+_PUT_RESULT: Final = Script("results/put_result")
 
 # The first look is taken however short the time is.
 _FIRST_LOOK: Final = 1.0
@@ -42,7 +44,7 @@ class RedisResults:
     async def put(self, record: ResultRecord, *, ttl: float) -> None:
         keys = [self._keys.result(record.job_id), self._keys.ended(record.job_id)]
         arguments = (record.state, _encode(record), milliseconds(ttl), milliseconds(remembered_for(ttl)))
-        await self._server.run(PUT_RESULT, keys, arguments)
+        await self._server.run(_PUT_RESULT, keys, arguments)
 
     async def get(self, job_id: str) -> ResultRecord | None:
         return await self._get(self._keys.result(job_id), timeout=None)

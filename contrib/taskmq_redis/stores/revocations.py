@@ -1,13 +1,18 @@
 """Cancelled jobs: one sorted set in the order in which they came, and what is known of each beside it."""
 
+from typing import Final
+
 from taskmq.contracts.stores import Revocation
 from taskmq_redis.keys import Keys
 from taskmq_redis.link.replies import texts
 from taskmq_redis.link.server import Server
-from taskmq_redis.scripts.state import REVOKE, REVOKED_SINCE
+from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
 __all__ = ["RedisRevocations"]
+
+_REVOKE: Final = Script("revocations/revoke")
+_REVOKED_SINCE: Final = Script("revocations/revoked_since")
 
 
 class RedisRevocations:
@@ -18,10 +23,10 @@ class RedisRevocations:
         self._keys = keys
 
     async def revoke(self, job_id: str, *, reason: str, ttl: float) -> None:
-        await self._server.run(REVOKE, list(self._keys.revocations), (job_id, reason, milliseconds(ttl)))
+        await self._server.run(_REVOKE, list(self._keys.revocations), (job_id, reason, milliseconds(ttl)))
 
     async def since(self, place: int, *, limit: int) -> list[Revocation]:
-        found = texts(await self._server.run(REVOKED_SINCE, list(self._keys.revocations), (place, limit)))
+        found = texts(await self._server.run(_REVOKED_SINCE, list(self._keys.revocations), (place, limit)))
         return [
             Revocation(job_id=job.decode(), reason=reason.decode(), place=int(at), until=int(until))
             for job, reason, at, until in zip(*[iter(found)] * 4, strict=True)

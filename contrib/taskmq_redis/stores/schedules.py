@@ -13,16 +13,16 @@ from taskmq_redis.keys import Keys
 from taskmq_redis.link.pubsub import PubSub
 from taskmq_redis.link.replies import flag, texts, texts_or_none
 from taskmq_redis.link.server import Server
-from taskmq_redis.scripts.schedules import (
-    CHANGED_SCHEDULES,
-    DEFINE_SCHEDULE,
-    SWAP_RECORDS,
-    TELL_SCHEDULES,
-    VERSION_LENGTH,
-)
+from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
 __all__ = ["RedisSchedules"]
+
+_CHANGED_SCHEDULES: Final = Script("schedules/changed_schedules")
+_DEFINE_SCHEDULE: Final = Script("schedules/define_schedule")
+_SWAP_RECORDS: Final = Script("schedules/swap_records")
+_TELL_SCHEDULES: Final = Script("schedules/tell_schedules")
+_VERSION_LENGTH: Final = 16
 
 _SPREAD: Final = 16
 # One script changes so many at most: it blocks the server while it runs.
@@ -56,7 +56,7 @@ class RedisSchedules:
             words: list[str | bytes | int] = [milliseconds(ttl)]
             for at in part:
                 words += (changes[at].before, changes[at].after.version.encode() + changes[at].after.value)
-            reply = texts_or_none(await self._server.run(SWAP_RECORDS, keys, words))
+            reply = texts_or_none(await self._server.run(_SWAP_RECORDS, keys, words))
             for at, kept in zip(part, reply, strict=True):
                 answers[at] = None if kept is None else _read(kept) if kept else changes[at].after
 
@@ -65,13 +65,13 @@ class RedisSchedules:
 
     async def define(self, scope: str, name: str, *, before: bytes | None, after: bytes | None) -> bool:
         words = (name, _written(before), _written(after))
-        return flag(await self._server.run(DEFINE_SCHEDULE, self._keys.schedules(scope), words))
+        return flag(await self._server.run(_DEFINE_SCHEDULE, self._keys.schedules(scope), words))
 
     async def tell(self, scope: str, names: Sequence[str]) -> None:
-        await self._server.run(TELL_SCHEDULES, self._keys.schedules(scope), list(names))
+        await self._server.run(_TELL_SCHEDULES, self._keys.schedules(scope), list(names))
 
     async def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
-        reply = texts(await self._server.run(CHANGED_SCHEDULES, self._keys.schedules(scope), (str(place), limit)))
+        reply = texts(await self._server.run(_CHANGED_SCHEDULES, self._keys.schedules(scope), (str(place), limit)))
         return [
             ChangedSchedule(name.decode(errors="replace"), int(at), definition[1:] if definition else None)
             for name, at, definition in zip(reply[::3], reply[1::3], reply[2::3], strict=True)
@@ -104,7 +104,7 @@ async def _all(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
 
 
 def _read(kept: bytes) -> KeptRecord:
-    return KeptRecord(kept[:VERSION_LENGTH].decode(errors="replace"), kept[VERSION_LENGTH:])
+    return KeptRecord(kept[:_VERSION_LENGTH].decode(errors="replace"), kept[_VERSION_LENGTH:])
 
 
 def _written(definition: bytes | None) -> bytes:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from taskmq.contracts.history import AlertNotice, KeptRule
 from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence
 from taskmq.model.identity import AuditEntry
+from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.identity import note
 from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, first
 from taskmq_sql.jobs.values import can_be_kept
@@ -32,6 +33,7 @@ on conflict (id) do update set tenant = excluded.tenant, ends = excluded.ends, c
 _ADD_NOTICE: Final = """
 insert into taskmq.alert_notice (id, at, next_at, tries, content, tenant) values ($1, $2, $3, 0, $4, $5)
 on conflict (id) do nothing"""
+_PAGE: Final = 500
 _NOTICE: Final = "select content, next_at, tries from taskmq.alert_notice"
 
 
@@ -55,7 +57,13 @@ class SqlAlerts:
         return await self._runner.write(partial(_remove_rule, tenant=tenant, name=name, audit=audit))
 
     async def alerts(self, tenant: str | None = None) -> list[Alert]:
-        return await self._runner.read(partial(_alerts, tenant=tenant))
+        found: list[Alert] = []
+        page: list[Alert] | None = None
+        while page is None or len(page) == _PAGE:
+            # There may be one for each task, and the loop has other work.
+            page = await self._runner.read(partial(_alerts, tenant=tenant, after=found[-1] if found else None))
+            found += page
+        return found
 
     async def silences(self, *, ended: bool = False) -> list[Silence]:
         return await self._runner.read(partial(_silences, ended=ended))
@@ -121,12 +129,16 @@ def _remove_rule(now: int, *, tenant: str, name: str, audit: AuditEntry | None) 
     return bool(rows)
 
 
-def _alerts(now: int, *, tenant: str | None) -> Steps[list[Alert]]:
+def _alerts(now: int, *, tenant: str | None, after: Alert | None) -> Steps[list[Alert]]:
     del now
-    if tenant is None:
-        rows = yield from ask(f"{_ALERTS} order by tenant, rule, subject")
-    else:
-        rows = yield from ask(f"{_ALERTS} where tenant = $1 order by rule, subject", tenant)
+    conditions = Conditions()
+    conditions.equal("tenant", tenant)
+    if after is not None:
+        conditions.demand("(tenant, rule, subject) > ({})", after.tenant, after.rule, after.subject)
+    rows = yield from ask(
+        f"{_ALERTS} {conditions.where} order by tenant, rule, subject limit {conditions.place(_PAGE)}",
+        *conditions.args,
+    )
     return [replace(msgspec.json.decode(content, type=Alert), version=version) for content, version in rows]
 
 

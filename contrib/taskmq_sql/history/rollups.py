@@ -1,13 +1,13 @@
 """Figures by the minute, and failures, in tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from taskmq.contracts.history import FailureFilter, FailurePage, RollupFilter
-from taskmq.model.history.rollups import Buckets, Rollup, RollupKey, RunFailure
+from taskmq.model.history.rollups import MINUTE, QUARTER, Buckets, Rollup, RollupKey, RunFailure
 from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, places
@@ -23,6 +23,14 @@ insert into taskmq.rollup (minute, task, queue, tenant, figures) values ($1, $2,
 on conflict (minute, task, queue, tenant) do update set figures = excluded.figures"""
 _GET: Final = """
 select figures from taskmq.rollup where minute = $1 and task = $2 and queue = $3 and tenant = $4"""
+_PUT_SUM: Final = """
+insert into taskmq.rollup_sum (minute, task, queue, tenant, figures, kind) values ($1, $2, $3, $4, $5, $6)
+on conflict (kind, tenant, minute, task, queue) do update set figures = excluded.figures"""
+_GET_SUM: Final = """
+select figures from taskmq.rollup_sum
+where minute = $1 and task = $2 and queue = $3 and tenant = $4 and kind = $5"""
+_KINDS: Final = {(MINUTE, True): 1, (QUARTER, False): 2, (QUARTER, True): 3}
+"""Of sums, by the time that each is of, and whether of all tenants."""
 
 
 class _Figures(msgspec.Struct, array_like=True):
@@ -62,13 +70,9 @@ def _add(now: int, *, rollups: Sequence[Rollup], failures: Sequence[RunFailure])
     del now
     # What is added to is read first: two that add at a time would lose what one of them has.
     yield LOCK
-    for one in rollups:
-        key = (one.key.minute, storable(one.key.task), storable(one.key.queue), storable(one.key.tenant))
-        whole = Rollup(one.key)
-        for row in (yield from ask(_GET, *key)):
-            whole.merge(_rollup(one.key, row[0]))
-        whole.merge(one)
-        yield from ask(_PUT, *key, _text(whole))
+    yield from _merge(rollups, _GET, _PUT)
+    for (step, is_whole), kind in _KINDS.items():
+        yield from _merge(_sums(rollups, step, is_whole=is_whole), _GET_SUM, _PUT_SUM, kind)
     for begin in range(0, len(failures), _TOGETHER):
         part = failures[begin : begin + _TOGETHER]
         values = ", ".join(f"({places(_WIDTH, begin=place * _WIDTH + 1)})" for place in range(len(part)))
@@ -76,9 +80,33 @@ def _add(now: int, *, rollups: Sequence[Rollup], failures: Sequence[RunFailure])
         yield from ask(f"insert into taskmq.run_failure ({_FAILURE}) values {values}", *args)
 
 
+def _merge(rollups: Iterable[Rollup], get: str, put: str, *kind: int) -> Steps[None]:
+    for one in rollups:
+        key = (one.key.minute, storable(one.key.task), storable(one.key.queue), storable(one.key.tenant))
+        whole = Rollup(one.key)
+        for row in (yield from ask(get, *key, *kind)):
+            whole.merge(_rollup(one.key, row[0]))
+        whole.merge(one)
+        yield from ask(put, *key, _text(whole), *kind)
+
+
+def _sums(rollups: Sequence[Rollup], step: int, *, is_whole: bool) -> Iterable[Rollup]:
+    found: dict[RollupKey, Rollup] = {}
+    for one in rollups:
+        tenant = "" if is_whole else one.key.tenant
+        key = RollupKey(one.key.minute // step * step, one.key.task, one.key.queue, tenant)
+        found.setdefault(key, Rollup(key)).merge(one)
+    return found.values()
+
+
 def _rollups(now: int, *, which: RollupFilter, after: RollupKey | None, limit: int) -> Steps[list[Rollup]]:
     del now
     conditions = Conditions()
+    is_sum = (which.step, which.is_whole) != (MINUTE, False)
+    if is_sum:
+        conditions.equal("kind", _KINDS[which.step, which.is_whole])
+    if which.is_whole:
+        conditions.equal("tenant", "")
     conditions.demand("minute >= {}", which.since)
     conditions.demand("minute < {}", which.until)
     for column, value in (("task", which.task), ("queue", which.queue), ("tenant", which.tenant)):
@@ -87,7 +115,8 @@ def _rollups(now: int, *, which: RollupFilter, after: RollupKey | None, limit: i
         names = (storable(after.task), storable(after.queue), storable(after.tenant))
         conditions.demand("(minute, task, queue, tenant) > ({})", after.minute, *names)
     rows = yield from ask(
-        f"select minute, task, queue, tenant, figures from taskmq.rollup {conditions.where} "
+        f"select minute, task, queue, tenant, figures from taskmq.{'rollup_sum' if is_sum else 'rollup'} "
+        f"{conditions.where} "
         f"order by minute, task, queue, tenant limit {conditions.place(limit)}",
         *conditions.args,
     )
@@ -126,13 +155,20 @@ def _forget(now: int, *, before: int, limit: int) -> Steps[int]:
         before,
         limit,
     )
+    sums = yield from ask(
+        "delete from taskmq.rollup_sum where (kind, tenant, minute, task, queue) in ("
+        "select kind, tenant, minute, task, queue from taskmq.rollup_sum where minute < $1 order by minute limit $2) "
+        "returning minute",
+        before // QUARTER * QUARTER,
+        limit,
+    )
     failures = yield from ask(
         "delete from taskmq.run_failure where number in ("
         "select number from taskmq.run_failure where at < $1 order by at limit $2) returning number",
         before,
         limit,
     )
-    return len(figures) + len(failures)
+    return max(len(figures), len(sums)) + len(failures)
 
 
 def _text(rollup: Rollup) -> str:

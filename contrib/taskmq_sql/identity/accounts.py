@@ -201,7 +201,9 @@ def _change_user(now: int, *, user_id: str, change: UserChange, by: Actor) -> St
     row = yield from _user(user_id)
     before, password = user(row), row[-1]
     if change.version not in (None, before.version):
-        raise IdentityConflict(f"user {before.name!r} was changed meanwhile: their version is {before.version}")
+        raise IdentityConflict(
+            f"user {before.name!r} was changed meanwhile: their version is {before.version}", version=before.version
+        )
     name = before.name if change.name is UNSET else change.name
     if name.casefold() != before.name.casefold() and (yield from first(_NAMED, name.casefold())) is not None:
         raise IdentityConflict(f"there is a user {name!r} already")

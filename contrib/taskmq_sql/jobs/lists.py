@@ -34,6 +34,7 @@ from taskmq.model.states import TERMINAL
 from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.tables import job, job_detail, job_history
+from taskmq_sql.jobs.values import submitted_at
 
 __all__ = ["BOUND", "Known", "Scan", "first_id", "page_of", "scans"]
 
@@ -122,6 +123,9 @@ class Scan(msgspec.Struct, frozen=True):
             statement = statement.where(id_ < after)
         if until is not None:
             statement = statement.where(id_ >= until)
+            if "ended" in self.table.columns:
+                # What was submitted after that has not ended before it: earlier days are not looked at.
+                statement = statement.where(self.table.c.ended >= submitted_at(str(until)) - DAY)
         return statement.where(*self.within, *self.rest).order_by(id_.desc())
 
 

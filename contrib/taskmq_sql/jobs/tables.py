@@ -98,7 +98,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0012"
+HEAD: Final = "0014"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -493,9 +493,12 @@ bulk: Final = Table(
     Column("ended", BigInteger),
     Column("version", BigInteger, nullable=False),
     Column("content", Text, nullable=False),
+    # Of the request, with the tenant: what comes again under it is the same bulk.
+    Column("key", Text),
     PrimaryKeyConstraint("id", name="bulk_pkey"),
     Index("bulk_open", "due", "id", postgresql_where=text("ended is null")),
     Index("bulk_tenant", "tenant", "id"),
+    Index("bulk_key", "key", unique=True),
 )
 
 allocation: Final = Table(

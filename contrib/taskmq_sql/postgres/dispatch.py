@@ -245,7 +245,7 @@ class PostgresDispatch:
         )
         return [DueJob(due, str(job_id), shard) for due, job_id, shard in rows]
 
-    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
+    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
         return await self._fires.fire(slot, epoch, [job for job in jobs if is_job_id(job.id)])
 
     async def release_dependents(self, *, limit: int = 500) -> Released:
@@ -297,14 +297,14 @@ class _Fire:
     """What one slot wants to be fired.
 
     Attributes:
-        queues: what came of it, once that is known.
+        lanes: what came of it, once that is known.
         error: why nothing may have come of it.
     """
 
     key: str
     epoch: int
     jobs: Sequence[DueJob]
-    queues: set[str] | None = None
+    lanes: set[Lane] | None = None
     error: Exception | None = None
 
 
@@ -320,15 +320,15 @@ class _Fires:
         self._waiting: list[_Fire] = []
         self._firing = asyncio.Lock()
 
-    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
-        """What `DispatchStore.fire` does; of calls that were made together, one returns the queues of all."""
+    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
+        """What `DispatchStore.fire` does; of calls that were made together, one returns the lanes of all."""
         if not jobs:
             return set()
         call = _Fire(slot_key(slot), epoch, jobs)
         self._waiting.append(call)
         try:
             async with self._firing:
-                if call.queues is None and call.error is None:
+                if call.lanes is None and call.error is None:
                     together, self._waiting = self._waiting, []
                     await self._fire(together, call)
         finally:
@@ -336,11 +336,11 @@ class _Fires:
                 self._waiting.remove(call)
         if call.error is not None:
             raise call.error
-        return call.queues or set()
+        return call.lanes or set()
 
     async def _fire(self, calls: Sequence[_Fire], leader: _Fire) -> None:
         try:
-            queues = await self._queues(calls)
+            lanes = await self._lanes(calls)
         except Exception as error:  # noqa: BLE001 - each caller gets it
             for call in calls:
                 call.error = error
@@ -350,9 +350,9 @@ class _Fires:
             self._waiting = [call for call in calls if call is not leader] + self._waiting
             raise
         for call in calls:
-            call.queues = queues if call is leader else set()
+            call.lanes = lanes if call is leader else set()
 
-    async def _queues(self, calls: Sequence[_Fire]) -> set[str]:
+    async def _lanes(self, calls: Sequence[_Fire]) -> set[Lane]:
         keys = {job.id: (job, call.key) for call in calls for job in call.jobs}
         found = sorted(keys.values(), key=lambda each: each[0].id)
 
@@ -368,7 +368,10 @@ class _Fires:
             )
 
         rows = await self._database.steps.run("statement", fire)
-        return set((await self._database.names.texts("queue", {row[0] for row in rows})).values()) - {""}
+        names = self._database.names
+        queues = await names.texts("queue", {row[0] for row in rows})
+        tenants = await names.texts("tenant", {row[2] for row in rows})
+        return {Lane(queues[queue], priority, tenants[tenant]) for queue, priority, tenant in rows}
 
 
 async def _undispatch(connection: Connection, jobs: Sequence[DispatchedJob], delay: float, why: str) -> None:

@@ -417,7 +417,7 @@ u as (update taskmq.job j set state = 1, version = j.version + 1
       where j.id = any(array(select id from gone)) and j.state in (4, 13)
       returning j.id, j.queue, j.priority, j.tenant, j.due),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from u)
-select distinct queue from u"""
+select distinct queue, priority, tenant from u"""
 """Timers of any number of slots, each with the key of its slot ($6); of those that are held ($4, $5)."""
 
 ANY_END: Final = "select exists (select from taskmq.upstream_end)"

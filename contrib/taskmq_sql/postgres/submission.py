@@ -2,9 +2,12 @@
 
 Jobs with unique keys cost some more: their keys are locked, in one order everywhere, before anything is looked up. So
 do jobs that wait for others: they are made held, and in the same transaction it is written what they wait for.
+
+Each statement sees what was committed when it began. So a job that was in the way of an insert may have been erased
+when it is looked up for the answer: what was submitted is inserted again then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from msgspec import structs
@@ -52,6 +55,11 @@ from unnest($1::text[], $2::uuid[], $3::bigint[]) as i(name, id, ttl) where u.na
 _KEYS: Final = """
 select i.place, k.id, k.fingerprint from unnest($1::int[], $2::int[], $3::text[]) as i(place, tenant, key)
 cross join lateral (select id, fingerprint from taskmq.job_key where tenant = i.tenant and key = i.key offset 0) k"""
+_FREE_KEYS: Final = """
+delete from taskmq.job_key k using unnest($1::int[], $2::text[], $3::uuid[]) as i(tenant, key, id)
+where k.tenant = i.tenant and k.key = i.key and k.id = i.id"""
+
+_Insert = Callable[[Connection, Sequence[NewJob], "Numbers"], Awaitable[list[Submitted]]]
 
 
 class Numbers:
@@ -126,7 +134,23 @@ async def insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: N
     """Submit in the transaction that is open on the connection."""
     if any(job.detail is not None and job.detail.depends_on for job in jobs):
         return await _insert_in_turns(connection, jobs, numbers)
-    return await _insert_jobs(connection, jobs, numbers)
+    return await _insert_by(_insert_jobs, connection, jobs, numbers)
+
+
+async def _insert_by(
+    insert: _Insert, connection: Connection, jobs: Sequence[NewJob], numbers: Numbers
+) -> list[Submitted]:
+    """Submit, and once more those jobs that were erased in between."""
+    answers = await insert(connection, jobs, numbers)
+    while erased := [place for place, answer in enumerate(answers) if _is_erased(answer)]:
+        again = await insert(connection, [jobs[place] for place in erased], numbers)
+        for place, answer in zip(erased, again, strict=True):
+            answers[place] = answer
+    return answers
+
+
+def _is_erased(answer: Submitted) -> bool:
+    return answer.state is JobState.UNKNOWN and answer.refusal is None
 
 
 async def _insert_in_turns(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
@@ -146,7 +170,7 @@ async def _insert_in_turns(connection: Connection, jobs: Sequence[NewJob], numbe
         turn = sorted(place for job_id in group for place in places[job_id])
         for place, answer in zip(
             turn,
-            await _insert_waiting(connection, [renamed(jobs[place], known) for place in turn], numbers),
+            await _insert_by(_insert_waiting, connection, [renamed(jobs[place], known) for place in turn], numbers),
             strict=True,
         ):
             answers[place] = answer
@@ -325,7 +349,7 @@ async def _answer(
     answers: list[Submitted | None],
     places: Sequence[int],
 ) -> None:
-    """Say of the jobs at these places what became of those that were there before."""
+    """Say of the jobs at these places what became of those that were there before: unknown where they are erased."""
     keyed = [place for place in places if jobs[place].key is not None]
     found: dict[int, tuple[str, bool]] = {place: (jobs[place].id, True) for place in places}
     rows: Sequence[Any] = ()
@@ -338,6 +362,16 @@ async def _answer(
         str(row["id"]): row
         for row in await connection.fetch(_EXISTING, sorted({job_id for job_id, _ in found.values()}))
     }
+    left_behind = [row for row in rows if existing[str(row["id"])]["state"] is None]
+    if left_behind:
+        keys = [jobs[int(row["place"])] for row in left_behind]
+        await connection.execute(
+            _FREE_KEYS,
+            [numbers.tenants[job.tenant] for job in keys],
+            [job.key for job in keys],
+            [row["id"] for row in left_behind],
+        )
     for place, (job_id, is_same) in found.items():
         row = existing[job_id]
-        answers[place] = Submitted(job_id, False, is_same, STATES[row["state"]], row["version"])
+        state = JobState.UNKNOWN if row["state"] is None else STATES[row["state"]]
+        answers[place] = Submitted(job_id, False, is_same, state, row["version"] or 0)

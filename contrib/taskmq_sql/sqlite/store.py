@@ -322,7 +322,7 @@ class SqliteDispatch:
         work = partial(updates.due, shards=shards, until=until, limit=limit)
         return await self._reader.call(work, care=Care.READ)
 
-    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
+    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
         return await self._writer.call(partial(updates.fire, slot=slot, epoch=epoch, jobs=jobs), care=Care.DURABLE)
 
     async def release_dependents(self, *, limit: int = 500) -> Released:

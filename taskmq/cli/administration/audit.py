@@ -15,7 +15,7 @@ from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
 from taskmq.contracts.identity import AuditFilter
 from taskmq.model.identity import EVERYTHING_OF_ALL, AuditRecord, Scope
-from taskmq.operations.audit import ChainReport, chain_head, entries, verify_chain
+from taskmq.operations.audit import ChainReport, chain_head, entries, exported, verify_chain
 
 if TYPE_CHECKING:
     from taskmq.contracts.identity import IdentityStore
@@ -82,6 +82,7 @@ def list_entries(
 
 
 @app.command
+@over_http("tenants:verify_chain")
 def verify(*, head: str | None = None) -> int:
     """See whether an entry was changed or taken away since it was sealed; ends with 1 where one was.
 
@@ -113,6 +114,7 @@ def verify(*, head: str | None = None) -> int:
 
 
 @app.command
+@over_http("tenants:export_chain")
 def export() -> None:
     """Write the sealed entries as JSON lines, in the order of the chain, with their hashes, salts and commitments.
 
@@ -121,7 +123,7 @@ def export() -> None:
 
     async def run(store: "IdentityStore") -> None:
         async for record in _chain(store):
-            sys.stdout.write(msgspec.json.encode(_exported(record)).decode() + "\n")
+            sys.stdout.write(msgspec.json.encode(exported(record)).decode() + "\n")
 
     at_store(run)
 
@@ -132,14 +134,6 @@ async def _chain(store: "IdentityStore") -> AsyncIterator[AuditRecord]:
         for record in page:
             yield record
         after += len(page)
-
-
-def _exported(record: AuditRecord) -> dict[str, Any]:
-    facts: dict[str, Any] = msgspec.structs.asdict(record)
-    for name, value in facts.items():
-        if isinstance(value, bytes):
-            facts[name] = value.decode() if name in ("who", "what") else value.hex()
-    return facts
 
 
 def _described(record: AuditRecord) -> dict[str, Any]:

@@ -10,15 +10,25 @@ from cyclopts import App, Parameter
 from taskmq.cli.exits import FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import note, print_record, print_rows, when
+from taskmq.cli.server_link import over_http
 from taskmq.errors import InvalidOption
 from taskmq.model.history.channels import shown_channel
 from taskmq.model.units import parse_seconds
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
+    from taskmq.model.history.alerts import AlertRule
     from taskmq.operations.history import TenantAlerts
 
-__all__ = ["app"]
+__all__ = [
+    "ALERT_COLUMNS",
+    "APPLIED_COLUMNS",
+    "NOTICE_COLUMNS",
+    "RULE_COLUMNS",
+    "SILENCE_COLUMNS",
+    "app",
+    "rules_of",
+]
 
 app = App(
     name="alert",
@@ -26,15 +36,17 @@ app = App(
     result_action="return_value",
 )
 
-_ALERTS: Final = ("state", "severity", "rule", "subject", "value", "since", "told", "tenant")
-_RULES: Final = ("name", "tenant", "metric", "threshold", "severity", "channels", "version")
-_SILENCES: Final = ("id", "rule", "subject", "ends", "by", "note", "tenant")
-_NOTICES: Final = ("at", "rule", "channel", "changes", "state", "tries")
+ALERT_COLUMNS: Final = ("state", "severity", "rule", "subject", "value", "since", "told", "tenant")
+RULE_COLUMNS: Final = ("name", "tenant", "metric", "threshold", "severity", "channels", "version")
+SILENCE_COLUMNS: Final = ("id", "rule", "subject", "ends", "by", "note", "tenant")
+APPLIED_COLUMNS: Final = ("name", "tenant", "version")
+NOTICE_COLUMNS: Final = ("at", "rule", "channel", "changes", "state", "tries")
 
 _Tenant = Annotated[str, Parameter(help="Whose; of the instance where it is left out.")]
 
 
 @app.command(name="list")
+@over_http("alerts:list_alerts")
 def list_alerts(*, resolved: Annotated[bool, Parameter(negative="")] = False) -> int:
     """List what is wrong now; ends with 1 where an alert fires.
 
@@ -60,13 +72,14 @@ def list_alerts(*, resolved: Annotated[bool, Parameter(negative="")] = False) ->
             }
             for each in shown
         ]
-        print_rows(_ALERTS, rows)
+        print_rows(ALERT_COLUMNS, rows)
         return FAILED if any(each.state == "firing" for each in found) else OK
 
     return run_with_app(run)
 
 
 @app.command
+@over_http("alerts:rules")
 def rules() -> int:
     """List the rules."""
 
@@ -84,13 +97,14 @@ def rules() -> int:
             }
             for each in found
         ]
-        print_rows(_RULES, rows)
+        print_rows(RULE_COLUMNS, rows)
         return OK
 
     return run_with_app(run)
 
 
 @app.command
+@over_http("alerts:apply")
 def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Make the rules of a file, and change those that are there.
 
@@ -104,20 +118,9 @@ def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = Fal
     prune
         Remove rules of the same tenants that are not in the file.
     """
-    try:
-        content = tomllib.loads(file.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidOption(f"{file}: {error}") from error
-    values: object = content.get("rule", [])
-    if set(content) - {"rule", "channels"} or not isinstance(values, list):
-        raise InvalidOption(f"{file}: it has [[rule]] tables, channels, and nothing else")
-    rules = cast("list[dict[str, Any]]", values)
-    common = {"channels": content["channels"]} if "channels" in content else {}
+    wanted = rules_of(file)
 
     async def run(target: "TaskMQ") -> int:
-        from taskmq.operations.history.alerts import read_rules
-
-        wanted = read_rules([common | rule for rule in rules])
         made: list[dict[str, Any]] = []
         present = {(each.rule.tenant, each.rule.name): each.rule for each in await _book(target, None).rules()}
         for rule in wanted:
@@ -131,13 +134,14 @@ def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = Fal
                 if tenant in tenants and (tenant, name) not in names:
                     await _book(target, tenant).remove(name)
                     made.append({"name": name, "tenant": tenant, "version": None})
-        print_rows(("name", "tenant", "version"), made)
+        print_rows(APPLIED_COLUMNS, made)
         return OK
 
     return run_with_app(run)
 
 
 @app.command
+@over_http("alerts:remove")
 def remove(name: str, /, *, tenant: _Tenant = "") -> int:
     """Remove a rule and its alerts."""
 
@@ -151,6 +155,7 @@ def remove(name: str, /, *, tenant: _Tenant = "") -> int:
 
 
 @app.command(name="test")
+@over_http("alerts:tell_test")
 def tell_test(name: str, /, *, tenant: _Tenant = "") -> int:
     """Have a scheduler send a test notice to each channel of a rule; `alert notices` shows what came of it."""
 
@@ -166,6 +171,7 @@ def tell_test(name: str, /, *, tenant: _Tenant = "") -> int:
 
 
 @app.command
+@over_http("alerts:silence")
 def silence(seconds: str, /, *, rule: str = "", subject: str = "", tenant: _Tenant = "", why: str = "") -> int:
     """Send no notices of some alerts for a while.
 
@@ -191,6 +197,7 @@ def silence(seconds: str, /, *, rule: str = "", subject: str = "", tenant: _Tena
 
 
 @app.command
+@over_http("alerts:silences")
 def silences() -> int:
     """List the silences that have not ended."""
 
@@ -208,13 +215,14 @@ def silences() -> int:
             }
             for each in found
         ]
-        print_rows(_SILENCES, rows)
+        print_rows(SILENCE_COLUMNS, rows)
         return OK
 
     return run_with_app(run)
 
 
 @app.command
+@over_http("alerts:unsilence")
 def unsilence(silence_id: str, /) -> int:
     """End a silence before its time."""
 
@@ -228,6 +236,7 @@ def unsilence(silence_id: str, /) -> int:
 
 
 @app.command
+@over_http("alerts:notices")
 def notices(*, limit: int = 50) -> int:
     """List the last notices, and those that are still to be sent."""
 
@@ -244,10 +253,29 @@ def notices(*, limit: int = 50) -> int:
             }
             for each in found
         ]
-        print_rows(_NOTICES, rows)
+        print_rows(NOTICE_COLUMNS, rows)
         return OK
 
     return run_with_app(run)
+
+
+def rules_of(file: Path) -> "list[AlertRule]":
+    """The rules that a file has.
+
+    Raises:
+        InvalidOption: it cannot be read.
+    """
+    from taskmq.operations.history.alerts import read_rules
+
+    try:
+        content = tomllib.loads(file.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidOption(f"{file}: {error}") from error
+    values: object = content.get("rule", [])
+    if set(content) - {"rule", "channels"} or not isinstance(values, list):
+        raise InvalidOption(f"{file}: it has [[rule]] tables, channels, and nothing else")
+    common = {"channels": content["channels"]} if "channels" in content else {}
+    return read_rules([common | rule for rule in cast("list[dict[str, Any]]", values)])
 
 
 def _book(target: "TaskMQ", tenant: str | None) -> "TenantAlerts":

@@ -5,16 +5,28 @@ from typing import TYPE_CHECKING, Any, Final
 from taskmq.cli.exits import OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import print_rows
+from taskmq.cli.server_link import over_http
 from taskmq.model.units import parse_seconds
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
 
-__all__ = ["stats"]
+__all__ = ["FIGURE_COLUMNS", "rounded", "stats"]
 
-_COLUMNS: Final = ("task", "queue", "ended", "failed", "failure_rate", "retried", "wait_p95", "run_p50", "run_p95")
+FIGURE_COLUMNS: Final = (
+    "task",
+    "queue",
+    "ended",
+    "failed",
+    "failure_rate",
+    "retried",
+    "wait_p95",
+    "run_p50",
+    "run_p95",
+)
 
 
+@over_http("alerts:stats")
 def stats(*, since: str = "1h", task: str | None = None, queue: str | None = None, tenant: str | None = None) -> int:
     """Show what was counted of runs, by task and queue: throughput, failures, waits and run times in seconds.
 
@@ -44,19 +56,20 @@ def stats(*, since: str = "1h", task: str | None = None, queue: str | None = Non
                 "queue": one.key.queue,
                 "ended": one.ended,
                 "failed": one.failed,
-                "failure_rate": _rounded(one.failure_rate),
+                "failure_rate": rounded(one.failure_rate),
                 "retried": one.outcomes.get("retried", 0),
-                "wait_p95": _rounded(one.waited.quantile(0.95)),
-                "run_p50": _rounded(one.ran.quantile(0.5)),
-                "run_p95": _rounded(one.ran.quantile(0.95)),
+                "wait_p95": rounded(one.waited.quantile(0.95)),
+                "run_p50": rounded(one.ran.quantile(0.5)),
+                "run_p95": rounded(one.ran.quantile(0.95)),
             }
             for one in found
         ]
-        print_rows(_COLUMNS, rows)
+        print_rows(FIGURE_COLUMNS, rows)
         return OK
 
     return run_with_app(run)
 
 
-def _rounded(value: float | None) -> float | None:
+def rounded(value: float | None) -> float | None:
+    """A figure for people."""
     return None if value is None else round(value, 4)

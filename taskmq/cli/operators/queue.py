@@ -39,14 +39,11 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
     """
     names = [name.strip() for name in queues.split(",")] if queues else []
 
-    async def run(target: "TaskMQ") -> tuple[list[dict[str, Any]], dict[str, int]]:
+    async def run(target: "TaskMQ") -> tuple[list[dict[str, Any]], str]:
         found, pauses = await operations.list_queues(target, names), await operations.find_pauses(target) or {}
         rows = [{column: getattr(entry, column) for column in QUEUE_COLUMNS} for entry in found.queues]
-        sums = {
-            "ready": sum(entry.ready for entry in found.queues),
-            "unsettled": sum(entry.unsettled or 0 for entry in found.queues),
-            "delayed": found.delayed,
-        }
+        ready, in_hand = sum(each.ready for each in found.queues), sum(each.unsettled or 0 for each in found.queues)
+        sums = sums_text(ready, in_hand, found.delayed)
         return [{**row, "paused": pauses.get(_work_queue(row["queue"]))} for row in rows], sums
 
     rows, sums = run_with_app(run)
@@ -54,7 +51,13 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
     if current_globals().output == "table":
         rows = [{**row, "paused": pause_text(row["paused"])} for row in rows]
     print_rows((*QUEUE_COLUMNS, *paused), rows)
-    note("{ready} ready, {unsettled} in workers' hands, {delayed} delayed".format(**sums))
+    note(sums)
+
+
+def sums_text(ready: int, in_hand: int, delayed: int | None) -> str:
+    """What is in all queues; nothing of delayed jobs where the broker does not tell how many there are."""
+    known = f"{ready} ready, {in_hand} in workers' hands"
+    return known if delayed is None else f"{known}, {delayed} delayed"
 
 
 @app.command

@@ -1,7 +1,7 @@
 """`taskmq schedule`."""
 
 import asyncio
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -13,12 +13,32 @@ from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.schedules.triggers import Cron, DstFold, DstGap, Limited, Trigger, cron, instants_after, jitter_of
+from taskmq.schedules.triggers import (
+    Cron,
+    DstFold,
+    DstGap,
+    Trigger,
+    TriggerExplanation,
+    cron,
+    explain_trigger,
+    instants_after,
+    jitter_of,
+    local_text,
+    zone_of,
+)
 
 if TYPE_CHECKING:
     from taskmq.schedules import ScheduleEntry, ScheduleStatus
 
-__all__ = ["DUE_COLUMNS", "SCHEDULE_COLUMNS", "app", "paused_text"]
+__all__ = [
+    "DUE_COLUMNS",
+    "SCHEDULE_COLUMNS",
+    "app",
+    "paused_note",
+    "paused_text",
+    "print_explanation",
+    "trigger_of_expression",
+]
 
 app = App(
     name="schedule",
@@ -99,12 +119,12 @@ def next_instants(
             note(f"schedule {name} is paused {paused[name]}: nothing of it is due")
             continue
         trigger = entries[name].trigger
-        due += [(instant, name, _zone(trigger)) for instant in islice(instants_after(trigger, start), count)]
+        due += [(instant, name, zone_of(trigger)) for instant in islice(instants_after(trigger, start), count)]
     due.sort(key=lambda each: each[:2])
     print_rows(
         DUE_COLUMNS,
         [
-            {"schedule": name, "due": when(instant), "local": _local(instant, zone)}
+            {"schedule": name, "due": when(instant), "local": local_text(instant, zone)}
             for instant, name, zone in due[:count]
         ],
     )
@@ -112,6 +132,7 @@ def next_instants(
 
 
 @app.command
+@over_http("schedules:explain")
 def explain(
     rule: str,
     /,
@@ -139,13 +160,9 @@ def explain(
     count
         How many of the next instants are shown.
     """
-    is_expression = rule.startswith("@") or len(rule.split()) > 1
-    if is_expression:
-        trigger = cron(rule, tz=tz, seconds=seconds, dst_gap=dst_gap, dst_fold=dst_fold)
-        facts: dict[str, Any] = {"expression": rule}
-        if isinstance(trigger, Cron) and trigger != trigger.hashed_by("another"):
-            note("H is 0 here, as far as it can be; a schedule computes it from its name")
-    else:
+    facts: dict[str, Any] = {"expression": rule}
+    trigger = trigger_of_expression(rule, tz=tz, seconds=seconds, dst_gap=dst_gap, dst_fold=dst_fold)
+    if trigger is None:
         entries, paused = _entries()
         if rule not in entries and rule in open_app().reactions:
             from taskmq.cli.operators.reactions import explain_reaction
@@ -159,19 +176,30 @@ def explain(
         trigger = entry.trigger
         facts = {"schedule": entry.name, "task": entry.starts}
         if rule in paused:
-            facts["paused"] = f"{paused[rule]}: nothing is emitted before `taskmq schedule resume {rule}`"
-    zone = _zone(trigger)
-    following = islice(instants_after(trigger, SystemClock().now_ms()), count)
-    shown = [_local(instant, zone) for instant in following]
-    print_record(
-        {
-            **facts,
-            "means": trigger.describe(),
-            "clock changes": _clock_changes(trigger),
-            "next": "\n".join(f"  {each}" for each in shown) if current_globals().output == "table" else shown,
-        }
-    )
+            facts["paused"] = paused_note(rule, paused[rule])
+    print_explanation(facts, explain_trigger(trigger, after=SystemClock().now_ms(), count=count))
     return OK
+
+
+def print_explanation(facts: dict[str, Any], words: TriggerExplanation) -> None:
+    """Print what a trigger means, after what else is known of it."""
+    following = "\n".join(f"  {each}" for each in words.next) if current_globals().output == "table" else words.next
+    print_record({**facts, "means": words.means, "clock changes": words.clock_changes, "next": following})
+
+
+def paused_note(name: str, since: str) -> str:
+    """What to say of a schedule that is paused."""
+    return f"{since}: nothing is emitted before `taskmq schedule resume {name}`"
+
+
+def trigger_of_expression(rule: str, *, tz: str, seconds: bool, dst_gap: DstGap, dst_fold: DstFold) -> Trigger | None:
+    """The trigger of a cron expression; None for what is the name of a schedule."""
+    if not rule.startswith("@") and len(rule.split()) == 1:
+        return None
+    trigger = cron(rule, tz=tz, seconds=seconds, dst_gap=dst_gap, dst_fold=dst_fold)
+    if isinstance(trigger, Cron) and trigger != trigger.hashed_by("another"):
+        note("H is 0 here, as far as it can be; a schedule computes it from its name")
+    return trigger
 
 
 def _entries() -> "tuple[dict[str, ScheduleEntry], dict[str, str]]":
@@ -200,26 +228,6 @@ def paused_text(status: "ScheduleStatus") -> str:
 
 def _sent(entry: "ScheduleEntry", instant: int | None) -> int | None:
     return None if instant is None else instant + jitter_of(entry.name, entry.policy.jitter)
-
-
-def _zone(trigger: Trigger) -> tzinfo:
-    rule = trigger.trigger if isinstance(trigger, Limited) else trigger
-    return rule.zone if isinstance(rule, Cron) else UTC
-
-
-def _clock_changes(trigger: Trigger) -> str:
-    rule = trigger.trigger if isinstance(trigger, Limited) else trigger
-    if isinstance(rule, Cron) and rule.zone is UTC:
-        return "none: the clocks of UTC are never changed"
-    if not isinstance(rule, Cron) or rule.follows_real_time:
-        return "goes by elapsed time"
-    gap = "due right after the gap" if rule.dst_gap == "run_after" else "not due"
-    fold = "both times" if rule.dst_fold == "both" else f"the {rule.dst_fold} time only"
-    return f"a time that does not exist is {gap}; a time that comes twice is due {fold}"
-
-
-def _local(instant: int, zone: tzinfo) -> str:
-    return datetime.fromtimestamp(instant / 1000, zone).isoformat(" ", "seconds")
 
 
 def _instant(text: str) -> int:

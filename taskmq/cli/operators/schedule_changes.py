@@ -19,7 +19,18 @@ if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.schedules import Schedules
 
-__all__ = ["INSTANT_COLUMNS", "OCCURRENCE_COLUMNS", "add", "backfill", "history", "pause", "remove", "resume", "run"]
+__all__ = [
+    "INSTANT_COLUMNS",
+    "OCCURRENCE_COLUMNS",
+    "add",
+    "backfill",
+    "history",
+    "pause",
+    "remove",
+    "resume",
+    "run",
+    "trigger_of",
+]
 
 T = TypeVar("T")
 
@@ -129,6 +140,7 @@ def history(name: str, /) -> None:
     note(f"{name}: {state}; {counts}{waiting}")
 
 
+@over_http("schedules:add")
 def add(
     name: str,
     task: str,
@@ -174,7 +186,7 @@ def add(
     on_resume
         What becomes of the occurrences of a pause.
     """
-    trigger = _trigger(expression, tz, period, at)
+    trigger = trigger_of(expression, tz, period, at)
     given = {
         "catchup": catchup,
         "overlap": overlap,
@@ -195,6 +207,7 @@ def add(
     note(f"schedule {name} calls {task}: {trigger.describe()}")
 
 
+@over_http("schedules:remove")
 def remove(name: str, /) -> None:
     """Have a schedule that was added at run time be emitted no more.
 
@@ -207,7 +220,12 @@ def remove(name: str, /) -> None:
     note(f"schedule {name} is removed")
 
 
-def _trigger(expression: str | None, tz: str, period: str | None, at: str | None) -> Trigger:
+def trigger_of(expression: str | None, tz: str, period: str | None, at: str | None) -> Trigger:
+    """When, as options say it.
+
+    Raises:
+        InvalidOption: they say none, or several.
+    """
     match expression, period, at:
         case (str(), None, None):
             return cron(expression, tz=tz)

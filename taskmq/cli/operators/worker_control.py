@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
@@ -10,11 +10,15 @@ from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.operators.workers import at_app, describe, seconds_of
 from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.server_link import over_http
 from taskmq.errors import InvalidOption
 from taskmq.model.commands import Command, CommandAnswer
+from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.operations.workers import WorkerAnswers, tell_workers
 
-__all__ = ["app"]
+__all__ = ["ANSWER_COLUMNS", "app", "code_of", "note_silence", "print_stacks", "print_workers"]
+
+ANSWER_COLUMNS: Final = ("worker", "verdict", "detail", "state", "slots")
 
 app = App(
     name="control",
@@ -27,6 +31,7 @@ _WITHIN = "1s"
 
 
 @app.command
+@over_http("workers:status")
 def status(*names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN) -> int:
     """Show how workers are, with what they run.
 
@@ -42,18 +47,15 @@ def status(*names: str, every: _Every = False, host: str | None = None, within: 
         How long to wait for answers.
     """
     told = _ask(names, Command(id="", name="ping"), every=every, host=host, within=within)
-    if current_globals().output != "table":
+    if current_globals().output == "table":
+        print_workers([answer.status for answer in told.answers])
+    else:
         print_rows((), [describe(answer.status) for answer in told.answers])
-        return _exit_code(told)
-    for answer in told.answers:
-        record = dict(describe(answer.status))
-        jobs: Sequence[Mapping[str, Any]] = record.pop("jobs")
-        print_record(record)
-        print_rows(("job_id", "task", "queue", "attempt", "seconds"), jobs)
-    return _exit_code(told)
+    return code_of([answer.verdict for answer in told.answers], told.missing)
 
 
 @app.command
+@over_http("workers:drain")
 def drain(*names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN) -> int:
     """Have workers take nothing new, end what they run, and exit.
 
@@ -74,6 +76,7 @@ def drain(*names: str, every: _Every = False, host: str | None = None, within: s
 
 
 @app.command
+@over_http("workers:concurrency")
 def concurrency(
     number: int, /, *names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN
 ) -> int:
@@ -100,6 +103,7 @@ def concurrency(
 
 
 @app.command
+@over_http("workers:stacks")
 def stacks(*names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN) -> int:
     """Show where all threads and tasks of workers are: files, lines and functions, no values.
 
@@ -119,24 +123,50 @@ def stacks(*names: str, every: _Every = False, host: str | None = None, within: 
         print_rows((), [{**_row(answer), "text": answer.text} for answer in told.answers])
     else:
         for answer in told.answers:
-            # The functions' names are the app's own, and no words of a message.
-            sys.stdout.write(f"== {answer.worker} ({answer.verdict})\n{answer.text}\n")
-    return _exit_code(told)
+            print_stacks(answer.worker, answer.verdict, answer.text)
+    return code_of([answer.verdict for answer in told.answers], told.missing)
+
+
+def print_workers(workers: Sequence[WorkerStatus]) -> None:
+    """Print how workers are, with what they run, for people."""
+    for worker in workers:
+        record = dict(describe(worker))
+        jobs: Sequence[Mapping[str, Any]] = record.pop("jobs")
+        print_record(record)
+        print_rows(("job_id", "task", "queue", "attempt", "seconds"), jobs)
+
+
+def print_stacks(worker: str, verdict: str, text: str) -> None:
+    """Print where a worker's threads and tasks are, for people."""
+    # The functions' names are the app's own, and no words of a message.
+    sys.stdout.write(f"== {worker} ({verdict})\n{text}\n")
+
+
+def note_silence(answers: int, missing: Sequence[str], within: str) -> None:
+    """Say who has not answered."""
+    if not answers:
+        note(f"no worker answers within {within}")
+    elif missing:
+        note(f"no answer within {within} from {', '.join(missing)}")
+
+
+def code_of(verdicts: Sequence[str], missing: Sequence[str]) -> int:
+    """How a command to workers ends."""
+    if not verdicts or missing:
+        return NOT_FOUND
+    return OK if all(verdict == "done" for verdict in verdicts) else CONFLICT
 
 
 def _tell(names: Sequence[str], command: Command, *, every: bool, host: str | None, within: str) -> int:
     told = _ask(names, command, every=every, host=host, within=within)
-    print_rows(("worker", "verdict", "detail", "state", "slots"), [_row(answer) for answer in told.answers])
-    return _exit_code(told)
+    print_rows(ANSWER_COLUMNS, [_row(answer) for answer in told.answers])
+    return code_of([answer.verdict for answer in told.answers], told.missing)
 
 
 def _ask(names: Sequence[str], command: Command, *, every: bool, host: str | None, within: str) -> WorkerAnswers:
     seconds = seconds_of(within)
     told = at_app(lambda target: tell_workers(target, command, names, host=host, every=every, within=seconds))
-    if not told.answers:
-        note(f"no worker answers within {within}")
-    elif told.missing:
-        note(f"no answer within {within} from {', '.join(told.missing)}")
+    note_silence(len(told.answers), told.missing, within)
     return told
 
 
@@ -148,9 +178,3 @@ def _row(answer: CommandAnswer) -> Mapping[str, Any]:
         "state": answer.status.state,
         "slots": answer.status.slots,
     }
-
-
-def _exit_code(told: WorkerAnswers) -> int:
-    if not told.answers or told.missing:
-        return NOT_FOUND
-    return OK if all(answer.verdict == "done" for answer in told.answers) else CONFLICT

@@ -38,7 +38,7 @@ WORKER_COLUMNS = (
 _MEGABYTE = 2**20
 
 
-@over_http("queues:workers")
+@over_http("workers:workers")
 def workers(*, within: Annotated[str, Parameter(help="How long to wait for answers.")] = "1s") -> None:
     """List the workers that answer, at the broker of the app (--app) or of --url.
 
@@ -80,6 +80,7 @@ def describe(status: WorkerStatus) -> Mapping[str, Any]:
         **facts,
         "queues": ",".join(status.queues),
         "paused": ",".join(status.paused),
+        "node": None if status.node is None else status.node.name,
         "in_hand": ", ".join(f"{count} of {queue}" for queue, count in status.in_hand.items()),
         "started": when(status.started),
         "jobs": [{**msgspec.to_builtins(job), "seconds": f"{job.seconds:.1f}"} for job in status.jobs],

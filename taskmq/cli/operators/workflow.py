@@ -1,15 +1,16 @@
 """`taskmq workflow`."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
-from taskmq.cli.output import note, print_record, print_rows, when
+from taskmq.cli.output import note, print_record, print_rows, when, write_line
 from taskmq.cli.server_link import over_http
-from taskmq.operations.workflows import cancel_workflow, redrive_workflow, report_workflow
+from taskmq.operations.workflow_graph import GraphFormat, GraphStep, graph_text
+from taskmq.operations.workflows import WorkflowReport, cancel_workflow, redrive_workflow, report_workflow
 from taskmq.workflow.catalogue import WorkflowFilter, WorkflowLine, read_states
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STEP_COLUMNS", "WORKFLOW_COLUMNS", "app", "in_utc"]
 
-app = App(name="workflow", help="Workflows: list, show, close, cancel, redrive.", result_action="return_value")
+app = App(name="workflow", help="Workflows: list, show, graph, close, cancel, redrive.", result_action="return_value")
 
 WORKFLOW_COLUMNS: Final = ("workflow", "name", "state", "started", "nodes", "unfinished")
 STEP_COLUMNS: Final = ("step", "task", "state", "attempts", "error")
@@ -84,17 +85,33 @@ def show(workflow: str, /) -> None:
     workflow
         Its id.
     """
-    report = run_with_app(lambda target: report_workflow(target, workflow))
-    rows = [_row(step) for step in report.steps]
-    facts = {"workflow": report.id, "state": report.state, "cancelled": report.cancelled}
-    if current_globals().output != "table":
-        print_record({**facts, "steps": rows})
-        return
-    print_record({name: value for name, value in facts.items() if value is not None})
-    print_rows(STEP_COLUMNS, rows)
+    _print_report(run_with_app(lambda target: report_workflow(target, workflow)))
 
 
 @app.command
+@over_http("queues:show_graph")
+def graph(workflow: str, /, *, form: Annotated[GraphFormat, Parameter(name="--format")] = "mermaid") -> None:
+    """Print the graph of a workflow with the states of its steps, to be drawn by Mermaid or Graphviz.
+
+    With -o json it is the same as `show`.
+
+    Parameters
+    ----------
+    workflow
+        Its id.
+    form
+        mermaid, which Markdown pages draw, or dot: `taskmq workflow graph ID --format dot | dot -Tsvg`.
+    """
+    report = run_with_app(lambda target: report_workflow(target, workflow))
+    if current_globals().output != "table":
+        _print_report(report)
+        return
+    steps = [GraphStep(step.name, step.task, step.state, step.after, step.part_of) for step in report.steps]
+    write_line(graph_text(steps, form))
+
+
+@app.command
+@over_http("queues:close_workflow")
 def close(workflow: str, /) -> None:
     """Close a batch: no more jobs come, so it ends when those that it has have ended.
 
@@ -164,6 +181,16 @@ async def _list(target: "TaskMQ", which: WorkflowFilter, limit: int) -> list[Wor
         if (after := page.after) is None:
             break
     return found
+
+
+def _print_report(report: WorkflowReport) -> None:
+    facts = {"workflow": report.id, "state": report.state, "cancelled": report.cancelled}
+    if current_globals().output != "table":
+        steps = [{**_row(step), "after": step.after, "part_of": step.part_of} for step in report.steps]
+        print_record({**facts, "steps": steps})
+        return
+    print_record({name: value for name, value in facts.items() if value is not None})
+    print_rows(STEP_COLUMNS, [_row(step) for step in report.steps])
 
 
 def _row(step: "FlowStep") -> dict[str, Any]:

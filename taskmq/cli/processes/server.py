@@ -33,6 +33,7 @@ def server(
     oidc_client: str | None = None,
     oidc_role: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     oidc_groups: str = "groups",
+    event_source: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     default_store: Annotated[str | None, Parameter(show=False)] = None,
     development: Annotated[bool, Parameter(show=False, negative="")] = False,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
@@ -70,6 +71,9 @@ def server(
         GROUP=TENANT:ROLE, such as ops=*:operator, where * is the instance; several times for more.
     oidc_groups
         The claim of the provider that names a user's groups.
+    event_source
+        NAME=TASK, or NAME=@TENANT:TASK: signed events of this source start the task; several times for more. Secrets
+        are in $TASKMQ_EVENT_SECRETS: NAME=SECRET, with spaces between.
     default_store
         The store of an app that has none.
     development
@@ -78,7 +82,7 @@ def server(
         Stop when standard input ends, because the process at its other end is gone.
     """
     try:
-        from taskmq.server import GroupRole, OidcProvider, OidcSettings, ServerSettings, build
+        from taskmq.server import GroupRole, OidcProvider, OidcSettings, ServerSettings, build, read_sources
         from taskmq.server.process import ServerProcess
     except ImportError as error:
         raise UnsupportedFeature(f"the server needs {error.name}: pip install 'taskmq[server]'") from error
@@ -113,8 +117,10 @@ def server(
         )
         provider = OidcProvider(oidc, clock=app.sessions.clock)
 
+    sources = read_sources(event_source, os.environ.get("TASKMQ_EVENT_SECRETS", ""))
+
     async def run() -> None:
-        application = build(app, settings=settings, oidc=provider)
+        application = build(app, settings=settings, oidc=provider, sources=sources)
         process = ServerProcess(application, settings)
         stop_when_told(process.stop, lifeline=lifeline)
         async with health_of(application, health_port):

@@ -13,6 +13,7 @@ from cyclopts.validators import Number
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.operators.workers import describe
 from taskmq.cli.output import printable, when, write_line, write_plain
+from taskmq.cli.server_link import over_http
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption
 from taskmq.model.units import parse_duration
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.events.stream import EventStream
 
-__all__ = ["Sample", "draw", "show_activity"]
+__all__ = ["ANSWER", "Sample", "draw", "show_activity", "task_row", "watch"]
 
-_ANSWER: Final = 0.3
+ANSWER: Final = 0.3
+"""Seconds that workers have to answer at each look."""
 _QUEUES: Final = ("queue", "ready", "change", "unsettled", "delayed", "consumers")
 _TASKS: Final = (
     "task",
@@ -50,19 +52,20 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         broker: its address, without a password.
         at: when, in UTC.
-        delayed: jobs and retries that wait for their time.
+        delayed: jobs and retries that wait for their time; None where the broker does not tell.
         missed: events that came too fast to be counted.
     """
 
     broker: str
     at: str
-    delayed: int
+    delayed: int | None
     missed: int
     queues: Sequence[Mapping[str, Any]]
     tasks: Sequence[Mapping[str, Any]]
     workers: Sequence[Mapping[str, Any]]
 
 
+@over_http("activity:show_activity")
 def show_activity(
     *,
     every: str = "2s",
@@ -83,20 +86,40 @@ def show_activity(
     queues
         Queues, separated by commas; default: those of the app (--app).
     """
+    names = [name.strip() for name in queues.split(",")] if queues else []
+    watch(every, count, lambda pause, looks, show: run_with_app(lambda app: _watch(app, names, pause, looks, show)))
+
+
+def watch(every: str, count: int | None, run: Callable[[float, int | None, Callable[[Sample], None]], None]) -> None:
+    """Show each look that `run` takes; it gets the seconds between them, how many they are, and what shows one.
+
+    Raises:
+        InvalidOption: the time between them cannot be.
+    """
     pause = parse_duration(every, what="--every").total_seconds()
     if pause < 0.2:
         raise InvalidOption(f"--every {every}: at least 0.2s")
-    names = [name.strip() for name in queues.split(",")] if queues else []
     if count is None and current_globals().output == "json":
         count = 1
     is_screen = current_globals().output == "table" and sys.stdout.isatty()
     if not is_screen:
-        run_with_app(lambda app: _watch(app, names, pause, count, _print))
+        run(pause, count, _print)
         return
     from rich.live import Live
 
     with Live(auto_refresh=False, screen=count is None) as live:
-        run_with_app(lambda app: _watch(app, names, pause, count, lambda each: live.update(draw(each), refresh=True)))
+        run(pause, count, lambda each: live.update(draw(each), refresh=True))
+
+
+def task_row(each: TaskActivity) -> Mapping[str, Any]:
+    """What one task did, as a row."""
+    facts: dict[str, Any] = msgspec.to_builtins(each)
+    facts["per_second"] = round(each.per_second, 1)
+    if current_globals().output != "table":
+        return facts
+    for name in ("mean_wait", "mean_run", "longest_run"):
+        facts[name] = _seconds_text(facts[name])
+    return facts
 
 
 async def _watch(
@@ -108,7 +131,7 @@ async def _watch(
     async with app.events() as events:
         while count is None or looks < count:
             await _listen(events, activity, pause)
-            found = await list_queues(app, names, within=_ANSWER)
+            found = await list_queues(app, names, within=ANSWER)
             now = time.monotonic()
             rows = [
                 {
@@ -129,7 +152,7 @@ async def _watch(
                     delayed=found.delayed,
                     missed=events.missed + events.dropped,
                     queues=rows,
-                    tasks=[_task_row(each) for each in activity.tasks(now=now)],
+                    tasks=[task_row(each) for each in activity.tasks(now=now)],
                     workers=[describe(each) for each in activity.workers(now=now)],
                 )
             )
@@ -144,16 +167,6 @@ async def _listen(events: "EventStream", activity: Activity, seconds: float) -> 
                 activity.note(event, now=time.monotonic())
     except TimeoutError:
         return
-
-
-def _task_row(each: TaskActivity) -> Mapping[str, Any]:
-    facts: dict[str, Any] = msgspec.to_builtins(each)
-    facts["per_second"] = round(each.per_second, 1)
-    if current_globals().output != "table":
-        return facts
-    for name in ("mean_wait", "mean_run", "longest_run"):
-        facts[name] = _seconds_text(facts[name])
-    return facts
 
 
 def _seconds_text(seconds: float | None) -> str:
@@ -176,7 +189,8 @@ def _print(sample: Sample) -> None:
 
 def _title(sample: Sample) -> str:
     missed = f", {sample.missed} events missed" if sample.missed else ""
-    return f"{sample.at}  {sample.broker}  {sample.delayed} delayed, {len(sample.workers)} workers{missed}"
+    delayed = "" if sample.delayed is None else f"{sample.delayed} delayed, "
+    return f"{sample.at}  {sample.broker}  {delayed}{len(sample.workers)} workers{missed}"
 
 
 def _parts(sample: Sample) -> Sequence[tuple[Sequence[str], Sequence[Mapping[str, Any]]]]:

@@ -106,9 +106,11 @@ def add_token(
 
 def list_tokens(client: Client, *, user: str | None) -> int:
     me = client.account.me().user
-    if user is not None:
-        _check_own(client, user)
-    show_rows(TOKEN_COLUMNS, client.tokens.list(), lambda token: _token_row(token, me))
+    if user is None or user.casefold() == me.casefold():
+        found, name = client.tokens.list(), me
+    else:
+        found, name = client.users.tokens(user_id_of(client, user)), user
+    show_rows(TOKEN_COLUMNS, found, lambda token: _token_row(token, name))
     return OK
 
 

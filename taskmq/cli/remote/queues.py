@@ -1,27 +1,29 @@
-"""`taskmq queue`, `taskmq workers` and `taskmq workflow` through a server."""
+"""`taskmq queue` and `taskmq workflow` through a server."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from taskmq.api.queues import QueueLine, QueuePauseView
-from taskmq.api.workers import StepView, WorkerView, WorkflowLineView
+from taskmq.api.queues import QueueLine, QueueLines, QueuePauseView
+from taskmq.api.workers import StepView, WorkflowLineView
 from taskmq.cli.exits import FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
-from taskmq.cli.operators.queue import QUEUE_COLUMNS
-from taskmq.cli.operators.workers import WORKER_COLUMNS, seconds_of
+from taskmq.cli.operators.queue import QUEUE_COLUMNS, sums_text
+from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.operators.workflow import STEP_COLUMNS, WORKFLOW_COLUMNS, in_utc
-from taskmq.cli.output import confirm, duration_text, note, print_record, print_rows
+from taskmq.cli.output import confirm, note, print_record, print_rows, write_line
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
-from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, RequestRefused
 from taskmq.http import Client
-from taskmq.model.topology import logical_queue
+from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
+from taskmq.operations.workflow_graph import GraphFormat, GraphStep, graph_text
 from taskmq.workflow.catalogue import read_states
 
 __all__ = [
     "cancel_workflow",
+    "close_workflow",
+    "lines_of",
     "list_queues",
     "list_workflows",
     "move",
@@ -30,18 +32,17 @@ __all__ = [
     "redrive_workflow",
     "resume",
     "show",
+    "show_graph",
     "show_workflow",
-    "workers",
 ]
 
-_MEGABYTE = 2**20
 _CONFLICT = 409
 
 
 def list_queues(client: Client, *, queues: str | None) -> int:
     names = {name.strip() for name in queues.split(",")} if queues else None
     found = client.queues.list()
-    lines = [line for line in found.items if names is None or logical_queue(line.queue) in names]
+    lines = lines_of(found, names)
     paused = {line.queue for line in lines if line.is_paused}
 
     def row(line: QueueLine) -> dict[str, Any]:
@@ -49,15 +50,21 @@ def list_queues(client: Client, *, queues: str | None) -> int:
             "queue": line.queue,
             "ready": line.ready,
             "unsettled": line.in_hand,
-            "delayed": None,
+            "delayed": line.delayed,
             "consumers": line.consumers,
             "paused": _pause_text(client.queues.get(logical_queue(line.queue)).paused) if line.is_paused else "",
         }
 
     show_rows((*QUEUE_COLUMNS, *(("paused",) if paused else ())), lines, row)
     ready, in_hand = sum(line.ready for line in lines), sum(line.in_hand or 0 for line in lines)
-    note(f"{ready} ready, {in_hand} in workers' hands, {found.delayed} delayed")
+    note(sums_text(ready, in_hand, found.delayed))
     return OK
+
+
+def lines_of(found: QueueLines, names: Collection[str] | None) -> list[QueueLine]:
+    """The queues that are named, and what no worker can run; None: all."""
+    always = {PARKING, UNROUTABLE}
+    return [line for line in found.items if names is None or logical_queue(line.queue) in {*names, *always}]
 
 
 def show(client: Client, *, queue: str, within: str) -> int:
@@ -109,14 +116,6 @@ def resume(client: Client, *, queues: Sequence[str]) -> int:
     return OK
 
 
-def workers(client: Client, *, within: str) -> int:
-    answers = client.tasks.workers(within=seconds_of(within))
-    if not answers:
-        note(f"no worker answers within {within}")
-    show_rows(WORKER_COLUMNS, answers, _worker_row)
-    return OK
-
-
 def list_workflows(
     client: Client,
     *,
@@ -161,6 +160,22 @@ def show_workflow(client: Client, *, workflow: str) -> int:
     return OK
 
 
+def show_graph(client: Client, *, workflow: str, form: GraphFormat) -> int:
+    found = client.workflows.get(workflow)
+    if current_globals().output != "table":
+        show_record(found, dict)
+        return OK
+    steps = [GraphStep(step.step, step.task, step.state, step.after, step.part_of) for step in found.steps]
+    write_line(graph_text(steps, form))
+    return OK
+
+
+def close_workflow(client: Client, *, workflow: str) -> int:
+    client.workflows.close(workflow)
+    note(f"batch {workflow} is closed")
+    return OK
+
+
 def cancel_workflow(client: Client, *, workflow: str, reason: str) -> int:
     try:
         client.workflows.cancel(workflow, reason=reason)
@@ -193,25 +208,6 @@ def _pause_text(pause: QueuePauseView | None) -> str:
     if pause is None:
         return ""
     return f"paused since {text_of_instant(pause.since)}" + (f" ({pause.note})" if pause.note else "")
-
-
-def _worker_row(one: WorkerView) -> dict[str, Any]:
-    started = None if one.started is None else datetime.fromisoformat(one.started).timestamp()
-    uptime = None if started is None else max(SystemClock().now_ms() / 1000 - started, 0)
-    return {
-        "name": one.name,
-        "host": one.host,
-        "pid": one.pid,
-        "version": one.version,
-        "queues": ",".join(one.queues),
-        "state": one.state,
-        "running": one.running,
-        "slots": one.slots,
-        "backlog": one.backlog,
-        "memory": f"{one.memory / _MEGABYTE:.0f} MB",
-        "loop_lag": None,
-        "uptime": None if uptime is None else duration_text(uptime),
-    }
 
 
 def _step_row(step: StepView) -> dict[str, Any]:

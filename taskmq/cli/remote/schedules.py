@@ -4,17 +4,39 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from taskmq.api.schedules import OccurrenceView, ScheduleLine, ScheduleView
-from taskmq.cli.exits import OK
+from taskmq.api.schedules import OccurrenceView, PutScheduleBody, ScheduleLine, ScheduleView
+from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
-from taskmq.cli.operators.schedule import DUE_COLUMNS, SCHEDULE_COLUMNS
-from taskmq.cli.operators.schedule_changes import INSTANT_COLUMNS, OCCURRENCE_COLUMNS
+from taskmq.cli.operators.schedule import (
+    DUE_COLUMNS,
+    SCHEDULE_COLUMNS,
+    paused_note,
+    print_explanation,
+    trigger_of_expression,
+)
+from taskmq.cli.operators.schedule_changes import INSTANT_COLUMNS, OCCURRENCE_COLUMNS, trigger_of
 from taskmq.cli.output import note, print_record, print_rows
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
-from taskmq.cli.typed_values import instant_of
+from taskmq.cli.typed_values import array_of, instant_of, object_of
+from taskmq.contracts.system_clock import SystemClock
+from taskmq.errors import ScheduleNotFound
 from taskmq.http import Client
+from taskmq.model.keys import split_tenant_key
+from taskmq.schedules.policy import Catchup, OnResume, Overlap
+from taskmq.schedules.triggers import DstFold, DstGap, TriggerExplanation, explain_trigger
 
-__all__ = ["backfill", "history", "list_schedules", "next_instants", "pause", "resume", "run"]
+__all__ = [
+    "add",
+    "backfill",
+    "explain",
+    "history",
+    "list_schedules",
+    "next_instants",
+    "pause",
+    "remove",
+    "resume",
+    "run",
+]
 
 
 def list_schedules(client: Client) -> int:
@@ -51,6 +73,31 @@ def next_instants(client: Client, *, names: Sequence[str], count: int, after: st
         for at, name in due[:count]
     ]
     print_rows(DUE_COLUMNS, rows)
+    return OK
+
+
+def explain(
+    client: Client, *, rule: str, tz: str, seconds: bool, dst_gap: DstGap, dst_fold: DstFold, count: int
+) -> int:
+    trigger = trigger_of_expression(rule, tz=tz, seconds=seconds, dst_gap=dst_gap, dst_fold=dst_fold)
+    if trigger is not None:
+        words = explain_trigger(trigger, after=SystemClock().now_ms(), count=count)
+        print_explanation({"expression": rule}, words)
+        return OK
+    own, own_name = _of_tenant(client, rule)
+    try:
+        found = own.schedules.explain(own_name, count=count)
+    except ScheduleNotFound:
+        note(f"{rule!r} is no cron expression, and no schedule of the app is called that")
+        return NOT_FOUND
+    if current_globals().output != "table":
+        show_record(found, dict)
+        return OK
+    facts = {"schedule": rule, "task": found.starts}
+    if found.paused is not None:
+        since = f"since {text_of_instant(found.paused)}" + (f" ({found.note})" if found.note else "")
+        facts["paused"] = paused_note(rule, since)
+    print_explanation(facts, TriggerExplanation(found.means, found.clock_changes, found.next))
     return OK
 
 
@@ -98,6 +145,55 @@ def history(client: Client, *, name: str) -> int:
     waiting = f", {found.waiting} waiting for earlier ones to end" if found.waiting else ""
     note(f"{name}: {state}; {counts}{waiting}")
     return OK
+
+
+def add(
+    client: Client,
+    *,
+    name: str,
+    task: str,
+    expression: str | None,
+    tz: str,
+    period: str | None,
+    at: str | None,
+    given_args: str,
+    given_kwargs: str,
+    catchup: Catchup | None,
+    overlap: Overlap | None,
+    max_concurrency: int | None,
+    on_resume: OnResume | None,
+) -> int:
+    trigger = trigger_of(expression, tz, period, at)
+    body = PutScheduleBody(
+        task=task,
+        args=array_of("--args", given_args),
+        kwargs=object_of("--kwargs", given_kwargs),
+        cron=expression,
+        tz=tz,
+        every=period,
+        at=None if at is None else instant_of("--at", at),
+        catchup=catchup,
+        overlap=overlap,
+        max_concurrency=max_concurrency,
+        on_resume=on_resume,
+    )
+    own, own_name = _of_tenant(client, name)
+    own.schedules.add(own_name, body)
+    note(f"schedule {name} calls {task}: {trigger.describe()}")
+    return OK
+
+
+def remove(client: Client, *, name: str) -> int:
+    own, own_name = _of_tenant(client, name)
+    own.schedules.remove(own_name)
+    note(f"schedule {name} is removed")
+    return OK
+
+
+def _of_tenant(client: Client, name: str) -> tuple[Client, str]:
+    """The client of the tenant that a name such as @acme:nightly says, and the name that the tenant has for it."""
+    tenant, own_name = split_tenant_key(name)
+    return (client.for_tenant(tenant), own_name) if tenant else (client, name)
 
 
 def _occurrence_row(one: OccurrenceView) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`taskmq admin tenant`, `taskmq admin role` and `taskmq audit` through a server."""
 
+import sys
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -16,17 +17,20 @@ from taskmq.cli.remote.accounts import user_id_of
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.http import Client
 from taskmq.model.identity import Role
+from taskmq.operations.audit import chain_head
 
 __all__ = [
     "add",
     "add_role",
     "disable",
     "enable",
+    "export_chain",
     "list_entries",
     "list_roles",
     "list_tenants",
     "remove",
     "remove_role",
+    "verify_chain",
 ]
 
 
@@ -105,6 +109,28 @@ def list_entries(
         until=_zoned(until),
     )
     show_rows(AUDIT_COLUMNS, list(islice(found, limit)), _entry_row)
+    return OK
+
+
+def verify_chain(client: Client, *, head: str | None) -> int:
+    if head is not None:
+        chain_head(head)
+    report = client.audit.verify(head=head or "")
+    facts = {name: value for name, value in msgspec.to_builtins(report).items() if name != "fault"}
+    show_record(report, lambda: facts)
+    if not report.is_whole:
+        note(f"the audit is not whole: {report.fault}")
+        return FAILED
+    return OK
+
+
+def export_chain(client: Client) -> int:
+    after: int | None = 0
+    while after is not None:
+        page = client.audit.chain(after=after)
+        for entry in page.items:
+            sys.stdout.write(msgspec.json.encode(entry).decode() + "\n")
+        after = page.next
     return OK
 
 

@@ -5,19 +5,26 @@ from typing import Protocol
 
 import msgspec
 
-from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure
+from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, RunFailure
 
 __all__ = ["FailureFilter", "FailurePage", "RollupFilter", "RollupStore"]
 
 
 class RollupFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which figures: of minutes from `since` on and before `until`, ms; None: of any task, queue or tenant."""
+    """Which figures: of minutes from `since` on and before `until`, ms; None: of any task, queue or tenant.
+
+    Attributes:
+        step: of minutes, or added up of quarters of an hour (`QUARTER`); `since` and `until` are then whole ones.
+        is_whole: those of all tenants added up, under the tenant "".
+    """
 
     since: int
     until: int
     task: str | None = None
     queue: str | None = None
     tenant: str | None = None
+    step: int = MINUTE
+    is_whole: bool = False
 
 
 class FailureFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,7 +33,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
     user_id: str = ""
     user: str = ""
-    via: Literal["session", "token", "host", "cli", "oidc"] = "cli"
+    via: Literal["session", "token", "host", "cli", "oidc", "event"] = "cli"
     credential: str = ""
     address: str = ""
     request_id: str = ""

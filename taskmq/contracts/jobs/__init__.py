@@ -55,9 +55,11 @@ from taskmq.contracts.jobs.schedules import (
     StoredSchedule,
     schedule_shard,
 )
+from taskmq.contracts.jobs.signals import READY_TOPIC, decode_lanes, encode_lanes, ready_topic
 from taskmq.contracts.jobs.store import JobStore, Upgradable
 
 __all__ = [
+    "READY_TOPIC",
     "SCHEDULE_SHARDS",
     "SLOTS",
     "AppliedReport",
@@ -101,7 +103,10 @@ __all__ = [
     "UnplacedJob",
     "Upgradable",
     "counted",
+    "decode_lanes",
+    "encode_lanes",
     "over_quota",
+    "ready_topic",
     "renamed",
     "replacement",
     "schedule_shard",

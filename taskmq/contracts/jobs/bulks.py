@@ -11,8 +11,11 @@ __all__ = ["BulkStore"]
 class BulkStore(Protocol):
     """Bulks, by their ids. Every method raises `StoreUnavailable` and `StoreMismatch` as those of `JobStore` do."""
 
-    async def add(self, bulk: Bulk, *, audit: AuditEntry | None = None) -> None:
-        """Keep a new one, with version 1, and the audit entry in the same transaction; known already, it stays."""
+    async def add(self, bulk: Bulk, *, audit: AuditEntry | None = None) -> Bulk:
+        """Keep a new one, with version 1, and the audit entry in the same transaction; returns it.
+
+        Where one has its id or its `unique_key` already, nothing is kept, and that one is returned.
+        """
         ...
 
     async def get(self, bulk_id: str) -> Bulk | None:

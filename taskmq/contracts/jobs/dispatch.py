@@ -273,11 +273,11 @@ class DispatchStore(Protocol):
         """Up to `limit` jobs of the slot's timers that are due before `until` (ms), the first first."""
         ...
 
-    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
-        """Their time has come: those that still wait for it are queued; the queues that have got any.
+    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
+        """Their time has come: those that still wait for it are queued; the lanes that have got any.
 
         One that was changed or cancelled since it was read stays as it is. Of calls that are made at a time, one may
-        return the queues of all.
+        return the lanes of all.
         """
         ...
 

@@ -189,5 +189,8 @@ class JobScheduleStore(Protocol):
     async def occurrences(
         self, schedule: int, *, before: int | None = None, limit: int
     ) -> builtins.list[FiredOccurrence]:
-        """Up to `limit` occurrences of the schedule of that id, of instants before `before`, the latest first."""
+        """Up to `limit` occurrences of the schedule of that id, of instants before `before`, the latest first.
+
+        Those of one instant come by their runs, the last in the alphabet first: in the same order each time.
+        """
         ...

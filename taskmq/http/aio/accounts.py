@@ -9,6 +9,8 @@ import msgspec
 from taskmq.api.accounts import (
     AuditEntries,
     AuditEntryView,
+    ChainLinks,
+    ChainView,
     MemberList,
     MemberView,
     NewRole,
@@ -30,6 +32,8 @@ from taskmq.api.sign_in import (
     LoginView,
     NewTokenView,
     PasswordBody,
+    SessionList,
+    SessionView,
     TokenBody,
     TokenList,
     TokenView,
@@ -37,7 +41,14 @@ from taskmq.api.sign_in import (
 from taskmq.http.aio.connection import AsyncHttpConnection, every
 from taskmq.model.identity import Role
 
-__all__ = ["AsyncAccountCalls", "AsyncAuditCalls", "AsyncTenantCalls", "AsyncTokenCalls", "AsyncUserCalls"]
+__all__ = [
+    "AsyncAccountCalls",
+    "AsyncAuditCalls",
+    "AsyncSessionCalls",
+    "AsyncTenantCalls",
+    "AsyncTokenCalls",
+    "AsyncUserCalls",
+]
 
 _Answer = dict[str, str]
 
@@ -107,11 +118,44 @@ class AsyncTokenCalls:
         return (await self._connection.ask("listTokens", TokenList)).items
 
 
+class AsyncSessionCalls:
+    """One's own sign-ins. Methods raise `IdentityNotFound`."""
+
+    def __init__(self, connection: AsyncHttpConnection) -> None:
+        self._connection = connection
+
+    async def end(self, session_id: str) -> None:
+        """Sign oneself out elsewhere."""
+        await self._connection.ask("endSession", _Answer, path={"session_id": session_id})
+
+    async def list(self) -> Sequence[SessionView]:
+        """Those that have not ended, the last one first."""
+        return (await self._connection.ask("listSessions", SessionList)).items
+
+
 class AsyncUserCalls:
     """Users and their roles. Methods raise `IdentityNotFound` and `IdentityConflict`."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
+
+    async def sessions(self, user_id: str) -> Sequence[SessionView]:
+        """Where a user is signed in."""
+        return (await self._connection.ask("listUserSessions", SessionList, path={"user_id": user_id})).items
+
+    async def end_session(self, user_id: str, session_id: str) -> None:
+        """Sign a user out somewhere."""
+        path = {"user_id": user_id, "session_id": session_id}
+        await self._connection.ask("endUserSession", _Answer, path=path)
+
+    async def tokens(self, user_id: str) -> Sequence[TokenView]:
+        """A user's tokens that were not revoked, without their secrets."""
+        return (await self._connection.ask("listUserTokens", TokenList, path={"user_id": user_id})).items
+
+    async def revoke_token(self, user_id: str, token_id: str) -> None:
+        """Revoke a token of a user."""
+        path = {"user_id": user_id, "token_id": token_id}
+        await self._connection.ask("revokeUserToken", _Answer, path=path)
 
     async def add(
         self, name: str, password: str | None = None, *, email: str = "", memberships: Sequence[NewRole] = ()
@@ -212,6 +256,18 @@ class AsyncAuditCalls:
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
+
+    async def verify(self, *, head: str = "") -> ChainView:
+        """Whether the chain of all entries is whole.
+
+        Args:
+            head: POSITION:HASH that was written down: the chain has to have it.
+        """
+        return await self._connection.ask("verifyAudit", ChainView, query={"head": head or None})
+
+    async def chain(self, *, after: int = 0, limit: int = 200) -> ChainLinks:
+        """Sealed entries in the order of the chain; `next` is the `after` of those behind them."""
+        return await self._connection.ask("exportAudit", ChainLinks, query={"after": after, "limit": limit})
 
     async def page(self, *, after: int | None = None, limit: int = 50, **which: Any) -> AuditEntries:
         """A page of the entries; `next` is the `after` of the next one.

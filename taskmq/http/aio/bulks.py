@@ -9,6 +9,7 @@ from taskmq.api.job_requests import BeginBulkBody
 from taskmq.api.jobs import BulkOperationList, BulkOperationView
 from taskmq.api.values import PriorityLevel
 from taskmq.http.aio.connection import AsyncHttpConnection, every
+from taskmq.http.bodies import new_key
 from taskmq.http.retries import seconds_of_duration
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkAction
@@ -35,6 +36,7 @@ class AsyncBulkCalls:
         priority: PriorityLevel | None = None,
         rate: float | None = None,
         note: str = "",
+        key: str | None = None,
     ) -> BulkOperationView:
         """Have the same be done to all jobs that a filter finds; `jobs.act` with `dry_run` says how many there are.
 
@@ -42,6 +44,11 @@ class AsyncBulkCalls:
             everything: all of them are meant, where there is no filter.
             at, delay, priority: what `change` makes different.
             rate: to so many jobs a second.
+            key: the same again under it is the same operation. Default: one of this call, which is sent again where
+                its outcome is unknown.
+
+        Raises:
+            JobConflict: another operation was begun under the key.
         """
         body = BeginBulkBody(
             action=action,
@@ -53,7 +60,7 @@ class AsyncBulkCalls:
             rate=rate,
             note=note,
         )
-        return await self._connection.ask("beginBulk", BulkOperationView, body=body)
+        return await self._connection.ask("beginBulk", BulkOperationView, body=body, key=key or new_key())
 
     async def get(self, bulk_id: str) -> BulkOperationView:
         """How far it is."""

@@ -1,17 +1,19 @@
 """The client of one server."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
+from taskmq.api.jobs import SubmittedJob
 from taskmq.api.sign_in import ServerView
 from taskmq.errors import ServerUnavailable
 from taskmq.http.aio.accounts import (
     AsyncAccountCalls,
     AsyncAuditCalls,
+    AsyncSessionCalls,
     AsyncTenantCalls,
     AsyncTokenCalls,
     AsyncUserCalls,
@@ -30,6 +32,8 @@ from taskmq.http.aio.nouns import (
     AsyncWorkflowCalls,
 )
 from taskmq.http.aio.pools import AsyncPoolCalls, AsyncQuotaCalls
+from taskmq.http.aio.workers import AsyncWorkerCalls
+from taskmq.http.bodies import new_key
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries
 
@@ -164,8 +168,13 @@ class AsyncClient:
 
     @property
     def tasks(self) -> AsyncTaskCalls:
-        """Lists the tasks that can be called, and the workers that run them."""
+        """Lists the tasks that can be called."""
         return AsyncTaskCalls(self._connection)
+
+    @property
+    def workers(self) -> AsyncWorkerCalls:
+        """Lists, shows and commands the workers."""
+        return AsyncWorkerCalls(self._connection)
 
     @property
     def account(self) -> AsyncAccountCalls:
@@ -176,6 +185,11 @@ class AsyncClient:
     def tokens(self) -> AsyncTokenCalls:
         """Adds, lists and revokes the caller's own API tokens."""
         return AsyncTokenCalls(self._connection)
+
+    @property
+    def sessions(self) -> AsyncSessionCalls:
+        """One's own sign-ins."""
+        return AsyncSessionCalls(self._connection)
 
     @property
     def users(self) -> AsyncUserCalls:
@@ -215,6 +229,20 @@ class AsyncClient:
     async def openapi(self) -> dict[str, Any]:
         """Return the description of the API, as OpenAPI 3.1."""
         return await self._connection.ask("getOpenApi", dict[str, Any])
+
+    async def send_event(self, source: str, data: Mapping[str, Any], *, key: str | None = None) -> SubmittedJob:
+        """Start the job that events of the source start, with this event.
+
+        Args:
+            key: the event's id; the same again under it is the same job. Default: a new one.
+
+        Raises:
+            JobConflict: another event has the id.
+        """
+        query = {"source": source}
+        return await self._connection.ask(
+            "sendEvent", SubmittedJob, query=query, body=dict(data), key=key or new_key()
+        )
 
     async def events(
         self,

@@ -93,7 +93,7 @@ class AsyncHttpConnection:
 
         Args:
             operation: its id.
-            version: that the thing has to have.
+            version: that the thing has to have; 0: it must not be there.
             key: makes the call safe to repeat.
             repeats: it is safe to repeat without one.
 
@@ -141,7 +141,7 @@ class AsyncHttpConnection:
             async with self._http.stream(request.method, url, headers=request.headers, timeout=timeout) as response:
                 if not response.is_success:
                     content = await response.aread()
-                    raise error_of(response.status_code, content, server=self.address)
+                    raise error_of(response.status_code, content, operation=request.operation, server=self.address)
                 async for line in response.aiter_lines():
                     yield line
         except httpx.TransportError as error:
@@ -170,7 +170,7 @@ class AsyncHttpConnection:
                 if response.is_success:
                     return response
                 status = response.status_code
-                error = error_of(status, response.content, server=self.address)
+                error = error_of(status, response.content, operation=request.operation, server=self.address)
                 retry_after = retry_after_of(response.headers)
                 may_repeat = status == _TOO_MANY or (status in _BUSY and request.repeats)
             wait = self._retries.wait(attempt, retry_after=retry_after) if may_repeat else None

@@ -14,6 +14,8 @@ from taskmq.api.jobs import (
     HistoryList,
     HistoryView,
     JobCount,
+    JobCountOf,
+    JobCounts,
     JobDetails,
     JobList,
     JobView,
@@ -117,6 +119,15 @@ class AsyncJobCalls:
     async def count(self, filter: str = "") -> JobCount:  # noqa: A002 - the parameter's name in the API
         """How many jobs fit a filter, exactly up to 10,000."""
         return await self._connection.ask("countJobs", JobCount, query={"filter": filter})
+
+    async def counts(self, filters: Sequence[str], *, max_age: float = 0) -> Sequence[JobCountOf]:
+        """How many jobs fit each of up to 20 filters, in their order.
+
+        Args:
+            max_age: so many seconds old the answer may be; then callers share one.
+        """
+        query = {"filter": list(filters), "max_age": max_age}
+        return (await self._connection.ask("countJobsOfFilters", JobCounts, query=query)).items
 
     async def change(
         self,

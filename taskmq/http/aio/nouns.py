@@ -32,6 +32,7 @@ from taskmq.api.schedules import (
     InstantList,
     PauseScheduleBody,
     PutScheduleBody,
+    ScheduleExplanation,
     ScheduleLine,
     ScheduleLines,
     ScheduleView,
@@ -41,8 +42,6 @@ from taskmq.api.workers import (
     CancelFlowBody,
     TaskList,
     TaskView,
-    WorkerList,
-    WorkerView,
     WorkflowLineView,
     WorkflowList,
     WorkflowState,
@@ -144,6 +143,15 @@ class AsyncScheduleCalls:
         """A schedule, and what has become of its occurrences."""
         return await self._connection.ask("getSchedule", ScheduleView, path={"name": name})
 
+    async def add(self, name: str, body: PutScheduleBody) -> ScheduleView:
+        """As `put`, where there is none of that name; the same again changes nothing.
+
+        Raises:
+            InvalidOption: another one has the name.
+        """
+        path = {"name": name}
+        return await self._connection.ask("putSchedule", ScheduleView, path=path, body=body, version=0, repeats=True)
+
     async def put(self, name: str, body: PutScheduleBody) -> ScheduleView:
         """Start a task whenever the schedule says, from now on."""
         return await self._connection.ask("putSchedule", ScheduleView, path={"name": name}, body=body)
@@ -156,6 +164,11 @@ class AsyncScheduleCalls:
         """The instants at which it is due next, whether or not it is paused."""
         query = {"count": count, "after": after}
         return (await self._connection.ask("getNextOccurrences", InstantList, path={"name": name}, query=query)).items
+
+    async def explain(self, name: str, *, count: int = 5) -> ScheduleExplanation:
+        """What it means in words, and when it is due next by the clocks of its zone."""
+        query = {"count": count}
+        return await self._connection.ask("explainSchedule", ScheduleExplanation, path={"name": name}, query=query)
 
     async def pause(self, name: str, *, note: str = "") -> ScheduleView:
         """Have nothing emitted until it is resumed."""
@@ -194,6 +207,14 @@ class AsyncWorkflowCalls:
         """End a workflow: what has not started never will, what runs is stopped."""
         body = CancelFlowBody() if reason is None else CancelFlowBody(reason=reason)
         await self._connection.ask("cancelWorkflow", _Answer, path={"workflow_id": workflow_id}, body=body)
+
+    async def close(self, workflow_id: str) -> None:
+        """Have no more jobs come to a batch: it ends when those that it has have ended.
+
+        Raises:
+            FlowClosed: it was cancelled, or is no batch.
+        """
+        await self._connection.ask("closeWorkflow", _Answer, path={"workflow_id": workflow_id})
 
     async def redrive(self, workflow_id: str) -> Redriven:
         """Run again what has not succeeded."""
@@ -335,7 +356,7 @@ class AsyncDeadLetterCalls:
 
 
 class AsyncTaskCalls:
-    """What can be called, and who runs it."""
+    """What can be called."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
@@ -343,10 +364,6 @@ class AsyncTaskCalls:
     async def get(self, name: str) -> TaskView:
         """One task, with the JSON Schema of its arguments; `UnknownTask` where there is none."""
         return await self._connection.ask("getTask", TaskView, path={"name": name})
-
-    async def workers(self, *, within: float = 1.0) -> Sequence[WorkerView]:
-        """The workers that answer within so many seconds."""
-        return (await self._connection.ask("listWorkers", WorkerList, query={"within": within})).items
 
     async def page(self, *, limit: int = 50, cursor: str | None = None) -> TaskList:
         """A page of the tasks."""

@@ -1,17 +1,19 @@
 """The client of one server."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
+from taskmq.api.jobs import SubmittedJob
 from taskmq.api.sign_in import ServerView
 from taskmq.errors import ServerUnavailable
 from taskmq.http.blocking.accounts import (
     AccountCalls,
     AuditCalls,
+    SessionCalls,
     TenantCalls,
     TokenCalls,
     UserCalls,
@@ -30,6 +32,8 @@ from taskmq.http.blocking.nouns import (
     WorkflowCalls,
 )
 from taskmq.http.blocking.pools import PoolCalls, QuotaCalls
+from taskmq.http.blocking.workers import WorkerCalls
+from taskmq.http.bodies import new_key
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries
 
@@ -164,8 +168,13 @@ class Client:
 
     @property
     def tasks(self) -> TaskCalls:
-        """Lists the tasks that can be called, and the workers that run them."""
+        """Lists the tasks that can be called."""
         return TaskCalls(self._connection)
+
+    @property
+    def workers(self) -> WorkerCalls:
+        """Lists, shows and commands the workers."""
+        return WorkerCalls(self._connection)
 
     @property
     def account(self) -> AccountCalls:
@@ -176,6 +185,11 @@ class Client:
     def tokens(self) -> TokenCalls:
         """Adds, lists and revokes the caller's own API tokens."""
         return TokenCalls(self._connection)
+
+    @property
+    def sessions(self) -> SessionCalls:
+        """One's own sign-ins."""
+        return SessionCalls(self._connection)
 
     @property
     def users(self) -> UserCalls:
@@ -215,6 +229,18 @@ class Client:
     def openapi(self) -> dict[str, Any]:
         """Return the description of the API, as OpenAPI 3.1."""
         return self._connection.ask("getOpenApi", dict[str, Any])
+
+    def send_event(self, source: str, data: Mapping[str, Any], *, key: str | None = None) -> SubmittedJob:
+        """Start the job that events of the source start, with this event.
+
+        Args:
+            key: the event's id; the same again under it is the same job. Default: a new one.
+
+        Raises:
+            JobConflict: another event has the id.
+        """
+        query = {"source": source}
+        return self._connection.ask("sendEvent", SubmittedJob, query=query, body=dict(data), key=key or new_key())
 
     def events(
         self,

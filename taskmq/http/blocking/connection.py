@@ -93,7 +93,7 @@ class HttpConnection:
 
         Args:
             operation: its id.
-            version: that the thing has to have.
+            version: that the thing has to have; 0: it must not be there.
             key: makes the call safe to repeat.
             repeats: it is safe to repeat without one.
 
@@ -139,7 +139,7 @@ class HttpConnection:
             with self._http.stream(request.method, url, headers=request.headers, timeout=timeout) as response:
                 if not response.is_success:
                     content = response.read()
-                    raise error_of(response.status_code, content, server=self.address)
+                    raise error_of(response.status_code, content, operation=request.operation, server=self.address)
                 for line in response.iter_lines():
                     yield line
         except httpx.TransportError as error:
@@ -168,7 +168,7 @@ class HttpConnection:
                 if response.is_success:
                     return response
                 status = response.status_code
-                error = error_of(status, response.content, server=self.address)
+                error = error_of(status, response.content, operation=request.operation, server=self.address)
                 retry_after = retry_after_of(response.headers)
                 may_repeat = status == _TOO_MANY or (status in _BUSY and request.repeats)
             wait = self._retries.wait(attempt, retry_after=retry_after) if may_repeat else None

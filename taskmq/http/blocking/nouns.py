@@ -32,6 +32,7 @@ from taskmq.api.schedules import (
     InstantList,
     PauseScheduleBody,
     PutScheduleBody,
+    ScheduleExplanation,
     ScheduleLine,
     ScheduleLines,
     ScheduleView,
@@ -41,8 +42,6 @@ from taskmq.api.workers import (
     CancelFlowBody,
     TaskList,
     TaskView,
-    WorkerList,
-    WorkerView,
     WorkflowLineView,
     WorkflowList,
     WorkflowState,
@@ -142,6 +141,15 @@ class ScheduleCalls:
         """A schedule, and what has become of its occurrences."""
         return self._connection.ask("getSchedule", ScheduleView, path={"name": name})
 
+    def add(self, name: str, body: PutScheduleBody) -> ScheduleView:
+        """As `put`, where there is none of that name; the same again changes nothing.
+
+        Raises:
+            InvalidOption: another one has the name.
+        """
+        path = {"name": name}
+        return self._connection.ask("putSchedule", ScheduleView, path=path, body=body, version=0, repeats=True)
+
     def put(self, name: str, body: PutScheduleBody) -> ScheduleView:
         """Start a task whenever the schedule says, from now on."""
         return self._connection.ask("putSchedule", ScheduleView, path={"name": name}, body=body)
@@ -154,6 +162,11 @@ class ScheduleCalls:
         """The instants at which it is due next, whether or not it is paused."""
         query = {"count": count, "after": after}
         return (self._connection.ask("getNextOccurrences", InstantList, path={"name": name}, query=query)).items
+
+    def explain(self, name: str, *, count: int = 5) -> ScheduleExplanation:
+        """What it means in words, and when it is due next by the clocks of its zone."""
+        query = {"count": count}
+        return self._connection.ask("explainSchedule", ScheduleExplanation, path={"name": name}, query=query)
 
     def pause(self, name: str, *, note: str = "") -> ScheduleView:
         """Have nothing emitted until it is resumed."""
@@ -192,6 +205,14 @@ class WorkflowCalls:
         """End a workflow: what has not started never will, what runs is stopped."""
         body = CancelFlowBody() if reason is None else CancelFlowBody(reason=reason)
         self._connection.ask("cancelWorkflow", _Answer, path={"workflow_id": workflow_id}, body=body)
+
+    def close(self, workflow_id: str) -> None:
+        """Have no more jobs come to a batch: it ends when those that it has have ended.
+
+        Raises:
+            FlowClosed: it was cancelled, or is no batch.
+        """
+        self._connection.ask("closeWorkflow", _Answer, path={"workflow_id": workflow_id})
 
     def redrive(self, workflow_id: str) -> Redriven:
         """Run again what has not succeeded."""
@@ -333,7 +354,7 @@ class DeadLetterCalls:
 
 
 class TaskCalls:
-    """What can be called, and who runs it."""
+    """What can be called."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
@@ -341,10 +362,6 @@ class TaskCalls:
     def get(self, name: str) -> TaskView:
         """One task, with the JSON Schema of its arguments; `UnknownTask` where there is none."""
         return self._connection.ask("getTask", TaskView, path={"name": name})
-
-    def workers(self, *, within: float = 1.0) -> Sequence[WorkerView]:
-        """The workers that answer within so many seconds."""
-        return (self._connection.ask("listWorkers", WorkerList, query={"within": within})).items
 
     def page(self, *, limit: int = 50, cursor: str | None = None) -> TaskList:
         """A page of the tasks."""

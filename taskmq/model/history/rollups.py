@@ -17,6 +17,7 @@ from taskmq.model.telemetry.events import JobEvent
 __all__ = [
     "BUCKETS",
     "MINUTE",
+    "QUARTER",
     "Buckets",
     "Rollup",
     "RollupKey",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 MINUTE: Final = 60_000
+QUARTER: Final = 15 * MINUTE
 BUCKETS: Final = 60
 """The last one has everything from about nine days on."""
 _PER_DOUBLING: Final = 2

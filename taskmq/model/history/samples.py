@@ -1,6 +1,6 @@
 """The figures that rules look at, of what was counted in their window. Pure."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -58,8 +58,8 @@ class WindowFigures:
         if any(one.outcomes.get(name) for name in _SUCCESSES):
             self._last[subject] = max(self._last.get(subject, 0), key.minute)
 
-    def samples(self, known: Collection[str] = ()) -> dict[str, float]:
-        """The figure by subject.
+    def samples(self, known: Collection[str] = ()) -> Iterator[tuple[str, float]]:
+        """Subjects and their figures, each worked out when it is asked for.
 
         Args:
             known: subjects that the rule has alerts of.
@@ -67,17 +67,20 @@ class WindowFigures:
         rule, whole = self._rule, self._whole
         if rule.metric == "silence":
             # One that has said nothing in the whole window is silent still.
-            silent = dict.fromkeys(known, rule.window)
-            return silent | {
-                subject: max(self._now - minute - MINUTE, 0) / 1000 for subject, minute in self._last.items()
-            }
-        if rule.metric in _COUNTS:
-            nothing = {"": Rollup.empty()} if not rule.each and rule.below else {}
-            count = _COUNTS[rule.metric]
-            return {subject: count(one) for subject, one in (nothing | whole).items()}
-        measure = _NEED_MANY[rule.metric]
-        values = {subject: measure(one) for subject, one in whole.items() if one.ended >= rule.at_least}
-        return {subject: value for subject, value in values.items() if value is not None}
+            for subject in known:
+                if subject not in self._last:
+                    yield subject, rule.window
+            for subject, minute in self._last.items():
+                yield subject, max(self._now - minute - MINUTE, 0) / 1000
+        elif rule.metric in _COUNTS:
+            if not rule.each and rule.below and not whole:
+                whole = {"": Rollup.empty()}
+            for subject, one in whole.items():
+                yield subject, _COUNTS[rule.metric](one)
+        else:
+            for subject, one in whole.items():
+                if one.ended >= rule.at_least and (value := _NEED_MANY[rule.metric](one)) is not None:
+                    yield subject, value
 
     def _subject(self, key: RollupKey) -> str | None:
         names = (key.task, key.queue, key.tenant)

@@ -75,7 +75,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         user_id: the user's id, which stays theirs.
         user: the user's name, which jobs have as their owner.
         memberships: the user's own.
-        via: the kind of credential; `host`: the application that the API is mounted in vouches for them.
+        via: the kind of credential; `host`: the application that the API is mounted in vouches for them;
+            `event`: a sender of events from outside, by its signature.
         credential: its id: the session's or the token's; no secret.
         scopes: what the credential is good for; None: for all that its user may do.
         tenants: where it is good; None: wherever its user has a role.
@@ -85,7 +86,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     user_id: str
     user: str
     memberships: tuple[Membership, ...] = ()
-    via: Literal["session", "token", "host", "cli", "oidc"]
+    via: Literal["session", "token", "host", "cli", "oidc", "event"]
     credential: str = ""
     scopes: frozenset[Permission] | None = None
     tenants: frozenset[str] | None = None

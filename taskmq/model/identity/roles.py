@@ -75,6 +75,7 @@ class Permission(StrEnum):
     MEMBERS_READ = "members.read"
     MEMBERS_CHANGE = "members.change"
     AUDIT_READ = "audit.read"
+    AUDIT_VERIFY = "audit.verify"
     QUEUES_READ = "queues.read"
     QUEUES_OPERATE = "queues.operate"
     QUEUES_PURGE = "queues.purge"
@@ -124,7 +125,7 @@ RULES: Final[Mapping[Permission, Rule]] = {
     Permission.SCHEDULES_OPERATE: Rule(_TENANT, _OPERATOR, "pause, resume, run and backfill schedules"),
     Permission.SCHEDULES_CHANGE: Rule(_TENANT, _OPERATOR, "add, change and remove schedules"),
     Permission.WORKFLOWS_READ: Rule(_TENANT, _VIEWER, "list and read workflows and their graphs"),
-    Permission.WORKFLOWS_OPERATE: Rule(_TENANT, _OPERATOR, "cancel and redrive workflows"),
+    Permission.WORKFLOWS_OPERATE: Rule(_TENANT, _OPERATOR, "close, cancel and redrive workflows"),
     Permission.LOGS_READ: Rule(_TENANT, _VIEWER, "read and search the logs of jobs"),
     Permission.METRICS_READ: Rule(_TENANT, _VIEWER, "query rollups of a tenant's jobs"),
     Permission.ALERTS_READ: Rule(_TENANT, _VIEWER, "list alerts and their rules"),
@@ -135,6 +136,7 @@ RULES: Final[Mapping[Permission, Rule]] = {
     Permission.MEMBERS_READ: Rule(_TENANT, _ADMIN, "list who has which role in a tenant"),
     Permission.MEMBERS_CHANGE: Rule(_TENANT, _ADMIN, "give and take roles in a tenant"),
     Permission.AUDIT_READ: Rule(_TENANT, _ADMIN, "read a tenant's audit entries"),
+    Permission.AUDIT_VERIFY: Rule(_INSTANCE, _ADMIN, "verify and export the chain of all audit entries"),
     Permission.QUEUES_READ: Rule(_INSTANCE, _VIEWER, "list queues and their figures"),
     Permission.QUEUES_OPERATE: Rule(_INSTANCE, _OPERATOR, "pause and resume queues"),
     Permission.QUEUES_PURGE: Rule(_INSTANCE, _ADMIN, "purge queues, move what waits in them"),
@@ -145,7 +147,9 @@ RULES: Final[Mapping[Permission, Rule]] = {
     Permission.NODES_REPORT: Rule(_INSTANCE, _OPERATOR, "register a node and report its state"),
     Permission.NODES_OPERATE: Rule(_INSTANCE, _OPERATOR, "drain, label and remove nodes"),
     Permission.WORKERS_READ: Rule(_INSTANCE, _VIEWER, "list workers"),
-    Permission.WORKERS_CONTROL: Rule(_INSTANCE, _OPERATOR, "drain workers, change their concurrency"),
+    Permission.WORKERS_CONTROL: Rule(
+        _INSTANCE, _OPERATOR, "drain workers, change their concurrency, see their stacks"
+    ),
     Permission.POOLS_READ: Rule(_INSTANCE, _VIEWER, "list pools, allocations and their use"),
     Permission.POOLS_CHANGE: Rule(_INSTANCE, _ADMIN, "change pools, shares and quotas"),
     Permission.RESOURCES_ALLOCATE: Rule(_INSTANCE, _OPERATOR, "allocate and release resources by hand"),

@@ -49,6 +49,8 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
         due: not before this instant (ms) it goes on.
         holder: who is at it, until `lease_until` (ms).
         version: grows with every change.
+        key: of the request that has begun it, its tenant's own; "": it had none.
+        fingerprint: of what was asked for; the same key with another one is another request.
     """
 
     id: str
@@ -62,7 +64,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     matched: int = 0
     user_id: str = ""
     user: str = ""
-    via: Literal["session", "token", "host", "cli", "oidc"] = "cli"
+    via: Literal["session", "token", "host", "cli", "oidc", "event"] = "cli"
     tasks: tuple[tuple[str, ...], ...] = ()
     began: int = 0
     ended: int | None = None
@@ -77,6 +79,13 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     holder: str = ""
     lease_until: int = 0
     version: int = 0
+    key: str = ""
+    fingerprint: str = ""
+
+    @property
+    def unique_key(self) -> str | None:
+        """What no other bulk may have: its key, with the tenant's name; None without a key."""
+        return msgspec.json.encode([self.tenant, self.key]).decode() if self.key else None
 
     @property
     def mark(self) -> str:

@@ -90,6 +90,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         started: when its run began; None where it had none.
         ran: how long it ran.
         delay: when it is to run again, from now on; `LONGEST_DELAY` at most counts.
+        limited: it was snoozed because a limit of its task is used up.
         content_type, result: the encoded return value of a success.
         error: of a failure; of other ends `message` is the reason.
     """
@@ -102,6 +103,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     started: _Instant | None = None
     ran: _Span = 0
     delay: Annotated[int, msgspec.Meta(ge=0)] = 0
+    limited: bool = False
     content_type: str = ""
     result: bytes = b""
     error: ErrorRecord | None = None

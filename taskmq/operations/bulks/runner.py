@@ -128,15 +128,27 @@ class BulkRunner:
             # Another one was faster.
             return now + round(_LOOK * 1000)
         act = _Act(jobs, claimed)
-        outcomes = await asyncio.gather(*(act(job_id, may_be_done=was_begun) for job_id in claimed.pending))
-        refusals = [one for one in outcomes if one is not None]
+        acts = [act(job_id, may_be_done=was_begun) for job_id in claimed.pending]
+        outcomes = await asyncio.gather(*acts, return_exceptions=True)
+        errors = [one for one in outcomes if isinstance(one, BaseException)]
+        for error in errors:
+            if isinstance(error, StoreUnavailable):
+                raise error
+        refusals = [one for one in outcomes if isinstance(one, BulkRefused)]
         wait = 0 if claimed.rate is None else round(len(outcomes) / claimed.rate * 1000)
-        after = add_outcomes(claimed, done=len(outcomes) - len(refusals), refusals=refusals, due=now + wait)
-        if after.is_listed:
+        done = outcomes.count(None)
+        after = add_outcomes(claimed, done=done, refusals=refusals, due=now + wait)
+        if after.is_listed and not errors:
             ended = replace(after, state="done", ended=await self._app.sessions.store().now_ms())
-            await bulks.write(ended, audit=bulk_entry(ended))
+            written = await bulks.write(ended, audit=bulk_entry(ended))
         else:
-            await bulks.write(after)
+            written = await bulks.write(after)
+        found = None if written is not None else await bulks.get(claimed.id)
+        # Aborted meanwhile; where it has changed more than once, another runner has counted these jobs.
+        if found is not None and found.state == "aborted" and found.version == claimed.version + 1:
+            await bulks.write(add_outcomes(found, done=done, refusals=refusals, due=found.due))
+        for error in errors:
+            raise error
         return after.due
 
 

@@ -1,14 +1,16 @@
 """Bulks that the store keeps, as one caller may see them: those of a tenant, or everybody's."""
 
+import hashlib
 import os
 from datetime import datetime
 from typing import Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.identity import Actor
-from taskmq.errors import InvalidOption
+from taskmq.errors import InvalidOption, JobConflict
 from taskmq.model.envelope import LAST_INSTANT, new_job_id
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.bulks import Bulk, BulkAction
@@ -64,11 +66,15 @@ class TenantBulks:
         self._tenant = tenant
         self._by = by
 
-    async def begin(self, order: BulkOrder) -> Bulk:
+    async def begin(self, order: BulkOrder, *, key: str = "") -> Bulk:
         """Keep it, so that schedulers and servers carry it out, whatever becomes of this process.
+
+        Args:
+            key: the tenant's own; the same order under the same key is the same bulk, for as long as that is kept.
 
         Raises:
             InvalidFilter: the filter cannot be read.
+            JobConflict: another order was given under the key.
             InvalidOption: see `check_change`; or a rate that is none.
         """
         check_change(order.action, BulkChange(order.at, order.delay, order.priority))
@@ -98,10 +104,16 @@ class TenantBulks:
             tasks=order.tasks,
             began=now,
             due=now,
+            key=key,
+            fingerprint=_fingerprint(order),
         )
         facts: dict[str, object] = {"action": bulk.action, "filter": bulk.filter, "matched": matched}
-        await store.bulks.add(bulk, audit=self._entry("bulk.begin", bulk, facts))
-        return replace(bulk, version=1)
+        kept = await store.bulks.add(bulk, audit=self._entry("bulk.begin", bulk, facts))
+        if kept.fingerprint != bulk.fingerprint:
+            raise JobConflict(
+                f"under the key {key!r} the bulk operation {kept.id} was begun, which is another: take another key"
+            )
+        return kept
 
     async def get(self, bulk_id: str) -> Bulk | None:
         """The bulk; None where there is none, or it is another tenant's."""
@@ -116,7 +128,8 @@ class TenantBulks:
     async def abort(self, bulk_id: str) -> Bulk | None:
         """Have no more jobs be done to; the bulk then. One that has ended stays as it is.
 
-        It may still reach the up to 20 jobs that a runner is at. None: there is none.
+        It may still reach the up to 20 jobs that a runner is at, which are counted as soon as it has. None: there is
+        none.
         """
         store = self._app.sessions.store()
         while (bulk := await self.get(bulk_id)) is not None and bulk.ended is None:
@@ -129,6 +142,13 @@ class TenantBulks:
     def _entry(self, action: str, bulk: Bulk, facts: dict[str, object]) -> AuditEntry:
         by = replace(self._by, note=bulk.note or self._by.note)
         return by.entry(action, kind="bulk", subject=bulk.id, tenant=bulk.tenant or "", after=facts)
+
+
+def _fingerprint(order: BulkOrder) -> str:
+    at = None if order.at is None else instant_ms(order.at, what="at")
+    delay = None if order.delay is None else to_ms(parse_duration(order.delay, what="delay"))
+    said = (order.action, order.filter, at, delay, order.priority, order.rate, order.note)
+    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
 
 
 def bulk_entry(bulk: Bulk) -> AuditEntry:

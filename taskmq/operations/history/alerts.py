@@ -62,7 +62,11 @@ class TenantAlerts:
         audit = self._entry("alert.put", rule.name, after=msgspec.to_builtins(shown))
         made = await self._store.put_rule(rule, version=version, audit=audit)
         if made is None:
-            raise JobConflict(f"rule {rule.name!r} has another version than {version}: read it again")
+            present = await self.rule(rule.name)
+            raise JobConflict(
+                f"rule {rule.name!r} has another version than {version}: read it again",
+                version=0 if present is None else present.version,
+            )
         return KeptRule(rule, made)
 
     async def remove(self, name: str) -> bool:

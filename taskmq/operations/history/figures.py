@@ -10,7 +10,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.history import FailureFilter, FailurePage, RollupFilter, RollupStore, history_of
 from taskmq.errors import InvalidOption
 from taskmq.model.history.figures import Series, check_names, check_parts, check_size, check_step, series_of
-from taskmq.model.history.rollups import Rollup, minute_of, summed
+from taskmq.model.history.rollups import MINUTE, QUARTER, Rollup, minute_of, summed
 
 __all__ = ["TenantFigures"]
 
@@ -52,7 +52,8 @@ class TenantFigures:
         names, by = check_names(names), check_parts(by)
         since, until = await self._time(since, until)
         check_step(since, until, step)
-        rollups = await self._read(since, until, task, queue)
+        is_whole = "tenant" not in by
+        rollups = await self._read(since, until, task, queue, is_whole=is_whole, step=step)
         return await asyncio.to_thread(series_of, names, rollups, since=since, until=until, step=step, by=by)
 
     async def totals(
@@ -71,7 +72,7 @@ class TenantFigures:
         """
         by = check_parts(by)
         since, until = await self._time(since, until)
-        rollups = await self._read(since, until, task, queue)
+        rollups = await self._read(since, until, task, queue, is_whole="tenant" not in by)
         check_size(rollups, by, each=1)
         whole = await asyncio.to_thread(summed, rollups, step=max(until, 1) * 2, by=by)
         return since, until, list(whole.values())
@@ -87,13 +88,31 @@ class TenantFigures:
             until = await self._app.sessions.store().now_ms() + 1
         return minute_of(max(until - _HOUR, 0)) if since is None else since, until
 
-    async def _read(self, since: int, until: int, task: str | None, queue: str | None) -> list[Rollup]:
-        which = RollupFilter(since=minute_of(since), until=until, task=task, queue=queue, tenant=self._tenant)
-        found = await self._store.rollups(which, limit=self._most + 1)
-        if len(found) > self._most:
-            raise InvalidOption(f"since: more than {self._most} rollups are too many: a shorter time, or one task")
+    async def _read(
+        self, since: int, until: int, task: str | None, queue: str | None, *, is_whole: bool, step: int = QUARTER
+    ) -> list[Rollup]:
+        found: list[Rollup] = []
+        for begin, end, each in _spans(minute_of(since), until, step):
+            which = RollupFilter(
+                since=begin, until=end, task=task, queue=queue, tenant=self._tenant, step=each,
+                is_whole=is_whole and self._tenant is None,
+            )  # fmt: skip
+            found += await self._store.rollups(which, limit=self._most + 1 - len(found))
+            if len(found) > self._most:
+                raise InvalidOption(
+                    f"since: more than {self._most} rollups are too many: a shorter time, or one task"
+                )
         return found
 
     @property
     def _store(self) -> RollupStore:
         return history_of(self._app.sessions.store()).rollups
+
+
+def _spans(since: int, until: int, step: int) -> list[tuple[int, int, int]]:
+    """The time in parts that are read in minutes or in quarters of an hour: each as long as its steps let it be."""
+    first, last = -(-since // QUARTER) * QUARTER, until // QUARTER * QUARTER
+    if step % QUARTER or first >= last:
+        return [(since, until, MINUTE)]
+    parts = [(since, first, MINUTE), (first, last, QUARTER), (last, until, MINUTE)]
+    return [part for part in parts if part[0] < part[1]]

@@ -13,6 +13,7 @@ from taskmq.contracts.history import AlertNotice
 from taskmq.model.history.alerts import METRICS, AlertChange, AlertRule
 
 __all__ = [
+    "ALERTMANAGER_MS",
     "alertmanager_body",
     "line_of",
     "mail_of",
@@ -23,8 +24,9 @@ __all__ = [
 ]
 
 _WORDS: Final = {"firing": "FIRING", "again": "STILL FIRING", "resolved": "RESOLVED", "test": "TEST"}
-_DAY: Final = 86_400
-_TEST_MS: Final = 300_000
+
+ALERTMANAGER_MS: Final = 300_000
+"""For so long an Alertmanager keeps an alert that is not repeated; those that fire are repeated each minute."""
 
 
 def notice_id(rule: AlertRule, channel: str, changes: Sequence[AlertChange]) -> str:
@@ -100,31 +102,27 @@ def signature(secret: str, body: bytes, *, at: int) -> str:
 
 def alertmanager_body(notice: AlertNotice) -> bytes:
     """The notice in the form of Alertmanager's `/api/v2/alerts`."""
-    rule = notice.rule
-    # It forgets alerts that are not repeated.
-    kept = (rule.repeat * 2 or _DAY) * 1000
-    alerts: list[dict[str, Any]] = []
-    for change in notice.changes:
-        alert = change.alert
-        # Alertmanager sends nothing of one that has ended before it knows it, so a test goes on for a while.
-        lasts = {"resolved": 0, "test": _TEST_MS}.get(change.kind, round(kept))
-        alerts.append(
-            {
-                "labels": {
-                    "alertname": rule.name,
-                    "severity": rule.severity,
-                    "subject": alert.subject,
-                    "tenant": alert.tenant,
-                },
-                "annotations": {
-                    "summary": line_of(rule, change),
-                    "description": rule.note,
-                },
-                "startsAt": _instant(min(alert.since, notice.at)),
-                "endsAt": _instant(notice.at + lasts),
-            }
-        )
-    return msgspec.json.encode(alerts)
+    return msgspec.json.encode([_alert(notice, change) for change in notice.changes])
+
+
+def _alert(notice: AlertNotice, change: AlertChange) -> dict[str, Any]:
+    rule, alert = notice.rule, change.alert
+    # Alertmanager sends nothing of one that has ended before it knows it, so a test goes on for a while, too.
+    lasts = 0 if change.kind == "resolved" else ALERTMANAGER_MS
+    return {
+        "labels": {
+            "alertname": rule.name,
+            "severity": rule.severity,
+            "subject": alert.subject,
+            "tenant": alert.tenant,
+        },
+        "annotations": {
+            "summary": line_of(rule, change),
+            "description": rule.note,
+        },
+        "startsAt": _instant(min(alert.since, notice.at)),
+        "endsAt": _instant(notice.at + lasts),
+    }
 
 
 def _text(notice: AlertNotice) -> str:

@@ -11,6 +11,8 @@ import logging
 import time
 from typing import Final
 
+from msgspec.structs import replace
+
 from taskmq.contracts.history import AlertNotice, AlertStore
 from taskmq.durable.service import pause
 from taskmq.durable.task_set import TaskSet
@@ -18,7 +20,7 @@ from taskmq.errors import InvalidOption, StoreUnavailable
 from taskmq.model.history.channels import parse_channel, shown_channel
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
 from taskmq.scheduler.alerts.mail import send_mail
-from taskmq.scheduler.alerts.messages import mail_of, signature
+from taskmq.scheduler.alerts.messages import ALERTMANAGER_MS, mail_of, signature
 from taskmq.scheduler.alerts.receivers import posts_of
 from taskmq.scheduler.alerts.settings import AlertSettings
 
@@ -93,7 +95,7 @@ class NoticeSender:
         retry_at: int | None = None
         try:
             async with asyncio.timeout(self._longest):
-                await self._send(notice)
+                await self._send(notice, now)
         except Exception as error:  # noqa: BLE001 - one notice must not hold up the others
             channel = shown_channel(notice.channel)
             if _is_final(error) or now - notice.at > _GIVEN_UP_MS:
@@ -112,7 +114,7 @@ class NoticeSender:
             return f"it was not taken within {self._longest:g} s"
         return str(error) if isinstance(error, DeliveryFailed) else type(error).__name__
 
-    async def _send(self, notice: AlertNotice) -> None:
+    async def _send(self, notice: AlertNotice, now: int) -> None:
         channel = parse_channel(notice.channel)
         settings = self._settings
         if channel.kind == "mail":
@@ -120,6 +122,11 @@ class NoticeSender:
                 raise DeliveryFailed("no mail is sent: set TASKMQ_SMTP_URL for the scheduler")
             await asyncio.to_thread(send_mail, settings.mail, mail_of(notice, channel.target, settings.sender))
             return
+        if channel.kind == "alertmanager" and now - notice.at >= ALERTMANAGER_MS:
+            # What goes on is repeated; said so late, it would end there.
+            notice = replace(notice, changes=[one for one in notice.changes if one.kind == "resolved"])
+            if not notice.changes:
+                return
         for url, body in posts_of(notice, channel):
             headers = {"Taskmq-Notice": notice.id}
             if channel.kind == "webhook" and settings.secret:

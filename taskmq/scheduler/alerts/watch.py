@@ -1,6 +1,7 @@
 """Looks at the rules each ten seconds: one scheduler for all, in turns of half a minute.
 
     rules, alerts, silences -> figures -> evaluate -> alerts and notices, one transaction for each rule
+                                                   -> what goes on, to Alertmanagers each minute
 
 The lease only spares the others the work. What counts is the version of each alert: of two that look at a time one
 writes, and what the other has found comes to nothing; so each change is announced once, whichever scheduler dies in
@@ -24,6 +25,7 @@ from taskmq.model.history.channels import is_told, is_told_singly
 from taskmq.scheduler.alerts.figures import AlertFigures, TooManyFigures
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
 from taskmq.scheduler.alerts.messages import notice_id
+from taskmq.scheduler.alerts.repetition import AlertRepetition
 from taskmq.scheduler.alerts.settings import AlertSettings
 from taskmq.scheduler.signals import LiveWorkers
 
@@ -36,6 +38,8 @@ _TURN: Final = 30.0
 _PERIOD: Final = 10.0
 _LOOKS: Final = 3
 _HEARTBEAT: Final = 60.0
+# The loop, on which jobs are dispatched, waits for no more subjects than that.
+_TOGETHER: Final = 200
 
 
 class _Seen(NamedTuple):
@@ -45,6 +49,30 @@ class _Seen(NamedTuple):
     silences: Sequence[Silence]
     firing: set[tuple[str, str]]
     now: int
+
+
+async def _evaluated(
+    rule: AlertRule, samples: Mapping[str, float], own: Mapping[str, Alert], seen: _Seen
+) -> Evaluation:
+    """`evaluate`, some subjects at a time."""
+    is_inhibited = any((rule.tenant, name) in seen.firing for name in rule.unless)
+    await asyncio.sleep(0)
+    subjects = sorted(samples.keys() | own.keys())
+    found = Evaluation([], [])
+    for start in range(0, len(subjects), _TOGETHER):
+        some = subjects[start : start + _TOGETHER]
+        part = evaluate(
+            rule,
+            {subject: samples[subject] for subject in some if subject in samples},
+            {subject: own[subject] for subject in some if subject in own},
+            seen.now,
+            silences=seen.silences,
+            is_inhibited=is_inhibited,
+        )
+        found.alerts.extend(part.alerts)
+        found.changes.extend(part.changes)
+        await asyncio.sleep(0)
+    return found
 
 
 class AlertWatch:
@@ -74,6 +102,9 @@ class AlertWatch:
         self._is_stopping = asyncio.Event()
         self._looks_left = 0
         self._beat_at = 0.0
+        self._repetition = AlertRepetition(settings)
+        # As they are after what was written in this look, by tenant, rule and subject.
+        self._present: dict[tuple[str, str, str], Alert] = {}
         # Rules with more figures than can be read, of which that was said.
         self._blind: set[tuple[str, str]] = set()
 
@@ -114,6 +145,7 @@ class AlertWatch:
         kept = {(each.rule.tenant, each.rule.name): each.rule for each in await self._alerts.rules()}
         rules = [rule for rule in kept.values() if rule.is_enabled]
         now = await self._store.now_ms()
+        self._present = {_key(each): each for each in known}
         await self._let_go(known, kept, now)
         if rules:
             seen = _Seen(known, await self._alerts.silences(), _firing(known, rules), now)
@@ -121,9 +153,11 @@ class AlertWatch:
             # What silences others is looked at first.
             for rule in sorted(rules, key=lambda rule: bool(rule.unless)):
                 await self._look_at(rule, figures, seen)
+            await self._repetition.repeat(rules, self._present.values(), now=now)
         self.looked_at = now
 
     async def _look_at(self, rule: AlertRule, figures: AlertFigures, seen: "_Seen") -> None:
+        await asyncio.sleep(0)
         own = {each.subject: each for each in seen.known if (each.tenant, each.rule) == (rule.tenant, rule.name)}
         try:
             samples = await figures.samples(rule, own.keys())
@@ -142,14 +176,7 @@ class AlertWatch:
         self._blind.discard((rule.tenant, rule.name))
         if samples is None:
             return
-        found = evaluate(
-            rule,
-            samples,
-            own,
-            seen.now,
-            silences=seen.silences,
-            is_inhibited=any((rule.tenant, name) in seen.firing for name in rule.unless),
-        )
+        found = await _evaluated(rule, samples, own, seen)
         if await self._write(rule.name, rule, found, seen.now) and any(
             each.state is AlertState.FIRING for each in found.alerts
         ):
@@ -170,6 +197,7 @@ class AlertWatch:
         if not await self._alerts.commit(found.alerts, self._notices(rule, found, now)):
             _log.info("rule %s: another scheduler has looked at it meanwhile", name)
             return False
+        self._present.update((_key(each), each) for each in found.alerts)
         for change in found.changes:
             _log.info("alert %s %s: %s", name, change.alert.subject, change.kind)
         return True
@@ -198,6 +226,10 @@ class AlertWatch:
             await post(self._settings.heartbeat, b"{}", headers={}, allows_private=True)
         except DeliveryFailed as error:
             _log.warning("the heartbeat of alerts was not taken: %s", error)
+
+
+def _key(alert: Alert) -> tuple[str, str, str]:
+    return alert.tenant, alert.rule, alert.subject
 
 
 def _firing(known: Sequence[Alert], rules: Sequence[AlertRule]) -> set[tuple[str, str]]:

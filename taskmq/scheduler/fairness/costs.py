@@ -1,7 +1,7 @@
 """What jobs will probably take, and what those in flight are charged. Pure: times are seconds.
 
 A job is charged what runs of its task take on average, when it is dispatched; more, if it turns out to run longer;
-and in the end what it took.
+and in the end what it took. Where no run of its task is known, that is a guess, until the first one has ended.
 """
 
 from collections import OrderedDict
@@ -40,6 +40,10 @@ class RunTimes:
         """Seconds of whatever comes next in a lane."""
         return self._of.get(lane) or self._of_all or _UNKNOWN
 
+    def knows(self, task: str) -> bool:
+        """Whether a run of the task was seen to end."""
+        return task in self._of
+
     def took(self, task: str, lane: Lane, seconds: float) -> None:
         """A run has ended."""
         seconds = max(seconds, _LEAST)
@@ -63,7 +67,9 @@ class ChargedJob:
         needs: amounts that it takes.
         worth: how many slots that is.
         seconds: what was charged, of run time.
-        began: when it began to run; None: that is not known.
+        began: when it began to run, or was first known to; None: that is not known.
+        ran: for how long it had run before it was known here, which is not charged.
+        is_late: it has run for longer than was charged.
         since: the virtual times when it went into flight.
     """
 
@@ -74,6 +80,8 @@ class ChargedJob:
     worth: float
     seconds: float
     began: float | None = None
+    ran: float = 0.0
+    is_late: bool = False
     since: tuple[float, ...] = ()
 
 
@@ -82,6 +90,7 @@ class Flights:
 
     def __init__(self) -> None:
         self._jobs: dict[str, ChargedJob] = {}
+        self._guessed: dict[str, dict[str, ChargedJob]] = {}
         self._overdue: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
@@ -94,15 +103,26 @@ class Flights:
         """The job, if it is in flight."""
         return self._jobs.get(job_id)
 
-    def add(self, job: ChargedJob) -> None:
-        """A job goes into flight."""
+    def add(self, job: ChargedJob, *, is_guessed: bool) -> None:
+        """A job goes into flight; what it was charged may be a guess, of whose task no run is known."""
         self._jobs[job.id] = job
+        if is_guessed:
+            self._guessed.setdefault(job.task, {})[job.id] = job
         if job.began is not None:
             heappush(self._overdue, (job.began + job.seconds, job.id))
 
     def remove(self, job_id: str) -> ChargedJob:
         """A job has left."""
-        return self._jobs.pop(job_id)
+        job = self._jobs.pop(job_id)
+        if (guessed := self._guessed.get(job.task)) is not None:
+            guessed.pop(job_id, None)
+            if not guessed:
+                del self._guessed[job.task]
+        return job
+
+    def guessed(self, task: str) -> list[ChargedJob]:
+        """The jobs of a task that were charged a guess; charge them anew, they are not given again."""
+        return list(self._guessed.pop(task, {}).values())
 
     def began(self, job_id: str, *, now: float) -> None:
         """A job is known to run."""
@@ -117,5 +137,7 @@ class Flights:
             _, job_id = heappop(self._overdue)
             job = self._jobs.get(job_id)
             if job is not None and job.began is not None:
-                yield job
+                # It may have been charged more meanwhile.
+                if job.began + job.seconds <= now:
+                    yield job
                 heappush(self._overdue, (job.began + job.seconds, job_id))

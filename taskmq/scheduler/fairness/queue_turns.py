@@ -159,8 +159,8 @@ class QueueTurns:
         found: dict[Lane, list[ChargedJob]] = {}
         for job_id, task, lane in jobs:
             needs = self._needs(lane)
-            seconds = self._seconds(self._times.expected(task, lane))
-            job = ChargedJob(job_id, task, lane, needs, self._worth(needs), seconds)
+            job = ChargedJob(job_id, task, lane, needs, self._worth(needs), 0.0)
+            job.seconds = self._expected(job)
             found.setdefault(lane, []).append(job)
         for lane in [*picked, *(lane for lane in found if lane not in picked)]:
             self._settle(self._leaf(lane), picked.get(lane, []), found.get(lane, []))
@@ -169,7 +169,7 @@ class QueueTurns:
         cost, since = 0.0, leaf.clocks()
         for job in found:
             job.since = since
-            self.flights.add(job)
+            self.flights.add(job, is_guessed=not self._times.knows(job.task))
             cost += job.worth * job.seconds
         for _, charged in picked:
             cost -= charged
@@ -215,16 +215,31 @@ class QueueTurns:
             blocked.suspended.append(owed)
         return None
 
-    def began(self, job_id: str, *, now: float) -> None:
-        """A job is known to run: it is charged more if it runs for longer than was charged."""
-        if self.policy.policy != "round_robin":
-            self.flights.began(job_id, now=now)
+    def began(self, job_id: str, *, now: float, ran: float = 0.0) -> None:
+        """A job is known to run: it is charged more if it runs for longer than was charged.
+
+        Args:
+            ran: for how long it has run already, while this was not kept account of: only the rest is charged.
+        """
+        if self.policy.policy == "round_robin":
+            return
+        job = self.flights.find(job_id)
+        if ran and job is not None and job.began is None:
+            job.ran = ran
+            self._charge(job, self._expected(job))
+        self.flights.began(job_id, now=now)
+
+    def learned(self, task: str) -> None:
+        """The first run of a task has ended: its jobs in flight were charged a guess."""
+        for job in self.flights.guessed(task):
+            seconds = self._expected(job)
+            self._charge(job, max(seconds, job.seconds) if job.is_late else seconds)
 
     def look_at_running(self, *, now: float) -> None:
         """Charge those that run for longer than was charged: as much again."""
         for job in self.flights.overdue(now=now):
-            self._leaf(job.lane).charge(job.worth * job.seconds)
-            job.seconds *= 2
+            job.is_late = True
+            self._charge(job, 2 * job.seconds)
 
     def ended(self, job_id: str, seconds: float | None) -> None:
         """A job that is in flight has left.
@@ -235,17 +250,26 @@ class QueueTurns:
         job = self.flights.remove(job_id)
         leaf = self._leaf(job.lane)
         self._give(leaf, job.needs)
-        took = job.seconds if seconds is None else self._seconds(seconds)
+        took = job.seconds if seconds is None else self._seconds(max(seconds - job.ran, 0.0))
         leaf.settle(job.worth * job.seconds, job.worth * took, job.since)
         self._prune(leaf)
 
     def _fly(self, job: ChargedJob) -> None:
         leaf = self._leaf(job.lane)
-        job.seconds = self._seconds(self._times.expected(job.task, job.lane))
+        job.seconds = self._expected(job)
         self._take(leaf, job.needs)
         job.since = leaf.clocks()
-        self.flights.add(job)
+        self.flights.add(job, is_guessed=not self._times.knows(job.task))
         leaf.charge(job.worth * job.seconds)
+
+    def _charge(self, job: ChargedJob, seconds: float) -> None:
+        self._leaf(job.lane).charge(job.worth * (seconds - job.seconds))
+        job.seconds = seconds
+
+    def _expected(self, job: ChargedJob) -> float:
+        """What is to be charged: the rest of its run. One that has taken more than others do takes as much again."""
+        seconds = self._times.expected(job.task, job.lane)
+        return self._seconds(seconds - job.ran if seconds > job.ran else job.ran)
 
     def _seconds(self, seconds: float) -> float:
         """What counts of a run time: in `round_robin` each run is one turn."""

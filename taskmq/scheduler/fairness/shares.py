@@ -124,10 +124,14 @@ class Shares:
         for queue in [*self._queues, *(queue for queue in by_queue if queue not in self._queues)]:
             self._of(queue).taken(by_queue.get(queue, ()))
 
-    def began(self, job_id: str, *, now: float) -> None:
-        """A job is known to run."""
+    def began(self, job_id: str, *, now: float, ran: float = 0.0) -> None:
+        """A job is known to run.
+
+        Args:
+            ran: for how long it has already, where an earlier holder of the slot has dispatched it.
+        """
         if (queue := self._queue_of.get(job_id)) is not None:
-            self._queues[queue].began(job_id, now=now)
+            self._queues[queue].began(job_id, now=now, ran=ran)
 
     def ended(self, job_id: str, seconds: float | None) -> None:
         """A job has left.
@@ -140,9 +144,14 @@ class Shares:
             return
         turns = self._queues[queue]
         job = turns.flights.find(job_id)
+        is_first = False
         if job is not None and seconds:
+            is_first = not self._times.knows(job.task)
             self._times.took(job.task, job.lane, seconds)
         turns.ended(job_id, seconds)
+        if is_first and job is not None:
+            for each in self._queues.values():
+                each.learned(job.task)
         self._drop_idle(queue)
 
     def _of(self, queue: str) -> QueueTurns:

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.jobs import DueSchedule, JobStore, OccurrenceJob, ScheduleFiring, StoredSchedule
+from taskmq.contracts.jobs import DueSchedule, JobStore, Lane, OccurrenceJob, ScheduleFiring, StoredSchedule
 from taskmq.errors import JobConflict, JobNotFound, StoreUnavailable, TaskMQError, TooLarge
 from taskmq.model.keys import scheduled_job_id
 from taskmq.scheduler.firing.due_loop import DueLoop, StoreClock
@@ -47,7 +47,7 @@ class ScheduleTurns:
     """Fires the schedules of one slot: a `Service`.
 
     Args:
-        fired: called with the queues that have got jobs which are ready.
+        fired: called with the lanes that have got jobs which are ready.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ScheduleTurns:
         lease: HeldLease,
         clock: StoreClock,
         *,
-        fired: Callable[[set[str]], None],
+        fired: Callable[[set[Lane]], None],
         counts: SchedulerCounts,
     ) -> None:
         self._app = app
@@ -172,7 +172,7 @@ class ScheduleTurns:
     async def _follow(self, done: Sequence[_Decided]) -> None:
         """What comes after the transaction."""
         at = self._loop.now_ms()
-        queues: set[str] = set()
+        lanes: set[Lane] = set()
         for one in done:
             if one.rule.workflow is not None:
                 self._workflows.start(one.firing.before, one.rule, one.claims)
@@ -180,9 +180,10 @@ class ScheduleTurns:
             for claim in one.claims:
                 late = (at - due_instant(one.rule, claim)) / 1000
                 self._counts.schedules.emitted(one.rule.task, claim.kind, late=late)
-            queues |= {each.job.queue for each in one.firing.occurrences if each.job is not None}
-        if queues:
-            self._fired(queues)
+            made = (each.job for each in one.firing.occurrences)
+            lanes |= {Lane(job.queue, job.priority, job.tenant) for job in made if job is not None}
+        if lanes:
+            self._fired(lanes)
         for one in done:
             await self._cancel(one.cancel)
 

@@ -32,6 +32,8 @@ _MOST_AGAIN: Final = 500
 # So long a job that a worker has turned back keeps its place: the limit is used up elsewhere.
 _TURNED_BACK: Final = 10.0
 _MOST_PACES: Final = 10_000
+# So long jobs of a queue are looked at after a limited one was seen there.
+_CONCERNED: Final = 60.0
 
 
 class _Gate(NamedTuple):
@@ -46,7 +48,8 @@ class Gates:
 
     def __init__(self, demands: TaskDemands) -> None:
         self._demands = demands
-        self._queues = set(demands.queues)
+        # Until when other queues than those of `demands` have jobs with limits.
+        self._concerned: dict[str, float] = {}
         self._waiting: dict[str, _Gate] = {}
         # How many went last of those gates from which none was dispatched since.
         self._in_vain: dict[str, int] = {}
@@ -61,9 +64,9 @@ class Gates:
         self._turned_back: dict[str, float] = {}
         self._returns: list[tuple[float, str]] = []
 
-    def concern(self, queue: str) -> bool:
+    def concern(self, queue: str, *, now: float) -> bool:
         """Whether jobs of the queue may have limits."""
-        return queue in self._queues
+        return queue in self._demands.queues or self._concerned.get(queue, -math.inf) > now
 
     @property
     def are_closed(self) -> bool:
@@ -87,7 +90,8 @@ class Gates:
                 # It is there again, and needs the place that it has kept.
                 self._end(job.id)
         for job in jobs:
-            demands = self._demands.of(job.task, job.body)
+            if demands := self._demands.of(job.task, job.body):
+                self._note(job.lane.queue, now)
             for demand in demands:
                 if demand.key not in room:
                     room[demand.key] = self._room(demand, now)
@@ -109,7 +113,7 @@ class Gates:
             demands = self._demands.of(job.task, job.body)
             if not demands and job.id not in self._flights:
                 continue
-            self._queues.add(job.queue)
+            self._note(job.queue, now)
             self._end(job.id)
             places = tuple(demand.key for demand in demands if isinstance(demand, PlaceDemand))
             self._flights[job.id] = places
@@ -123,7 +127,7 @@ class Gates:
             self._most_paces = max(_MOST_PACES, 2 * len(self._paces))
 
     def turned_back(self, job_id: str, seconds: float, *, now: float) -> None:
-        """A worker has not let the job in, for so long: where it is limited, there is no more room than it has."""
+        """A worker says that a limit of the job's task is used up: for so long there is no more room than it has."""
         if job_id in self._flights:
             self._turned_back[job_id] = until = now + min(seconds, _TURNED_BACK)
             heapq.heappush(self._returns, (until, job_id))
@@ -154,6 +158,8 @@ class Gates:
                 if (room := self._room(gate.demand, now)) > 0:
                     again = min(2 * self._in_vain.get(key, 0), _MOST_AGAIN)
                     found[key] = self._in_vain[key] = max(room, again)
+                    for queue in gate.queues:
+                        self._note(queue, now)
                 self._set_alarm(gate.demand, now)
         return found
 
@@ -168,6 +174,10 @@ class Gates:
         """When `due` may find something without any other call before; infinity: it will not."""
         times = [heap[0][0] for heap in (self._alarms, self._returns) if heap]
         return min(times, default=math.inf)
+
+    def _note(self, queue: str, now: float) -> None:
+        """A job with limits is there."""
+        self._concerned[queue] = now + _CONCERNED
 
     def _wait_behind(self, demand: Demand, queue: str, now: float) -> None:
         if demand.key not in self._waiting:

@@ -42,7 +42,7 @@ class GatePassage:
 
     async def passed(self, picks: list[Pick], *, now: float) -> Passed:
         """Have the jobs leave their lanes that have to wait, and look at those behind them, which may go instead."""
-        counts = {pick.lane: pick.count for pick in picks if self.gates.concern(pick.lane.queue)}
+        counts = {pick.lane: pick.count for pick in picks if self.gates.concern(pick.lane.queue, now=now)}
         if not counts:
             return Passed(picks)
         found: dict[Lane, list[ReadyJob]] = {}

@@ -48,6 +48,7 @@ _AGAIN: Final = 5.0
 # One that runs so long after its grace cannot be stopped: an older worker has it, or a thread that does not look.
 _STUCK: Final = 10.0
 _MOST: Final = 100
+_LOOKED_AT: Final = 1000
 _SLOT: Final = JobNeeds()
 _SAID: Final = b'"preemptible":'
 
@@ -186,14 +187,17 @@ class PreemptionWatch:
             for lane in sorted(lanes, key=_by_priority)
             if (groups := missing.keys() & promised.groups(lane))
         ]
-        found: list[Claim] = []
-        for pick in picks:
-            for one in await self._store.nodes.waiting([pick]):
-                needs = one.needs or _SLOT
-                # A gang begins all at once, and a member that is over does not begin any more.
-                if not needs.gang and (one.expires is None or one.expires > now):
-                    found.append(Claim(one.id, promised.groups(pick.lane), needs))
-        return found
+        if not picks:
+            return []
+        # Each lane has a say, and however many there are, few of their jobs are read.
+        each = max(_LOOKED_AT // max(len(picks), 1), 1)
+        waiting = await self._store.nodes.waiting([Pick(pick.lane, min(pick.count, each)) for pick in picks])
+        return [
+            Claim(one.id, promised.groups(one.lane), one.needs or _SLOT)
+            for one in waiting
+            # A gang begins all at once, and a member that is over does not begin any more.
+            if not (one.needs or _SLOT).gang and (one.expires is None or one.expires > now)
+        ]
 
     def _ripe(self, queue: str, policy: QueuePolicy, missing: Mapping[str, int], claims: Sequence[Claim]) -> set[str]:
         """Those that have waited for long enough for what they are owed."""

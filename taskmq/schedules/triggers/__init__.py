@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from taskmq.schedules.triggers.cron_rule import Cron
     from taskmq.schedules.triggers.days_off import DaysOff
+    from taskmq.schedules.triggers.explanation import TriggerExplanation, explain_trigger, local_text, zone_of
     from taskmq.schedules.triggers.factory import cron, every, for_schedule, instants_after, once
     from taskmq.schedules.triggers.rules import Every, Limited, Once, jitter_of
     from taskmq.schedules.triggers.trigger import DstFold, DstGap, Limits, Trigger
@@ -32,12 +33,16 @@ __all__ = [
     "Limits",
     "Once",
     "Trigger",
+    "TriggerExplanation",
     "cron",
     "every",
+    "explain_trigger",
     "for_schedule",
     "instants_after",
     "jitter_of",
+    "local_text",
     "once",
+    "zone_of",
 ]
 
 _HOMES = {
@@ -50,7 +55,11 @@ _HOMES = {
     "Limits": "trigger",
     "Once": "rules",
     "Trigger": "trigger",
+    "TriggerExplanation": "explanation",
+    "explain_trigger": "explanation",
     "jitter_of": "rules",
+    "local_text": "explanation",
+    "zone_of": "explanation",
 }
 
 

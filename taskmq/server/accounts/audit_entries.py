@@ -5,12 +5,13 @@ from typing import Annotated, Any, Final
 from litestar import Request, get
 from litestar.params import FromQuery, QueryParameter
 
-from taskmq.api.accounts import AuditEntries, AuditEntryView
+from taskmq.api.accounts import AuditEntries, AuditEntryView, ChainLinks, ChainView
 from taskmq.api.values import Instant
 from taskmq.contracts.identity import AuditFilter
 from taskmq.model.identity import AuditRecord, Permission, Scope
+from taskmq.operations.audit import chain_head, exported, verify_chain
 from taskmq.server.inputs import CallerGiven, Limit, instant_text
-from taskmq.server.settings import API
+from taskmq.server.settings import API, MOST_PER_PAGE
 from taskmq.server.sign_in import accounts_of
 
 __all__ = ["AUDIT_HANDLERS"]
@@ -49,7 +50,50 @@ async def list_entries(
     return AuditEntries([_view(record) for record in page.entries], page.after)
 
 
-AUDIT_HANDLERS: Final[tuple[Any, ...]] = (list_entries,)
+@get(
+    f"{API}/audit/verify",
+    permission=Permission.AUDIT_VERIFY,
+    operation_id="verifyAudit",
+    summary="Verify the audit",
+    tags=["audit"],
+)
+async def verify_audit(
+    request: Request[Any, Any, Any],
+    head: Annotated[
+        str, QueryParameter(max_length=100, description="POSITION:HASH as it was written down; empty for none.")
+    ] = "",
+) -> ChainView:
+    """See whether an entry was changed or taken away since it was sealed; the whole chain is looked through."""
+    store = accounts_of(request.app.state).store.audit
+    report = await verify_chain(store, expected=chain_head(head) if head else None)
+    return ChainView(
+        is_whole=not report.fault,
+        entries=report.head.position,
+        head=f"{report.head.position}:{report.head.hash.hex()}",
+        erased=report.erased,
+        unsealed=report.unsealed,
+        fault=report.fault,
+    )
+
+
+@get(
+    f"{API}/audit/chain",
+    permission=Permission.AUDIT_VERIFY,
+    operation_id="exportAudit",
+    summary="Export the audit",
+    tags=["audit"],
+)
+async def export_audit(
+    request: Request[Any, Any, Any],
+    after: Annotated[int, QueryParameter(ge=0, le=1 << 62)] = 0,
+    limit: Limit = MOST_PER_PAGE,
+) -> ChainLinks:
+    """The sealed entries in the order of the chain: a reader can verify them without the database."""
+    page = await accounts_of(request.app.state).store.audit.chain(after=after, limit=limit)
+    return ChainLinks([exported(record) for record in page], after + len(page) if len(page) == limit else None)
+
+
+AUDIT_HANDLERS: Final[tuple[Any, ...]] = (list_entries, verify_audit, export_audit)
 
 
 def _view(record: AuditRecord) -> AuditEntryView:

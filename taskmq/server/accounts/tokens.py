@@ -15,7 +15,7 @@ from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
 
-__all__ = ["TOKEN_HANDLERS"]
+__all__ = ["TOKEN_HANDLERS", "token_view"]
 
 
 @get(
@@ -28,7 +28,7 @@ __all__ = ["TOKEN_HANDLERS"]
 async def list_tokens(request: Request[Any, Any, Any], caller: CallerGiven) -> TokenList:
     """One's own tokens that were not revoked, without their secrets."""
     store = accounts_of(request.app.state).store
-    return TokenList([_view(token) for token in await store.credentials.tokens(caller.identity.user_id)])
+    return TokenList([token_view(token) for token in await store.credentials.tokens(caller.identity.user_id)])
 
 
 @post(
@@ -54,7 +54,7 @@ async def add_token(data: JSONBody[TokenBody], request: Request[Any, Any, Any], 
         tasks=data.tasks,
         expires=None if data.expires_at is None else round(data.expires_at.timestamp() * 1000),
     )
-    return NewTokenView(**msgspec.structs.asdict(_view(made.token)), secret=made.secret)
+    return NewTokenView(**msgspec.structs.asdict(token_view(made.token)), secret=made.secret)
 
 
 @delete(
@@ -77,7 +77,8 @@ async def revoke_token(
 TOKEN_HANDLERS: Final[tuple[Any, ...]] = (list_tokens, add_token, revoke_token)
 
 
-def _view(token: ApiToken) -> TokenView:
+def token_view(token: ApiToken) -> TokenView:
+    """A token as the API tells it."""
     return TokenView(
         id=token.id,
         name=token.name,

@@ -74,13 +74,12 @@ async def change_user(
 ) -> Response[UserView]:
     """Change a user: another name or password, or disable them; a new password ends their sessions."""
     administration = accounts_of(request.app.state).administration
-    change = UserChange(
-        version=matched_version(request.headers), name=data.name, email=data.email, is_disabled=data.is_disabled
-    )
-    if data.password is msgspec.UNSET:
-        await administration.change_user(user_id, change, by=caller.actor())
-    else:
-        await administration.set_password(user_id, data.password, by=caller.actor(), change=change)
+    with matched_version(request.headers) as version:
+        change = UserChange(version=version, name=data.name, email=data.email, is_disabled=data.is_disabled)
+        if data.password is msgspec.UNSET:
+            await administration.change_user(user_id, change, by=caller.actor())
+        else:
+            await administration.set_password(user_id, data.password, by=caller.actor(), change=change)
     account = await _account(request, user_id)
     return Response(_view(account.user, account.memberships), headers={"ETag": f'"{account.user.version}"'})
 

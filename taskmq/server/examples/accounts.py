@@ -35,6 +35,16 @@ _TENANT: Final[dict[str, Any]] = {
     "disabled": None,
 }
 
+_SESSION: Final[dict[str, Any]] = {
+    "id": SOME_ID,
+    "created": "2027-01-30T17:12:01.250Z",
+    "last_used": "2027-01-30T17:42:01.250Z",
+    "ends": "2027-01-30T18:12:01.250Z",
+    "address": "192.0.2.7",
+    "agent": "Mozilla/5.0",
+    "is_own": True,
+}
+
 ACCOUNTS: Final[Mapping[str, Example]] = {
     "getLiveness": Example(answers={200: {"status": "live", "store": None}}),
     "getReadiness": Example(answers={200: {"status": "ready", "store": True}}),
@@ -50,12 +60,58 @@ ACCOUNTS: Final[Mapping[str, Example]] = {
             }
         }
     ),
+    "verifyAudit": Example(
+        parameters={"head": f"1200:{'9f86d081' * 8}"},
+        answers={
+            200: {
+                "is_whole": True,
+                "entries": 1234,
+                "head": f"1234:{'2c26b46b' * 8}",
+                "erased": 2,
+                "unsealed": 0,
+                "fault": "",
+            }
+        },
+    ),
+    "exportAudit": Example(
+        answers={
+            200: {
+                "items": [
+                    {
+                        "number": 17,
+                        "at": 1_801_329_121_250,
+                        "action": "queue.purge",
+                        "kind": "queue",
+                        "subject": "images",
+                        "tenant": "",
+                        "position": 1,
+                        "hash": "2c26b46b" * 8,
+                    }
+                ],
+                "next": None,
+            }
+        }
+    ),
     "followEvents": Example(
         parameters={"event": "dead,retried"},
         answers={
             200: 'id: 5f1c0f0e-17\nevent: job\ndata: {"event":"dead","job_id":"order-17","task":"shop.resize"}\n\n'
         },
         media_type="text/event-stream",
+    ),
+    "sendEvent": Example(
+        parameters={"source": "shop"},
+        body={"order": 17, "state": "paid"},
+        answers={
+            201: {
+                "status": "submitted",
+                "job_id": "event:shop:order-17-paid",
+                "id": SOME_ID,
+                "state": "queued",
+                "version": 1,
+                "is_new": True,
+            }
+        },
     ),
     "beginOidcLogin": Example(answers={}, parameters={"next": "/"}),
     "endOidcLogin": Example(answers={}),
@@ -104,6 +160,18 @@ ACCOUNTS: Final[Mapping[str, Example]] = {
         answers={201: {**_TOKEN, "secret": "tmq_..."}},
     ),
     "revokeToken": Example(parameters={"token_id": SOME_ID}, answers={200: {"status": "revoked"}}),
+    "listSessions": Example(answers={200: {"items": [_SESSION]}}),
+    "endSession": Example(parameters={"session_id": SOME_ID}, answers={200: {"status": "ended"}}),
+    "listUserSessions": Example(
+        parameters={"user_id": SOME_ID}, answers={200: {"items": [{**_SESSION, "is_own": False}]}}
+    ),
+    "endUserSession": Example(
+        parameters={"user_id": SOME_ID, "session_id": SOME_ID}, answers={200: {"status": "ended"}}
+    ),
+    "listUserTokens": Example(parameters={"user_id": SOME_ID}, answers={200: {"items": [_TOKEN]}}),
+    "revokeUserToken": Example(
+        parameters={"user_id": SOME_ID, "token_id": SOME_ID}, answers={200: {"status": "revoked"}}
+    ),
     "listUsers": Example(answers={200: {"items": [{**_USER, "memberships": None}], "next": None}}),
     "addUser": Example(
         body={

@@ -68,6 +68,10 @@ JOBS: Final[Mapping[str, Example]] = {
         parameters={"filter": "task:data_processing created:>-24h", "limit": 50}, answers={200: [_JOB]}
     ),
     "countJobs": Example(parameters={"filter": "status:failed"}, answers={200: {"count": 3, "is_exact": True}}),
+    "countJobsOfFilters": Example(
+        parameters={"filter": "status:failed", "max_age": 1},
+        answers={200: {"items": [{"filter": "status:failed", "count": 3, "is_exact": True}]}},
+    ),
     "getJob": Example(parameters=_OF_JOB, answers={200: _JOB}),
     "getJobHistory": Example(
         parameters=_OF_JOB,

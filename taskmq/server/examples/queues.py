@@ -35,11 +35,44 @@ _LETTER: Final[dict[str, Any]] = {
     "replayed": 0,
 }
 
+_WORKER: Final[dict[str, Any]] = {
+    "name": "web-1",
+    "host": "web",
+    "pid": 4711,
+    "version": "0.3.0",
+    "queues": ["images"],
+    "paused": [],
+    "state": "running",
+    "slots": 10,
+    "running": 1,
+    "backlog": 0,
+    "memory": 61_000_000,
+    "started": "2027-01-30T17:12:01.250Z",
+    "jobs": [
+        {
+            "job_id": SOME_ID,
+            "task": "shop.resize",
+            "queue": "images",
+            "attempt": 1,
+            "seconds": 0.8,
+        }
+    ],
+    "app": "shop",
+    "in_hand": {"images": 1},
+    "ended": 812,
+    "abandoned": 0,
+    "descriptors": 24,
+    "loop_lag": 0.002,
+    "node": None,
+}
+
 QUEUES: Final[Mapping[str, Example]] = {
     "listQueues": Example(
         answers={
             200: {
-                "items": [{"queue": "images", "ready": 12, "in_hand": 4, "consumers": 2, "is_paused": False}],
+                "items": [
+                    {"queue": "images", "ready": 12, "in_hand": 4, "delayed": 0, "consumers": 2, "is_paused": False}
+                ],
                 "delayed": 3,
             }
         }
@@ -90,35 +123,22 @@ QUEUES: Final[Mapping[str, Example]] = {
         body={"name": "images", "fingerprint": "8c1d"},
         answers={200: {"purged": 40}},
     ),
-    "listWorkers": Example(
+    "listWorkers": Example(answers={200: {"items": [_WORKER]}}),
+    "controlWorkers": Example(
+        body={"command": "concurrency", "workers": ["web-1"], "number": 20},
         answers={
             200: {
                 "items": [
                     {
-                        "name": "web-1",
-                        "host": "web",
-                        "pid": 4711,
-                        "version": "0.3.0",
-                        "queues": ["images"],
-                        "paused": [],
-                        "state": "running",
-                        "slots": 10,
-                        "running": 1,
-                        "backlog": 0,
-                        "memory": 61_000_000,
-                        "started": "2027-01-30T17:12:01.250Z",
-                        "jobs": [
-                            {
-                                "job_id": SOME_ID,
-                                "task": "shop.resize",
-                                "queue": "images",
-                                "attempt": 1,
-                                "seconds": 0.8,
-                            }
-                        ],
+                        "worker": "web-1",
+                        "verdict": "done",
+                        "detail": "20 slots, 10 before",
+                        "text": "",
+                        "status": {**_WORKER, "slots": 20},
                     }
-                ]
+                ],
+                "missing": [],
             }
-        }
+        },
     ),
 }

@@ -42,6 +42,21 @@ SCHEDULES: Final[Mapping[str, Example]] = {
     "getNextOccurrences": Example(
         parameters=_OF_SCHEDULE, answers={200: {"items": ["2027-01-31T02:00:00.000Z", "2027-02-01T02:00:00.000Z"]}}
     ),
+    "explainSchedule": Example(
+        parameters={"name": "nightly"},
+        answers={
+            200: {
+                "name": "nightly",
+                "starts": "shop.report",
+                "means": "at 02:00 every day, Europe/Berlin",
+                "clock_changes": "a time that does not exist is due right after the gap; a time that comes twice is "
+                "due the first time only",
+                "next": ["2027-01-31 02:00:00+01:00"],
+                "paused": None,
+                "note": "",
+            }
+        },
+    ),
     "pauseSchedule": Example(
         parameters=_OF_SCHEDULE,
         body={"note": "inventory"},

@@ -59,5 +59,6 @@ WORKFLOWS: Final[Mapping[str, Example]] = {
         body={"reason": "ordered twice"},
         answers={200: {"status": "cancelled", "workflow_id": SOME_ID}},
     ),
+    "closeWorkflow": Example(parameters=_OF_FLOW, answers={200: {"status": "closed", "workflow_id": SOME_ID}}),
     "redriveWorkflow": Example(parameters=_OF_FLOW, answers={200: {"steps": 3, "letters": 1}}),
 }

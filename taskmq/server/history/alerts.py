@@ -108,7 +108,9 @@ async def put_rule(
     request: Request[Any, Any, Any],
 ) -> Response[RuleView]:
     """Make the rule, or put it in the place of the one of its name; `If-Match` says which version that must have."""
-    made = await _book(app, caller).put(_read(name, data), version=matched_version(request.headers))
+    rule = _read(name, data)
+    with matched_version(request.headers) as version:
+        made = await _book(app, caller).put(rule, version=version)
     return Response(_rule(made), headers={"ETag": f'"{made.version}"'})
 
 

@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Final
 
 from litestar import get
+from litestar.datastructures import State
 from litestar.params import FromQuery, QueryParameter
 
 from taskmq.api.history.figures import (
@@ -21,6 +22,7 @@ from taskmq.model.identity import Permission
 from taskmq.operations.history import TenantFigures
 from taskmq.server.history.inputs import By, Since, Until, ms, number_of, parts
 from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text
+from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.settings import API
 
 __all__ = ["FIGURE_HANDLERS"]
@@ -63,6 +65,7 @@ async def list_rollups(
     tags=["history"],
 )
 async def query_metrics(
+    state: State,
     app: ServedApp,
     caller: CallerGiven,
     metric: Annotated[str, QueryParameter(description=f"With commas between; of {', '.join(FIGURES)}.")],
@@ -72,9 +75,15 @@ async def query_metrics(
     task: OfTask = None,
     queue: OfQueue = None,
     by: By = "",
+    max_age: MaxAge = 0,
 ) -> MetricList:
     """Figures over time, the last hour in minutes unless said."""
-    return await _queried(TenantFigures(app, caller.tenant), metric, ms(since), ms(until), step, task, queue, by)
+    asked = (metric, ms(since), ms(until), step, task, queue, by)
+
+    async def look() -> MetricList:
+        return await _queried(TenantFigures(app, caller.tenant), *asked)
+
+    return await shared_look(state, f"metrics:{caller.tenant!r}:{asked!r}", max_age, look)
 
 
 @get(

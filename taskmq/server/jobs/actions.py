@@ -13,8 +13,7 @@ from taskmq.errors import JobConflict
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.inputs import OwnJobs, idempotency_key, matched_version
-from taskmq.server.jobs.changes import changed, is_other_version
-from taskmq.server.problems import Problem
+from taskmq.server.jobs.changes import changed
 from taskmq.server.settings import API
 
 __all__ = ["ACTIONS", "ActionBody", "CloneBody"]
@@ -66,13 +65,13 @@ async def retry_job(
 ) -> Response[ChangedJob]:
     """Run a job now: one that waits at once (200); one that has ended again, as another job (201)."""
     before = await jobs.get(job_id)
-    version = matched_version(request.headers)
-    if version is not None and before.version != version:
-        message = f"job {job_id} has version {before.version} and not {version}: look at it again"
-        raise Problem(412, "version_mismatch", message, state=str(before.state), version=before.version)
     note = "" if data is None else data.note
     new_id = idempotency_key(request.headers)
-    after = await jobs.retry(before.id, version=version, new_id=new_id, note=note)
+    with matched_version(request.headers) as version:
+        if version not in (None, before.version):
+            message = f"job {job_id} has version {before.version} and not {version}: look at it again"
+            raise JobConflict(message, state=str(before.state), version=before.version)
+        after = await jobs.retry(before.id, version=version, new_id=new_id, note=note)
     return changed("retried", after, jobs, code=200 if after.id == before.id else 201)
 
 
@@ -109,9 +108,6 @@ async def _act(
     jobs: TenantJobs,
     body: ActionBody | None,
 ) -> Response[ChangedJob]:
-    version = matched_version(request.headers)
-    try:
+    with matched_version(request.headers) as version:
         after = await action(job_id, version=version, note="" if body is None else body.note)
-    except JobConflict as error:
-        raise is_other_version(error, version) from error
     return changed(status, after, jobs)

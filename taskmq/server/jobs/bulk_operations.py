@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from litestar import delete, get, post
+from litestar import Request, delete, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, JSONBody
 
@@ -14,7 +14,15 @@ from taskmq.model.identity import Permission, task_patterns
 from taskmq.model.jobs.bulks import Bulk
 from taskmq.operations.bulks import BulkOrder, BulkRunner, TenantBulks
 from taskmq.server.access import Caller
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text, priority_number
+from taskmq.server.inputs import (
+    CallerGiven,
+    Cursor,
+    Limit,
+    ServedApp,
+    idempotency_key,
+    instant_text,
+    priority_number,
+)
 from taskmq.server.jobs.bulk import check_filter
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
@@ -33,12 +41,13 @@ _CODES: Final = {kind.__name__: code for kind, _, code, _ in PROBLEMS}
     tags=["jobs"],
 )
 async def begin_bulk(
-    data: JSONBody[BeginBulkBody], app: ServedApp, caller: CallerGiven, state: State
+    data: JSONBody[BeginBulkBody], request: Request[Any, Any, Any], app: ServedApp, caller: CallerGiven, state: State
 ) -> BulkOperationView:
     """Cancel, hold, release, retry or change all jobs that a filter finds, the newest first, in the background.
 
     Whatever server or scheduler dies, another one goes on, and each job is done to at most once. `POST /bulk` with
-    `dry_run` says beforehand how many there are.
+    `dry_run` says beforehand how many there are. The same again under the same `Idempotency-Key` is the same
+    operation, and is answered with how far it is; other content under it is 409.
     """
     check_filter(data.filter, everything=data.everything)
     order = BulkOrder(
@@ -51,7 +60,7 @@ async def begin_bulk(
         note=data.note,
         tasks=task_patterns(caller.identity, caller.tenant or ""),
     )
-    bulk = await _own(app, caller).begin(order)
+    bulk = await _own(app, caller).begin(order, key=idempotency_key(request.headers) or "")
     runner: BulkRunner | None = state.get("bulks")
     if runner is not None:
         runner.wake()

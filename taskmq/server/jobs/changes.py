@@ -8,14 +8,13 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from taskmq.api.job_requests import ChangeBody
 from taskmq.api.jobs import ChangedJob
 from taskmq.contracts.jobs import JobRecord
-from taskmq.errors import JobConflict
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.inputs import OwnJobs, ServedApp, matched_version, priority_number
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["CHANGES", "ChangeBody", "ChangedJob", "changed", "is_other_version"]
+__all__ = ["CHANGES", "ChangeBody", "ChangedJob", "changed"]
 
 
 async def change_job(
@@ -26,14 +25,13 @@ async def change_job(
     jobs: OwnJobs,
 ) -> Response[ChangedJob]:
     """Change a job that no worker has yet. 409: it runs or has ended; 412: `If-Match` names another version."""
-    version = matched_version(request.headers)
     record = await jobs.get(job_id)
     if data.payload is not None and data.kwargs is not None:
         raise Problem.about("kwargs", "payload and kwargs are the same: say one of them")
     known = app.tasks.get(record.task)
     if data.queue is not None and (known is None or known.queue != data.queue):
         raise Problem.about("queue", f"it is none of those of task {record.task!r}: leave it out")
-    try:
+    with matched_version(request.headers) as version:
         after = await jobs.change(
             record.id,
             version=version,
@@ -46,8 +44,6 @@ async def change_job(
             kwargs=data.kwargs if data.payload is None else data.payload,
             note=data.note,
         )
-    except JobConflict as error:
-        raise is_other_version(error, version) from error
     return changed("updated", after, jobs)
 
 
@@ -82,11 +78,8 @@ async def cancel_job(
     note: Annotated[str, QueryParameter(max_length=500, description="Why; for its history.")] = "",
 ) -> Response[ChangedJob]:
     """Cancel a job. 200: it will not run; 202: its worker is asked to stop it; 409: it has ended."""
-    version = matched_version(request.headers)
-    try:
+    with matched_version(request.headers) as version:
         after = await jobs.cancel(job_id, version=version, note=note)
-    except JobConflict as error:
-        raise is_other_version(error, version) from error
     is_over = after.state.is_final
     return changed("cancelled" if is_over else "cancel_requested", after, jobs, code=200 if is_over else 202)
 
@@ -100,10 +93,3 @@ def changed(status: str, record: JobRecord, jobs: TenantJobs, *, code: int = 200
         status=status, job_id=jobs.name_of(record), id=record.id, state=record.state, version=record.version
     )
     return Response(made, status_code=code, headers={"ETag": f'"{record.version}"'})
-
-
-def is_other_version(error: JobConflict, version: int | None) -> Exception:
-    """The conflict, or that the version is not the one that was asked for."""
-    if version is None or error.version == version:
-        return error
-    return Problem(412, "version_mismatch", str(error), state=error.state, version=error.version)

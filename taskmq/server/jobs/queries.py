@@ -4,9 +4,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from litestar import Request, Response, get
+from litestar.datastructures import State
 from litestar.params import FromPath, QueryParameter
 
-from taskmq.api.jobs import AttemptList, HistoryList, JobCount, JobView
+from taskmq.api.jobs import AttemptList, HistoryList, JobCount, JobCountOf, JobCounts, JobView
 from taskmq.api.problems import FieldProblem
 from taskmq.api.values import Instant, ListPage
 from taskmq.contracts.jobs import JobRecord
@@ -15,7 +16,7 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.inputs import Cursor, Limit, OwnJobs, next_link, selected
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, OwnJobs, next_link, selected
 from taskmq.server.jobs.views import (
     attempt_view,
     history_view,
@@ -26,12 +27,15 @@ from taskmq.server.jobs.views import (
     states_of,
     status_words,
 )
+from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.submission.explain import Explanation
 
-__all__ = ["QUERIES", "AttemptList", "HistoryList", "JobCount"]
+__all__ = ["QUERIES", "AttemptList", "HistoryList", "JobCount", "JobCounts"]
 
+_COUNTED: Final = 10_000
+_MOST_FILTERS: Final = 20
 _EXPANSIONS: Final = ("logs", "retries", "payload", "result")
 
 Words = Annotated[str | None, QueryParameter(description="`claimed`: CLAIMED, PROCESSING, COMPLETED as statuses.")]
@@ -84,9 +88,31 @@ async def count_jobs(
     filter: Annotated[str, QueryParameter(description="As in the list.")] = "",  # noqa: A002 - the parameter's name
 ) -> JobCount:
     """How many jobs fit a filter, exactly up to 10,000."""
-    cap = 10_000
-    count = await jobs.count(await jobs.filter(filter), cap=cap)
-    return JobCount(min(count, cap), count <= cap)
+    return JobCount(*await _counted(jobs, filter))
+
+
+@get(
+    f"{API}/jobs/counts",
+    permission=Permission.JOBS_READ,
+    operation_id="countJobsOfFilters",
+    summary="Count the jobs of several filters",
+    tags=["jobs"],
+)
+async def count_jobs_of_filters(
+    state: State,
+    caller: CallerGiven,
+    jobs: OwnJobs,
+    filter: Annotated[  # noqa: A002 - the parameter's name
+        list[str], QueryParameter(min_items=1, max_items=_MOST_FILTERS, description="Once for each filter.")
+    ],
+    max_age: MaxAge = 0,
+) -> JobCounts:
+    """How many jobs fit each of up to 20 filters, exactly up to 10,000."""
+
+    async def look() -> JobCounts:
+        return JobCounts([JobCountOf(text, *await _counted(jobs, text)) for text in filter])
+
+    return await shared_look(state, f"jobs:{caller.tenant!r}:{filter}", max_age, look)
 
 
 @get(
@@ -153,7 +179,12 @@ async def explain_job(job_id: FromPath[str], jobs: OwnJobs) -> Explanation:
     return await jobs.explain(job_id)
 
 
-QUERIES: Final = (list_jobs, count_jobs, get_job, get_history, get_attempts, explain_job)
+QUERIES: Final = (list_jobs, count_jobs, count_jobs_of_filters, get_job, get_history, get_attempts, explain_job)
+
+
+async def _counted(jobs: TenantJobs, text: str) -> tuple[int, bool]:
+    count = await jobs.count(await jobs.filter(text), cap=_COUNTED)
+    return min(count, _COUNTED), count <= _COUNTED
 
 
 async def _filter(

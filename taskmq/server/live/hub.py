@@ -31,37 +31,76 @@ class HubEvent(NamedTuple):
     is_connected: bool = True
 
 
-class EventInbox:
-    """What waits for one stream: at most 1,000 events, or how many there were of each kind, however many.
-
-    Args:
-        is_counting: count events instead of keeping them; that the broker was lost or is back is kept.
+class EventCounter:
+    """How many events of each kind there were that fit: counted once, for all streams that want the same.
 
     Attributes:
-        number: of the last event that was put.
+        counts: since the first of these streams began.
+        number: of the last event that was counted.
+        readers: streams that read it.
+    """
+
+    def __init__(self, fits: Callable[[Event], bool]) -> None:
+        self.counts: Counter[str] = Counter()
+        self.number: int = 0
+        self.readers: int = 0
+        self._fits = fits
+        self._waiting: set[asyncio.Event] = set()
+
+    def put(self, number: int, event: Event) -> None:
+        """Count the event, where it fits."""
+        if self._fits(event):
+            self.counts[kind_of(event)] += 1
+            self.number = number
+            for changed in self._waiting:
+                changed.set()
+            self._waiting.clear()
+
+    def wake(self, changed: asyncio.Event) -> None:
+        """Set this, once, when the next event is counted."""
+        self._waiting.add(changed)
+
+    def leave(self, changed: asyncio.Event) -> None:
+        """Set it no more."""
+        self._waiting.discard(changed)
+
+
+class EventInbox:
+    """What waits for one stream: at most 1,000 events; or how many there were of each kind, however many.
+
+    Args:
+        counter: counts the events instead; that the broker was lost or is back is kept here all the same.
+
+    Attributes:
         missed: events that were dropped since the last were taken.
         is_over: nothing will come any more.
     """
 
-    def __init__(self, fits: Callable[[Event], bool], *, is_counting: bool = False) -> None:
-        self.number: int = 0
+    def __init__(self, fits: Callable[[Event], bool], counter: EventCounter | None = None) -> None:
         self.missed: int = 0
         self.is_over: bool = False
+        self.counter: EventCounter | None = counter
+        self._number = 0
         self._fits = fits
-        self._is_counting = is_counting
-        self._counts: Counter[str] = Counter()
+        self._seen = Counter[str]() if counter is None else counter.counts.copy()
         self._waiting: deque[HubEvent] = deque()
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
+
+    @property
+    def number(self) -> int:
+        """The number of the last event that was put or counted."""
+        return self._number if self.counter is None else max(self._number, self.counter.number)
 
     def put(self, event: HubEvent) -> None:
         """Keep it for the stream, where the stream wants it."""
         if event.event is not None and not self._fits(event.event):
             return
-        self.number = event.number
+        self._number = event.number
         self._changed.set()
-        if self._is_counting and event.event is not None:
-            self._counts[kind_of(event.event)] += 1
+        if self.counter is not None and event.event is not None:
+            # From before the stream came: the counter had it then, or never.
+            self._seen[kind_of(event.event)] -= 1
             return
         if len(self._waiting) >= _BUFFER:
             self._waiting.popleft()
@@ -76,20 +115,18 @@ class EventInbox:
 
     async def take(self, timeout: float) -> list[HubEvent]:
         """What was kept; empty where nothing has come within so many seconds, or was counted, or all is over."""
-        if not self._waiting and not self._counts and not self.is_over:
-            self._changed.clear()
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._changed.wait()
-            except TimeoutError:
-                return []
+        if not self._waiting and not self._has_counted() and not self.is_over:
+            await self._change(timeout)
         found = list(self._waiting)
         self._waiting.clear()
         return found
 
     def counted(self) -> Counter[str]:
         """How many events of each kind there were since the last call."""
-        found, self._counts = self._counts, Counter()
+        if self.counter is None:
+            return Counter()
+        found = self.counter.counts - self._seen
+        self._seen = self.counter.counts.copy()
         return found
 
     async def pause(self, seconds: float) -> None:
@@ -97,6 +134,23 @@ class EventInbox:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._ended.wait()
+
+    def _has_counted(self) -> bool:
+        return self.counter is not None and self.counter.counts != self._seen
+
+    async def _change(self, timeout: float) -> None:
+        """Return once something has come, or all is over, or the time is."""
+        self._changed.clear()
+        if self.counter is not None:
+            self.counter.wake(self._changed)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            if self.counter is not None:
+                self.counter.leave(self._changed)
 
 
 def kind_of(event: Event) -> str:
@@ -115,6 +169,8 @@ class EventHub:
         self.name: str = secrets.token_hex(4)
         self._app = app
         self._subscriptions: set[EventInbox] = set()
+        # Of streams that want to know how many, by what they want to know of.
+        self._counters: dict[Callable[[Event], bool], EventCounter] = {}
         self._users: Counter[str] = Counter()
         self._last: deque[HubEvent] = deque(maxlen=_REMEMBERED)
         # The first event is number 1.
@@ -138,8 +194,12 @@ class EventHub:
     async def subscribed(
         self, user: str, fits: Callable[[Event], bool], *, last_id: str | None = None, is_counting: bool = False
     ) -> AsyncGenerator[tuple[EventInbox, bool]]:
-        """A subscription while the block runs, and whether events may be missing between `last_id` and its first."""
-        subscription = EventInbox(fits, is_counting=is_counting)
+        """A subscription while the block runs, and whether events may be missing between `last_id` and its first.
+
+        Args:
+            fits: streams that count by equal ones share what is counted.
+        """
+        subscription = EventInbox(fits, self._counters.setdefault(fits, EventCounter(fits)) if is_counting else None)
         if self._is_closed:
             subscription.end()
         elif self._listening is None or self._listening.done():
@@ -147,10 +207,17 @@ class EventHub:
         has_gap = not self._replay(subscription, last_id)
         self._subscriptions.add(subscription)
         self._users[user] += 1
+        counter = subscription.counter
+        if counter is not None:
+            counter.readers += 1
         try:
             yield subscription, has_gap
         finally:
             self._subscriptions.discard(subscription)
+            if counter is not None:
+                counter.readers -= 1
+                if not counter.readers:
+                    del self._counters[fits]
             self._users[user] -= 1
             if not self._users[user]:
                 del self._users[user]
@@ -231,5 +298,9 @@ class EventHub:
         self._number += 1
         told = HubEvent(self._number, event, is_connected)
         self._last.append(told)
+        if event is not None:
+            for counter in self._counters.values():
+                counter.put(self._number, event)
         for subscription in self._subscriptions:
-            subscription.put(told)
+            if event is None or subscription.counter is None:
+                subscription.put(told)

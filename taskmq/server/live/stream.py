@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -19,7 +20,7 @@ from taskmq.server.live.hub import EventHub, EventInbox, HubEvent, kind_of
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["EVENT_HANDLERS", "event_filter", "event_lines"]
+__all__ = ["STREAM_HANDLERS", "EventFilter", "event_lines"]
 
 # So often a stream says that it lives, and looks whether its caller is still welcome.
 _HEARTBEAT: Final = 15.0
@@ -64,7 +65,7 @@ async def follow_events(
     lines = event_lines(
         hub,
         caller.identity.user_id,
-        event_filter(tenant=caller.tenant, queue=queue, task=task, job_id=job_id, kinds=kinds),
+        EventFilter(tenant=caller.tenant, queue=queue, task=task, job_id=job_id, kinds=kinds),
         tenant=caller.tenant,
         most=most,
         last_id=None if last_id is None else last_id[:_LONGEST_ID],
@@ -75,7 +76,7 @@ async def follow_events(
     return Stream(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
-EVENT_HANDLERS: Final[tuple[Any, ...]] = (follow_events,)
+STREAM_HANDLERS: Final[tuple[Any, ...]] = (follow_events,)
 
 
 async def event_lines(
@@ -141,34 +142,32 @@ async def _is_welcome(request: Request[Any, Any, Any], caller: Caller) -> bool:
     return may(identity, Permission.EVENTS_READ, caller.tenant or None)
 
 
-def event_filter(
-    *,
-    tenant: str | None,
-    queue: str | None,
-    task: str | None,
-    job_id: str | None,
-    kinds: frozenset[str] | None,
-) -> Callable[[Event], bool]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
     """Whether a stream wants an event; what is None does not matter.
 
     Args:
         tenant: whose jobs it may know of; None: everybody's, and the workers.
     """
-    wanted = None if job_id is None else tenant_key(tenant or None, job_id)
 
-    def fits(event: Event) -> bool:
-        if kinds is not None and event.event not in kinds:
+    tenant: str | None = None
+    queue: str | None = None
+    task: str | None = None
+    job_id: str | None = None
+    kinds: frozenset[str] | None = None
+
+    def __call__(self, event: Event) -> bool:
+        """Whether the stream wants this one."""
+        if self.kinds is not None and event.event not in self.kinds:
             return False
-        if isinstance(event, JobEvent):
-            return (
-                tenant in (None, event.tenant)
-                and queue in (None, event.queue)
-                and task in (None, event.task)
-                and (wanted is None or event.job_id in (wanted, job_id))
-            )
-        return tenant is None and queue is None and task is None and job_id is None
-
-    return fits
+        if not isinstance(event, JobEvent):
+            return self.tenant is None and self.queue is None and self.task is None and self.job_id is None
+        return (
+            self.tenant in (None, event.tenant)
+            and self.queue in (None, event.queue)
+            and self.task in (None, event.task)
+            and (self.job_id is None or event.job_id in (tenant_key(self.tenant or None, self.job_id), self.job_id))
+        )
 
 
 def _lines(hub: EventHub, subscription: EventInbox, found: Sequence[HubEvent], tenant: str | None) -> list[bytes]:

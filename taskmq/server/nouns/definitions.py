@@ -89,24 +89,24 @@ async def put_definition(
 ) -> Response[DefinitionView]:
     """Make a version with this content, unless the last one says the same.
 
-    409: it has another version than `If-Match` says; with `If-None-Match: *`, it is there.
+    412: it has another version than `If-Match` says; with `If-None-Match: *`, it is there.
     """
     _check_task(caller, data.task)
     await caller.note_action(app, "definition.put", subject=name, after={"task": data.task})
-    is_first = request.headers.get("if-none-match") == "*"
-    made = await app.definitions.aput(
-        name,
-        data.task,
-        args=data.args,
-        kwargs=data.kwargs,
-        priority=priority_number(data.priority),
-        expires=data.expires_in,
-        labels=data.labels,
-        description=data.description,
-        tenant=caller.tenant or "",
-        version=0 if is_first else matched_version(request.headers),
-        by=caller.name,
-    )
+    with matched_version(request.headers) as version:
+        made = await app.definitions.aput(
+            name,
+            data.task,
+            args=data.args,
+            kwargs=data.kwargs,
+            priority=priority_number(data.priority),
+            expires=data.expires_in,
+            labels=data.labels,
+            description=data.description,
+            tenant=caller.tenant or "",
+            version=version,
+            by=caller.name,
+        )
     return _answer(made)
 
 
@@ -122,11 +122,12 @@ async def delete_definition(
     app: ServedApp, caller: CallerGiven, name: FromPath[str], request: Request[Any, Any, Any]
 ) -> dict[str, str]:
     """Make no more jobs from it; jobs that were made from it go on, and its versions are kept."""
-    tenant, version = caller.tenant or "", matched_version(request.headers)
+    tenant = caller.tenant or ""
     present = await app.definitions.aget(name, tenant=tenant)
     _check_task(caller, present.content.task)
     await caller.note_action(app, "definition.delete", subject=name, after={"task": present.content.task})
-    await app.definitions.adelete(name, tenant=tenant, version=version)
+    with matched_version(request.headers) as version:
+        await app.definitions.adelete(name, tenant=tenant, version=version)
     return {"status": "deleted", "name": name}
 
 

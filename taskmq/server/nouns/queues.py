@@ -174,6 +174,7 @@ def _line(found: QueueStats, pauses: dict[str, QueuePause] | None) -> QueueLine:
         queue=found.queue,
         ready=found.ready,
         in_hand=found.unsettled,
+        delayed=found.delayed,
         consumers=found.consumers,
         is_paused=None if pauses is None else found.queue in pauses,
     )

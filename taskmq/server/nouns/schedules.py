@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Annotated, Any, Final, cast
 
 import msgspec
-from litestar import Response, get, post
+from litestar import Request, Response, get, post
 from litestar.handlers import delete, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
@@ -16,15 +16,17 @@ from taskmq.api.schedules import (
     OccurrenceView,
     PauseScheduleBody,
     PutScheduleBody,
+    ScheduleExplanation,
     ScheduleLine,
     ScheduleLines,
     ScheduleView,
 )
 from taskmq.api.values import Instant
+from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_schedules import TenantSchedule, TenantSchedules
 from taskmq.schedules import ScheduleOptions
-from taskmq.schedules.triggers import Trigger, cron, every, instants_after, once
+from taskmq.schedules.triggers import Trigger, cron, every, explain_trigger, instants_after, once
 from taskmq.server.inputs import CallerGiven, ServedApp, instant_text
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
@@ -64,14 +66,30 @@ async def get_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str])
     tags=["schedules"],
 )
 async def put_schedule(
-    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[PutScheduleBody]
+    app: ServedApp,
+    caller: CallerGiven,
+    name: FromPath[str],
+    data: JSONBody[PutScheduleBody],
+    request: Request[Any, Any, Any],
 ) -> Response[ScheduleView]:
-    """Start a task whenever the schedule says from now on. 201: there was none of that name; 200: it is changed."""
+    """Start a task whenever the schedule says from now on. 201: there was none of that name; 200: it is changed.
+
+    With `If-None-Match: *` none is changed. 412: another one has the name.
+    """
     own, trigger = _own(app, caller), _trigger(data)
     await own.check_put(name, data.task)
     after = {"task": data.task, "rule": trigger.describe()}
     await caller.note_action(app, "schedule.put", subject=own.full_name(name), after=after)
-    is_new = await own.put(name, data.task, trigger, args=data.args, kwargs=data.kwargs, options=_options(data))
+    if request.headers.get("if-none-match", "").strip() == "*":
+        is_new = not await own.has(name)
+        try:
+            await own.add(name, data.task, trigger, args=data.args, kwargs=data.kwargs, options=_options(data))
+        except InvalidOption as error:
+            if is_new:
+                raise
+            raise Problem(412, "version_mismatch", str(error)) from error
+    else:
+        is_new = await own.put(name, data.task, trigger, args=data.args, kwargs=data.kwargs, options=_options(data))
     return Response(_view(await own.get(name)), status_code=201 if is_new else 200)
 
 
@@ -110,6 +128,34 @@ async def get_next(
     entry = await _own(app, caller).entry(name)
     start = app.sessions.clock.now_ms() if after is None else round(after.timestamp() * 1000)
     return InstantList([instant_text(at) for at in islice(instants_after(entry.trigger, start), count)])
+
+
+@get(
+    f"{API}/schedules/{{name:str}}/explain",
+    permission=Permission.SCHEDULES_READ,
+    operation_id="explainSchedule",
+    summary="Explain a schedule",
+    tags=["schedules"],
+)
+async def explain(
+    app: ServedApp,
+    caller: CallerGiven,
+    name: FromPath[str],
+    count: Annotated[int, QueryParameter(ge=1, le=100)] = 5,
+) -> ScheduleExplanation:
+    """What a schedule means in words, and when it is due next by the clocks of its zone."""
+    found = await _own(app, caller).get(name)
+    line = _line(found)
+    words = explain_trigger(found.entry.trigger, after=app.sessions.clock.now_ms(), count=count)
+    return ScheduleExplanation(
+        name=line.name,
+        starts=line.starts,
+        means=words.means,
+        clock_changes=words.clock_changes,
+        next=words.next,
+        paused=line.paused,
+        note=line.note,
+    )
 
 
 @post(
@@ -192,6 +238,7 @@ SCHEDULE_HANDLERS: Final[tuple[Any, ...]] = (
     put_schedule,
     remove_schedule,
     get_next,
+    explain,
     pause_schedule,
     resume_schedule,
     run_schedule,

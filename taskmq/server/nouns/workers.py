@@ -1,20 +1,25 @@
-"""`/workers`: who answers."""
+"""`/workers`: who answers, and what they are to do."""
 
 from typing import Any, Final
 
-from litestar import get
+from litestar import get, post
 from litestar.datastructures import State
+from litestar.params import JSONBody
 
-from taskmq.api.workers import RunView, WorkerList, WorkerView
+from taskmq.api.workers import ControlBody, ControlledWorker, ControlledWorkers, RunView, WorkerList, WorkerView
+from taskmq.model.commands import Command, CommandAnswer
 from taskmq.model.identity import Permission
 from taskmq.model.telemetry.worker_status import WorkerStatus
-from taskmq.operations.workers import list_workers
-from taskmq.server.inputs import ServedApp, instant_text
+from taskmq.operations.workers import list_workers, tell_workers
+from taskmq.server.inputs import CallerGiven, ServedApp, instant_text
 from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.nouns.queues import Within
+from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
 __all__ = ["WORKER_HANDLERS"]
+
+_LONGEST_SUBJECT: Final = 200
 
 
 @get(
@@ -33,7 +38,44 @@ async def get_workers(app: ServedApp, state: State, within: Within = 1.0, max_ag
     return await shared_look(state, f"workers:{within}", max_age, look)
 
 
-WORKER_HANDLERS: Final[tuple[Any, ...]] = (get_workers,)
+@post(
+    f"{API}/workers/control",
+    status_code=200,
+    permission=Permission.WORKERS_CONTROL,
+    operation_id="controlWorkers",
+    summary="Tell workers what to do",
+    tags=["workers"],
+)
+async def control_workers(
+    data: JSONBody[ControlBody], app: ServedApp, caller: CallerGiven, within: Within = 1.0
+) -> ControlledWorkers:
+    """Drain workers, change how many tasks they run at a time, or see where they are: what they answer in time.
+
+    One that does not answer, as its event loop is held up or it obeys no commands, may still do it.
+    """
+    if (data.command == "concurrency") != (data.number is not None):
+        raise Problem.about("number", "`concurrency` needs one, and nothing else takes one")
+    if not (data.workers or data.host or data.all):
+        raise Problem.about("workers", "which workers? Name them, or say `host` or `all`")
+    command = Command(id="", name=data.command, number=data.number)
+    whom = "*" if data.all else ", ".join([*data.workers, *([f"@{data.host}"] if data.host else [])])
+    facts = None if data.number is None else {"number": data.number}
+    await caller.note_action(app, f"worker.{data.command}", subject=whom[:_LONGEST_SUBJECT], after=facts)
+    told = await tell_workers(app, command, data.workers, host=data.host or None, every=data.all, within=within)
+    return ControlledWorkers([_answer(answer) for answer in told.answers], [*told.missing])
+
+
+WORKER_HANDLERS: Final[tuple[Any, ...]] = (get_workers, control_workers)
+
+
+def _answer(answer: CommandAnswer) -> ControlledWorker:
+    return ControlledWorker(
+        worker=answer.worker,
+        verdict=answer.verdict,
+        detail=answer.detail,
+        text=answer.text,
+        status=_view(answer.status),
+    )
 
 
 def _view(status: WorkerStatus) -> WorkerView:
@@ -54,4 +96,11 @@ def _view(status: WorkerStatus) -> WorkerView:
             RunView(job_id=job.job_id, task=job.task, queue=job.queue, attempt=job.attempt, seconds=job.seconds)
             for job in status.jobs
         ],
+        app=status.app,
+        in_hand=status.in_hand,
+        ended=status.ended,
+        abandoned=status.abandoned,
+        descriptors=status.descriptors,
+        loop_lag=status.loop_lag,
+        node=None if status.node is None else status.node.name,
     )

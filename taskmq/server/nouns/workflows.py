@@ -107,6 +107,23 @@ async def cancel(
 
 
 @post(
+    f"{API}/workflows/{{workflow_id:str}}/close",
+    status_code=200,
+    permission=Permission.WORKFLOWS_OPERATE,
+    operation_id="closeWorkflow",
+    summary="Close a batch",
+    tags=["workflows"],
+)
+async def close(app: ServedApp, caller: CallerGiven, workflow_id: FromPath[str]) -> dict[str, str]:
+    """Have no more jobs come to a batch: it ends when those that it has have ended. 409: cancelled, or no batch."""
+    full_id = _full_id(caller, workflow_id)
+    await report_workflow(app, full_id)
+    await caller.note_action(app, "workflow.close", subject=full_id)
+    await app.flow(full_id).aclose()
+    return {"status": "closed", "workflow_id": workflow_id}
+
+
+@post(
     f"{API}/workflows/{{workflow_id:str}}/redrive",
     status_code=200,
     permission=Permission.WORKFLOWS_OPERATE,
@@ -124,7 +141,7 @@ async def redrive(app: ServedApp, caller: CallerGiven, workflow_id: FromPath[str
     return await redrive_workflow(app, full_id)
 
 
-WORKFLOW_HANDLERS: Final[tuple[Any, ...]] = (list_all, get_workflow, cancel, redrive)
+WORKFLOW_HANDLERS: Final[tuple[Any, ...]] = (list_all, get_workflow, cancel, close, redrive)
 
 
 def _full_id(caller: Caller, workflow_id: str) -> str:

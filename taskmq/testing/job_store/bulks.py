@@ -29,11 +29,14 @@ class MemoryBulks:
     def __init__(self, at_work: Callable[[], BulksAtWork]) -> None:
         self._at_work = at_work
 
-    async def add(self, bulk: Bulk, *, audit: AuditEntry | None = None) -> None:
+    async def add(self, bulk: Bulk, *, audit: AuditEntry | None = None) -> Bulk:
         at_work = self._at_work()
-        if bulk.id not in at_work.bulks:
-            at_work.bulks[bulk.id] = replace(bulk, version=1)
-            at_work.note(at_work.now, [] if audit is None else [audit])
+        for known in at_work.bulks.values():
+            if known.id == bulk.id or (bulk.key and known.unique_key == bulk.unique_key):
+                return known
+        made = at_work.bulks[bulk.id] = replace(bulk, version=1)
+        at_work.note(at_work.now, [] if audit is None else [audit])
+        return made
 
     async def get(self, bulk_id: str) -> Bulk | None:
         return self._at_work().bulks.get(bulk_id)

@@ -142,20 +142,20 @@ class _MemoryRollups:
     async def rollups(
         self, which: RollupFilter, *, after: RollupKey | None = None, limit: int = 50_000
     ) -> list[Rollup]:
-        model = self._at_work().model
-        found = [
-            model.rollups[key]
-            for key in sorted(model.rollups)
+        sums: dict[RollupKey, Rollup] = {}
+        for key, one in self._at_work().model.rollups.items():
+            tenant = "" if which.is_whole else key.tenant
+            whole = RollupKey(key.minute // which.step * which.step, key.task, key.queue, tenant)
+            sums.setdefault(whole, Rollup(whole)).merge(one)
+        return [
+            sums[key]
+            for key in sorted(sums)
             if which.since <= key.minute < which.until
             and (after is None or key > after)
             and which.task in (None, key.task)
             and which.queue in (None, key.queue)
             and which.tenant in (None, key.tenant)
-        ]
-        copies = [Rollup(one.key) for one in found[:limit]]
-        for copy, one in zip(copies, found, strict=False):
-            copy.merge(one)
-        return copies
+        ][:limit]
 
     async def failures(self, which: FailureFilter, *, after: int | None = None, limit: int = 50) -> FailurePage:
         found = [

@@ -269,7 +269,7 @@ class _MemoryDispatch:
     async def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
         return self._store.at_work().due(slot, until=until, limit=limit)
 
-    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
+    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
         return self._store.at_work().fire(slot, epoch, jobs)
 
     async def release_dependents(self, *, limit: int = 500) -> Released:

@@ -440,16 +440,15 @@ class JobModel:
             if job.state in _WAITS and job.due < until and shard_of(job.id) % self.slots == slot
         )[:limit]
 
-    def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
-        queues: set[str] = set()
+    def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
+        lanes: set[Lane] = set()
         if not self._holds(slot, epoch):
-            return queues
+            return lanes
         for one in jobs:
             job = self.jobs.get(one.id)
             if job is not None and job.state in _WAITS and job.due == one.due:
-                self._set(job, JobState.QUEUED)
-                queues.add(job.queue)
-        return queues
+                lanes.add(lane_of(self._set(job, JobState.QUEUED)))
+        return lanes
 
     def release_dependents(self, *, limit: int = 500) -> Released:
         settled = self.dependencies.settle(limit)

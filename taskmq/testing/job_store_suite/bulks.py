@@ -32,6 +32,35 @@ class BulkCases(JobStoreCase):
             assert await store.bulks.get(unknown) is None
 
     @case
+    async def test_a_key_is_one_bulk_of_its_tenant(self) -> None:
+        store, other = self.store(), self.store()
+        entry = AuditEntry(action="bulk.begin", kind="bulk", subject="bulk-1", tenant="acme")
+        keyed = replace(_bulk(1), key="größe", fingerprint="f")
+
+        first = await store.bulks.add(keyed, audit=entry)
+        again = await other.bulks.add(replace(keyed, id="bulk-2", fingerprint="g"), audit=entry)
+        elsewhere = [
+            await store.bulks.add(replace(keyed, id=f"bulk-{number}", tenant=tenant))
+            for number, tenant in ((3, "other"), (4, ""), (5, None))
+        ]
+        without = [await other.bulks.add(_bulk(number)) for number in (6, 7)]
+
+        assert (first, again) == (replace(keyed, version=1), first)
+        assert [bulk.id for bulk in elsewhere + without] == ["bulk-3", "bulk-4", "bulk-5", "bulk-6", "bulk-7"]
+        assert await store.bulks.get("bulk-2") is None
+        page = await store.identity.audit.entries(EVERYTHING_OF_ALL, AuditFilter(action="bulk."), limit=10)
+        assert len(page.entries) == 1
+
+    @case
+    async def test_a_key_is_free_again_when_its_bulk_is_forgotten(self) -> None:
+        store = self.store()
+        await store.bulks.add(replace(_bulk(1), key="k", state="done", ended=50))
+
+        await store.bulks.forget(before=100)
+
+        assert (await store.bulks.add(replace(_bulk(2), key="k"))).id == "bulk-2"
+
+    @case
     async def test_of_those_who_write_at_a_time_one_does(self) -> None:
         store, other = self.store(), self.store()
         await store.bulks.add(_bulk(1))

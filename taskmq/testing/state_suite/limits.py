@@ -190,6 +190,22 @@ class LimitCases(StateCase):
         assert waits == sorted(waits)
 
     @case
+    async def test_who_asks_again_is_told_to_come_behind_those_before_it(self) -> None:
+        state, other = self.state(), self.state()
+        full = PlaceDemand(key=new("full"), places=1)
+        for job in ("holder", "first", "second", "never comes"):
+            await _enter(state.limits, job, full)
+
+        # All three are late now; the last one of the line is no reason to let the second pass the first.
+        await self.advance(2.5)
+        first = await _enter(state.limits, "first", full)
+        second = await _enter(other.limits, "second", full)
+
+        assert not first.granted
+        assert not second.granted
+        assert second.wait > first.wait + 1
+
+    @case
     async def test_a_run_takes_all_that_it_demands_or_nothing(self) -> None:
         state = self.state()
         full, free = PlaceDemand(key=new("full"), places=1), PlaceDemand(key=new("free"), places=1)

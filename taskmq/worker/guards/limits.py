@@ -165,7 +165,7 @@ class LimitsGuard:
                 continue
             if await self._expire_dead_holders(entry):
                 continue
-            return Snoozed(timedelta(seconds=_pause(entry.wait)))
+            return Snoozed(timedelta(seconds=_pause(entry.wait)), is_limited=True)
 
     def _is_in_time(self, late: float, in_time: float) -> bool:
         self._in_time = min(max(in_time * _CALM, late * _ROOM, _IN_TIME), _LATEST)

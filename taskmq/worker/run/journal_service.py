@@ -7,6 +7,7 @@ there is some. What is saved goes to the state at once. A worker whose tasks use
 import asyncio
 import concurrent.futures
 import logging
+import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
@@ -62,6 +63,7 @@ class JournalService:
         self._app = app
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
+        self._process = os.getpid()
         self._news: set[RunJournal] = set()
         self._writing: asyncio.Task[None] | None = None
         self._beginning: dict[RunJournal, asyncio.Task[BegunRun]] = {}
@@ -228,6 +230,12 @@ class JournalService:
             raise UnsupportedFeature(
                 "a blocking call on the worker's event loop would wait for itself: in coroutines use `await "
                 "context.astep(...)`, `acheckpoint` and `resume`, and `async with context.lock(...)`"
+            )
+        if os.getpid() != self._process:
+            call.close()
+            raise UnsupportedFeature(
+                "a fork of the worker can save nothing, and holds no lock: save in the process that the task was "
+                "started in, and hand the values back to it"
             )
         try:
             return asyncio.run_coroutine_threadsafe(call, self._loop).result()

@@ -149,8 +149,8 @@ class StoredJobSettler:
             case Retried(delay, error):
                 self._failures.note_retry(attempt, to_ms(delay), error)
                 return told("retry", delay=to_ms(delay), error=error_record(error)), None
-            case Snoozed(delay):
-                return told("snoozed", delay=to_ms(delay)), None
+            case Snoozed(delay, is_limited):
+                return told("snoozed", delay=to_ms(delay), limited=is_limited), None
             case Dead(_, error):
                 self._failures.note_death(attempt, outcome)
                 record = ended(JobState.FAILED, error=error_record(error))

@@ -2,6 +2,7 @@
 
 graph_builder   from steps to nodes
 calls           what a node carries, as the store keeps it
+flow_view       what the next two see of a flow that is kept somewhere, and how they change it
 state_machine   which nodes start, end and are skipped when one ends; `rules` says when one may start
-transitions     the same, on a store's view of one flow
+transitions     what a store of workflows does to one, by these rules
 """

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from taskmq.contracts.stores.flows import (
     ENDED_STATES,
     FINISH,
@@ -14,13 +16,13 @@ from taskmq.contracts.stores.flows import (
     Taken,
     TakenNode,
 )
+from taskmq.workflow.model.flow_view import FlowFacts, FlowView, Node, NodeClaim
 from taskmq.workflow.model.state_machine import (
-    FlowStateView,
-    NodeClaim,
     advance,
     append,
     cancel_node,
     end_node,
+    evaluate,
     expand,
     open_node,
     revive,
@@ -43,138 +45,128 @@ __all__ = [
 _VISITS: Final = 500
 _SOME: Final = 200
 _NOT_YET: Final = 5.0
+_OPEN: Final = frozenset(NodeState) - ENDED_STATES
+_UNSUCCESSFUL: Final = ENDED_STATES - {NodeState.SUCCEEDED}
 
 
-def open_flow(view: FlowStateView, nodes: Sequence[FlowNode]) -> None:
+def open_flow(view: FlowView, nodes: Sequence[FlowNode]) -> None:
     """All nodes are there: some are ready."""
     for node in nodes:
         if not node.after:
-            open_node(view, node.key)
+            open_node(view, Node(node.key, node.kind, node.rule, node.limit))
     if not nodes:
         view.offer(FINISH)
 
 
 def start_run(
-    view: FlowStateView, key: str, *, owner: str, until: int, takes_over: bool, now: int
+    view: FlowView, key: str, *, owner: str, until: int, takes_over: bool, now: int
 ) -> BegunNode | BusyNode | EndedNode | None:
-    entry = view.find(key)
-    if entry is None:
+    node = view.find(key)
+    if node is None:
         return None
-    if entry.state in ENDED_STATES:
-        return EndedNode(entry.state, view.value(key))
-    if entry.state is NodeState.WAITING:
+    if node.state in ENDED_STATES:
+        return EndedNode(node.state, view.value(key))
+    if node.state is NodeState.WAITING:
         return BusyNode(_NOT_YET)
-    claim = view.claim(key)
-    if claim is not None and claim.until > now:
+    claim = node.claim
+    if claim.until > now:
         if claim.owner == owner:
             return BegunNode(claim.token, view.call(key))
         if not takes_over:
             return BusyNode((claim.until - now) / 1000)
-    token = view.next_token()
-    view.set_claim(key, NodeClaim(token, owner, until))
+    run, last, cancelled = view.facts()
+    token = last + 1
+    view.put_facts(FlowFacts(run, token, cancelled))
+    view.put(replace(node, claim=NodeClaim(token, owner, until)))
     return BegunNode(token, view.call(key))
 
 
-def renew_run(view: FlowStateView, key: str, *, token: int, until: int) -> bool:
-    entry, claim = view.find(key), view.claim(key)
-    if entry is None or entry.state in ENDED_STATES or claim is None or claim.token != token:
+def renew_run(view: FlowView, key: str, *, token: int, until: int) -> bool:
+    node = view.find(key)
+    if node is None or node.state in ENDED_STATES or not 0 < token == node.claim.token:
         return False
-    view.set_claim(key, NodeClaim(token, claim.owner, until))
+    view.put(replace(node, claim=NodeClaim(token, node.claim.owner, until)))
     return True
 
 
-def release_run(view: FlowStateView, key: str, *, token: int) -> None:
-    claim = view.claim(key)
-    if claim is not None and claim.token == token:
-        view.set_claim(key, NodeClaim(token, claim.owner, 0))
+def release_run(view: FlowView, key: str, *, token: int) -> None:
+    node = view.find(key)
+    if node is not None and node.claim.token == token:
+        view.put(replace(node, claim=NodeClaim(token, node.claim.owner)))
 
 
 def end_run(
-    view: FlowStateView, key: str, *, token: int, state: NodeState, value: bytes, taker: str, until: int, now: int
+    view: FlowView, key: str, *, token: int, state: NodeState, value: bytes, taker: str, until: int, now: int
 ) -> Taken | None:
-    entry, claim = view.find(key), view.claim(key)
-    if entry is None:
+    node = view.find(key)
+    if node is None:
         return None
-    if (claim is None or claim.token != token) if token else (claim is not None and claim.until > now):
+    if node.claim.token != token if token else node.claim.until > now:
         return None
-    if entry.state in ENDED_STATES:
-        if entry.state is not state:
+    if node.state in ENDED_STATES:
+        if node.state is not state:
             return None
         return take_some(view, taker=taker, until=until, now=now, again=True)
-    view.set_value(key, value)
-    if claim is not None:
-        view.set_claim(key, NodeClaim(claim.token, claim.owner, 0))
-    end_node(view, entry, state)
+    ended = replace(node, claim=NodeClaim(node.claim.token, node.claim.owner))
+    end_node(view, ended, state, value)
     return take_some(view, taker=taker, until=until, now=now)
 
 
-def take_some(view: FlowStateView, *, taker: str, until: int, now: int, again: bool = False) -> Taken:
-    if again:
-        view.take_back(taker)
+def take_some(view: FlowView, *, taker: str, until: int, now: int, again: bool = False) -> Taken:
     is_more = advance(view, _VISITS)
-    found = view.offered(now=now, limit=_SOME)
+    leased = view.lease(taker, until=until, now=now, limit=_SOME, again=again)
     taken: list[TakenNode] = []
-    run = view.run()
-    for key in found:
-        entry = view.find(key)
+    run = view.facts().run
+    for key in leased:
         if key == FINISH:
             taken.append(TakenNode(FINISH, "finish", b"", run))
-        elif entry is None or entry.state is not NodeState.READY:
-            view.withdraw(key)
             continue
+        node = view.find(key)
+        if node is None or node.state is not NodeState.READY:
+            view.withdraw(key)
         else:
-            taken.append(TakenNode(key, entry.kind, view.call(key), run))
-        view.give(key, taker, until)
-    return Taken(tuple(taken), is_more or len(found) == _SOME)
+            taken.append(TakenNode(key, node.kind, view.call(key), run))
+    return Taken(tuple(taken), is_more or len(leased) == _SOME)
 
 
-def done_taken(view: FlowStateView, keys: Sequence[str], *, taker: str, until: int, now: int) -> Taken:
+def done_taken(view: FlowView, keys: Sequence[str], *, taker: str, until: int, now: int) -> Taken:
     for key in keys:
         view.withdraw(key)
     return take_some(view, taker=taker, until=until, now=now)
 
 
-def expand_map(view: FlowStateView, key: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
-    entry = view.find(key)
-    if entry is not None and entry.kind == "map":
-        expand(view, entry, calls, first=first, total=total)
+def expand_map(view: FlowView, key: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
+    node = view.find(key)
+    if node is not None and node.kind == "map":
+        expand(view, node, calls, first=first, total=total)
 
 
-def append_to_batch(view: FlowStateView, key: str, calls: Sequence[bytes], *, name: str, closes: bool) -> int | None:
-    entry = view.find(key)
-    if entry is None or entry.kind != "batch":
+def append_to_batch(view: FlowView, key: str, calls: Sequence[bytes], *, name: str, closes: bool) -> int | None:
+    node = view.find(key)
+    if node is None or node.kind != "batch":
         return None
-    return append(view, entry, calls, name=name, closes=closes)
+    return append(view, node, calls, name=name, closes=closes)
 
 
-def cancel_flow(view: FlowStateView, *, reason: str, now: int) -> list[str]:
-    view.set_cancelled(reason)
+def cancel_flow(view: FlowView, *, reason: str, now: int) -> list[str]:
+    run, token, _ = view.facts()
+    view.put_facts(FlowFacts(run, token, reason))
     running: list[str] = []
-    for key in view.unfinished():
-        entry, claim = view.find(key), view.claim(key)
-        if entry is None or entry.state in ENDED_STATES:
-            continue
-        if claim is not None and claim.until > now:
-            running.append(key)
-            continue
-        view.set_value(key, reason.encode())
-        cancel_node(view, entry)
+    for node in view.with_states(_OPEN):
+        if node.claim.until > now:
+            running.append(node.key)
+        else:
+            cancel_node(view, node, reason.encode())
     return running
 
 
-def redrive_flow(view: FlowStateView) -> int:
-    if view.unfinished():
+def redrive_flow(view: FlowView) -> int:
+    nodes = view.with_states(_UNSUCCESSFUL)
+    if not nodes or view.with_states(_OPEN):
         return 0
-    keys = view.unsuccessful()
-    if not keys:
-        return 0
-    view.set_cancelled(None)
-    view.set_run(view.run() + 1)
+    run, token, _ = view.facts()
+    view.put_facts(FlowFacts(run + 1, token))
     view.withdraw(FINISH)
-    for key in keys:
-        entry = view.find(key)
-        if entry is not None:
-            revive(view, entry)
-    for key in keys:
-        open_node(view, key)
-    return len(keys)
+    for node in [revive(view, node) for node in nodes]:
+        evaluate(view, node, is_complete=view.is_complete(node), is_hit=True)
+    return len(nodes)

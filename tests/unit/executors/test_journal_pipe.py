@@ -1,6 +1,7 @@
 """What tasks in processes tell and save: through the worker, whose desk is a dictionary here."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from taskmq.run.journal import RunJournal
 from tests.unit.executors.kit import run, until
 
 _TASKS = """
-import logging, os, threading, time
+import logging, multiprocessing, os, threading, time, warnings
 from pathlib import Path
 from taskmq import Context, Depends, TaskMQ
 
@@ -75,6 +76,28 @@ def what_is_left_tells() -> str:
         LEFT[0].checkpoint(1)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
+
+def saves_in_a_fork(ctx, answers):
+    ctx.progress(1)
+    try:
+        ctx.checkpoint(1)
+    except Exception as error:
+        answers.put(f"{type(error).__name__}: {error}")
+
+@task
+def forks(ctx: Context, begun: bool) -> object:
+    if begun:
+        ctx.step("first", lambda: 1)
+    forked = multiprocessing.get_context("fork")
+    answers = forked.SimpleQueue()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        process = forked.Process(target=saves_in_a_fork, args=(ctx, answers))
+        process.start()
+    words = answers.get()
+    process.join()
+    ctx.checkpoint(words)
+    return words
 
 @task
 def logs() -> None:
@@ -134,8 +157,8 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def _execution(task: str, writer: Shelf, *, soft_timeout: float | None = None) -> Execution:
-    envelope = Envelope(task=task, args=msgspec.Raw(b"[]"), kwargs=msgspec.Raw(b"{}"))
+def _execution(task: str, writer: Shelf, *, args: bytes = b"[]", soft_timeout: float | None = None) -> Execution:
+    envelope = Envelope(task=task, args=msgspec.Raw(args), kwargs=msgspec.Raw(b"{}"))
     context = Context(envelope, job_id="job-1", max_attempts=4, queue="work", redelivered=False, _writer=writer)
     return Execution(context, print, (), {}, envelope, JSON, None, soft_timeout=soft_timeout)
 
@@ -224,6 +247,19 @@ def test_what_a_task_has_left_running_is_not_heard_and_told_so() -> None:
         assert words == "StateUnavailable: the task has ended: what it has left running can save nothing"
         assert writer.journals == []
         assert writer.values == {}
+
+    _play(test)
+
+
+@pytest.mark.parametrize("begun", [b"[false]", b"[true]"])
+def test_a_fork_of_a_task_is_refused_to_save_and_the_task_saves_on(begun: bytes) -> None:
+    async def test(executor: ProcessExecutor, writer: Shelf) -> None:
+        words = await executor.run(_execution("forks", writer, args=begun))
+
+        assert str(words).startswith("UnsupportedFeature: a fork of the task's process can save nothing: ")
+        assert json.loads(writer.values["checkpoint"]) == words
+        # News of a fork would get between the frames of its parent.
+        assert writer.journals == []
 
     _play(test)
 

@@ -15,10 +15,12 @@ from taskmq.api.jobs import RefusedJob, SubmittedJob
 from taskmq.api.nodes import AllocateBody, RegisterBody
 from taskmq.api.pools import PolicyBody, PoolBody, QuotaBody
 from taskmq.api.schedules import PutScheduleBody
+from taskmq.api.workers import ControlBody
 from taskmq.errors import (
     DefinitionConflict,
     DefinitionNotFound,
     FlowNotFound,
+    IdentityConflict,
     IdentityNotFound,
     InvalidArguments,
     InvalidFilter,
@@ -30,6 +32,7 @@ from taskmq.errors import (
     NotAuthenticated,
     NotPermitted,
     QueueMissing,
+    RequestRefused,
     ResultTimeout,
     ScheduleNotFound,
     UnknownTask,
@@ -84,6 +87,8 @@ def test_every_method_makes_its_call_and_reads_the_answer(site: Served) -> None:
     _use_nodes(client)
     _use_turns(client)
     _use_accounts(site)
+    with pytest.raises(RequestRefused, match="no event source 'nowhere'"):
+        client.send_event("nowhere", {"order": 17})
     assert client.is_live()
     assert client.is_ready()
     assert client.openapi()["openapi"].startswith("3.1")
@@ -118,6 +123,8 @@ def _use_jobs(client: Client) -> None:
     copied = client.jobs.clone("one", new_id="copy", at=LATER)
     assert (copied.status, copied.job_id, copied.state) == ("cloned", "copy", "scheduled")
     assert client.jobs.count("status:cancelled").count == 1
+    counts = client.jobs.counts(["status:cancelled", "task:none"], max_age=1)
+    assert [(one.filter, one.count) for one in counts] == [("status:cancelled", 1), ("task:none", 0)]
     assert {job.job_id for job in client.jobs.list(page_size=2)} == {"one", "again", "copy"}
     assert client.jobs.act("cancel", "status:scheduled", dry_run=True).matched == 1
     assert client.jobs.act("cancel", "status:scheduled", note="all").done == 1
@@ -137,7 +144,9 @@ def _use_definitions_and_tasks(client: Client) -> None:
     client.definitions.delete("nightly-key", version=2)
     assert [one.name for one in client.tasks.list(page_size=2)] == ["billing.charge", "data_processing", "report"]
     assert client.tasks.get("data_processing").arguments["properties"]["number"]["type"] == "integer"
-    assert client.tasks.workers(within=0.01) == []
+    assert client.workers.list(within=0.01) == []
+    told = client.workers.control(ControlBody(command="drain", workers=["web-1"]), within=0.01)
+    assert (told.items, told.missing) == ([], ["web-1"])
 
 
 def _use_the_installation(client: Client) -> None:
@@ -157,12 +166,16 @@ def _use_the_installation(client: Client) -> None:
     assert client.schedules.resume("nightly").paused is None
     assert client.schedules.get("nightly").starts == "report"
     assert client.schedules.next("nightly", count=1, after=LATER) == ["2099-02-01T02:00:00.000Z"]
+    assert client.schedules.explain("nightly", count=1).means == "at 02:00 every day, UTC"
     assert client.schedules.run("nightly")
     assert client.schedules.put("hourly", PutScheduleBody(task="report", every="1h")).is_dynamic
+    assert client.schedules.add("hourly", PutScheduleBody(task="report", every="1h")).rule == "every hour"
+    with pytest.raises(InvalidOption, match="is there already"):
+        client.schedules.add("hourly", PutScheduleBody(task="report", every="2h"))
     client.schedules.remove("hourly")
     past = datetime(2026, 1, 1, tzinfo=UTC)
     assert len(client.schedules.backfill("nightly", past, past + timedelta(days=2), dry_run=True).instants) == 2
-    for ask in (client.workflows.get, client.workflows.cancel, client.workflows.redrive):
+    for ask in (client.workflows.get, client.workflows.cancel, client.workflows.close, client.workflows.redrive):
         with pytest.raises(FlowNotFound):
             ask("none")
     assert list(client.workflows.list(name="rep*", states=["running"], since=past)) == []
@@ -231,6 +244,13 @@ def _use_accounts(site: Served) -> None:
     assert client.users.get(user.id).memberships is not None
     assert [one.name for one in client.users.list(page_size=1)] == ["ann", "root"]
     client.users.remove_role(user.id, "acme")
+    assert (client.users.sessions(user.id), client.users.tokens(user.id)) == ([], [])
+    for end in (client.users.end_session, client.users.revoke_token):
+        with pytest.raises(IdentityNotFound):
+            end(user.id, "none")
+    with pytest.raises(IdentityNotFound):
+        client.sessions.end("none")
+    assert {one.is_own for one in client.sessions.list()} <= {True, False}
     client.users.erase(user.id)
     client.tenants.remove("acme")
     token = client.tokens.add("script", scopes=["jobs.read"], expires_at=LATER)
@@ -238,6 +258,7 @@ def _use_accounts(site: Served) -> None:
     assert not client.account.authorize(token.secret, "jobs.submit")
     assert {one.name for one in client.tokens.list()} == {"script", "test"}
     client.tokens.revoke(token.id)
+    assert (client.audit.verify().is_whole, client.audit.chain(limit=1).items) == (True, [])
     actions = [entry.action for entry in client.audit.list(action="user.", page_size=2)]
     assert {"user.add", "user.erase"} <= set(actions)
     client.account.change_password(PASSWORD, "another horse battery")
@@ -318,7 +339,14 @@ def test_a_conflict_says_state_and_version_of_the_job(site: Served) -> None:
     with pytest.raises(DefinitionConflict) as definition:
         site.client.definitions.put("template", "billing.charge", version=7)
 
-    assert definition.value.version == 1
+    with pytest.raises(JobConflict) as rule:
+        site.client.alerts.put_rule("too-many", RuleBody(metric="failure_rate", threshold=0.5), version=3)
+
+    user = site.client.users.add("late")
+    with pytest.raises(IdentityConflict) as stale:
+        site.client.users.change(user.id, email="late@example.org", version=user.version + 1)
+
+    assert (definition.value.version, rule.value.version, stale.value.version) == (1, 0, user.version)
     assert (other_version.value.state, other_version.value.version) == ("scheduled", 1)
     assert "request " in other_version.value.__notes__[0]
     assert other_content.value.version == 1

@@ -127,7 +127,7 @@ def test_no_call_is_repeated_where_one_attempt_is_all() -> None:
     ],
 )
 def test_an_answer_of_something_else_is_an_error_too(status: int, content: bytes, kind: type[TaskMQError]) -> None:
-    error = error_of(status, content, server="http://server")
+    error = error_of(status, content, operation="getJob", server="http://server")
 
     assert type(error) is kind
     if isinstance(error, RequestRefused):

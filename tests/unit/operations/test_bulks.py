@@ -83,6 +83,16 @@ class Fragile(MemoryJobStore):
             raise StoreUnavailable("it is gone")
 
 
+class Stalled(MemoryJobStore):
+    """Its changes take until they are let go."""
+
+    go = asyncio.Event()
+
+    async def update(self, update: JobUpdate) -> int | None:
+        await self.go.wait()
+        return await super().update(update)
+
+
 def test_a_bulk_is_done_to_all_that_fit_and_the_audit_says_when_it_began_and_ended() -> None:
     async def test(stage: Stage) -> None:
         ids = await _jobs(stage, 50)
@@ -137,15 +147,6 @@ def test_who_is_killed_leaves_it_to_the_next_and_each_job_is_done_to_once(action
 
 
 def test_one_who_was_taken_for_dead_does_nothing_to_what_the_next_has_done_it_to() -> None:
-    class Stalled(MemoryJobStore):
-        """Its changes take until they are let go."""
-
-        go = asyncio.Event()
-
-        async def update(self, update: JobUpdate) -> int | None:
-            await self.go.wait()
-            return await super().update(update)
-
     async def test(stage: Stage) -> None:
         Stalled.go = asyncio.Event()
         ids = await _jobs(stage, 10)
@@ -218,6 +219,56 @@ def test_it_goes_no_faster_than_its_rate_and_stops_when_it_is_aborted() -> None:
         assert (aborted.state, aborted.done) == ("aborted", found.done)
         assert await bulks.get(bulk.id) == await bulks.abort(bulk.id) == aborted
         assert _marks(stage, ids, bulk).total() == found.done
+
+    play(test)
+
+
+def test_jobs_under_way_at_the_abort_are_counted_when_they_are_done() -> None:
+    async def test(stage: Stage) -> None:
+        Stalled.go = asyncio.Event()
+        ids = await _jobs(stage, 50)
+        bulks = _bulks(stage)
+        bulk = await bulks.begin(BulkOrder("hold", ""))
+
+        async with stage.running(BulkRunner(_app(stage, Stalled(stage.model, clock=stage.clock)), me="a")):
+            await stage.pass_by(1)
+            aborted = await bulks.abort(bulk.id)
+            Stalled.go.set()
+            await stage.pass_by(10)
+
+        found = await bulks.get(bulk.id)
+        assert aborted is not None
+        assert found is not None
+        assert (aborted.done, found.state, found.ended) == (0, "aborted", aborted.ended)
+        assert found.done == _marks(stage, ids, bulk).total() == 20
+
+    play(test)
+
+
+def test_one_that_is_given_up_counts_the_jobs_that_it_was_done_to() -> None:
+    class Broken(MemoryJobStore):
+        """Fails for the job that is to change third."""
+
+        changes = 0
+
+        async def update(self, update: JobUpdate) -> int | None:
+            self.changes += 1
+            if self.changes == 3:
+                raise RuntimeError("a bug")
+            return await super().update(update)
+
+    async def test(stage: Stage) -> None:
+        ids = await _jobs(stage, 10)
+        bulk = await _bulks(stage).begin(BulkOrder("hold", ""))
+
+        async with stage.running(BulkRunner(_app(stage, Broken(stage.model, clock=stage.clock)), me="a")):
+            await stage.pass_by(5)
+
+        found = await _bulks(stage).get(bulk.id)
+        assert found is not None
+        assert (found.state, found.done) == ("aborted", 9)
+        assert [each.error for each in found.refusals] == ["RuntimeError"]
+        assert _marks(stage, ids, bulk).total() == 9
 
     play(test)
 

@@ -1,13 +1,18 @@
 import asyncio
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from taskmq import InvalidOption, QueueMissing, TaskMQ, WorkQueue
-from taskmq.contracts.broker import Outgoing
+from taskmq.client.session import Session
+from taskmq.contracts.broker import BrokerOptions, Outgoing, QueueStats
 from taskmq.model.envelope import JSON
 from taskmq.model.topology import jobs_queue
 from taskmq.operations.queues import list_queues, purge_queue
-from tests.unit.app_kit import new_url
+from taskmq_local import open_memory_broker
+from tests.unit.app_kit import OneSession, new_url
 
 
 @pytest.fixture
@@ -31,6 +36,32 @@ def test_the_queues_of_an_app_are_listed_with_their_dead_letters_and_what_is_los
         assert found["images.p.high"] == 1
         assert {"images", "images.dlq", "mail", "mail.dlq", "taskmq.parking", "taskmq.unroutable"} <= set(found)
         assert named == ["mail", "mail.jobs", "mail.dlq", "taskmq.parking", "taskmq.unroutable"]
+
+    asyncio.run(main())
+
+
+class _Reticent:
+    """A broker that does not tell what is delayed."""
+
+    def __init__(self, broker: Any) -> None:
+        self._broker = broker
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._broker, name)
+
+    async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
+        return [replace(each, delayed=None) for each in await self._broker.stats(queues)]
+
+
+def test_what_is_delayed_is_unknown_where_the_broker_does_not_tell(app: TaskMQ) -> None:
+    broker: Any = _Reticent(open_memory_broker(new_url(), BrokerOptions(name="reticent")))
+    OneSession(app, lambda: Session(broker, None, send_timeout=5.0))
+
+    async def main() -> None:
+        async with app:
+            await app.sessions.current().declare(app.tasks.queues)
+
+            assert (await list_queues(app)).delayed is None
 
     asyncio.run(main())
 

@@ -317,6 +317,23 @@ def test_a_delayed_job_that_the_store_refuses_stays_in_the_state() -> None:
     _run(test)
 
 
+def test_an_import_that_takes_long_names_each_job_that_stays_once() -> None:
+    async def test(world: World) -> None:
+        app, _ = world.app()
+        await app.pools.aset_quota("acme", a_day=0)
+
+        def take_long(looked_at: int, _of: int | None) -> None:
+            # Jobs that were taken half a minute ago and are still there may be taken again.
+            if looked_at < 20:
+                world.clock.advance("31s")
+
+        found = await import_state(app, dry_run=False, on_progress=take_long)
+
+        assert [each.name for each in found if each.what == "job" and each.came == "stays"] == ["@acme:order-17"]
+
+    _run(test)
+
+
 def test_the_pause_of_a_schedule_that_no_beat_has_seen_moves() -> None:
     async def test(world: World) -> None:
         app, _ = world.app()

@@ -391,8 +391,8 @@ def test_the_loop_goes_on_between_some_figures_and_the_next() -> None:
         turn()
         await watch.look()
 
-        # Three rules, each with 200 figures at a time.
-        assert turns >= 15
+        # Three rules, of each 200 figures, samples and subjects at a time.
+        assert turns >= 45
 
     play(test)
 

@@ -1,11 +1,12 @@
 """Jobs that wait for limits of their tasks, with a worker that a test plays."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from taskmq import Concurrency, RateLimit, TaskMQ
-from taskmq.contracts.jobs import JobUpdate, NewJob
+from taskmq.contracts.jobs import JobUpdate, NewJob, Pick, ReadyJob
 from taskmq.model.envelope import BlobReference, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.states import JobState
 from taskmq.scheduler.gates import TaskDemands
@@ -30,12 +31,14 @@ def _define(app: TaskMQ) -> None:
     def free(number: int = 0) -> None: ...
 
 
-async def _submit(stage: Stage, task: str, *args: object, count: int = 1, **fields: Any) -> list[str]:
+async def _submit(
+    stage: Stage, task: str, *args: object, count: int = 1, queue: str = "work", **fields: Any
+) -> list[str]:
     jobs: list[NewJob] = []
     for _ in range(count):
         job_id = new_job_id(stage.clock.now_ms(), len(stage.model.jobs).to_bytes(5) + len(jobs).to_bytes(5))
         call = Envelope(id=job_id, task=task, args=msgspec.Raw(msgspec.json.encode(args)))
-        jobs.append(NewJob(id=job_id, task=task, queue="work", body=encode_envelope(call), **fields))
+        jobs.append(NewJob(id=job_id, task=task, queue=queue, body=encode_envelope(call), **fields))
     await stage.store.submit(jobs)
     return [job.id for job in jobs]
 
@@ -190,7 +193,7 @@ def test_a_limit_that_is_used_up_elsewhere_lets_no_further_jobs_go_for_a_while()
         stage.start()
         player = await stage.player_of_declared()
         await player.has(1)
-        await player.finish("snoozed", delay=120_000, started=None)
+        await player.finish("snoozed", delay=120_000, started=None, limited=True)
 
         await stage.pass_by(8)
         assert player.deliveries == []
@@ -198,6 +201,21 @@ def test_a_limit_that_is_used_up_elsewhere_lets_no_further_jobs_go_for_a_while()
 
         assert _in_hand(player) == [jobs[1]]
         assert stage.job(jobs[0]).state is JobState.SCHEDULED
+
+    play(test, _define)
+
+
+def test_a_job_that_was_turned_back_for_another_reason_frees_its_place() -> None:
+    async def test(stage: Stage) -> None:
+        jobs = await _submit(stage, "one", "acme", count=2)
+        stage.start()
+        player = await stage.player_of_declared()
+        await player.has(1)
+        await player.finish("snoozed", delay=120_000, started=None)
+
+        await player.has(1, within=2)
+
+        assert _in_hand(player) == [jobs[1]]
 
     play(test, _define)
 
@@ -268,6 +286,35 @@ def test_a_scheduler_that_stops_leaves_no_job_behind_a_gate() -> None:
 
         assert stage.model.gates == {}
         assert stage.states() == {JobState.DISPATCHED: 1, JobState.QUEUED: 599}
+
+    play(test, _define)
+
+
+def test_jobs_are_not_looked_at_where_the_last_limited_one_was_long_ago() -> None:
+    async def test(stage: Stage) -> None:
+        store, looked = stage.store, list[str]()
+        look = store.dispatching.look
+
+        async def noted(picks: Sequence[Pick]) -> list[ReadyJob]:
+            looked.extend(pick.lane.queue for pick in picks)
+            return await look(picks)
+
+        vars(store.dispatching)["look"] = noted
+        stage.start(store=store)
+        player = await stage.player_of_declared("elsewhere")
+        await _submit(stage, "one", "acme", count=2, queue="elsewhere")
+        await player.has(2)
+        await player.finish()
+        await _submit(stage, "free", queue="elsewhere")
+        await player.has(1)
+        assert looked == ["elsewhere"]
+        await player.finish()
+        await stage.pass_by(61)
+
+        await _submit(stage, "free", queue="elsewhere")
+        await player.has(1)
+
+        assert looked == ["elsewhere"]
 
     play(test, _define)
 

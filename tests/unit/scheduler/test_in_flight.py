@@ -103,10 +103,10 @@ def test_a_job_that_waits_in_its_queue_or_with_a_worker_is_never_lost() -> None:
         process = stage.start()
         (job_id,) = await stage.submit()
         await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
-        await stage.pass_by(1000)
+        await stage.pass_by(400)
         player = await stage.player()
         await until(lambda: len(player.deliveries) == 1)
-        await stage.pass_by(1000)
+        await stage.pass_by(400)
 
         assert process.scheduler.status().lost == 0
         await player.finish()

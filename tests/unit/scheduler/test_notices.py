@@ -27,6 +27,7 @@ from taskmq.scheduler.alerts.receivers import posts_of
 from taskmq.scheduler.alerts.settings import MailServer
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store import MemoryJobStore
+from tests.unit.scheduler.site import Site, with_site
 
 RULE = AlertRule(name="fails", metric="failure_rate", threshold=0.5, severity="critical", note="call ann ☂")
 ALERT = Alert(
@@ -46,38 +47,6 @@ def _notice(channel: str, kind: Any = "firing", **fields: Any) -> AlertNotice:
     return AlertNotice(channel=channel, **given)
 
 
-class Site:
-    """An HTTP server on this machine that answers as it is told, and keeps what it was sent."""
-
-    def __init__(self, *answers: bytes) -> None:
-        self.requests: list[tuple[str, dict[str, str], bytes]] = []
-        self._answers = list(answers)
-        self.url = ""
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        line, *rest = head.split("\r\n")
-        headers = {name.lower(): value for name, _, value in (each.partition(": ") for each in rest) if name}
-        body = await reader.readexactly(int(headers["content-length"]))
-        self.requests.append((line, headers, body))
-        answer = self._answers.pop(0) if self._answers else b"200 OK"
-        writer.write(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 0\r\n\r\n" if answer else b"hello\r\n")
-        writer.close()
-
-
-def _with_site(test: Callable[[Site], Coroutine[Any, Any, None]], *answers: bytes) -> Site:
-    site = Site(*answers)
-
-    async def main() -> None:
-        server = await asyncio.start_server(site.serve, "127.0.0.1", 0)
-        site.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server:
-            await test(site)
-
-    asyncio.run(main())
-    return site
-
-
 async def _sent(notice: AlertNotice, settings: AlertSettings, *, longest: float = 45.0) -> AlertNotice:
     """The notice after it was to be sent once."""
     store = MemoryJobStore(clock=FakeClock(10_000))
@@ -95,7 +64,7 @@ def test_a_webhook_is_told_in_json_that_is_signed() -> None:
     async def test(site: Site) -> None:
         assert (await _sent(_notice(f"{site.url}/hook?x=1"), _PRIVATE)).next is None
 
-    ((line, headers, body),) = _with_site(test).requests
+    ((line, headers, body),) = with_site(test).requests
 
     assert line == "POST /hook?x=1 HTTP/1.1"
     assert headers["taskmq-notice"] == "n1"
@@ -118,7 +87,7 @@ def test_without_a_secret_a_webhook_is_not_signed() -> None:
     async def test(site: Site) -> None:
         await _sent(_notice(site.url), AlertSettings(allows_private=True))
 
-    ((_, headers, _),) = _with_site(test).requests
+    ((_, headers, _),) = with_site(test).requests
 
     assert "taskmq-signature" not in headers
 
@@ -128,7 +97,7 @@ def test_an_alertmanager_is_told_in_its_own_form() -> None:
         for kind in ("firing", "resolved"):
             await _sent(_notice(f"alertmanager+{site.url}/", kind), _PRIVATE)
 
-    firing, resolved = _with_site(test).requests
+    firing, resolved = with_site(test).requests
 
     assert firing[0] == "POST /api/v2/alerts HTTP/1.1"
     (alert,) = msgspec.json.decode(firing[2])
@@ -138,8 +107,21 @@ def test_an_alertmanager_is_told_in_its_own_form() -> None:
         "subject": "task:mail.send",
         "tenant": "acme",
     }
-    assert (alert["startsAt"], alert["endsAt"]) == ("1970-01-01T00:00:01.000Z", "1970-01-01T08:00:05.000Z")
+    assert (alert["startsAt"], alert["endsAt"]) == ("1970-01-01T00:00:01.000Z", "1970-01-01T00:05:05.000Z")
     assert msgspec.json.decode(resolved[2])[0]["endsAt"] == "1970-01-01T00:00:05.000Z"
+
+
+def test_an_alertmanager_is_told_late_of_ends_alone() -> None:
+    async def test(site: Site) -> None:
+        changes = [AlertChange(kind=kind, alert=replace(ALERT, subject=kind)) for kind in ("firing", "resolved")]
+        channel = f"alertmanager+{site.url}"
+        assert (await _sent(_notice(channel, at=5_000 - 300_000, changes=changes), _PRIVATE)).next is None
+        assert (await _sent(_notice(channel, at=5_000 - 300_000), _PRIVATE)).next is None
+
+    ((_, _, body),) = with_site(test).requests
+
+    # What goes on is repeated each minute; said late, it would end there.
+    assert [alert["labels"]["subject"] for alert in msgspec.json.decode(body)] == ["resolved"]
 
 
 def _told(channel: str, kind: Any = "firing", **fields: Any) -> list[tuple[str, Any]]:
@@ -149,7 +131,7 @@ def _told(channel: str, kind: Any = "firing", **fields: Any) -> list[tuple[str, 
         settings = AlertSettings(allows_private=True, secret="s3cret")
         assert (await _sent(_notice(channel.replace("URL", site.url), kind, **fields), settings)).next is None
 
-    site = _with_site(test)
+    site = with_site(test)
     # Signed is what has no other way to be known, and nobody else gets our signature.
     assert all("taskmq-signature" not in headers for _, headers, _ in site.requests)
     return [(line.split()[1], msgspec.json.decode(body)) for line, _, body in site.requests]
@@ -285,7 +267,7 @@ def test_what_a_channel_has_behind_its_host_is_not_logged(kind: str, caplog: pyt
         channel = f"{kind}{site.url}/sesame?routing_key=sesame&chat_id=sesame"
         assert (await _sent(_notice(channel), _PRIVATE)).next is None
 
-    _with_site(test, b"403 no")
+    with_site(test, b"403 no")
 
     assert "no notice over" in caplog.text
     assert "sesame" not in caplog.text
@@ -301,7 +283,7 @@ def test_what_was_not_taken_is_tried_again_unless_that_is_of_no_use(answer: byte
 
         assert (after.tries, after.next) == (1, 15_000 if is_tried_again else None)
 
-    _with_site(test, answer)
+    with_site(test, answer)
 
 
 def test_the_pauses_between_tries_grow_and_end_after_a_day() -> None:
@@ -335,7 +317,7 @@ def test_a_webhook_does_not_reach_what_is_not_of_the_internet(host: str) -> None
             await post(f"http://{host}:{port}/", b"{}", headers={}, allows_private=False)
         assert caught.value.is_final
 
-    assert _with_site(test).requests == []
+    assert with_site(test).requests == []
 
 
 def test_the_address_that_was_looked_at_is_the_one_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +334,7 @@ def test_the_address_that_was_looked_at_is_the_one_that_is_asked(monkeypatch: py
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
         assert await post(f"http://rebound.test:{port}/", b"{}", headers={}, allows_private=True) == 200
 
-    ((_, headers, _),) = _with_site(test).requests
+    ((_, headers, _),) = with_site(test).requests
 
     assert looks[0] == "rebound.test"
     assert "rebound.test" not in looks[1:]

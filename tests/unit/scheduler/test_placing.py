@@ -403,6 +403,32 @@ def test_a_job_behind_many_that_fit_nowhere_gets_its_turn() -> None:
     play(test, queues=_QUEUES)
 
 
+def test_a_job_behind_many_that_wait_for_a_gpu_in_use_gets_its_turn() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+
+        async def tell() -> None:
+            has = {"slots": 8.0, "cpu": 4.0, "gpu": 1.0}
+            while True:
+                stage.worker_says("beat", name="w-a", node=replace(_TOLD, capacity=has))
+                await stage.pass_by(1)
+
+        stage.tasks.append(asyncio.create_task(tell()))
+        await _known(stage, "a")
+        player = await stage.player_of_declared(node_queue("a"))
+        needs = JobDetail(needs=JobNeeds(resources={"cpu": 1.0, "gpu": 1.0}))
+        (running,) = await stage.submit(queue="train", detail=needs)
+        await player.has(1)
+        await stage.submit(1200, queue="train", detail=needs)
+        (small,) = await stage.submit(queue="train", detail=_needs())
+
+        await player.has(2)
+
+        assert [envelope.id for envelope in player.envelopes] == [running, small]
+
+    play(test, queues=_QUEUES)
+
+
 def test_a_gang_across_the_end_of_a_look_behind_others_begins() -> None:
     async def test(stage: Stage) -> None:
         stage.start()

@@ -1,11 +1,12 @@
 """Runs that give way to pools that are owed their share, with workers that a test plays."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import uuid4
 
 from taskmq import TaskMQ, WorkQueue
-from taskmq.contracts.jobs import HistoryEntry, JobDetail, NewJob
+from taskmq.contracts.jobs import HistoryEntry, JobDetail, NewJob, Pick, UnplacedJob
 from taskmq.model.commands import Preemption, decode_command
 from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.jobs.pools import QueuePolicy, Sharing, TenantPool
@@ -14,6 +15,7 @@ from taskmq.model.nodes import JobNeeds, NodeTold
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
+from taskmq.testing.job_store import MemoryJobStore
 from tests.unit.scheduler.stage import Player, Stage, play, until
 
 _REASON: Final = "preempted by pool acme"
@@ -29,7 +31,9 @@ def _define(app: TaskMQ) -> None:
     async def once() -> None: ...
 
 
-async def _stage(stage: Stage, *, slots: int = 2, policy: QueuePolicy = _POLICY) -> tuple[Player, list[Preemption]]:
+async def _stage(
+    stage: Stage, *, slots: int = 2, policy: QueuePolicy = _POLICY, store: MemoryJobStore | None = None
+) -> tuple[Player, list[Preemption]]:
     """A scheduler, a worker, and what workers are told from now on."""
     told: list[Preemption] = []
 
@@ -38,7 +42,7 @@ async def _stage(stage: Stage, *, slots: int = 2, policy: QueuePolicy = _POLICY)
 
     await stage.broker.listen(["worker.command.preempt"], hear)
     await stage.store.share(Sharing(version=1, queues={"work": policy}, pools=_ACME))
-    stage.start()
+    stage.start(store=store)
 
     async def beat() -> None:
         while True:
@@ -248,6 +252,32 @@ def test_a_high_class_gets_its_share_back() -> None:
         await stage.pass_by(8)
 
         assert {(each.job, each.reason) for each in told} == {(runs[1], "preempted by class high")}
+
+    play(test, _define)
+
+
+def test_the_store_is_asked_once_for_the_jobs_of_all_lanes_that_are_owed_a_place() -> None:
+    async def test(stage: Stage) -> None:
+        store, asked = stage.store, list[int]()
+        waiting = store.nodes.waiting
+
+        async def noted(picks: Sequence[Pick], **options: Any) -> list[UnplacedJob]:
+            asked.append(len(picks))
+            return await waiting(picks, **options)
+
+        vars(store.nodes)["waiting"] = noted
+        player, told = await _stage(stage, policy=QueuePolicy(), store=store)
+        runs = await stage.submit(2, task="gives", priority=1)
+        await player.has(2)
+        await _begin(stage, player, *runs)
+        for number in range(20):
+            await stage.submit(tenant=f"tenant-{number}", priority=8)
+
+        await until(lambda: len(told) > 0)
+
+        # The window has taken one or two of them; it is looked once a second.
+        assert set(asked) <= {18, 19}
+        assert len(asked) <= 8
 
     play(test, _define)
 

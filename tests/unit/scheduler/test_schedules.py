@@ -23,6 +23,7 @@ from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
 from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULED_FOR
 from taskmq.schedule import every, once
+from taskmq.schedules.record import Emitted
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 from tests.unit.scheduler.stage import START, Player, Process, Stage, play, until
 
@@ -264,6 +265,24 @@ def test_a_run_by_hand_is_a_job_of_its_own_and_in_the_history() -> None:
         assert [one.kind for one in history].count("run") == 1
         assert history[0].emitted >= history[-1].emitted
         assert len(history) >= 3
+
+    play(test, _tasks)
+
+
+def test_occurrences_of_one_instant_and_moment_have_one_order_in_the_history() -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        await _add(process, "s", every("1s"))
+        await stage.pass_by(3)
+        schedules = process.app.schedules
+        due = (await schedules.ahistory("s"))[0]
+        instant, at = (round(time.timestamp() * 1000) for time in (due.scheduled_for, due.emitted))
+
+        await schedules._change("s", lambda record: record.remember(Emitted(instant, at, "run")))
+
+        history = [one for one in await schedules.ahistory("s") if one.scheduled_for == due.scheduled_for]
+        # The last that was emitted is the first, as beats have it.
+        assert [(one.kind, one.emitted) for one in history] == [("run", due.emitted), ("due", due.emitted)]
 
     play(test, _tasks)
 

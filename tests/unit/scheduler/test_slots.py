@@ -1,6 +1,10 @@
 """Which slots a scheduler holds, as it knows it."""
 
 import asyncio
+import logging
+import re
+
+import pytest
 
 from taskmq.contracts.jobs import slot_key
 from taskmq.scheduler.slots import HeldLease, SlotLeases
@@ -68,3 +72,24 @@ def test_a_slot_of_a_scheduler_that_lives_is_left_to_it() -> None:
         assert process.scheduler.status().slots == []
 
     play(test)
+
+
+def test_the_slots_that_are_taken_or_given_at_a_time_are_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    def lines() -> list[str]:
+        return [record.getMessage() for record in caplog.records if "slots" in record.getMessage()]
+
+    async def test(stage: Stage) -> None:
+        first = stage.start()
+        await until(lambda: len(first.scheduler.status().slots) == 8)
+        await stage.pass_by(3)
+        (line,) = lines()
+        assert re.fullmatch(r"held from now on: slots 0 \(epoch \d+\)(, [1-7] \(epoch \d+\)){7}", line)
+
+        second = stage.start()
+        await until(lambda: len(second.scheduler.status().slots) == 4)
+        await stage.pass_by(3)
+        _, given, *_ = lines()
+        assert given == "given back, since other schedulers have less than their share: slots 4, 5, 6, 7"
+
+    with caplog.at_level(logging.INFO, "taskmq.scheduler"):
+        play(test)

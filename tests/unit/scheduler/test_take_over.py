@@ -7,6 +7,7 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Pick
 from taskmq.errors import BrokerUnavailable, StoreUnavailable
+from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
 from taskmq.scheduler.slots import LEASE
 from tests.unit.scheduler.stage import Stage, play, until
@@ -161,6 +162,41 @@ def test_a_confirmed_batch_is_the_brokers_to_deliver_and_counts_as_in_flight() -
         assert second.scheduler.status().in_flight == {"work": 64}
         await player.finish()
         await until(lambda: len(player.deliveries) == 36)
+
+    play(test)
+
+
+@pytest.mark.parametrize("known", ["by the first end", "as running"])
+def test_the_next_scheduler_charges_what_runs_of_the_dead_one_probably_take(known: str) -> None:
+    async def test(stage: Stage) -> None:
+        first = stage.start()
+        player = await stage.player_of_declared()
+        await stage.submit(400, task="long", tenant="long")
+        await stage.submit(500, task="short", tenant="short")
+        await player.has(64)
+        long = [each for each in player.deliveries if b'"long"' in each.body]
+        assert len(long) == 32
+        if known == "as running":
+            for delivery in long:
+                await player.report(decode_envelope(delivery.body), "started", started=stage.clock.now_ms())
+            await until(lambda: stage.states().get(JobState.RUNNING) == 32)
+        await stage.pass_by(30)
+        await first.kill()
+        second = stage.start()
+        await until(lambda: second.scheduler.status().in_flight == {"work": 64})
+        if known == "by the first end":
+            await player.report(decode_envelope(long[0].body), ran=10_000)
+            long.pop(0).ack()
+
+        done = 0
+        while done < 400:
+            player.deliveries = [each for each in player.deliveries if b'"short"' in each.body]
+            done += len(player.deliveries)
+            await player.finish(ran=100)
+            await player.has(1)
+
+        dispatched = [job for job in stage.model.jobs.values() if job.task == "long" and job.token]
+        assert len(dispatched) == 32
 
     play(test)
 

@@ -394,6 +394,88 @@ def test_a_run_that_takes_longer_than_expected_is_charged_while_it_runs() -> Non
     assert {lane.tenant for _, lane in cluster.start(20)} == {"a", "b"} - {slow}
 
 
+def test_jobs_in_flight_are_charged_what_the_first_run_of_their_task_has_taken() -> None:
+    cluster = Cluster("fair")
+    for tenant in ("long", "short"):
+        cluster.submit(tenant, 10_000)
+    started = cluster.start(40)
+    first = {lane.tenant: name for name, lane in reversed(started)}
+    cluster.end(first["long"], 10.0)
+    cluster.end(first["short"], 0.1)
+
+    order = [lane.tenant for lane in cluster.order(100)]
+
+    # 19 runs of ten seconds are in flight. Each has been charged one second, and those of the other one as well.
+    assert order.count("long") == 0
+
+
+def test_what_was_charged_for_a_late_run_stays_where_the_first_one_was_short() -> None:
+    cluster = Cluster("fair")
+    for tenant in "ab":
+        cluster.submit(tenant, 10_000)
+    started = cluster.start(4)
+    late, soon = (name for name, lane in started if lane.tenant == "a")
+    cluster.shares.began(late, now=0.0)
+    # That it is late is seen with the next turn; nothing was found for that one.
+    cluster.shares.picks(lambda _: 1, limit=1, now=100.0)
+    cluster.shares.taken([])
+    cluster.end(soon, 0.1)
+    for name, lane in started:
+        if lane.tenant == "b":
+            cluster.end(name, 0.1)
+
+    order = [lane.tenant for lane in cluster.order(100)]
+
+    assert order.count("a") == 0
+
+
+def test_a_run_that_was_charged_more_meanwhile_is_not_late_before_that_time() -> None:
+    cluster = Cluster("fair")
+    for tenant in "ab":
+        cluster.submit(tenant, 10_000)
+    known, ends = (name for name, lane in cluster.start(4) if lane.tenant == "a")
+    cluster.shares.began(known, now=0.0)
+    cluster.end(ends, 10.0)
+    cluster.now = 5.0
+
+    order = [lane.tenant for lane in cluster.order(40)]
+
+    # Twice ten seconds, less the two of the other one that is in flight; and not thirty.
+    assert 16 <= order.index("a") <= 20
+
+
+@pytest.mark.parametrize("ran", [30.0, 990.0])
+def test_of_a_run_that_an_earlier_scheduler_began_the_rest_is_charged(ran: float) -> None:
+    cluster = Cluster("fair")
+    for tenant in "ab":
+        cluster.submit(tenant, 10_000)
+    (known,) = [name for name, lane in cluster.start(2) if lane.tenant == "a"]
+    cluster.shares.began(known, now=0.0, ran=ran)
+
+    # It has run for long, and is expected to run for as long again.
+    assert [lane.tenant for lane in cluster.order(int(ran) - 1)].count("a") == 0
+    cluster.end(known, ran + 5.0)
+
+    # Of 30 seconds 5 are left; both have had turns of one second since.
+    order = [lane.tenant for lane in cluster.order(20)]
+    assert order[:8].count("a") == 8
+
+
+def test_a_run_that_was_known_before_is_no_longer_one_that_another_scheduler_began() -> None:
+    cluster = Cluster("fair")
+    for tenant in "ab":
+        cluster.submit(tenant, 100)
+    [(name, lane), (other, _)] = cluster.start(2)
+    cluster.shares.began(name, now=0.0)
+    cluster.shares.began(name, now=1.0, ran=50.0)
+    cluster.shares.began("unknown", now=1.0, ran=50.0)
+
+    cluster.end(other, 1.0)
+    cluster.end(name, 1.0)
+
+    assert [each.tenant for each in cluster.order(20)].count(lane.tenant) == 10
+
+
 def test_a_job_that_was_never_run_costs_nothing_and_one_lost_what_was_expected() -> None:
     cluster = Cluster("fair")
     for tenant in "ab":

@@ -13,10 +13,11 @@ from litestar.testing import TestClient
 
 from taskmq import TaskMQ, WorkQueue
 from taskmq.errors import NotAuthenticated
+from taskmq.model.clock import Clock
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Permission, Role
-from taskmq.server import Identify, OidcProvider, ServerApplication, ServerSettings, build
+from taskmq.server import EventSource, Identify, OidcProvider, ServerApplication, ServerSettings, build
 from taskmq.server.access import RequestLimits
-from taskmq.server.live import EventHub
+from taskmq.server.live import EventHub, identify_signed
 from taskmq.server.sign_in import identify_by_store
 from tests.unit.app_kit import new_url
 
@@ -140,9 +141,11 @@ def open_site(
     *,
     store: str | None = None,
     queues: Sequence[WorkQueue] = (),
+    sources: Sequence[EventSource] = (),
+    clock: Clock | None = None,
 ) -> Iterator[Site]:
     """Serve an app of its own."""
-    app = TaskMQ(new_url(), store=store or f"sqlite:///{folder}/jobs.db", queues=queues)
+    app = TaskMQ(new_url(), store=store or f"sqlite:///{folder}/jobs.db", queues=queues, clock=clock)
     define(app)
 
     async def identify(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:
@@ -151,7 +154,7 @@ def open_site(
             raise NotAuthenticated("sign in")
         return CALLERS[name]
 
-    edge = served(app, identify=identify, settings=settings)
+    edge = served(app, identify=identify, settings=settings, sources=sources)
     with TestClient(edge, raise_server_exceptions=False) as client:
         yield Site(app, client, edge)
 
@@ -162,15 +165,18 @@ def served(
     identify: Identify = identify_by_store,
     settings: ServerSettings | None = None,
     oidc: OidcProvider | None = None,
+    sources: Sequence[EventSource] = (),
 ) -> ServerApplication:
     """`build`, whose handlers are made once for all tests: that takes longer than most of them."""
     if settings is not None:
-        return build(app, identify=identify, settings=settings)
+        return build(app, identify=identify, settings=settings, sources=sources)
+    known = {source.name: source for source in sources}
     edge = _built_once()
     edge.litestar.state = State(
         {
             "app": app,
-            "identify": identify,
+            "identify": identify_signed(identify, known),
+            "sources": known,
             "settings": ServerSettings(),
             "events": EventHub(app),
             "limits": RequestLimits(0),

@@ -35,6 +35,7 @@ _VALUES = {
     "user": "ann",
     "role_tenant": "acme",
     "token_id": "t1",
+    "session_id": "s1",
     "silence_id": "s1",
     "bulk_id": "b1",
 }

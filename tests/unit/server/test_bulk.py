@@ -1,5 +1,7 @@
 """The same done to many jobs, page by page."""
 
+from typing import Any
+
 from tests.servers import eventually
 from tests.unit.server.kit import Site
 
@@ -136,6 +138,8 @@ def test_a_bulk_operation_is_aborted_and_foreign_to_other_tenants(site: Site) ->
     begun = site("POST", "/bulk/operations", {"action": "hold", "everything": True, "rate": 0.01}).json()
     path = f"/bulk/operations/{begun['bulk_id']}"
 
+    # The next job has its turn in a hundred seconds: none is under way.
+    eventually(lambda: site("GET", path).json()["done"] == 1, "the first job is held")
     foreign = site("DELETE", path, by="other-admin")
     aborted = site("DELETE", path).json()
     again = site("DELETE", path).json()
@@ -155,3 +159,24 @@ def test_a_bulk_operation_says_which_jobs_are_meant_and_what_is_to_change(site: 
     assert [answer.status_code for answer in (unsaid, nothing, unreadable)] == [400, 400, 400]
     assert unreadable.json()["code"] == "invalid_filter"
     assert site("GET", "/bulk/operations").json()["items"] == []
+
+
+def test_the_same_bulk_operation_under_a_key_is_begun_once(site: Site) -> None:
+    site.submit()
+
+    def begun(body: dict[str, Any], key: str = "k1", by: str = "acme-admin") -> Any:
+        return site("POST", "/bulk/operations", body, by=by, headers={"Idempotency-Key": key})
+
+    body = {"action": "change", "filter": "task:data_*", "delay": "1h", "note": "inventory"}
+    first, again = begun(body), begun(body)
+    others = [begun(body, key="k2"), begun(body, by="other-admin")]
+    conflicts = [
+        begun({**body, **more}) for more in ({"delay": "2h"}, {"filter": "task:data*"}, {"rate": 5}, {"note": ""})
+    ]
+
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert again.json()["bulk_id"] == first.json()["bulk_id"]
+    assert len({answer.json()["bulk_id"] for answer in (first, *others)}) == 3
+    assert [(answer.status_code, answer.json()["code"]) for answer in conflicts] == [(409, "job_conflict")] * 4
+    assert begun(body, key="no key").json()["code"] == "invalid_field"
+    assert len(site("GET", "/audit?action=bulk.begin", by="all-admin").json()["items"]) == 3

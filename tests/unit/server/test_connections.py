@@ -133,6 +133,19 @@ def test_a_request_that_is_not_complete_in_time_ends_its_connection_and_no_other
     _run(tmp_path, test, request_seconds=0.5)
 
 
+def test_an_answer_does_not_wait_for_what_the_client_acknowledges(tmp_path: Path) -> None:
+    async def test(served: Served) -> None:
+        async with await served.connect() as connection:
+            await connection.ask("/api/v1/health/live")
+            (taken,) = served.process._server.server_state.connections
+            transport: asyncio.Transport = taken.transport
+
+            found: socket.socket = transport.get_extra_info("socket")
+            assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    _run(tmp_path, test)
+
+
 def test_a_stream_that_nobody_reads_holds_up_no_other_and_keeps_little(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         hub = served.application.litestar.state["events"]

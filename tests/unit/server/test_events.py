@@ -12,7 +12,7 @@ from taskmq import TaskMQ
 from taskmq.events.stream import as_broadcasting
 from taskmq.model.telemetry.events import JobEvent, WorkerEvent, encode_batch, job_topic
 from taskmq.server.live.hub import EventHub, EventInbox
-from taskmq.server.live.stream import event_filter, event_lines
+from taskmq.server.live.stream import EventFilter, event_lines
 from tests.unit.app_kit import new_url
 from tests.unit.model.telemetry.test_events import STATUS
 from tests.unit.server.kit import Site
@@ -184,7 +184,7 @@ def test_streams_end_when_the_server_stops_also_those_that_come() -> None:
 
 def test_a_stream_is_lines_of_server_sent_events() -> None:
     async def test(app: TaskMQ, hub: EventHub) -> None:
-        fits = event_filter(tenant=None, queue="q", task=None, job_id=None, kinds=frozenset({"dead"}))
+        fits = EventFilter(queue="q", kinds=frozenset({"dead"}))
         lines = event_lines(hub, "ann", fits, last_id="old-7", tenant=None, most=10, is_welcome=_always)
         found = [await anext(lines), await anext(lines)]
         for event in (_event(1), _event(2, event="retried"), _event(3, queue="other"), None):
@@ -275,6 +275,59 @@ def test_a_digest_says_how_many_events_there_were_and_only_so_often() -> None:
     _run(test)
 
 
+def test_streams_that_count_the_same_share_what_is_counted() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        def wants() -> EventFilter:
+            return EventFilter(queue="q")
+
+        async with hub.subscribed("ann", wants(), is_counting=True) as (first, _):
+            hub._tell(_event(1))
+            async with hub.subscribed("bob", wants(), is_counting=True) as (second, _):
+                hub._tell(_event(2))
+                hub._tell(_event(3, queue="other"))
+
+                assert first.counter is second.counter is not None
+                assert (first.counted(), second.counted()) == ({"job": 2}, {"job": 1})
+            hub._tell(_event(4))
+
+            assert first.counted() == {"job": 1}
+        assert not hub._counters
+
+    _run(test)
+
+
+def test_a_digest_counts_what_its_client_has_missed_while_it_was_away() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        wants = EventFilter()
+        async with hub.subscribed("bob", wants, is_counting=True) as (there, _):
+            for number in range(1, 4):
+                hub._tell(_event(number))
+            async with hub.subscribed("ann", wants, last_id=f"{hub.name}-1", is_counting=True) as (back, has_gap):
+                hub._tell(_event(4))
+
+                assert (has_gap, back.counted(), there.counted()) == (False, {"job": 3}, {"job": 4})
+                assert back.number == there.number == 4
+
+    _run(test)
+
+
+def test_a_stream_that_counts_wakes_at_the_next_event() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        async with hub.subscribed("ann", EventFilter(), is_counting=True) as (inbox, _):
+            waiting = asyncio.create_task(inbox.take(20))
+            await asyncio.sleep(0)
+            hub._tell(_event(1))
+
+            assert await waiting == []
+            assert inbox.counted() == {"job": 1}
+            # A stream that has given up is not woken.
+            assert await inbox.take(0) == []
+            assert inbox.counter is not None
+            assert not inbox.counter._waiting
+
+    _run(test)
+
+
 def test_a_stream_ends_once_its_caller_is_not_welcome_any_more() -> None:
     async def test(app: TaskMQ, hub: EventHub) -> None:
         async def never() -> bool:
@@ -329,7 +382,7 @@ def test_a_tenant_is_told_of_its_own_jobs_by_their_own_names(
     tenant: str | None, job_id: str | None, expected: list[str]
 ) -> None:
     async def test(_: TaskMQ, hub: EventHub) -> None:
-        fits = event_filter(tenant=tenant, queue=None, task=None, job_id=job_id, kinds=None)
+        fits = EventFilter(tenant=tenant, job_id=job_id)
         lines = event_lines(hub, "ann", fits, last_id=None, tenant=tenant, most=10, is_welcome=_always)
         await anext(lines)
         for event in (

@@ -14,7 +14,7 @@ from taskmq.contracts.jobs import JobStore
 from taskmq.errors import InvalidOption
 from taskmq.model.history.alerts import Alert, AlertState
 from taskmq.model.history.logs import RunLine, RunLog
-from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure, minute_of
+from taskmq.model.history.rollups import MINUTE, QUARTER, Rollup, RollupKey, RunFailure, minute_of
 from taskmq.operations.history import TenantFigures
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq_sql import open_job_store
@@ -187,6 +187,17 @@ def test_figures_are_told_over_time_also_in_the_document_s_words(site: Site, tmp
         assert site("GET", f"/metrics/query?{query}").status_code == 400, query
 
 
+def test_figures_that_are_shared_are_those_of_one_tenant_and_question(site: Site, tmp_path: Path) -> None:
+    _counted(tmp_path)
+
+    def ended(by: str, more: str = "") -> float:
+        answer = site("GET", f"/metrics/query?metric=ended&max_age=60{more}", by=by).json()
+        return sum(_values(answer["items"][0]))
+
+    assert [ended(by) for by in ("acme-admin", "other-admin", "all-viewer", "acme-admin")] == [2, 1, 3, 2]
+    assert ended("acme-admin", "&task=none") == 0
+
+
 def test_a_figure_that_is_repeated_in_a_query_is_one_figure(site: Site, tmp_path: Path) -> None:
     _counted(tmp_path)
 
@@ -213,9 +224,36 @@ def test_no_total_is_told_of_a_part_of_what_was_counted(site: Site, tmp_path: Pa
             (series,) = (await figures.series(["ended"]))["ended"]
             return total.ended, sum(value or 0 for _, value in series.points)
 
-    assert asyncio.run(read(2)) == (3, 3)
-    with pytest.raises(InvalidOption, match=r"^since: more than 1 "):
-        asyncio.run(read(1))
+    assert asyncio.run(read(1)) == (3, 3)
+    with pytest.raises(InvalidOption, match=r"^since: more than 0 "):
+        asyncio.run(read(0))
+
+
+def test_long_times_are_read_in_quarters_of_an_hour_of_all_tenants(site: Site, tmp_path: Path) -> None:
+    # From within a quarter to within another one.
+    begin, minutes = 28_000_004 * MINUTE, 200
+
+    async def add(_: JobStore, history: Any) -> None:
+        keys = [
+            RollupKey(begin + number * MINUTE, "mail.send", "mail", tenant)
+            for number in range(minutes)
+            for tenant in ("acme", "other")
+        ]
+        await history.rollups.add([Rollup(key, {"succeeded": 1}) for key in keys])
+
+    async def read(tenant: str | None, most: int) -> list[float]:
+        async with TaskMQ(new_url(), store=site.app.sessions.store_url) as app:
+            figures = TenantFigures(app, tenant, most=most)
+            until = begin + minutes * MINUTE
+            (series,) = (await figures.series(["ended"], since=begin, until=until, step=2 * QUARTER))["ended"]
+            _, _, (total,) = await figures.totals(since=begin, until=until, by=())
+            return [*(value or 0 for _, value in series.points), total.ended]
+
+    _stored(tmp_path, add)
+
+    # One minute, thirteen quarters, four minutes.
+    assert asyncio.run(read(None, 18)) == [2 * 16, *([2 * 30] * 6), 2 * 4, 2 * minutes]
+    assert asyncio.run(read("acme", 18)) == [16, *([30] * 6), 4, minutes]
 
 
 def test_failures_of_the_broker_lane_are_told_to_their_tenant(site: Site, tmp_path: Path) -> None:
@@ -235,7 +273,7 @@ def test_a_rule_is_made_changed_by_version_and_removed(site: Site) -> None:
 
     assert (made.status_code, made.headers["etag"], made.json()["tenant"]) == (200, '"1"', "acme")
     assert (changed.json()["version"], changed.json()["threshold"]) == (2, 0.6)
-    assert late.status_code == 409
+    assert (late.status_code, late.json()["code"], late.json()["version"]) == (412, "version_mismatch", 2)
     assert [each["name"] for each in site("GET", "/alerts/rules").json()["items"]] == ["too-many"]
     assert site("GET", "/alerts/rules", by="other-admin").json()["items"] == []
     assert site("DELETE", "/alerts/rules/too-many", by="other-admin").status_code == 404

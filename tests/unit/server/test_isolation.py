@@ -27,7 +27,7 @@ from taskmq.contracts.identity import Actor, Tenant
 from taskmq.model.identity import Identity, Membership, Role
 from taskmq.model.telemetry.events import JobEvent
 from taskmq.server import ServerSettings, build
-from taskmq.server.live.stream import event_filter
+from taskmq.server.live.stream import EventFilter
 from tests.unit.app_kit import new_url
 from tests.unit.server.kit import Site, define
 
@@ -213,7 +213,7 @@ def test_a_tenant_is_answered_as_if_there_were_no_other(
     alone.add(tenant)
     for each in (tenant, other):
         both.add(each)
-    fits = event_filter(tenant=tenant, queue=None, task=None, job_id=None, kinds=None)
+    fits = EventFilter(tenant=tenant)
 
     for place, step in enumerate([*mine, *_LOOKS]):
         if place < len(theirs):

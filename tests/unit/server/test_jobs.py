@@ -34,6 +34,33 @@ def test_a_thousand_jobs_are_submitted_at_once_and_no_more(site: Site) -> None:
     assert site("GET", "/jobs/count").json() == {"count": 1_000, "is_exact": True}
 
 
+def test_several_filters_are_counted_in_one_request(site: Site) -> None:
+    for name, when in (("one", "2099-01-01T00:00:00Z"), ("two", "2099-01-01T00:00:00Z"), ("three", None)):
+        site.submit(job_id=name, schedule_time=when)
+
+    counted = site("GET", "/jobs/counts?filter=status:scheduled&filter=status:queued&filter=").json()["items"]
+
+    assert [(one["filter"], one["count"]) for one in counted] == [
+        ("status:scheduled", 2),
+        ("status:queued", 1),
+        ("", 3),
+    ]
+    assert site("GET", "/jobs/counts").status_code == 400
+    assert site("GET", f"/jobs/counts?{'&'.join(['filter='] * 21)}").status_code == 400
+    assert site("GET", "/jobs/counts?filter=status:failed&filter=stauts:failed").json()["code"] == "invalid_filter"
+
+
+def test_counts_that_are_shared_are_those_of_one_tenant(site: Site) -> None:
+    site.submit()
+
+    counted = [
+        site("GET", "/jobs/counts?filter=&max_age=60", by=by).json()["items"][0]["count"]
+        for by in ("acme-admin", "other-admin", "all-viewer", "acme-admin")
+    ]
+
+    assert counted == [1, 0, 1, 1]
+
+
 def test_an_idempotency_key_makes_one_job_of_two_requests(site: Site) -> None:
     body, headers = {"job_type": "data_processing"}, {"Idempotency-Key": "k1"}
 

@@ -176,7 +176,7 @@ def test_a_definition_has_versions_and_jobs_are_made_from_it(site: Site) -> None
     site.submit(job_id="j1", job_type="monthly", payload={"key": "own"}, priority=None)
 
     assert [answer.json()["version"] for answer in (first, same, second)] == [1, 1, 2]
-    assert (taken.status_code, taken.json()["code"], taken.json()["version"]) == (409, "definition_conflict", 1)
+    assert (taken.status_code, taken.json()["code"], taken.json()["version"]) == (412, "version_mismatch", 1)
     assert [one["version"] for one in site("GET", "/definitions/monthly/versions").json()["items"]] == [2, 1]
     assert site("GET", "/definitions/monthly?version=1").json()["kwargs"] == {"key": "value"}
     job = site("GET", "/jobs/j1?expand=payload").json()

@@ -141,7 +141,8 @@ def test_users_tenants_and_roles_are_administered_and_audited(served: _Served) -
     user_id = user.json()["id"]
     stale = served("PATCH", f"/users/{user_id}", {"email": "a@b"}, authorization=bearer, if_match='"9"')
 
-    assert (tenant.status_code, user.status_code, stale.status_code) == (201, 201, 409)
+    assert (tenant.status_code, user.status_code, stale.status_code) == (201, 201, 412)
+    assert (stale.json()["code"], stale.json()["version"]) == ("version_mismatch", user.json()["version"])
     assert ask("POST", "/users", {"name": "ANN"}).json()["code"] == "identity_conflict"
     assert ask("PUT", f"/users/{user_id}/roles/acme", {"role": "admin"}).status_code == 200
     assert ask("GET", f"/users/{user_id}").json()["memberships"] == [
@@ -244,8 +245,31 @@ def test_a_password_changes_with_the_rest_for_the_version_seen_or_not_at_all(ser
     def signs_in(password: str) -> bool:
         return served("POST", "/auth/login", {"username": "ann", "password": password}).status_code == 200
 
-    assert changed(made["version"] + 7, "of somebody who was late") == 409
+    assert changed(made["version"] + 7, "of somebody who was late") == 412
     assert signs_in("another long one")
     assert changed(served("GET", path, authorization=bearer).json()["version"], "the newest of them all") == 200
     assert served("GET", path, authorization=bearer).json()["email"] == "ann@example.org"
     assert (signs_in("another long one"), signs_in("the newest of them all")) == (False, True)
+
+
+def test_sessions_and_tokens_are_seen_and_ended_by_their_user_and_by_administrators(served: _Served) -> None:
+    first, second = (f"Bearer {served.log_in()['token']}" for _ in range(2))
+    served.client.cookies.clear()
+
+    sessions = served("GET", "/sessions", authorization=second).json()["items"]
+    (other,) = [one for one in sessions if not one["is_own"]]
+    me = served("GET", "/auth/me", authorization=second).json()
+    token = served("POST", "/tokens", {"name": "ci"}, authorization=second).json()
+
+    assert len(sessions) == 2
+    assert served("DELETE", f"/sessions/{other['id']}", authorization=second).json() == {"status": "ended"}
+    assert served("GET", "/auth/me", authorization=first).status_code == 401
+    assert served("DELETE", f"/sessions/{other['id']}", authorization=second).status_code == 404
+    path = f"/users/{me['user_id']}"
+    assert [one["id"] for one in served("GET", f"{path}/tokens", authorization=second).json()["items"]] == [
+        token["id"]
+    ]
+    assert served("DELETE", f"{path}/tokens/{token['id']}", authorization=second).json() == {"status": "revoked"}
+    (own,) = served("GET", f"{path}/sessions", authorization=second).json()["items"]
+    assert served("DELETE", f"{path}/sessions/{own['id']}", authorization=second).status_code == 200
+    assert served("GET", "/auth/me", authorization=second).status_code == 401

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from taskmq import Job
+from taskmq import Job, TaskMQ
 from taskmq.errors import BrokerUnavailable, JobCancelled, JobConflict, TaskFailed
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.states import JobState
@@ -95,6 +95,27 @@ def test_a_job_that_is_snoozed_beyond_all_times_waits_and_harms_no_other_report(
         assert await shop.stage.parked() == []
 
     in_shop(test)
+
+
+def test_a_job_that_waits_for_a_limit_of_its_task_keeps_the_others_in_the_store() -> None:
+    def also(app: TaskMQ) -> None:
+        @app.task(name="alone", queue="work", concurrency=1, retry=None)
+        async def alone(seconds: float) -> None:
+            await asyncio.sleep(seconds)
+
+    async def test(shop: Shop) -> None:
+        # The place is held by a job that no scheduler knows of.
+        await shop.app.tasks["alone"].asend(30.0)
+        await shop.stage.pass_by(1)
+        first: Job[Any] = await shop.jobs.asubmit("alone", 0.0)
+        others = [await shop.jobs.asubmit("alone", 0.0) for _ in range(3)]
+        await until(lambda: shop.stage.job(first.id).state is JobState.SCHEDULED)
+
+        await shop.stage.pass_by((shop.stage.job(first.id).due - shop.stage.clock.now_ms()) / 2000)
+
+        assert {shop.stage.job(job.id).token for job in others} == {0}
+
+    in_shop(test, also=also)
 
 
 def test_arguments_that_the_worker_cannot_read_end_the_job() -> None:

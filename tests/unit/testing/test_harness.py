@@ -49,7 +49,7 @@ class Shop:
         self.done: list[Any] = []
         # Never connected to.
         self.app = app = TaskMQ("amqp://nobody:secret@localhost:1/", **options)
-        self.bench = Harness(app, start=START)
+        self.bench = Harness(app, start=START, timeout="50s")
 
         @app.task(name="note")
         def note(text: str, size: Size = SMALL) -> str:
@@ -362,12 +362,12 @@ def test_one_test_leaves_nothing_to_the_next_and_the_app_is_as_it_was() -> None:
     shop = Shop()
     before = dict(vars(shop.app))
     for _ in range(2):
-        with Harness(shop.app, start=START) as bench:
+        with Harness(shop.app, start=START, timeout="50s") as bench:
             assert bench.sent == []
             assert shop.app.sessions.url.startswith("memory://")
             shop.note.send("left")
             bench.assert_sent(shop.note, "left")
-    with Harness(shop.app) as bench:
+    with Harness(shop.app, timeout="50s") as bench:
         bench.drain()
         assert abs(bench.now - datetime.now(UTC)) < timedelta(minutes=1)
     assert shop.done == []
@@ -403,7 +403,7 @@ def test_an_ordered_queue_waits_for_the_retry_of_its_first() -> None:
         if number == 1 and context.attempt == 1:
             raise ValueError
 
-    with Harness(app) as bench:
+    with Harness(app, timeout="50s") as bench:
         for number in (1, 2, 3):
             step.send("ann", number)
         bench.drain()

@@ -37,7 +37,7 @@ def shop() -> Iterator[Harness]:
     async def fail() -> None:
         raise Sold("out")
 
-    with Harness(app) as harness:
+    with Harness(app, timeout="50s") as harness:
         yield harness
 
 

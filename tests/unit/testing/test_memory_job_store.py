@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from taskmq.contracts.jobs import JobStore, NewJob, Pick, slot_key
+from taskmq.contracts.jobs import JobStore, Lane, NewJob, Pick, slot_key
 from taskmq.errors import StateUnavailable, StoreUnavailable, UnsupportedFeature
 from taskmq.model.envelope import new_job_id
 from taskmq.model.states import JobState
@@ -27,7 +27,7 @@ def test_time_is_what_the_tests_clock_says() -> None:
         assert await schedulers.due(slot, until=await store.now_ms() + 1, limit=1) == []
         clock.advance("5s")
         (due,) = await schedulers.due(slot, until=await store.now_ms() + 1, limit=1)
-        assert await schedulers.fire(slot, epoch, [due]) == {"q"}
+        assert await schedulers.fire(slot, epoch, [due]) == {Lane("q", job.priority, "")}
         clock.advance("5s")
         assert await schedulers.leases.find(slot_key(slot)) is None
 

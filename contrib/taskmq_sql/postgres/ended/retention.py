@@ -57,6 +57,7 @@ _MANY_OF_TENANT: Final = tuple(
 )
 _OF_TENANT: Final = (
     "delete from taskmq.rollup where tenant = $1",
+    "delete from taskmq.rollup_sum where tenant = $1 and kind = 2",
     "delete from taskmq.allocation where tenant = $1 and ended is not null",
     "delete from taskmq.bulk where tenant = $1 and ended is not null",
     "delete from taskmq.alert_rule where tenant = $1",

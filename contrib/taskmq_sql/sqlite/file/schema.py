@@ -273,6 +273,19 @@ CREATE INDEX gated_order ON gated (slot, gate, priority DESC, due, id);
 CREATE INDEX gated_tenant ON gated (tenant)
 """
 
+_BULK_KEYS: Final = """
+ALTER TABLE bulk ADD COLUMN key TEXT;
+CREATE UNIQUE INDEX bulk_key ON bulk (key)
+"""
+
+_SUMS: Final = """
+CREATE TABLE rollup_sum (
+    minute INTEGER NOT NULL, kind INTEGER NOT NULL, task TEXT NOT NULL, queue TEXT NOT NULL, tenant TEXT NOT NULL,
+    figures TEXT NOT NULL, PRIMARY KEY (kind, tenant, minute, task, queue)
+) WITHOUT ROWID;
+CREATE INDEX rollup_sum_minute ON rollup_sum (minute)
+"""
+
 # One for each version, in their order. A step that was released never changes.
 _STEPS: Final = (
     _FIRST,
@@ -289,6 +302,8 @@ _STEPS: Final = (
     _ENDS,
     _BULKS,
     _GATES,
+    _BULK_KEYS,
+    _SUMS,
 )
 
 SCHEMA_VERSION: Final = len(_STEPS)

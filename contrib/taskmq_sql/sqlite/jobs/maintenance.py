@@ -63,6 +63,7 @@ _MANY_OF_TENANT: Final = tuple(
 )
 _OF_TENANT: Final = (
     "DELETE FROM rollup WHERE tenant = ?",
+    "DELETE FROM rollup_sum WHERE tenant = ? AND kind = 2",
     "DELETE FROM allocation WHERE tenant = ? AND ended IS NOT NULL",
     "DELETE FROM bulk WHERE tenant = ? AND ended IS NOT NULL",
     "DELETE FROM alert_rule WHERE tenant = ?",

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from taskmq.contracts.jobs import DueJob, HistoryEntry, JobUpdate
+from taskmq.contracts.jobs import DueJob, HistoryEntry, JobUpdate, Lane
 from taskmq.model.states import JobState, can_follow
 from taskmq.model.units import storable
 from taskmq_sql.identity import note
@@ -62,8 +62,8 @@ def due(transaction: Transaction, shards: Sequence[int], until: int, limit: int)
     return sorted(found)[:limit]
 
 
-def fire(transaction: Transaction, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
-    """Their time has come: those that still wait for it are queued; the queues that have got any."""
+def fire(transaction: Transaction, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
+    """Their time has come: those that still wait for it are queued; the lanes that have got any."""
     if not holds(transaction, slot, epoch):
         return set()
     times = {job_id: job.due for job in jobs if (job_id := id_bytes(job.id)) is not None}
@@ -73,7 +73,9 @@ def fire(transaction: Transaction, slot: int, epoch: int, jobs: Sequence[DueJob]
             job.step(JobState.QUEUED, now=transaction.now)
             fired.append(job)
     save(transaction, fired)
-    return {transaction.names.name(transaction.connection, queue) for queue in {job.queue for job in fired}}
+    name, connection = transaction.names.name, transaction.connection
+    lanes = {(job.queue, job.priority, job.tenant) for job in fired}
+    return {Lane(name(connection, queue), priority, name(connection, tenant)) for queue, priority, tenant in lanes}
 
 
 def _set_fields(transaction: Transaction, job: LiveJob, change: JobUpdate) -> None:

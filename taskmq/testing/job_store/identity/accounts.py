@@ -96,7 +96,10 @@ class MemoryAccounts:
         now = self._look()
         before = self._model.user(user_id)
         if change.version not in (None, before.version):
-            raise IdentityConflict(f"user {before.name!r} was changed meanwhile: their version is {before.version}")
+            raise IdentityConflict(
+                f"user {before.name!r} was changed meanwhile: their version is {before.version}",
+                version=before.version,
+            )
         if change.name is not UNSET and change.name.casefold() != before.name.casefold():
             self._check_name(change.name)
         after = replace(

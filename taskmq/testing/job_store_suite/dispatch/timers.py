@@ -2,10 +2,10 @@
 
 import asyncio
 
-from taskmq.contracts.jobs import DueJob, JobRecord
+from taskmq.contracts.jobs import DueJob, JobRecord, Lane
 from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.states import JobState
-from taskmq.testing.job_store.model import shard_of
+from taskmq.testing.job_store.model import lane_of, shard_of
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, ids
 from taskmq.testing.runner import case
@@ -55,9 +55,9 @@ class Timers(JobStoreCase):
         jobs = [await _due(driver, queue=queue) for queue in ("a", "b", "b")]
         jobs.append(await _retrying(driver, queue="c"))
 
-        queues = [await _fire(other, job) for job in jobs]
+        lanes = [await _fire(other, job) for job in jobs]
 
-        assert queues == [{"a"}, {"b"}, {"b"}, {"c"}]
+        assert lanes == [{lane_of(job)} for job in jobs]
         for job in jobs:
             record = await driver.read(job)
             assert (record.state, record.version, record.due) == (JobState.QUEUED, job.version + 1, job.due)
@@ -72,11 +72,11 @@ class Timers(JobStoreCase):
         slot = _slot(driver, jobs[0])
         due = await driver.schedulers.due(slot, until=await driver.store.now_ms() + 1, limit=1_000)
 
-        queues = await driver.schedulers.fire(slot, await driver.epoch(slot), due)
+        lanes = await driver.schedulers.fire(slot, await driver.epoch(slot), due)
 
         fired = [job for job in jobs if _slot(driver, job) == slot]
         assert sorted(one.id for one in due) == sorted(ids(fired))
-        assert queues == {job.queue for job in fired}
+        assert lanes == {lane_of(job) for job in fired}
         for job in jobs:
             expected = JobState.QUEUED if job in fired else JobState.SCHEDULED
             assert await driver.state(job) is expected
@@ -116,7 +116,7 @@ class Timers(JobStoreCase):
         job = await _due(driver)
         changed = await driver.updated(job, priority=9, queue="another")
 
-        assert await _fire(driver, job) == {"another"}
+        assert await _fire(driver, job) == {lane_of(changed)}
 
         assert [lane.priority for lane in await driver.lanes("another")] == [9]
         assert (await driver.read(job)).version == changed.version + 1
@@ -144,7 +144,7 @@ class Timers(JobStoreCase):
             assert await driver.schedulers.fire(slot, epoch, [_timer(job)]) == set()
 
         assert await driver.read(job) == job
-        assert await driver.schedulers.fire(slot, present, [_timer(job)]) == {job.queue}
+        assert await driver.schedulers.fire(slot, present, [_timer(job)]) == {lane_of(job)}
 
     @case
     async def test_slots_fire_beside_each_other_and_each_by_its_own_epoch(self) -> None:
@@ -164,7 +164,8 @@ class Timers(JobStoreCase):
             )
         )
 
-        assert set[str]().union(*found) == {job.queue for slot, its in timers.items() if slot != lost for job in its}
+        held = {slot: its for slot, its in timers.items() if slot != lost}
+        assert set[Lane]().union(*found) == {lane_of(job) for its in held.values() for job in its}
         for job in jobs:
             wanted = JobState.SCHEDULED if _slot(driver, job) == lost else JobState.QUEUED
             assert await driver.state(job) is wanted
@@ -196,7 +197,7 @@ class Timers(JobStoreCase):
             now = await driver.store.now_ms()
             assert job.due <= now, kind
             assert _timer(job) in await driver.schedulers.due(_slot(driver, job), until=now + 1, limit=100)
-            assert await _fire(driver, job) == {job.queue}
+            assert await _fire(driver, job) == {lane_of(job)}
             assert await driver.state(job) is JobState.QUEUED
             await driver.updated(await driver.read(job), JobState.CANCELLED)
 
@@ -220,6 +221,6 @@ async def _retrying(driver: JobDriver, queue: str) -> JobRecord:
     return await driver.updated(job, due=await driver.store.now_ms() - 60_000)
 
 
-async def _fire(driver: JobDriver, job: JobRecord) -> set[str]:
+async def _fire(driver: JobDriver, job: JobRecord) -> set[Lane]:
     slot = _slot(driver, job)
     return await driver.schedulers.fire(slot, await driver.next_epoch(slot), [_timer(job)])

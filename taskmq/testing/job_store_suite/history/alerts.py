@@ -99,6 +99,16 @@ class AlertCases(HistoryCase):
         assert await people.unsealed() == 4
 
     @case
+    async def test_very_many_alerts_are_read_in_their_order(self) -> None:
+        alerts = self.history().alerts
+        subjects = sorted(f"task:t{number}" for number in range(600))
+        await alerts.commit([_alert(subject, rule=rule) for rule in ("b", "a") for subject in subjects[::-1]], [])
+
+        expected = [(rule, subject) for rule in ("a", "b") for subject in subjects]
+        assert [(each.rule, each.subject) for each in await alerts.alerts()] == expected
+        assert [(each.rule, each.subject) for each in await alerts.alerts("acme")] == expected
+
+    @case
     async def test_alerts_are_written_together_by_who_has_read_the_last_ones(self) -> None:
         alerts, other = self.history().alerts, self.history().alerts
         assert await alerts.commit([], [])

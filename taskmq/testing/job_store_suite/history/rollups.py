@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, Final
 
 from taskmq.contracts.history import FailureFilter, RollupFilter
-from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, RunFailure
+from taskmq.model.history.rollups import MINUTE, QUARTER, Rollup, RollupKey, RunFailure
 from taskmq.testing.job_store_suite.history.kit import HistoryCase
 from taskmq.testing.runner import case
 
@@ -77,6 +77,37 @@ class RollupCases(HistoryCase):
 
         assert [one.key for one in found] == [one.key for one in await rollups.rollups(_ALL)]
         assert len(found) == len(names)
+
+    @case
+    async def test_figures_of_quarters_and_of_all_tenants_are_sums_of_minutes(self) -> None:
+        rollups = self.history().rollups
+        quarter = _AT // QUARTER * QUARTER
+        first = (quarter - _AT) // MINUTE
+        told = [(0, "acme"), (1, "acme"), (1, "globex"), (15, "acme"), (16, "")]
+        for minute, tenant in told:
+            await rollups.add([_rollup(first + minute, tenant=tenant)])
+        await rollups.add([_rollup(first, tenant=tenant) for tenant in ("acme", "globex")])
+
+        async def read(**fields: Any) -> list[tuple[int, str, int]]:
+            which = RollupFilter(since=quarter, until=quarter + 2 * QUARTER, **fields)
+            found = await self.history().rollups.rollups(which)
+            return [(one.key.minute - quarter, one.key.tenant, one.ran.count) for one in found]
+
+        assert await read(step=QUARTER) == [(0, "acme", 3), (0, "globex", 2), (QUARTER, "", 1), (QUARTER, "acme", 1)]
+        assert await read(step=QUARTER, tenant="acme") == [(0, "acme", 3), (QUARTER, "acme", 1)]
+        assert await read(step=QUARTER, is_whole=True) == [(0, "", 5), (QUARTER, "", 2)]
+        assert await read(step=QUARTER, is_whole=True, task="other") == []
+        minutes = [(0, "", 3), (MINUTE, "", 2), (QUARTER, "", 1), (QUARTER + MINUTE, "", 1)]
+        assert await read(is_whole=True) == minutes
+        page = RollupFilter(since=quarter, until=quarter + 2 * QUARTER, is_whole=True)
+        (one,) = await rollups.rollups(page, limit=1)
+        assert len(await rollups.rollups(page, after=one.key)) == len(minutes) - 1
+
+        while await rollups.forget(before=quarter + QUARTER):
+            pass
+
+        assert await read(step=QUARTER, is_whole=True) == [(QUARTER, "", 2)]
+        assert await read(is_whole=True) == minutes[2:]
 
     @case
     async def test_a_failure_is_read_as_it_was_told_the_last_one_first(self) -> None:

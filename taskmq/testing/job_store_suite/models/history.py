@@ -292,9 +292,9 @@ class JobHistory:
         self.read = [*self.read, *due][-20:]
         chosen = [timer for timer in self.read if timer.shard % self.model.slots == slot]
         nth = self.dice.choice((-1, -1, -1, 0))
-        queues = await self._any().schedulers.fire(slot, self.epochs[slot][nth], chosen)
+        lanes = await self._any().schedulers.fire(slot, self.epochs[slot][nth], chosen)
         expected = self.model.fire(slot, self.of_model[slot][nth], chosen)
-        assert queues == expected, f"{queues} instead of {expected}"
+        assert lanes == expected, f"{lanes} instead of {expected}"
         return {timer.id for timer in chosen}
 
     async def _undispatch(self) -> set[str]:

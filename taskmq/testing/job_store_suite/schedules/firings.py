@@ -174,6 +174,18 @@ class ScheduleFirings(JobStoreCase):
         assert await schedules.occurrences(row.id + 1, limit=9) == []
 
     @case
+    async def test_occurrences_of_one_instant_are_listed_in_the_order_of_their_runs(self) -> None:
+        driver = self.driver()
+        row = await made(driver.store.schedules, "a", next=5)
+        many = [OccurrenceJob(instant=7, run=run, kind="backfill", job=None) for run in ("b", "", "c", "a")]
+        await fire(driver, [ScheduleFiring(before=row, record=b"", next=None, occurrences=many)])
+
+        found = await driver.store.schedules.occurrences(row.id, limit=9)
+
+        assert [one.run for one in found] == ["c", "b", "a", ""]
+        assert await driver.store.schedules.occurrences(row.id, limit=2) == found[:2]
+
+    @case
     async def test_jobs_that_have_not_ended_are_alive(self) -> None:
         driver = self.driver()
         waiting = await driver.submit()

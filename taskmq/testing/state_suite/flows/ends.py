@@ -221,6 +221,32 @@ class Flows(StateCase):
         assert set((await flows.states(flow_id)).values()) == {NodeState.SUCCEEDED}
 
     @case
+    async def test_a_map_that_has_begun_ends_with_its_children_whatever_is_before_it(self) -> None:
+        flows = self.state().flows
+        flow_id = new("flow")
+        nodes = [
+            FlowNode(key="fast"),
+            FlowNode(key="slow"),
+            FlowNode(key="map", kind="map", rule="any", after=("fast", "slow")),
+            FlowNode(key="last", after=("map",)),
+        ]
+        await flows.create(flow_id, b"", nodes, ttl=LONG)
+        taken = await flows.take(flow_id, taker="a", lease=LONG)
+        assert await take_all(flows, flow_id, taken, taker="a") == ["fast", "slow"]
+        taken = await end_node(flows, flow_id, "fast")
+        assert await take_all(flows, flow_id, taken, taker="fast") == ["map"]
+        await flows.expand(flow_id, "map", [b"x"], first=0, total=1)
+        taken = await flows.take(flow_id, taker="a", lease=LONG)
+        assert await take_all(flows, flow_id, taken, taker="a") == ["map.0"]
+
+        taken = await end_node(flows, flow_id, "map.0")
+
+        assert await take_all(flows, flow_id, taken, taker="map.0") == ["last"]
+        taken = await end_node(flows, flow_id, "slow", NodeState.FAILED)
+        assert await take_all(flows, flow_id, taken, taker="slow") == []
+        assert (await flows.states(flow_id))["map"] is NodeState.SUCCEEDED
+
+    @case
     async def test_no_more_children_of_a_map_are_out_than_its_limit_says(self) -> None:
         flows = self.state().flows
         flow_id = new("flow")

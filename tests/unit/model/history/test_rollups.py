@@ -206,7 +206,7 @@ def _samples(
     figures = WindowFigures(AlertRule(**given), round(minutes * MINUTE))
     for one in rollups:
         figures.add(one)
-    return figures.samples(known)
+    return dict(figures.samples(known))
 
 
 def test_a_rule_looks_at_its_window_tenant_tasks_and_queues() -> None:

@@ -40,6 +40,7 @@ _reports = st.builds(
     started=st.none() | _instants,
     ran=_instants,
     delay=st.integers(0, LONGEST_DELAY),
+    limited=st.booleans(),
     content_type=_texts,
     result=st.binary(max_size=50),
     error=st.none() | _errors,

@@ -8,7 +8,7 @@ import pytest
 
 from taskmq.errors import StateUnavailable
 from taskmq_redis.link.server import Server
-from taskmq_redis.scripts.state import BEGIN
+from taskmq_redis.scripts.script import Script
 from taskmq_redis.url import parse_url
 
 Part = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -75,9 +75,9 @@ def test_a_call_whose_answer_was_lost_may_have_happened_also_without_another_nod
 
             async with playing(refers, silent) as home:
                 server = Server(parse_url(f"redis://127.0.0.1:{home}/0?timeout=1"), name="test")
-                assert await server.run(BEGIN, ["key"], ["1", "2"]) == 1
+                assert await server.run(Script("crash_counts/begin"), ["key"], ["1", "2"]) == 1
                 with pytest.raises(StateUnavailable, match=said) as caught:
-                    await server.run(BEGIN, ["key"], ["1", "2"], timeout=0.3)
+                    await server.run(Script("crash_counts/begin"), ["key"], ["1", "2"], timeout=0.3)
                 assert not caught.value.is_certain
                 await server.aclose()
 

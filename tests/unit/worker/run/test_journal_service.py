@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -394,5 +396,34 @@ def test_a_superseded_run_retries_only_if_it_still_has_the_message(
 
         assert isinstance(outcomes[0], Retried)
         assert outcomes[1] == Interrupted()
+
+    run(main())
+
+
+def test_a_fork_of_a_thread_task_is_refused_to_save(app: TaskMQ) -> None:
+    def save_in_a_fork(ctx: Context) -> str:
+        reading, writing = os.pipe()
+        with warnings.catch_warnings():
+            # Python 3.12 and later warn of forks beside threads.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            try:
+                ctx.checkpoint(1)
+            except UnsupportedFeature as error:
+                os.write(writing, str(error).encode())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as answers:
+            words = answers.read().decode()
+        os.waitpid(child, 0)
+        return words
+
+    async def main() -> None:
+        words = await asyncio.to_thread(save_in_a_fork, context(JournalService(app)))
+
+        assert words.startswith("a fork of the worker can save nothing")
+        await app.aclose()
 
     run(main())

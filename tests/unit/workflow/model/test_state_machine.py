@@ -10,16 +10,18 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.stores.flows import FINISH, FlowNode, NodeState, Rule
 from taskmq.testing import FakeClock
 from taskmq.testing.state_suite.models.flows import drive, expected_states, random_graph
+from taskmq.workflow.model.flow_view import NodeClaim
 from taskmq.workflow.model.rules import ParentCounts, decide
-from taskmq.workflow.model.state_machine import NodeClaim, advance, end_node, expand
+from taskmq.workflow.model.state_machine import advance, end_node, expand
 from taskmq.workflow.model.transitions import open_flow, renew_run, start_run, take_some
 from taskmq_local import open_memory_state
-from taskmq_local.memory.flows import MemoryFlowState
+from taskmq_local.memory.flows import MemoryFlow
 
 GRAPHS = int(os.environ.get("TASKMQ_TEST_GRAPHS", "60"))
 _ENDS = (NodeState.SUCCEEDED,) * 10 + (NodeState.FAILED, NodeState.CANCELLED)
@@ -72,7 +74,7 @@ def test_the_order_in_which_nodes_end_changes_nothing(data: st.DataObject) -> No
     chance = random.Random(data.draw(st.integers(0, 10_000)))
     nodes = random_graph(chance, data.draw(st.integers(1, 12)))
     ends = {node.key: data.draw(st.sampled_from(_ENDS)) for node in nodes}
-    view = MemoryFlowState(b"", nodes, ttl=1)
+    view = MemoryFlow(b"", nodes, ttl=1)
     open_flow(view, nodes)
     ready: list[str] = []
     while True:
@@ -81,72 +83,78 @@ def test_the_order_in_which_nodes_end_changes_nothing(data: st.DataObject) -> No
         if not ready:
             break
         key = ready.pop(data.draw(st.integers(0, len(ready) - 1)))
-        entry = view.find(key)
-        assert entry is not None
-        end_node(view, entry, ends[key])
+        end_node(view, view.nodes[key], ends[key])
         # Told again, and looked at in steps of one.
-        view.visit_from(key, 0)
+        view.put(replace(view.nodes[key], visit=0))
         while advance(view, 1):
             pass
 
-    assert {node.key: node.state for node in view.nodes()} == expected_states(nodes, ends)
+    assert {node.key: node.state for node in view.nodes.values()} == expected_states(nodes, ends)
 
 
-def _map(children: int = 0) -> MemoryFlowState:
+def _map(children: int = 0) -> MemoryFlow:
     nodes = [FlowNode(key="m", kind="map"), FlowNode(key="last", after=("m",))]
-    view = MemoryFlowState(b"", nodes, ttl=1)
+    view = MemoryFlow(b"", nodes, ttl=1)
     open_flow(view, nodes)
     if children:
-        entry = view.find("m")
-        assert entry is not None
-        expand(view, entry, [b"x"] * children, first=0, total=children)
+        expand(view, view.nodes["m"], [b"x"] * children, first=0, total=children)
     return view
 
 
 def test_what_was_offered_and_is_not_ready_any_more_is_handed_out_to_nobody() -> None:
     view = _map()
-    view.set_state("m", NodeState.CANCELLED)
+    view.put(replace(view.nodes["m"], state=NodeState.CANCELLED))
 
     assert take_some(view, taker="a", until=10, now=0).nodes == ()
-    assert view.offered(now=0, limit=10) == []
+    assert view.lease("b", until=30, now=20, limit=10, again=False) == []
 
 
 def test_a_map_that_is_expanded_is_not_expanded_again() -> None:
     view = _map(2)
-    entry = view.find("m")
-    assert entry is not None
 
-    expand(view, entry, [b"y"] * 3, first=0, total=3)
+    expand(view, view.nodes["m"], [b"y"] * 3, first=0, total=3)
 
-    assert entry.total == 2
+    assert view.nodes["m"].total == 2
     assert view.find("m.2") is None
 
 
 def test_a_child_of_a_map_that_ends_again_arrives_once() -> None:
     view = _map(1)
-    child = view.find("m.0")
-    assert child is not None
     for _ in range(2):
-        end_node(view, child, NodeState.SUCCEEDED)
+        end_node(view, view.nodes["m.0"], NodeState.SUCCEEDED)
         advance(view, 10)
-    # Whoever is not a child of it does not count.
-    view.arrive("m", "last")
 
-    entry = view.find("m")
-    assert entry is not None
-    assert entry.state is NodeState.SUCCEEDED
+    assert view.nodes["m"].state is NodeState.SUCCEEDED
+
+
+def test_a_map_that_any_before_it_may_start_ends_with_its_children() -> None:
+    nodes = [
+        FlowNode(key="fast"),
+        FlowNode(key="slow"),
+        FlowNode(key="m", kind="map", rule="any", after=("fast", "slow")),
+    ]
+    view = MemoryFlow(b"", nodes, ttl=1)
+    open_flow(view, nodes)
+    end_node(view, view.nodes["fast"], NodeState.SUCCEEDED)
+    advance(view, 10)
+    expand(view, view.nodes["m"], [b"x"], first=0, total=1)
+
+    end_node(view, view.nodes["m.0"], NodeState.SUCCEEDED)
+    advance(view, 10)
+
+    assert view.nodes["m"].state is NodeState.SUCCEEDED
+    end_node(view, view.nodes["slow"], NodeState.FAILED)
+    advance(view, 10)
+    assert view.nodes["m"].state is NodeState.SUCCEEDED
 
 
 def test_a_run_is_renewed_by_its_token_only_and_until_it_has_ended() -> None:
     view = _map(1)
     begun = start_run(view, "m.0", owner="a", until=10, takes_over=False, now=0)
     assert begun is not None
-    claim = view.claim("m.0")
-    assert claim == NodeClaim(1, "a", 10)
+    assert view.nodes["m.0"].claim == NodeClaim(1, "a", 10)
 
     assert renew_run(view, "m.0", token=1, until=20)
     assert not renew_run(view, "m.0", token=2, until=30)
-    child = view.find("m.0")
-    assert child is not None
-    end_node(view, child, NodeState.FAILED)
+    end_node(view, view.nodes["m.0"], NodeState.FAILED)
     assert not renew_run(view, "m.0", token=1, until=30)

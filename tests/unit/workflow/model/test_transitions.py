@@ -1,9 +1,10 @@
 """The corners of a flow's transitions: what is said about nodes that are not there, or not so any more."""
 
-from typing import Any
+from msgspec.structs import replace
 
 from taskmq.contracts.stores.flows import FINISH, FlowNode, NodeState
-from taskmq.workflow.model.state_machine import NodeClaim, end_node, open_node
+from taskmq.workflow.model.flow_view import NodeClaim
+from taskmq.workflow.model.state_machine import end_node
 from taskmq.workflow.model.transitions import (
     append_to_batch,
     cancel_flow,
@@ -17,39 +18,31 @@ from taskmq.workflow.model.transitions import (
     start_run,
     take_some,
 )
-from taskmq_local.memory.flows import MemoryFlowState
+from taskmq_local.memory.flows import MemoryFlow
 
 
-class _Forgetful(MemoryFlowState):
-    """Names nodes that it does not find any more, as a store may while it forgets a flow."""
-
-    gone: frozenset[str] = frozenset()
-
-    def find(self, key: str) -> Any:
-        return None if key in self.gone else super().find(key)
-
-
-def _flow(*nodes: FlowNode) -> _Forgetful:
-    view = _Forgetful(b"", list(nodes), ttl=1)
+def _flow(*nodes: FlowNode) -> MemoryFlow:
+    view = MemoryFlow(b"", list(nodes), ttl=1)
     open_flow(view, nodes)
     return view
 
 
-def _end(view: MemoryFlowState, key: str, state: NodeState = NodeState.SUCCEEDED, *, token: int = 0) -> object:
+def _end(view: MemoryFlow, key: str, state: NodeState = NodeState.SUCCEEDED, *, token: int = 0) -> object:
     return end_run(view, key, token=token, state=state, value=b"1", taker="a", until=10, now=5)
 
 
-def test_an_absent_node_is_neither_opened_ended_expanded_nor_renewed() -> None:
+def test_an_absent_node_is_neither_ended_expanded_renewed_nor_handed_out() -> None:
     view = _flow(FlowNode(key="one"))
 
-    open_node(view, "nobody")
     expand_map(view, "nobody", [b"x"], first=0, total=1)
     expand_map(view, "one", [b"x"], first=0, total=1)
     release_run(view, "nobody", token=1)
+    view.offer("nobody")
 
     assert _end(view, "nobody") is None
     assert not renew_run(view, "nobody", token=1, until=10)
-    assert [node.key for node in view.nodes()] == ["one"]
+    assert [node.key for node in take_some(view, taker="a", until=10, now=5).nodes] == ["one"]
+    assert [*view.nodes] == ["one"]
 
 
 def test_a_batch_takes_calls_under_each_name_once_and_none_once_it_is_closed() -> None:
@@ -65,13 +58,13 @@ def test_a_batch_takes_calls_under_each_name_once_and_none_once_it_is_closed() -
     assert view.value("b") == b"4"
     for key in ("b.0", "b.1", "b.2", "b.3"):
         _end(view, key)
-    assert [node.state for node in view.nodes() if node.key == "b"] == [NodeState.SUCCEEDED]
+    assert view.nodes["b"].state is NodeState.SUCCEEDED
     assert append(closes=True) == 4
 
 
 def test_an_end_is_refused_from_an_older_run_and_from_nobody_while_a_run_goes_on() -> None:
     view = _flow(FlowNode(key="one"))
-    view.set_claim("one", NodeClaim(2, "b", 100))
+    view.put(replace(view.nodes["one"], claim=NodeClaim(2, "b", 100)))
 
     assert _end(view, "one", token=1) is None
     assert _end(view, "one") is None
@@ -88,15 +81,13 @@ def test_a_repeated_end_gives_what_was_left_and_another_end_gives_nothing() -> N
     assert _end(view, "one", NodeState.FAILED) is None
 
 
-def test_what_runs_is_named_when_a_flow_is_cancelled_and_what_is_gone_is_passed_over() -> None:
-    view = _flow(FlowNode(key="runs"), FlowNode(key="waits"), FlowNode(key="gone"))
-    view.set_claim("runs", NodeClaim(1, "b", 100))
-    view.gone = frozenset({"gone"})
+def test_what_runs_is_named_when_a_flow_is_cancelled_and_what_waits_ends() -> None:
+    view = _flow(FlowNode(key="runs"), FlowNode(key="waits"))
+    view.put(replace(view.nodes["runs"], claim=NodeClaim(1, "b", 100)))
 
     assert cancel_flow(view, reason="enough", now=5) == ["runs"]
 
-    states = {node.key: node.state for node in view.nodes()}
-    assert states["waits"] is NodeState.CANCELLED
+    assert view.nodes["waits"].state is NodeState.CANCELLED
 
 
 def test_only_a_flow_that_has_ended_badly_is_driven_anew() -> None:
@@ -104,11 +95,9 @@ def test_only_a_flow_that_has_ended_badly_is_driven_anew() -> None:
     assert redrive_flow(view) == 0
     _end(view, "one", NodeState.FAILED)
     done_taken(view, ["one"], taker="a", until=10, now=5)
-    view.gone = frozenset({"two"})
 
     assert redrive_flow(view) == 2
 
-    view.gone = frozenset()
     assert [node.key for node in take_some(view, taker="a", until=20, now=15).nodes] == ["one"]
 
 
@@ -131,9 +120,7 @@ def test_a_run_begins_where_the_node_is_ready_and_nobody_has_it() -> None:
 
 def test_the_end_of_the_last_node_offers_the_finish() -> None:
     view = _flow(FlowNode(key="one"))
-    entry = view.find("one")
-    assert entry is not None
 
-    end_node(view, entry, NodeState.SUCCEEDED)
+    end_node(view, view.nodes["one"], NodeState.SUCCEEDED)
 
     assert [node.key for node in take_some(view, taker="a", until=10, now=5).nodes] == [FINISH]

@@ -42,12 +42,12 @@ export function onSignedOut(listener) {
 /**
  * The address of a call, with the tenant that was chosen.
  * @param {string} path below the API, as it is: parts of it that are names have to be encoded.
- * @param {Record<string, unknown>} [query] what is empty is left out.
+ * @param {Record<string, unknown>} [query] what is empty is left out; a list is said once for each.
  */
 export function address(path, query = {}) {
   const url = new URL(path.replace(/^\//, ""), API);
   for (const [name, value] of Object.entries({ tenant: session.tenant, ...query })) {
-    if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, String(value));
+    for (const one of [value].flat()) if (one !== undefined && one !== null && one !== "") url.searchParams.append(name, String(one));
   }
   // An empty cursor asks for the first page as an object.
   if (query.cursor === "") url.searchParams.set("cursor", "");

@@ -27,14 +27,16 @@ const PLOTS = {
   rate: { title: "Failures", unit: "share of those that ended", metrics: [["failure_rate", "failed", "bad"]], show: (value) => `${Math.round(value * 1000) / 10} %` },
 };
 
-/** @param {{which: string, range?: string, task?: string, queue?: string}} props */
-export function FigurePlot({ which, range = "1h", task = "", queue = "" }) {
-  const plot = PLOTS[which];
+/** Plots side by side, of what is asked for at once.
+ * @param {{which: string[], range?: string, task?: string, queue?: string}} props */
+export function FigurePlots({ which, range = "1h", task = "", queue = "" }) {
   const [, , step] = RANGES[range] ?? RANGES["1h"];
-  const query = { metric: plot.metrics.map(([name]) => name).join(), since: since(range), step, task, queue };
-  return html`<${Shown} loaded=${useData("metrics/query", query, ["job"], 15_000)}>${(/** @type {any} */ { items }) => {
-    const lines = plot.metrics.map(([name, label, color]) => ({ label, color, points: items.find((/** @type {any} */ one) => one.metric === name)?.points ?? [] }));
-    return html`<${Plot} title=${plot.title} unit=${plot.unit} lines=${lines} show=${plot.show} />`;
-  }}<//>`;
+  const metric = which.flatMap((name) => PLOTS[name].metrics.map(([one]) => one)).join();
+  // Schedulers count what they have heard every few seconds: all dashboards share an answer.
+  const loaded = useData("metrics/query", { metric, since: since(range), step, task, queue, max_age: 10 }, ["job"], 15_000);
+  return html`<div class="two">${which.map((name) => html`<section class="card" key=${name}><${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => {
+    const { title, unit, metrics, show } = PLOTS[name];
+    const lines = metrics.map(([one, label, color]) => ({ label, color, points: items.find((/** @type {any} */ found) => found.metric === one)?.points ?? [] }));
+    return html`<${Plot} title=${title} unit=${unit} lines=${lines} show=${show} />`;
+  }}<//></section>`)}</div>`;
 }
-

@@ -1,7 +1,7 @@
 // @ts-check
 /** Figures over time, and of all tasks side by side. */
 import { useData } from "../lib/data.js";
-import { FigurePlot, RANGES, since } from "../lib/figures.js";
+import { FigurePlots, RANGES, since } from "../lib/figures.js";
 import { count, quoted, span } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { Empty, Head, Section, Shown, Table } from "../lib/parts.js";
@@ -32,6 +32,6 @@ export default function Metrics({ query }) {
   return html`<${Head} title="Metrics" sub=${[task && `task ${task}`, queue && `queue ${queue}`].filter(Boolean).join(", ")} />
     <div class="bar"><${Choice} task=${task} queue=${queue} /></div>
     <div class="chips" role="group" aria-label="Time">${Object.entries(RANGES).map(([name, [words]]) => html`<a key=${name} href=${to("metrics", { ...of, range: name })} aria-current=${name === range ? "true" : undefined}>${words}</a>`)}</div>
-    <div class="two">${["jobs", "rate", "wait", "run"].map((which) => html`<section class="card" key=${which}><${FigurePlot} which=${which} ...${of} /></section>`)}</div>
+    <${FigurePlots} which=${["jobs", "rate", "wait", "run"]} ...${of} />
     <${Section} title="By task and queue"><${Totals} ...${of} /><//>`;
 }

@@ -3,8 +3,8 @@
 import { may } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { count, failure } from "../lib/format.js";
-import { FigurePlot } from "../lib/figures.js";
-import { html, useEffect, useState } from "../lib/html.js";
+import { FigurePlots } from "../lib/figures.js";
+import { html } from "../lib/html.js";
 import { Code, Empty, Head, Section, Shown, State, Table, Tile, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
@@ -26,11 +26,12 @@ app = TaskMQ(store="sqlite:///jobs.db")
 def hello(name: str) -> str:
     return f"hello {name}"`;
 
-function CountTile({ label, filter, kind }) {
-  const { data, error } = useData("jobs/count", { filter }, ["job"], 5000);
-  const value = data ? `${count(data.count)}${data.is_exact ? "" : "+"}` : error ? "?" : "…";
-  return html`<${Tile} label=${label} value=${value} href=${to("jobs", { filter })} kind=${data?.count ? kind : ""} />`;
-}
+/** @param {{counts: import("../lib/data.js").Loaded}} props */
+const CountTiles = ({ counts: { data, error } }) => TILES.map(([label, filter, kind]) => {
+  const found = data?.items.find((/** @type {any} */ one) => one.filter === filter);
+  const value = found ? `${count(found.count)}${found.is_exact ? "" : "+"}` : error || data ? "?" : "…";
+  return html`<${Tile} key=${label} label=${label} value=${value} href=${to("jobs", { filter })} kind=${found?.count ? kind : ""} />`;
+});
 
 function Slots() {
   const loaded = useData("workers", { within: 0.4, max_age: 5 }, ["worker"], 5000);
@@ -58,10 +59,9 @@ function NextFires() {
   }}<//><//>`;
 }
 
+/** Where all tiles are empty: jobs may have been cancelled, or be older. */
 function First() {
-  const [isOver, end] = useState(false);
-  const { data } = useData(isOver ? null : "jobs/count", {});
-  useEffect(() => { if (data?.count) end(true); }, [data?.count]);
+  const { data } = useData("jobs/count");
   if (data?.count !== 0) return null;
   return html`<${Empty} title="No jobs yet">
     <p>Write a task, and run <code>taskmq dev</code> beside it:</p><${Code} label="An app with a task" text=${FIRST} />
@@ -70,10 +70,12 @@ function First() {
 }
 
 export default function Overview() {
+  // Nothing is older than this: a page reads a second after it was told of an event.
+  const counts = useData(may("jobs.read") ? "jobs/counts" : null, { filter: TILES.map(([, filter]) => filter), max_age: 1 }, ["job"], 5000);
   return html`<${Head} title="Overview" />
-    ${may("jobs.read") && html`<${First} />
-      <div class="tiles">${TILES.map(([label, filter, kind]) => html`<${CountTile} key=${label} label=${label} filter=${filter} kind=${kind} />`)}${may("workers.read") && html`<${Slots} />`}</div>`}
-    ${may("metrics.read") && html`<div class="two">${["jobs", "run"].map((which) => html`<section class="card" key=${which}><${FigurePlot} which=${which} /></section>`)}</div>`}
+    ${may("jobs.read") && html`${counts.data && counts.data.items.every((/** @type {any} */ one) => !one.count) && html`<${First} />`}
+      <div class="tiles"><${CountTiles} counts=${counts} />${may("workers.read") && html`<${Slots} />`}</div>`}
+    ${may("metrics.read") && html`<${FigurePlots} which=${["jobs", "run"]} />`}
     <div class="two">
       ${may("jobs.read") && html`<${Recent} title="Failed last" filter="status:failed,expired,upstream_failed" none="Nothing has failed." />
         <${Recent} title="Running now" filter="status:running" none="Nothing runs." />`}

@@ -34,7 +34,7 @@ function Queue({ name }) {
 
 function List() {
   const loaded = useData("queues", { max_age: 3 }, ["worker", "job"]);
-  return html`<${Head} title="Queues" sub=${loaded.data ? `${count(loaded.data.delayed)} jobs and retries wait for their time` : ""} />
+  return html`<${Head} title="Queues" sub=${loaded.data?.delayed != null ? `${count(loaded.data.delayed)} jobs and retries wait for their time` : ""} />
     <${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
       ? html`<${Table} label="Queues" columns=${["Queue", "Wait", "In hand", "Consumers", "State", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row class=${one.ready > 0 && !one.consumers ? "is-late" : ""}>
           <td><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number">${count(one.consumers)}</td>

@@ -1,28 +1,11 @@
-"""The Lua scripts of limits. Instants are microseconds by the server's clock.
-
-The keys of all limits have one hash tag: a run takes all that it demands, or nothing, in one step.
-"""
-
-from typing import Final
-
-from taskmq_redis.scripts.state import Script
-
-__all__ = ["ENTER_LIMITS", "LEAVE_LIMITS", "LOOK_AT_LIMIT", "RENEW_PLACES", "WITHDRAW"]
-
-_NOW: Final = """
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-"""
-
-# The twin of this is `taskmq_local.rules.limits`, which says what it is about. KEYS: of each demand its facts, its
-# line by instants and by order, and its holds. ARGV: job, hold, lease, patience; then of each demand `rate` or
-# `strict`, interval, burst, or `places`, places, 0.
-ENTER_LIMITS: Final = Script(
-    _NOW
-    + """
+-- The twin of this is `taskmq_local.rules.limits`, which says what it is about. KEYS: of each demand its facts, its
+-- line by instants and by order, and its holds. ARGV: job, hold, lease, patience; then of each demand `rate` or
+-- `strict`, interval, burst, or `places`, places, 0.
+-- include now_us
 local job, hold, lease, patience = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local count = #KEYS / 4
 local SLACK, MISSED, GRACE, EARLY, LAPSE, HOUR = 250000, 1000000, 2000000, 250000, 600000000, 3600000000
+local LOOKED_AT = 256
 local answers, all, strict = {}, true, false
 
 for at = 1, count do
@@ -35,7 +18,20 @@ end
 
 local function rank(line, order)
     local before = redis.call('ZRANK', order, job) or 0
-    return math.max(before - redis.call('ZCOUNT', line, '-inf', '(' .. string.format('%.0f', now - GRACE)), 0)
+    local since = '(' .. string.format('%.0f', now - GRACE)
+    local late = before > 0 and redis.call('ZREVRANGEBYSCORE', line, since, '-inf', 'LIMIT', 0, LOOKED_AT) or {}
+    if #late == 0 then
+        return before
+    end
+    -- Of more than that, those that are late for longest have come before it.
+    local gone = math.max(redis.call('ZCOUNT', line, '-inf', since) - LOOKED_AT, 0)
+    local place = tonumber(redis.call('ZSCORE', order, job))
+    for _, name in ipairs(late) do
+        if tonumber(redis.call('ZSCORE', order, name) or place) < place then
+            gone = gone + 1
+        end
+    end
+    return math.max(before - gone, 0)
 end
 
 for at = 1, count do
@@ -196,56 +192,3 @@ if which > 0 and ARGV[which * 3 + 2] == 'places' then
     end
 end
 return reply
-"""
-)
-
-# KEYS: holds. ARGV: lease; then of each the hold and how many places there are.
-RENEW_PLACES: Final = Script(
-    _NOW
-    + """
-local lease, answers = tonumber(ARGV[1]), {}
-for at = 1, #KEYS do
-    local hold, places = ARGV[at * 2], tonumber(ARGV[at * 2 + 1])
-    redis.call('ZREMRANGEBYSCORE', KEYS[at], '-inf', string.format('%.0f', now))
-    answers[at] = 0
-    if redis.call('ZSCORE', KEYS[at], hold) or redis.call('ZCARD', KEYS[at]) < places then
-        redis.call('ZADD', KEYS[at], string.format('%.0f', now + lease), hold)
-        redis.call('PEXPIRE', KEYS[at], string.format('%.0f', lease / 1000 + 60000))
-        answers[at] = 1
-    end
-end
-return answers
-"""
-)
-
-# KEYS: of each limit its facts and its holds. ARGV: hold, for how long it was held.
-LEAVE_LIMITS: Final = Script("""
-for at = 1, #KEYS, 2 do
-    if redis.call('ZREM', KEYS[at + 1], ARGV[1]) == 1 and ARGV[2] ~= '' then
-        local average = tonumber(redis.call('HGET', KEYS[at], 'average') or 0)
-        average = average == 0 and tonumber(ARGV[2]) or average * 0.8 + tonumber(ARGV[2]) * 0.2
-        redis.call('HSET', KEYS[at], 'average', string.format('%.0f', math.max(average, 1)))
-        if redis.call('PTTL', KEYS[at]) < 3600000 then
-            redis.call('PEXPIRE', KEYS[at], 3600000)
-        end
-    end
-end
-return 1
-""")
-
-# KEYS: lines, by instants and by order. ARGV: job.
-WITHDRAW: Final = Script("""
-for at = 1, #KEYS do
-    redis.call('ZREM', KEYS[at], ARGV[1])
-end
-return 1
-""")
-
-# KEYS: line, holds.
-LOOK_AT_LIMIT: Final = Script(
-    _NOW
-    + """
-local held = redis.call('ZCOUNT', KEYS[2], '(' .. string.format('%.0f', now), '+inf')
-return {held, redis.call('ZCOUNT', KEYS[1], string.format('%.0f', now - 600000000), '+inf')}
-"""
-)

@@ -1,0 +1,2 @@
+redis.call('HDEL', KEYS[1], 'is_redriving')
+return 1

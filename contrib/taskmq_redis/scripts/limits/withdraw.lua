@@ -1,0 +1,5 @@
+-- KEYS: lines, by instants and by order. ARGV: job.
+for at = 1, #KEYS do
+    redis.call('ZREM', KEYS[at], ARGV[1])
+end
+return 1

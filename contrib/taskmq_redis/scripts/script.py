@@ -1,0 +1,35 @@
+"""A Lua script, from its file beside this one."""
+
+import hashlib
+import re
+from functools import cached_property
+from importlib.resources import files
+
+__all__ = ["Script"]
+
+_INCLUDE = re.compile(r"^-- include (\S+)$", re.MULTILINE)
+
+
+class Script:
+    """A script by its source and its hash; read when it is needed first.
+
+    Args:
+        name: of its file, without `.lua`. A line `-- include NAME` in there stands for the file of that name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @cached_property
+    def source(self) -> bytes:
+        return _read(self._name).encode()
+
+    @cached_property
+    def digest(self) -> bytes:
+        # SHA-1 is the name that Redis has for a script, not a protection.
+        return hashlib.sha1(self.source, usedforsecurity=False).hexdigest().encode()
+
+
+def _read(name: str) -> str:
+    text = files(__package__).joinpath(f"{name}.lua").read_text("utf-8").strip()
+    return _INCLUDE.sub(lambda found: _read(found[1]), text)

@@ -1,0 +1,63 @@
+"""What plots and countdowns show is what the API says."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from taskmq.contracts.history import history_of
+from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, minute_of
+from tests.dashboard.kit import Eyes, Served
+
+pytestmark = pytest.mark.timeout(120)
+
+_UNITS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
+
+
+async def _count(site: Served) -> None:
+    """What workers would have told of ten minutes ago, and of twenty."""
+    store = site.app.sessions.store()
+    now = minute_of(await store.now_ms())
+    told = [(10, {"succeeded": 40, "dead": 3, "retried": 5}), (20, {"succeeded": 7})]
+    figures = [Rollup(RollupKey(now - ago * MINUTE, "report", "reports", ""), outcomes) for ago, outcomes in told]
+    for one in figures:
+        one.ran.add(0.25)
+    await history_of(store).rollups.add(figures)
+
+
+def test_a_plot_is_painted_and_its_table_has_what_the_api_says(eyes: Eyes, site: Served) -> None:
+    site.run(_count(site))
+    page = eyes.open("metrics?range=1h").page
+    plot = page.get_by_role("figure").filter(has_text="in each step")
+
+    is_painted = plot.locator("canvas").evaluate(
+        "one => one.getContext('2d').getImageData(0, 0, one.width, one.height).data.some(value => value > 0)"
+    )
+    plot.get_by_role("button", name="Table of Jobs").click()
+    shown: list[list[str]] = plot.locator("tbody tr").evaluate_all(
+        "rows => rows.map(row => [...row.cells].slice(1).map(cell => cell.textContent))"
+    )
+
+    answer = site.api.get("/metrics/query", params={"metric": "succeeded,failed,retried"}).json()["items"]
+    told = zip(*([point["value"] for point in one["points"]] for one in answer), strict=True)
+    expected = [[str(round(value)) for value in values] for values in told if values[0] is not None]
+    assert is_painted
+    assert [values for values in shown if values[0] != "\u2013"] == expected == [["7", "0", "0"], ["40", "3", "5"]]
+
+
+def test_a_countdown_follows_the_clock(eyes: Eyes) -> None:
+    page = eyes.page
+    page.clock.install()
+    due = eyes.open().page.get_by_label("Schedules that are due next").locator("time").first
+    before = _seconds(due.inner_text())
+
+    page.clock.fast_forward(600_000)
+
+    expect(due).to_have_text(re.compile(r"^(in .*|.* ago|now)$"))
+    assert before - _seconds(due.inner_text()) == pytest.approx(600, abs=90)
+
+
+def _seconds(text: str) -> int:
+    """What `in 3 h 20 min` or `5 s ago` is, in seconds from now on."""
+    total = sum(int(float(number)) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+) (d|h|min|s)\b", text))
+    return -total if text.endswith("ago") else total

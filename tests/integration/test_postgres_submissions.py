@@ -1,0 +1,96 @@
+"""Jobs that are submitted again in the moment in which they are erased, lock by lock."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import pytest
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.jobs import DispatchedJob, JobStore, Submitted
+from taskmq.model.jobs.uniqueness import UniqueKey
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.driver import JobDriver, after
+from taskmq_sql import open_job_store
+from taskmq_sql.postgres.ended.retention import forget_ended
+
+_BLOCKED: Final = """
+select exists (select from pg_locks where not granted and pid <> pg_backend_pid())"""
+
+Options = Callable[[JobDriver], Coroutine[None, None, dict[str, Any]]]
+
+
+async def _plain(_: JobDriver) -> dict[str, Any]:
+    return {}
+
+
+async def _unique(_: JobDriver) -> dict[str, Any]:
+    return {"unique": UniqueKey(name="only one", ttl=60_000)}
+
+
+async def _waiting(driver: JobDriver) -> dict[str, Any]:
+    return {"detail": after(await driver.submit(queue="first"))}
+
+
+def _run(url: str, test: Callable[[JobDriver, Any, Any], Coroutine[None, None, None]]) -> None:
+    async def main() -> None:
+        store: JobStore = open_job_store(url, BrokerOptions(name="race"))
+        connection: Any = await asyncpg.connect(url)
+        probe: Any = await asyncpg.connect(url)
+        try:
+            await test(JobDriver(store), connection, probe)
+        finally:
+            await store.aclose()
+            await connection.close()
+            await probe.close()
+
+    asyncio.run(main())
+
+
+async def _ended(driver: JobDriver, key: str) -> DispatchedJob:
+    job = await driver.dispatched(key=key)
+    await driver.report(job, "succeeded")
+    return job
+
+
+@pytest.mark.parametrize("options", [_plain, _unique, _waiting])
+def test_a_key_that_is_submitted_while_its_job_is_erased_is_free(job_store_url: str, options: Options) -> None:
+    async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
+        one, two = await _ended(driver, "1"), await _ended(driver, "2")
+        said = await options(driver)
+        again = [await driver.new(key="1", **said), await driver.new(key="2")]
+        await connection.execute("begin")
+        await forget_ended(connection, [two.id])
+
+        # The first key is found taken before the second one has to wait for the eraser.
+        submitting = asyncio.create_task(driver.store.submit(again))
+        while not await probe.fetchval(_BLOCKED):
+            await asyncio.sleep(0)
+        await forget_ended(connection, [one.id])
+        await connection.execute("commit")
+
+        state = JobState.WAITING if "detail" in said else JobState.QUEUED
+        assert await submitting == [
+            Submitted(again[0].id, True, True, state, 1),
+            Submitted(again[1].id, True, True, JobState.QUEUED, 1),
+        ]
+        assert await driver.state(again[0].id) is state
+        if "unique" in said:
+            (other,) = await driver.store.submit([await driver.new(**said)])
+            assert (other.id, other.is_duplicate) == (again[0].id, True)
+
+    _run(job_store_url, test)
+
+
+def test_a_key_that_an_erased_job_has_left_behind_is_free(job_store_url: str) -> None:
+    async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
+        job = await _ended(driver, "1")
+        await connection.execute("delete from taskmq.job_history where id = $1", job.id)
+        again = await driver.new(key="1")
+
+        assert await driver.store.submit([again]) == [Submitted(again.id, True, True, JobState.QUEUED, 1)]
+
+        assert await probe.fetchval("select id::text from taskmq.job_key where key = '1'") == again.id
+
+    _run(job_store_url, test)

@@ -1,0 +1,126 @@
+"""Alerts that go on are sent to an Alertmanager again and again: it ends those that are not."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from taskmq import TaskMQ
+from taskmq.model.history.alerts import AlertRule, Silence
+from taskmq.model.history.rollups import Rollup, RollupKey, minute_of
+from taskmq.scheduler.alerts import AlertSettings, AlertWatch, NoticeSender
+from taskmq.scheduler.signals import LiveWorkers
+from taskmq.testing import FakeClock
+from taskmq.testing.job_store import MemoryJobStore
+from tests.unit.scheduler.site import Site, with_site
+
+_START = 1_700_000_000_000
+_PRIVATE = AlertSettings(allows_private=True)
+
+
+class _World:
+    """A scheduler's watch over one rule without `repeat`, and what the Alertmanager has heard."""
+
+    def __init__(self, site: Site, **fields: Any) -> None:
+        self.clock = FakeClock(_START)
+        self.store = MemoryJobStore(clock=self.clock)
+        self.alerts = self.store.history.alerts
+        self.rule = AlertRule(
+            name="fails", metric="failures", threshold=3, repeat=0, channels=(f"alertmanager+{site.url}",), **fields
+        )
+        self.watch = AlertWatch(
+            TaskMQ("memory://alertmanager"), self.store, self.alerts, LiveWorkers(), _PRIVATE, me="a"
+        )
+        self._site = site
+
+    async def fail(self) -> None:
+        key = RollupKey(minute_of(self.clock.now_ms()), "t", "work", "")
+        await self.store.history.rollups.add([Rollup(key, {"dead": 5})])
+
+    async def look(self, times: int = 1) -> None:
+        """Look, and send what is to be sent, each ten seconds."""
+        for _ in range(times):
+            await self.watch.look()
+            while await NoticeSender(self.alerts, _PRIVATE).send_next():
+                pass
+            self.clock.advance("10s")
+
+    def heard(self) -> list[tuple[float, float]]:
+        """Of each alert that came: from when until when it lasts, in seconds from the start."""
+        bodies = [msgspec.json.decode(body) for _, _, body in self._site.requests]
+        self._site.requests.clear()
+        return [(_seconds(alert["startsAt"]), _seconds(alert["endsAt"])) for body in bodies for alert in body]
+
+
+def _seconds(instant: str) -> float:
+    return datetime.fromisoformat(instant).timestamp() - _START / 1000
+
+
+def test_an_alert_that_goes_on_is_repeated_each_minute_until_it_ends() -> None:
+    async def test(site: Site) -> None:
+        world = _World(site)
+        await world.alerts.put_rule(world.rule)
+        await world.fail()
+        await world.look(20)
+
+        # With the notice of its beginning; each lasts for longer than until the next.
+        assert world.heard() == [(0, 300), (0, 300), (0, 360), (0, 420), (0, 480)]
+
+        await world.look(20)
+        *before, end = world.heard()
+        assert end[1] < min(until for _, until in before)
+        await world.look(20)
+        assert world.heard() == []
+
+    with_site(test)
+
+
+def test_a_silence_holds_back_no_repetition_of_what_an_alertmanager_knows() -> None:
+    async def test(site: Site) -> None:
+        world = _World(site)
+        await world.alerts.put_rule(world.rule)
+        await world.fail()
+        await world.look()
+        world.heard()
+        await world.alerts.add_silence(Silence(id="1", begins=_START, ends=_START + 3_600_000))
+
+        await world.look(12)
+
+        assert len(world.heard()) == 2
+
+    with_site(test)
+
+
+@pytest.mark.parametrize("fields", [{"channels": ("mailto:a@b.c",)}, {"is_enabled": False}])
+def test_of_other_channels_and_disabled_rules_nothing_is_repeated(fields: dict[str, Any]) -> None:
+    async def test(site: Site) -> None:
+        world = _World(site)
+        await world.alerts.put_rule(world.rule)
+        await world.fail()
+        await world.look()
+        world.heard()
+        await world.alerts.put_rule(replace(world.rule, **fields))
+
+        await world.look(8)
+
+        # The end of the disabled rule's alert is a notice.
+        assert all(until <= 80 for _, until in world.heard())
+
+    with_site(test)
+
+
+def test_an_alertmanager_that_is_away_holds_nothing_up(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(site: Site) -> None:
+        world = _World(site)
+        await world.alerts.put_rule(world.rule)
+        await world.fail()
+
+        await world.look(8)
+
+        assert world.watch.looked_at == _START + 70_000
+
+    with_site(test, *[b"503 Away"] * 99)
+
+    assert "are not repeated" in caplog.text

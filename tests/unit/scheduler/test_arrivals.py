@@ -1,0 +1,94 @@
+"""Lanes that are named where jobs become ready: their holder does not have to look for them."""
+
+import pytest
+
+from taskmq.contracts.jobs import Lane, decode_lanes, encode_lanes, ready_topic
+from taskmq.model.topology import reports_queue
+from taskmq.testing.job_store.memory import MemoryJobStore
+from tests.unit.scheduler.stage import Stage, play, until
+
+# So long that no test waits for a look that begins afterwards: it takes a tenth of the time.
+_LOOK = 1.0
+
+
+class _SlowLooks:
+    """A store whose looks at the lanes of a slot take a second, with the answer of their beginning."""
+
+    def __init__(self, store: MemoryJobStore, stage: Stage) -> None:
+        self._lanes = store.dispatching.lanes
+        self._stage = stage
+        self.begun = self.ended = 0
+        vars(store.dispatching)["lanes"] = self.lanes
+
+    async def lanes(self, slot: int) -> list[Lane]:
+        found = await self._lanes(slot)
+        if slot == self._stage.model.slot_of("work"):
+            self.begun += 1
+            await self._stage.pass_by(_LOOK)
+            self.ended += 1
+        return found
+
+
+def _announce(stage: Stage, *lanes: Lane) -> None:
+    stage.broker.announce(ready_topic(stage.model.slot_of("work")), encode_lanes(lanes))
+
+
+def test_jobs_of_a_lane_that_is_named_start_without_a_look() -> None:
+    async def test(stage: Stage) -> None:
+        looks = _SlowLooks(stage.start().store, stage)
+        player = await stage.player_of_declared()
+        await until(lambda: looks.ended >= 2)
+        begun = looks.begun
+
+        await stage.submit(tenant="acme", priority=7)
+        _announce(stage, Lane("work", 7, "acme"))
+
+        await player.has(1, within=0.1)
+        assert looks.begun == begun
+
+    play(test)
+
+
+def test_a_lane_that_is_named_while_all_are_looked_at_is_not_forgotten() -> None:
+    async def test(stage: Stage) -> None:
+        looks = _SlowLooks(stage.start().store, stage)
+        player = await stage.player_of_declared()
+        await until(lambda: looks.begun > looks.ended >= 2)
+
+        await stage.submit()
+        _announce(stage, Lane("work", 4, ""))
+
+        # The look is not over yet, and has an answer from before.
+        await player.has(1, within=1.1 * _LOOK)
+
+    play(test)
+
+
+def test_a_lane_of_another_slot_is_left_to_its_holder() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        other = next(name for name in map(str, range(99)) if stage.model.slot_of(name) != stage.model.slot_of("work"))
+        player = await stage.player_of_declared(other)
+        await stage.submit(queue=other)
+        await player.has(1)
+        await stage.submit(queue=other)
+
+        _announce(stage, Lane(other, 4, ""))
+
+        await player.has(2)
+        reports = {envelope.store.reports for envelope in player.envelopes if envelope.store is not None}
+        assert reports == {reports_queue("shop", stage.model.slot_of(other))}
+
+    play(test)
+
+
+@pytest.mark.parametrize("body", [b"", b"[", b"{}", b'[["work"]]', b'[["work","4",""]]', b"\xff", b"[" * 100_000])
+def test_a_body_that_names_no_lanes_has_all_of_them_looked_at(body: bytes) -> None:
+    assert decode_lanes(body) == []
+
+
+def test_lanes_are_named_as_they_are_up_to_fifty() -> None:
+    lanes = [Lane(f"queue {number}", number % 10, "tenant \u00e9") for number in range(51)]
+
+    assert decode_lanes(encode_lanes(lanes[:50])) == lanes[:50]
+    assert encode_lanes(lanes) == b""

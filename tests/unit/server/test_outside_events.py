@@ -1,0 +1,208 @@
+"""`POST /events`: what has happened elsewhere, signed by its sender or sent with a token, starts one job."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from httpx import Response
+
+from taskmq.errors import InvalidSetting
+from taskmq.server import EventSource, ServerSettings, read_sources
+from taskmq.server.live.sources import sign
+from taskmq.testing import FakeClock
+from tests.unit.server.kit import Site, open_site
+
+_SECRET, _OLD = "of the shop and of us", "the one from before this"
+_SOURCES = (
+    EventSource(name="shop", task="on_event", tenant="acme", secrets=(_SECRET, _OLD)),
+    EventSource(name="plain", task="on_event", secrets=(_SECRET,)),
+    EventSource(name="charges", task="billing.charge", tenant="acme", secrets=(_SECRET,)),
+    EventSource(name="mute", task="on_event", tenant="acme"),
+)
+_PAID = {"order": 17, "state": "paid"}
+
+
+class _Sender:
+    """Signs events and sends them."""
+
+    def __init__(self, site: Site, clock: FakeClock) -> None:
+        self.site = site
+        self.clock = clock
+
+    def __call__(
+        self,
+        data: Any = _PAID,
+        event_id: str = "e1",
+        *,
+        source: str = "shop",
+        secret: str = _SECRET,
+        age: int = 0,
+        header: str | None = None,
+        query: str = "",
+        **changed: Any,
+    ) -> Response:
+        body = data if isinstance(data, bytes) else json.dumps(data).encode()
+        signature = sign(secret, body, event_id=event_id, at=self.clock.now_ms() // 1000 - age)
+        headers = {"Taskmq-Signature": signature if header is None else header, "Content-Type": "application/json"}
+        return self.site(
+            "POST",
+            f"/events?source={source}{query}",
+            by=None,
+            headers=headers,
+            content=changed.get("sent", body),
+        )
+
+
+def _define(site: Site) -> None:
+    @site.app.task(name="on_event", queue="work")
+    def on_event(event: dict[str, Any]) -> None: ...
+
+
+@pytest.fixture
+def send(tmp_path: Path) -> Iterator[_Sender]:
+    clock = FakeClock()
+    with open_site(tmp_path, sources=_SOURCES, clock=clock) as site:
+        _define(site)
+        yield _Sender(site, clock)
+
+
+def test_a_signed_event_starts_a_job_of_the_tenant_of_its_source(send: _Sender) -> None:
+    answer = send()
+
+    assert (answer.status_code, answer.json()["job_id"], answer.json()["is_new"]) == (201, "event:shop:e1", True)
+    job = send.site("GET", "/jobs/event:shop:e1?expand=payload").json()
+    assert job["payload"] == {"event": {"source": "shop", "id": "e1", "data": _PAID}}
+    assert (job["task"], job["owner"], job["tenant"]) == ("on_event", "event:shop", "acme")
+    assert send.site("GET", "/jobs/event:shop:e1", by="other-admin").status_code == 404
+
+
+def test_an_event_that_is_sent_or_replayed_again_is_the_same_job(send: _Sender) -> None:
+    first, replayed = send(), send()
+    send.clock.advance(100)
+    again, other = send(), send({"order": 17, "state": "lost"})
+
+    assert [answer.status_code for answer in (first, replayed, again, other)] == [201, 200, 200, 409]
+    assert {answer.json()["id"] for answer in (first, replayed, again)} == {first.json()["id"]}
+    assert send.site.ids() == ["event:shop:e1"]
+    assert send(source="plain").status_code == 201
+
+
+def test_what_is_not_signed_by_a_known_source_starts_nothing(send: _Sender) -> None:
+    answers = [
+        send(secret="another secret, as long"),
+        send(sent=json.dumps({**_PAID, "state": "lost"}).encode()),
+        send(source="unknown"),
+        send(source="mute", secret="0" * 16),
+        send(source="charges", secret=_OLD),
+        send(header="t=1,n=e1,v1=00"),
+        send(header="nothing"),
+        send(header=""),
+        send.site("POST", "/events?source=shop", _PAID, by=None),
+        send.site("POST", "/events", _PAID, by=None, headers={"Taskmq-Signature": "x"}),
+    ]
+
+    assert {answer.status_code for answer in answers} == {401}
+    # Nothing tells an unknown source from a wrong secret.
+    assert len({answer.json()["detail"] for answer in answers[:6]}) == 1
+    assert send.site.ids() == []
+
+
+def test_the_id_of_an_event_is_signed_with_it(send: _Sender) -> None:
+    now = send.clock.now_ms() // 1000
+    signature = sign(_SECRET, json.dumps(_PAID).encode(), event_id="e1", at=now)
+
+    assert send(header=signature.replace("n=e1", "n=e2")).status_code == 401
+    assert send(header=signature.replace(f"t={now}", f"t={now + 1}")).status_code == 401
+    assert send(header=signature).json()["job_id"] == "event:shop:e1"
+
+
+@pytest.mark.parametrize(("age", "status"), [(300, 201), (301, 401), (-300, 201), (-301, 401)])
+def test_an_event_is_taken_within_five_minutes(send: _Sender, age: int, status: int) -> None:
+    assert send(age=age).status_code == status
+
+
+def test_a_secret_takes_the_place_of_another_while_both_are_good(send: _Sender) -> None:
+    assert send(event_id="a", secret=_SECRET).status_code == 201
+    assert send(event_id="b", secret=_OLD).status_code == 201
+
+
+def test_an_event_is_a_json_object_of_bounded_size(send: _Sender) -> None:
+    large = send({"text": "x" * (1 << 20)})
+    others = [send(body) for body in (b"[1, 2]", b"{", b"", b"null", b'{"a": "\xff"}')]
+
+    assert (large.status_code, large.json()["code"]) == (413, "body_too_large")
+    assert {answer.status_code for answer in others} == {400}
+    assert send.site.ids() == []
+
+
+def test_a_signature_is_good_for_events_of_its_source_alone(send: _Sender) -> None:
+    body = json.dumps(_PAID).encode()
+    headers = {"Taskmq-Signature": sign(_SECRET, body, event_id="e1", at=send.clock.now_ms() // 1000)}
+
+    for method, path in (("POST", "/jobs"), ("POST", "/bulk"), ("POST", "/queues/work/purge")):
+        answer = send.site(method, f"{path}?source=shop", by=None, headers=headers, content=body)
+        assert answer.status_code == 403, path
+    assert send(query="&tenant=other").json()["code"] == "tenant_not_found"
+    assert send(source="charges").json()["code"] == "invalid_arguments"
+
+
+def test_users_send_events_with_their_tokens(send: _Sender) -> None:
+    def sent(by: str, source: str = "shop", key: str = "e1") -> Response:
+        return send.site("POST", f"/events?source={source}", _PAID, by=by, headers={"Idempotency-Key": key})
+
+    first = sent("acme-submitter")
+
+    assert (first.status_code, first.json()["job_id"]) == (201, "event:shop:e1")
+    assert sent("acme-submitter").json()["is_new"] is False
+    # A job names its owner, so that of another sender is another one.
+    assert sent("all-submitter").status_code == 409
+    assert [sent(by).status_code for by in ("acme-viewer", "importer", "nobody", "picky")] == [403] * 4
+    assert [sent(by).status_code for by in ("other-admin",)] == [404]
+    assert sent("acme-admin", source="plain").json()["code"] == "event_source_not_found"
+    assert sent("acme-admin", source="nowhere").json()["code"] == "event_source_not_found"
+    ids = {send.site("POST", "/events?source=shop", _PAID).json()["job_id"] for _ in range(2)}
+    assert len(ids) == 2
+
+
+def test_bad_signatures_have_to_wait_and_read_only_servers_take_none(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_site(tmp_path, ServerSettings(rate=1), sources=_SOURCES, clock=clock) as site:
+        _define(site)
+        send = _Sender(site, clock)
+
+        statuses = [send(header="x").status_code for _ in range(11)]
+
+        assert statuses == [401] * 10 + [429]
+    with open_site(tmp_path, ServerSettings(read_only=True), sources=_SOURCES, clock=clock) as site:
+        _define(site)
+
+        assert _Sender(site, clock)().json()["code"] == "read_only"
+
+
+def test_sources_are_read_from_the_command_line_and_their_secrets_are_not_shown() -> None:
+    first, second = read_sources(
+        ["shop=@acme:orders:paid", "plain=on_event"],
+        f"shop={_SECRET.replace(' ', '-')} plain={'p' * 16} shop={'s' * 16}",
+    )
+
+    assert (first.tenant, first.task, len(first.secrets)) == ("acme", "orders:paid", 2)
+    assert (second.tenant, second.task) == ("", "on_event")
+    assert "of-the-shop" not in repr(first)
+
+
+@pytest.mark.parametrize(
+    ("texts", "secrets", "said"),
+    [
+        (["shop=task"], "", "has no secret"),
+        (["shop=task"], "shop=short", "at least 16"),
+        (["shop"], f"shop={'s' * 16}", "which task"),
+        (["Shop!=task"], f"Shop!={'s' * 16}", "characters"),
+        (["shop=task", "shop=other"], f"shop={'s' * 16}", "twice"),
+        ([], f"shop={'s' * 16}", "there is no event source 'shop'"),
+    ],
+)
+def test_a_source_that_cannot_be_is_refused_at_the_start(texts: list[str], secrets: str, said: str) -> None:
+    with pytest.raises(InvalidSetting, match=said):
+        read_sources(texts, secrets)
