@@ -54,7 +54,7 @@ class FlowFacts(NamedTuple):
 
 
 class FlowView(Protocol):
-    """One flow."""
+    """What the state machine reads of one workflow."""
 
     def facts(self) -> FlowFacts: ...
 
