@@ -181,7 +181,7 @@ def _comparable(answer: object) -> object:
             return answer
 
 
-def _compare(other: State) -> None:
+def _check_against_memory(other: State) -> None:
     memory = open_memory_state(f"memory://{uuid.uuid4().hex}", BrokerOptions(name="model"))
 
     # Who is out of several that take turns depends on the order in which a flow was driven anew, which is nobody's.
@@ -215,9 +215,9 @@ def _compare(other: State) -> None:
 
 @pytest.mark.timeout(60 + EXAMPLES)
 def test_a_flow_in_redis_becomes_what_it_becomes_in_memory(redis_url: str) -> None:
-    _compare(open_state(f"{redis_url}?prefix=model-{uuid.uuid4().hex}", BrokerOptions(name="model")))
+    _check_against_memory(open_state(f"{redis_url}?prefix=model-{uuid.uuid4().hex}", BrokerOptions(name="model")))
 
 
 @pytest.mark.timeout(60 + EXAMPLES)
 def test_a_flow_in_a_file_becomes_what_it_becomes_in_memory(tmp_path: Path) -> None:
-    _compare(open_local_state(f"local://{tmp_path}", BrokerOptions(name="model")))
+    _check_against_memory(open_local_state(f"local://{tmp_path}", BrokerOptions(name="model")))

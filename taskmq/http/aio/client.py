@@ -188,7 +188,7 @@ class AsyncClient:
 
     @property
     def sessions(self) -> AsyncSessionCalls:
-        """One's own sign-ins."""
+        """Lists and ends the caller's own sign-ins."""
         return AsyncSessionCalls(self._connection)
 
     @property

@@ -188,7 +188,7 @@ class Client:
 
     @property
     def sessions(self) -> SessionCalls:
-        """One's own sign-ins."""
+        """Lists and ends the caller's own sign-ins."""
         return SessionCalls(self._connection)
 
     @property

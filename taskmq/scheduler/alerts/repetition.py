@@ -21,7 +21,7 @@ __all__ = ["AlertRepetition"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD_MS: Final = 60_000
-# Rules are looked at after that: an Alertmanager that takes longer is told the next time.
+# Rules are looked at after that: an Alertmanager that takes longer gets it the next time.
 _PATIENCE: Final = 10.0
 # Of one request: the loop, on which jobs are dispatched, waits for no more of them than that.
 _TOGETHER: Final = 200

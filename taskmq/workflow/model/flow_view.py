@@ -54,7 +54,7 @@ class FlowFacts(NamedTuple):
 
 
 class FlowView(Protocol):
-    """One flow."""
+    """What the state machine reads of one workflow."""
 
     def facts(self) -> FlowFacts: ...
 
@@ -123,10 +123,10 @@ class FlowView(Protocol):
         ...
 
     def lease(self, taker: str, *, until: int, now: int, limit: int, again: bool) -> list[str]:
-        """Up to `limit` of the nodes to publish are `taker`'s until then: those that nobody has now.
+        """Up to `limit` of the nodes to publish are `taker`'s until then: those that have no other taker now.
 
         Args:
-            again: what `taker` has counts as nobody's.
+            again: what `taker` has counts as free, too.
         """
         ...
 

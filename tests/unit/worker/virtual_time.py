@@ -38,6 +38,11 @@ class _VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._started + self._clock.waited
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for its threads. Since Python 3.12 a runner gives them 300 seconds, which are over at once here."""
+        del timeout
+        await super().shutdown_default_executor()
+
 
 def run(main: Coroutine[Any, Any, None], *, within: float = 100_000) -> None:
     """Run a test's coroutine; nothing may have gone to the loop's exception handler.
