@@ -62,6 +62,8 @@ _SHORT = {
     "contrib/taskmq_otel/attributes.py",
     # What several parts of an app hold.
     "taskmq/client/services.py",
+    # How all stores come by their Lua.
+    "contrib/taskmq_redis/scripts/script.py",
     # A class of pika's that is replaced.
     "brokers/taskmq_rabbitmq/amqp/heartbeats.py",
 }

@@ -175,8 +175,8 @@ def _comparable(answer: object) -> object:
             return BusyNode
         case Taken(nodes=nodes, is_more=is_more):
             return sorted((node.key, node.kind, node.call, node.run) for node in nodes), is_more
-        case list():
-            return sorted(answer)
+        case [*keys]:
+            return sorted(map(str, keys))
         case _:
             return answer
 

@@ -116,7 +116,9 @@ class MemoryFlow:
         return True
 
     def to_visit(self) -> Node | None:
-        return next((self.nodes[key] for key in self._visits), None)
+        for key in self._visits:
+            return self.nodes[key]
+        return None
 
     def arrive(self, node: Node, limit: int) -> list[tuple[Node, bool]]:
         start = node.visit or 0

@@ -31,5 +31,5 @@ class Script:
 
 
 def _read(name: str) -> str:
-    text = files(__package__).joinpath(f"{name}.lua").read_text("utf-8").strip()
+    text = files("taskmq_redis.scripts").joinpath(f"{name}.lua").read_text("utf-8").strip()
     return _INCLUDE.sub(lambda found: _read(found[1]), text)
