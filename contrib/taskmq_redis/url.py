@@ -29,7 +29,7 @@ _ENCODE: Final = "a '/', '?', '#', '@', ':' or ',' in a user or password must be
 
 
 class Host(msgspec.Struct, frozen=True):
-    """One server."""
+    """One server of a URL."""
 
     name: str
     port: int

@@ -24,7 +24,7 @@ where id = $1 and version = $2 returning id"""
 
 
 class SqlBulks:
-    """A `BulkStore`."""
+    """A `BulkStore` in the database's tables."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

@@ -46,7 +46,7 @@ async def resize(ctx: Context, photo: int, width: int = 128, height: int = 128) 
 
 @app.task(name="mail.send", queue="mail", retry=_QUICK)
 async def send_mail(to: str, subject: str, *, urgent: bool = False) -> str:
-    """Send a mail."""
+    """Send a mail to one address."""
     await asyncio.sleep(0.02)
     return f"{'urgent, ' if urgent else ''}{subject}, to {to}"
 

@@ -64,7 +64,7 @@ class Watermark:
             self._confirm(count, now, wall)
 
     async def end(self) -> None:
-        """Leave nothing behind.
+        """Forget the watermark in the state, so that nothing is left behind.
 
         Raises:
             StateUnavailable: it is forgotten by itself.

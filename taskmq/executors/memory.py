@@ -78,7 +78,7 @@ class MemoryGroup:
         self._limit.write_text(str(size), encoding="ascii")
 
     def lift(self) -> None:
-        """Allow everything again."""
+        """Lift the limit: as much memory as before is allowed again."""
         with contextlib.suppress(OSError):
             self._limit.write_text(self._unlimited, encoding="ascii")
 

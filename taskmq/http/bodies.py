@@ -21,7 +21,7 @@ __all__ = ["change_body", "items_of", "named_bodies", "new_key", "query_of_jobs"
 
 
 def new_key() -> str:
-    """A new `Idempotency-Key`."""
+    """Make a new `Idempotency-Key`, at random."""
     return uuid.uuid4().hex
 
 

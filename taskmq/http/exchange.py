@@ -4,7 +4,7 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -189,7 +189,7 @@ def prepared(
     pairs = [
         (name, _text(one))
         for name, value in said.items()
-        for one in (value if isinstance(value, list) else [value])
+        for one in (cast("list[object]", value) if isinstance(value, list) else [value])
         if one is not None
     ]
     if pairs:

@@ -48,7 +48,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Succeeded(msgspec.Struct, frozen=True):
-    """The task returned."""
+    """The task returned, and this is what."""
 
     value: object
 

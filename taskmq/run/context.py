@@ -215,7 +215,7 @@ class Context(msgspec.Struct, eq=False):
         return cast("R", step.read(saved))
 
     async def astep(self, name: str, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """`step` for coroutines, and of a coroutine function."""
+        """Do what `step` does, for a coroutine function and without blocking the event loop."""
         journal = self.open_journal()
         step = SavedStep(journal, name, function)
         try:

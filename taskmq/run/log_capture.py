@@ -184,6 +184,11 @@ class _Printed(io.TextIOBase):
     def flush(self) -> None:
         self.stream.flush()
 
+    def close(self) -> None:
+        """Leave the stream open. Python calls this when it lets go, and the stream may be closed by then."""
+        if not getattr(self.stream, "closed", False):
+            super().close()
+
     def isatty(self) -> bool:
         return self.stream.isatty()
 

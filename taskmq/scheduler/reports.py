@@ -1,6 +1,6 @@
 """Reports of workers about jobs of one slot: read from its queue, applied together, then acknowledged.
 
-    deliveries -> up to 500 reports -> apply, one transaction -> results into the state -> ack
+    deliveries -> up to 500 reports -> apply, one transaction -> results into the state -> ack; few: 10 ms later
                                        | raises: halves, until the one is found that cannot be applied: parking
                                        | the store is down: the consumer stops and begins again later
                   lines of logs                     -> the store, before what is reported of their runs
@@ -49,6 +49,9 @@ _BATCH: Final = 500
 # What says that it has run also where it is unknown for how long.
 _RAN: Final = frozenset({"succeeded", "failed", "retry"})
 _PREFETCH: Final = 200
+# At a few hundred a second a transaction for each is what costs; where there are more they come together anyway.
+_FEW: Final = 50
+_PACE: Final = 0.01
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 
@@ -153,6 +156,7 @@ class ReportConsumer:
             self._arrived.clear()
             while self._waiting and not self._is_stopping.is_set():
                 received: list[_Received] = []
+                began = asyncio.get_running_loop().time()
                 while self._waiting and len(received) < _BATCH:
                     delivery = self._waiting.popleft()
                     self._in_work.append(delivery)
@@ -165,6 +169,8 @@ class ReportConsumer:
                     delivery.ack()
                 self._in_work.clear()
                 self._backoff.reset()
+                if len(received) < _FEW:
+                    await pause(self._is_stopping, max(began + _PACE - asyncio.get_running_loop().time(), 0))
 
     def _receive(self, delivery: Delivery) -> None:
         self._waiting.append(delivery)

@@ -251,7 +251,9 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return self._producer.sessions.run_sync(self.aall(tenant=tenant), instead="aall")
 
     async def aall(self, *, tenant: str = "") -> dict[str, ScheduleEntry]:
-        """`all` for coroutines; without a store those whose task this app does not have are left out."""
+        """Do what `all` does, without blocking the event loop; without a store those whose task this app does not
+        have are left out.
+        """
         found: dict[str, ScheduleEntry] = {}
         for name, kept in (await self._records().definitions(tenant=tenant)).items():
             try:

@@ -64,7 +64,7 @@ class Pools:
             name: the tenant whose jobs belong to it; `*`: each tenant that has no pool.
             parent: the pool that it is a part of; None: of the queue itself.
             weight: beside its neighbours, in `weighted` queues.
-            min, max: amounts by resource, such as `{"slots": 4}`: those that it gets first, and those above which
+            min, max: how many jobs in flight, as `{"slots": 4}`: those that it gets first, and those above which
                 its jobs wait.
 
         Raises:
@@ -87,7 +87,7 @@ class Pools:
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not msgspec.UNSET}
 
         def change(before: Sharing) -> Sharing:
-            pool = replace(before.pools.get(name) or TenantPool(name=name), **changes)
+            pool = replace(before.pools.get(name) or TenantPool(name=name), **changes).check_amounts()
             return replace(before, pools={**before.pools, name: pool})
 
         return (await self._change(change)).pools[name]

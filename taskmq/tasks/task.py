@@ -135,7 +135,7 @@ class Call(Generic[P, R_co]):
         return jobs
 
     async def asend_many(self, calls: Iterable[Arguments] | AsyncIterable[Arguments]) -> list[Job[R_co]]:
-        """`send_many` for coroutines; `calls` may be asynchronous."""
+        """Do what `send_many` does, without blocking the event loop; `calls` may be asynchronous."""
         jobs: list[Job[R_co]] = []
         try:
             async with aclosing(self._achunks(calls)) as chunks:
@@ -158,7 +158,7 @@ class Call(Generic[P, R_co]):
         return map(self._job, self._stream(calls))
 
     def asend_stream(self, calls: Iterable[Arguments] | AsyncIterable[Arguments]) -> AsyncGenerator[Job[R_co], None]:
-        """`send_stream` for coroutines; `calls` may be asynchronous."""
+        """Do what `send_stream` does, without blocking the event loop; `calls` may be asynchronous."""
         return self._jobs(self._astream(calls))
 
     def sending(self, *args: P.args, **kwargs: P.kwargs) -> Sending:

@@ -27,7 +27,7 @@ FlakyCall = Literal["connect", "declare", "consume", "hold", "look", "purge", "s
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """`publish` was called."""
+    """`publish` was called with this message."""
 
     message: Outgoing
 

@@ -1,6 +1,6 @@
 """Job stores that break one promise each: the suite has to notice."""
 
-import asyncio
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -342,4 +342,4 @@ def test_every_test_of_the_suite_is_a_plain_method_that_needs_no_plugin() -> Non
     tests = [name for name in dir(JobStoreSuite) if name.startswith("test_")]
 
     assert len(tests) > 120
-    assert not [name for name in tests if asyncio.iscoroutinefunction(getattr(JobStoreSuite, name))]
+    assert not [name for name in tests if inspect.iscoroutinefunction(getattr(JobStoreSuite, name))]

@@ -1,6 +1,7 @@
 """Brokers that break one promise each: the suite has to notice."""
 
 import asyncio
+import inspect
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -277,4 +278,4 @@ def test_every_test_of_the_suite_is_a_plain_method_that_needs_no_plugin() -> Non
     tests = [name for name in dir(BrokerSuite) if name.startswith("test_")]
 
     assert len(tests) > 70
-    assert not [name for name in tests if asyncio.iscoroutinefunction(getattr(BrokerSuite, name))]
+    assert not [name for name in tests if inspect.iscoroutinefunction(getattr(BrokerSuite, name))]

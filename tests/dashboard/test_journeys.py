@@ -443,7 +443,7 @@ def test_a_g_waits_for_its_letter_however_soon_it_follows_another(eyes: Eyes) ->
     page.clock.install()
     eyes.open()
     # From here on time passes as it is told to.
-    page.clock.pause_at(page.evaluate("Date.now()") + 60_000)
+    page.clock.pause_at(page.evaluate("Date.now()") / 1_000 + 60)
     page.keyboard.type("gj")
     expect(page.locator("h1").first).to_have_text("Jobs")
     page.clock.run_for(1_400)
@@ -451,6 +451,20 @@ def test_a_g_waits_for_its_letter_however_soon_it_follows_another(eyes: Eyes) ->
     page.clock.run_for(200)
 
     page.keyboard.press("t")
+
+    expect(page.locator("h1").first).to_have_text("Tasks")
+
+
+def test_a_link_that_is_followed_as_soon_as_a_page_is_there_leads_on(eyes: Eyes, site: Served) -> None:
+    page = eyes.page
+    # What waits for the next painting waits for the test.
+    page.clock.install()
+    page.clock.pause_at(page.evaluate("Date.now()") / 1_000 + 60)
+    page.goto(f"{site.url}/ui/")
+    expect(page.locator("h1").first).to_have_text("Overview")
+
+    page.evaluate("location.hash = '#/tasks'")
+    page.clock.run_for(1_000)
 
     expect(page.locator("h1").first).to_have_text("Tasks")
 

@@ -104,14 +104,15 @@ async def _check_graph(seed: int, url: str) -> None:
             assert all(answer.is_new for answer in answers)
             submitted += count
             await _round(graph, drivers)
-        while (found := await _states(graph, drivers[0])) and any(
-            record.state not in TERMINAL for record in found.values()
-        ):
+        ended: dict[str, JobRecord] = {}
+        while left := [job.id for job in graph.jobs if job.id not in ended]:
+            found = {job_id: await drivers[0].read(job_id) for job_id in left}
+            ended |= {job_id: record for job_id, record in found.items() if record.state in TERMINAL}
             await _round(graph, drivers)
             for record in found.values():
                 if record.state is JobState.HELD:
                     await drivers[0].update(record, JobState.QUEUED, kind="release")
-        graph.check(found)
+        graph.check({job.id: await drivers[0].read(job.id) for job in graph.jobs})
     finally:
         for store in stores:
             await store.aclose()
@@ -140,7 +141,3 @@ async def _round(graph: _Graph, drivers: Sequence[JobDriver]) -> None:
 async def _told(graph: _Graph, driver: JobDriver, reports: Sequence[Report]) -> None:
     for one, applied in zip(reports, await driver.schedulers.apply(reports), strict=True):
         graph.runs[one.id] = graph.runs.get(one.id, 0) + (applied.outcome == "accepted")
-
-
-async def _states(graph: _Graph, driver: JobDriver) -> dict[str, JobRecord]:
-    return {job.id: await driver.read(job.id) for job in graph.jobs}

@@ -114,6 +114,40 @@ def _prose(module: Module) -> Iterator[tuple[int, str]]:
                 pass
 
 
+def test_the_docstring_of_a_public_name_says_more_than_the_name() -> None:
+    """It says what is done, returned or guaranteed, or where that is said; a private one may be short."""
+    found = {
+        f"{module.where}:{node.lineno}: {text}"
+        for module in modules()
+        for node in _public(module.tree, _exported(module))
+        if len((text := (ast.get_docstring(node) or "").partition("\n\n")[0]).split()) in {1, 2, 3}
+        # Where that is said: `See ...`, or the name of a contract.
+        if not re.search(r"^See `|`\w+(\.\w+)+`| itself\.$", text)
+    }
+
+    assert found == set()
+
+
+def _exported(module: Module) -> set[str] | None:
+    for node in module.tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return {str(each.value) for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
+    return None
+
+
+def _public(
+    owner: ast.Module | ast.ClassDef, exported: set[str] | None
+) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Classes, functions and methods that may be used from outside; None: all without an underscore."""
+    for node in owner.body:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if not node.name.startswith("_") and (exported is None or node.name in exported):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from _public(node, None)
+
+
 def test_no_comment_is_a_banner() -> None:
     """A line of dashes marks a class that wants to be two, or nothing."""
     banner = re.compile(r"\s*#.*[-=~*#]{4,}\s*$")

@@ -76,7 +76,7 @@ class Maintenance:
         self._is_pending = False
 
     def start(self) -> None:
-        """Begin to listen.
+        """Begin to listen for wake-ups.
 
         Raises:
             OSError: the wake-up files cannot be made.

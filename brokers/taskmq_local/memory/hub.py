@@ -50,7 +50,7 @@ class HubMessage(msgspec.Struct):
 
 
 class HubQueue(msgspec.Struct, eq=False):
-    """A physical queue.
+    """A physical queue with what waits in it.
 
     Attributes:
         taker: to whom a shard belongs at the moment.

@@ -19,7 +19,7 @@ class Stage(Enum):
 
 
 class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One key.
+    """What is kept of one key.
 
     Attributes:
         token: the last one that was granted.

@@ -103,7 +103,7 @@ class LocalResults:
         self._database.post(self._read_new, care=Durability.READ).add_done_callback(self._looked)
 
     def close(self) -> None:
-        """End all waits."""
+        """End all waits for results."""
         if self._ticker is not None:
             self._ticker.cancel()
         for futures in self._waiting.values():

@@ -179,7 +179,7 @@ class CredentialSource:
             self._is_stale = True
 
     def close(self) -> None:
-        """Renew no more."""
+        """Renew the token no more."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

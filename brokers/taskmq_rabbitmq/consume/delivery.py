@@ -109,7 +109,7 @@ class Feed:
         return not self._raw.is_live
 
     async def start(self, prefetch: int, arguments: Mapping[str, str | int] = _NO_ARGUMENTS) -> None:
-        """Begin to consume.
+        """Begin to consume the queue.
 
         Raises:
             ChannelRefused: the queue does not exist, for example.

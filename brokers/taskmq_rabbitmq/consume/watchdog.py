@@ -93,7 +93,7 @@ class Suspicion:
         self._idle = 0
 
     def add(self, sight: Sight) -> Advice:
-        """What follows now."""
+        """Return what follows from one more look."""
         last, self._last = self._last, sight
         if sight.received:
             self._patience = self._first
@@ -138,7 +138,7 @@ class Watchdog:
         self._task = asyncio.create_task(self._watch(), name="taskmq consumer watchdog")
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Look at the consumers no more."""
         self._task.cancel()
         await asyncio.wait({self._task})
 

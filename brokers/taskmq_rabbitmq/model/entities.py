@@ -75,7 +75,7 @@ _BROKERS_OWN: Final = "amq."
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A durable exchange."""
+    """A durable exchange, as it is to be declared."""
 
     name: str
     kind: Literal["direct", "fanout", "topic"]
@@ -84,7 +84,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A durable queue."""
+    """A durable queue, as it is to be declared."""
 
     name: str
     arguments: Mapping[str, Argument] = field(hash=False)

@@ -24,7 +24,7 @@ class TokenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token.
+    """A token that RabbitMQ takes as the password.
 
     Attributes:
         expires: seconds since the epoch; None where it does not say.

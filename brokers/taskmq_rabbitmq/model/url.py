@@ -62,7 +62,7 @@ _ENCODE: Final = "a '/', '?', '#', '@', ':' or ',' in a user, password or virtua
 
 
 class Host(msgspec.Struct, frozen=True):
-    """One node."""
+    """One node of the broker."""
 
     name: str
     port: int
@@ -79,7 +79,7 @@ class Tls(msgspec.Struct, frozen=True):
     keyfile: str | None = None
 
     def context(self) -> ssl.SSLContext:
-        """A client context.
+        """Make a TLS context for clients of these settings.
 
         Raises:
             InvalidSetting: a file cannot be read.

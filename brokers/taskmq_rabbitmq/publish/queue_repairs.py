@@ -75,7 +75,7 @@ class QueueRepairs:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def messages(self) -> Iterator[Pending]:
-        """All that wait."""
+        """Yield all messages that wait for a repair."""
         for some in (*self.waiting.values(), *self._behind.values()):
             yield from some
 
@@ -100,7 +100,7 @@ class QueueRepairs:
         self._answered.set()
 
     async def close(self) -> None:
-        """Repair no more."""
+        """Repair no more queues."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

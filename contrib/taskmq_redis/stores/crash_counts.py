@@ -16,7 +16,7 @@ _END: Final = Script("crash_counts/end")
 
 
 class RedisStarts:
-    """Counts by job."""
+    """Counts in Redis how often jobs were started."""
 
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server

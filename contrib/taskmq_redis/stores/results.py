@@ -78,7 +78,7 @@ class RedisResults:
         return await self._has_ended(job_id, timeout=None) and await self.get(job_id) is None
 
     async def aclose(self) -> None:
-        """End all waits."""
+        """End all waits for results."""
         for future in self._waiting:
             if not future.done():
                 future.set_exception(StateUnavailable(f"the state {self._server.address} was closed"))

@@ -38,7 +38,7 @@ _NOTICE: Final = "select content, next_at, tries from taskmq.alert_notice"
 
 
 class SqlAlerts:
-    """An `AlertStore`."""
+    """An `AlertStore` in the database's tables."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

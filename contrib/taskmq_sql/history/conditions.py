@@ -29,7 +29,7 @@ class Conditions:
 
     @property
     def where(self) -> str:
-        """The clause."""
+        """The WHERE clause of all of them."""
         return f"where {' and '.join(self._parts)}" if self._parts else ""
 
 

@@ -40,7 +40,7 @@ class _Run(NamedTuple):
 
 
 class SqlLogs:
-    """A `LogStore`.
+    """A `LogStore` in the database's tables.
 
     Args:
         looked_at: lines that one search for a text looks at.

@@ -40,7 +40,7 @@ class _Figures(msgspec.Struct, array_like=True):
 
 
 class SqlRollups:
-    """A `RollupStore`."""
+    """A `RollupStore` in the database's tables."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

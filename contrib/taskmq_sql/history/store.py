@@ -9,7 +9,7 @@ __all__ = ["SqlHistory"]
 
 
 class SqlHistory:
-    """A `HistoryStore`."""
+    """A `HistoryStore` in the database's tables."""
 
     def __init__(self, runner: Runner, jobs: LiveJobs) -> None:
         self._logs = SqlLogs(runner, jobs)

@@ -47,7 +47,7 @@ _FORGET: Final = (
 
 
 class SqlAccounts:
-    """An `AccountStore`."""
+    """An `AccountStore` in the database's tables."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

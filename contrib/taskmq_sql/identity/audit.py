@@ -30,7 +30,7 @@ where s.position > $1 order by s.position limit $2"""
 
 
 class SqlAudit:
-    """An `AuditStore`."""
+    """An `AuditStore` in the database's tables."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

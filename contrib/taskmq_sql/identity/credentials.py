@@ -44,7 +44,7 @@ _TOKEN_WIDTH: Final = 9
 
 
 class SqlCredentials:
-    """A `CredentialStore`."""
+    """A `CredentialStore` in the database's tables."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

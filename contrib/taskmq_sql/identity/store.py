@@ -9,7 +9,7 @@ __all__ = ["SqlIdentities"]
 
 
 class SqlIdentities:
-    """An `IdentityStore`."""
+    """An `IdentityStore` in the database's tables."""
 
     def __init__(self, runner: Runner) -> None:
         self._accounts = SqlAccounts(runner)

@@ -33,7 +33,7 @@ class JobsAtHand(Protocol):
 
 
 class SqlNodes:
-    """A `NodeStore`."""
+    """A `NodeStore` in the database's tables."""
 
     def __init__(self, runner: Runner, jobs: JobsAtHand) -> None:
         self._runner = runner

@@ -40,7 +40,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """An event."""
+    """An event of a job's history."""
 
     id: str
     version: int

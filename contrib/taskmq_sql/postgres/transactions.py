@@ -42,7 +42,7 @@ async def connection_of(given: Any) -> Connection:
 
 
 class PostgresRunner:
-    """A `Runner`.
+    """A `Runner` of transactions in PostgreSQL.
 
     Args:
         reads, writes: connections; changes of accounts are few, and wait for each other.

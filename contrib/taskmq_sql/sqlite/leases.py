@@ -52,7 +52,7 @@ def is_held(transaction: Transaction, key: str, token: int) -> bool:
 
 
 class SqliteLeases:
-    """A `Coordinator`.
+    """A `Coordinator` in an SQLite file.
 
     Args:
         thread: the one that writes.

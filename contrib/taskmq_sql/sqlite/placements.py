@@ -29,7 +29,7 @@ _QUEUED: Final = CODES[JobState.QUEUED]
 
 
 class SqlitePlacements:
-    """A `JobsAtHand`."""
+    """The `JobsAtHand` of a store in an SQLite file."""
 
     under_way = (CODES[JobState.DISPATCHED], CODES[JobState.RUNNING])
 

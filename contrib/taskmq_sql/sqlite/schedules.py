@@ -21,7 +21,7 @@ __all__ = ["SqliteSchedules"]
 
 
 class SqliteSchedules:
-    """A `JobScheduleStore`.
+    """A `JobScheduleStore` in an SQLite file.
 
     Args:
         writer, reader: the threads of the store.

@@ -122,6 +122,17 @@ class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.name == EVERY_TENANT and self.min:
             self._refuse("a minimum for every tenant can be promised to none: give it to pools by name")
 
+    def check_amounts(self) -> "TenantPool":
+        """It; for those who describe pools: what schedulers share out is jobs in flight.
+
+        Raises:
+            InvalidOption: it has amounts of something else.
+        """
+        for option, amounts in (("min", self.min), ("max", self.max)):
+            for resource in sorted(amounts.keys() - {SLOTS_ASKED}):
+                self._refuse(f"{option} of {resource}: pools share out {SLOTS_ASKED}, which are jobs in flight")
+        return self
+
     def _refuse(self, reason: str) -> NoReturn:
         raise InvalidOption(f"pool {self.name!r}: {reason}")
 

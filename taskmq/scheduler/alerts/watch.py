@@ -56,6 +56,7 @@ async def _evaluated(
 ) -> Evaluation:
     """`evaluate`, some subjects at a time."""
     is_inhibited = any((rule.tenant, name) in seen.firing for name in rule.unless)
+    await asyncio.sleep(0)
     subjects = sorted(samples.keys() | own.keys())
     found = Evaluation([], [])
     for start in range(0, len(subjects), _TOGETHER):
@@ -156,6 +157,7 @@ class AlertWatch:
         self.looked_at = now
 
     async def _look_at(self, rule: AlertRule, figures: AlertFigures, seen: "_Seen") -> None:
+        await asyncio.sleep(0)
         own = {each.subject: each for each in seen.known if (each.tenant, each.rule) == (rule.tenant, rule.name)}
         try:
             samples = await figures.samples(rule, own.keys())

@@ -90,6 +90,7 @@ class Flights:
 
     def __init__(self) -> None:
         self._jobs: dict[str, ChargedJob] = {}
+        self._guessed: dict[str, dict[str, ChargedJob]] = {}
         self._overdue: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
@@ -102,15 +103,26 @@ class Flights:
         """The job, if it is in flight."""
         return self._jobs.get(job_id)
 
-    def add(self, job: ChargedJob) -> None:
-        """A job goes into flight."""
+    def add(self, job: ChargedJob, *, is_guessed: bool) -> None:
+        """A job goes into flight; what it was charged may be a guess, of whose task no run is known."""
         self._jobs[job.id] = job
+        if is_guessed:
+            self._guessed.setdefault(job.task, {})[job.id] = job
         if job.began is not None:
             heappush(self._overdue, (job.began + job.seconds, job.id))
 
     def remove(self, job_id: str) -> ChargedJob:
         """A job has left."""
-        return self._jobs.pop(job_id)
+        job = self._jobs.pop(job_id)
+        if (guessed := self._guessed.get(job.task)) is not None:
+            guessed.pop(job_id, None)
+            if not guessed:
+                del self._guessed[job.task]
+        return job
+
+    def guessed(self, task: str) -> list[ChargedJob]:
+        """The jobs of a task that were charged a guess; charge them anew, they are not given again."""
+        return list(self._guessed.pop(task, {}).values())
 
     def began(self, job_id: str, *, now: float) -> None:
         """A job is known to run."""

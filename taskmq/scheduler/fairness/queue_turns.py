@@ -169,7 +169,7 @@ class QueueTurns:
         cost, since = 0.0, leaf.clocks()
         for job in found:
             job.since = since
-            self.flights.add(job)
+            self.flights.add(job, is_guessed=not self._times.knows(job.task))
             cost += job.worth * job.seconds
         for _, charged in picked:
             cost -= charged
@@ -231,10 +231,9 @@ class QueueTurns:
 
     def learned(self, task: str) -> None:
         """The first run of a task has ended: its jobs in flight were charged a guess."""
-        for job in self.flights:
-            if job.task == task:
-                seconds = self._expected(job)
-                self._charge(job, max(seconds, job.seconds) if job.is_late else seconds)
+        for job in self.flights.guessed(task):
+            seconds = self._expected(job)
+            self._charge(job, max(seconds, job.seconds) if job.is_late else seconds)
 
     def look_at_running(self, *, now: float) -> None:
         """Charge those that run for longer than was charged: as much again."""
@@ -260,7 +259,7 @@ class QueueTurns:
         job.seconds = self._expected(job)
         self._take(leaf, job.needs)
         job.since = leaf.clocks()
-        self.flights.add(job)
+        self.flights.add(job, is_guessed=not self._times.knows(job.task))
         leaf.charge(job.worth * job.seconds)
 
     def _charge(self, job: ChargedJob, seconds: float) -> None:

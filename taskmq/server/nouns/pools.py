@@ -61,7 +61,7 @@ async def get_pool(app: ServedApp, name: FromPath[str]) -> PoolView:
 async def put_pool(app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[PoolBody]) -> PoolView:
     """Say what the pool of a tenant is; schedulers follow within a second or two, also for what waits already."""
     # Refused before it is in the audit.
-    pool = TenantPool(name=name, parent=data.parent, weight=data.weight, min=data.min, max=data.max)
+    pool = TenantPool(name=name, parent=data.parent, weight=data.weight, min=data.min, max=data.max).check_amounts()
     await caller.note_action(app, "pool.change", subject=name, after=msgspec.to_builtins(pool))
     return _view(await app.pools.aset(name, parent=pool.parent, weight=pool.weight, min=pool.min, max=pool.max))
 

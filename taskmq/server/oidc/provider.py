@@ -99,7 +99,7 @@ class OidcProvider:
         self._keys_at: float | None = None
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the connections to the provider."""
         if self._is_own:
             await self._http.aclose()
 

@@ -108,7 +108,7 @@ class ThreadRuns:
             limit.close()
 
     def finish(self, run: "_ThreadRun", value: object, error: BaseException | None) -> None:
-        """It has ended."""
+        """Settle a run whose thread has ended."""
         attempt, execution, count, stats = run.attempt, run.execution, run.count, self._stats
         del self.going[attempt]
         if execution.timeout is not None:

@@ -31,7 +31,7 @@ class TaskAnnouncer:
         self._is_stopping = asyncio.Event()
 
     def wake(self) -> None:
-        """Send them soon."""
+        """Send them soon, and not only in ten minutes."""
         self._is_asked.set()
 
     def stop(self) -> None:

@@ -1,6 +1,7 @@
 """From beats and delay="state" to the job store, whatever interrupts it."""
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any
@@ -49,7 +50,7 @@ class Mortal:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
-        if not asyncio.iscoroutinefunction(found):
+        if not inspect.iscoroutinefunction(found):
             return found
 
         async def call(*args: Any, **kwargs: Any) -> Any:

@@ -106,6 +106,33 @@ def test_one_report_that_the_store_cannot_apply_stops_no_other() -> None:
     play(test)
 
 
+def test_few_reports_after_each_other_share_a_transaction_and_the_first_waits_for_none() -> None:
+    async def test(stage: Stage) -> None:
+        store = stage.start().store
+        apply, sizes = store.dispatching.apply, list[int]()
+
+        async def counted(reports: Sequence[Report]) -> list[AppliedReport]:
+            sizes.append(len(reports))
+            return list(await apply(reports))
+
+        vars(store.dispatching)["apply"] = counted
+        player = await _in_hand(stage, 6)
+        first, *others = player.envelopes
+        began = stage.clock.monotonic()
+        await player.report(first)
+        await until(lambda: len(sizes) == 1)
+        assert stage.clock.since(began) < 0.01
+        for envelope in others:
+            await player.report(envelope)
+            await stage.pass_by(0.001)
+
+        await stage.all_ended()
+        assert sizes == [1, 5]
+        assert stage.clock.since(began) < 0.02
+
+    play(test)
+
+
 def test_an_invitation_that_the_broker_dropped_is_dispatched_again() -> None:
     async def test(stage: Stage) -> None:
         stage.start()

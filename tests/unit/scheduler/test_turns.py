@@ -429,6 +429,21 @@ def test_what_was_charged_for_a_late_run_stays_where_the_first_one_was_short() -
     assert order.count("a") == 0
 
 
+def test_a_run_that_was_charged_more_meanwhile_is_not_late_before_that_time() -> None:
+    cluster = Cluster("fair")
+    for tenant in "ab":
+        cluster.submit(tenant, 10_000)
+    known, ends = (name for name, lane in cluster.start(4) if lane.tenant == "a")
+    cluster.shares.began(known, now=0.0)
+    cluster.end(ends, 10.0)
+    cluster.now = 5.0
+
+    order = [lane.tenant for lane in cluster.order(40)]
+
+    # Twice ten seconds, less the two of the other one that is in flight; and not thirty.
+    assert 16 <= order.index("a") <= 20
+
+
 @pytest.mark.parametrize("ran", [30.0, 990.0])
 def test_of_a_run_that_an_earlier_scheduler_began_the_rest_is_charged(ran: float) -> None:
     cluster = Cluster("fair")

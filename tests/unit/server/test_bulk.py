@@ -138,6 +138,8 @@ def test_a_bulk_operation_is_aborted_and_foreign_to_other_tenants(site: Site) ->
     begun = site("POST", "/bulk/operations", {"action": "hold", "everything": True, "rate": 0.01}).json()
     path = f"/bulk/operations/{begun['bulk_id']}"
 
+    # The next job has its turn in a hundred seconds: none is under way.
+    eventually(lambda: site("GET", path).json()["done"] == 1, "the first job is held")
     foreign = site("DELETE", path, by="other-admin")
     aborted = site("DELETE", path).json()
     again = site("DELETE", path).json()

@@ -81,7 +81,8 @@ def test_a_body_that_is_no_job_is_refused(site: Site, content: bytes) -> None:
     for media_type in ("application/json", "text/plain", "application/msgpack", "multipart/form-data", "x"):
         answer = site("POST", "/jobs", content=content, headers={"Content-Type": media_type})
 
-        assert answer.status_code in {200, 400, 413, 415}, (content[:20], media_type, answer.text)
+        # 422: since Python 3.14 five thousand levels are read, and are no arguments of the task.
+        assert answer.status_code in {200, 400, 413, 415, 422}, (content[:20], media_type, answer.text)
     assert site.ids() == []
 
 

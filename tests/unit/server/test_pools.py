@@ -1,5 +1,7 @@
 """`/pools` and `/quotas`, and a submission for which there is no room."""
 
+import pytest
+
 from tests.unit.server.kit import DOCUMENT, Site
 
 _ADMIN = "all-admin"
@@ -30,8 +32,11 @@ def test_a_pool_that_there_is_not_is_not_found(site: Site) -> None:
         assert (answer.status_code, answer.json()["code"]) == (404, "pool_not_found")
 
 
-def test_a_pool_that_cannot_be_is_refused_and_nothing_of_it_is_in_the_audit(site: Site) -> None:
-    answer = site("PUT", "/pools/acme", {"min": {"slots": 9}, "max": {"slots": 8}}, by=_ADMIN)
+@pytest.mark.parametrize("body", [{"min": {"slots": 9}, "max": {"slots": 8}}, {"max": {"cpu": 8}}])
+def test_a_pool_that_cannot_be_is_refused_and_nothing_of_it_is_in_the_audit(
+    site: Site, body: dict[str, dict[str, float]]
+) -> None:
+    answer = site("PUT", "/pools/acme", body, by=_ADMIN)
 
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_option")
     assert site("GET", "/audit?action=pool.", by=_ADMIN).json()["items"] == []

@@ -33,6 +33,18 @@ def test_pools_are_described_changed_and_removed() -> None:
     _in_shop(test)
 
 
+def test_amounts_that_schedulers_do_not_share_out_are_refused() -> None:
+    async def test(shop: Shop) -> None:
+        with pytest.raises(InvalidOption, match="'acme': min of cpu: pools share out slots"):
+            await shop.app.pools.aset("acme", min={"slots": 1, "cpu": 4})
+        with pytest.raises(InvalidOption, match="'acme': max of gpu: pools share out slots"):
+            await shop.app.pools.aset("acme", max={"gpu": 1})
+
+        assert (await shop.app.pools.aread()).pools == {}
+
+    _in_shop(test)
+
+
 def test_a_queue_goes_by_a_policy_that_is_said_by_its_name_or_in_full() -> None:
     async def test(shop: Shop) -> None:
         pools = shop.app.pools

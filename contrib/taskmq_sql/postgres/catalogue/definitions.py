@@ -40,7 +40,7 @@ where tenant = $1 and name = $2 and not is_deleted and ($3::int is null or versi
 
 
 class PostgresDefinitions:
-    """A `DefinitionStore`."""
+    """A `DefinitionStore` in PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -26,7 +26,7 @@ where task >= $1 and task < $2 and ($3::text is null or task > $3) order by task
 
 
 class PostgresTasks:
-    """A `TaskStore`."""
+    """A `TaskStore` in PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

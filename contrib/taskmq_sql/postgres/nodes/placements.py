@@ -25,7 +25,7 @@ _OVER: Final = "its time was over before it started"
 
 
 class PostgresPlacements:
-    """A `JobsAtHand`."""
+    """The `JobsAtHand` of a store in PostgreSQL."""
 
     under_way = (CODES[JobState.DISPATCHED], CODES[JobState.RUNNING])
 

@@ -35,7 +35,7 @@ _BEYOND: Final = 2**62
 
 
 class SqliteDefinitions:
-    """A `DefinitionStore`."""
+    """A `DefinitionStore` in an SQLite file."""
 
     def __init__(self, writer: FileThread, reader: FileThread) -> None:
         self._writer = writer

@@ -24,7 +24,7 @@ SELECT DISTINCT task FROM task_registration WHERE task >= ? AND task < ? AND tas
 
 
 class SqliteTasks:
-    """A `TaskStore`."""
+    """A `TaskStore` in an SQLite file."""
 
     def __init__(self, writer: FileThread, reader: FileThread) -> None:
         self._writer = writer

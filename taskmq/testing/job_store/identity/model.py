@@ -44,7 +44,7 @@ class IdentityModel:
         self._dice = random.Random(0)
 
     def note(self, now: int, entries: Sequence[AuditEntry]) -> None:
-        """Write entries down."""
+        """Write entries into the audit, with their numbers."""
         for entry in entries:
             salts = self._dice.randbytes(16), self._dice.randbytes(16)
             number = len(self.audit) + 1

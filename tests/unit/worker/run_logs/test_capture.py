@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import io
 import logging
 import sys
@@ -177,20 +178,23 @@ def test_threads_log_and_print_as_their_run(tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr() == ("of nobody\nprinted twice\n", "an error\n")
 
 
+class _NoSink:
+    """Wants no line, and gets none."""
+
+    def is_wanted(self, context: Context) -> bool:
+        del context
+        return False
+
+    def add(self, context: Context, level: int, logger: str, message: str) -> None:
+        raise AssertionError((context, level, logger, message))
+
+    write = add
+
+
 def test_a_stream_that_is_taken_is_otherwise_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Nobody:
-        def is_wanted(self, context: Context) -> bool:
-            del context
-            return False
-
-        def add(self, context: Context, level: int, logger: str, message: str) -> None:
-            raise AssertionError((context, level, logger, message))
-
-        write = add
-
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", stream)
-    capture = LogCapture(Nobody(), CaptureSettings(10, output=True))
+    capture = LogCapture(_NoSink(), CaptureSettings(10, output=True))
     capture.install()
     taken: Any = sys.stdout
     try:
@@ -204,6 +208,23 @@ def test_a_stream_that_is_taken_is_otherwise_what_it_was(monkeypatch: pytest.Mon
             assert taken.nothing_of_the_kind
     finally:
         capture.remove()
+
+
+def test_a_capture_that_outlives_its_stream_goes_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since Python 3.13 what a file raises while it is let go of is reported."""
+    reported: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    capture = LogCapture(_NoSink(), CaptureSettings(10, output=True))
+    capture.install()
+    capture.remove()
+    stream.close()
+
+    del capture
+    gc.collect()
+
+    assert reported == []
 
 
 def test_what_a_run_prints_without_an_end_of_line_is_taken_at_its_end(tmp_path: Path) -> None:

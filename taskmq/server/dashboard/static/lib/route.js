@@ -1,6 +1,6 @@
 // @ts-check
 /** Where one is: `#/jobs/ID?filter=...`. Everything that makes a view what it is stands there. */
-import { useEffect, useState } from "./html.js";
+import { useLayoutEffect, useState } from "./html.js";
 
 /** @typedef {{path: string[], query: Record<string, string>}} Route */
 
@@ -54,7 +54,8 @@ export function change(changes) {
 /** The route, again whenever it is another one. */
 export function useRoute() {
   const [found, set] = useState(route);
-  useEffect(() => {
+  // Not after the next painting: what changes before that would be missed.
+  useLayoutEffect(() => {
     const changed = () => set(route());
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
