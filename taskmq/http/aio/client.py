@@ -188,7 +188,7 @@ class AsyncClient:
 
     @property
     def sessions(self) -> AsyncSessionCalls:
-        """One's own sign-ins."""
+        """Where the caller is signed in, and the end of it."""
         return AsyncSessionCalls(self._connection)
 
     @property

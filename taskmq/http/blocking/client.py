@@ -188,7 +188,7 @@ class Client:
 
     @property
     def sessions(self) -> SessionCalls:
-        """One's own sign-ins."""
+        """Where the caller is signed in, and the end of it."""
         return SessionCalls(self._connection)
 
     @property
