@@ -253,8 +253,12 @@ def test_a_password_changes_with_the_rest_for_the_version_seen_or_not_at_all(ser
 
 
 def test_sessions_and_tokens_are_seen_and_ended_by_their_user_and_by_administrators(served: _Served) -> None:
-    first, second = (f"Bearer {served.log_in()['token']}" for _ in range(2))
-    served.client.cookies.clear()
+    bearers: list[str] = []
+    for _ in range(2):
+        bearers.append(f"Bearer {served.log_in()['token']}")
+        # Else the second login would end the session of the first.
+        served.client.cookies.clear()
+    first, second = bearers
 
     sessions = served("GET", "/sessions", authorization=second).json()["items"]
     (other,) = [one for one in sessions if not one["is_own"]]
