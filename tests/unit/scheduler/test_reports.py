@@ -106,7 +106,7 @@ def test_one_report_that_the_store_cannot_apply_stops_no_other() -> None:
     play(test)
 
 
-def test_few_reports_after_each_other_share_a_transaction_and_the_first_waits_for_none() -> None:
+def test_few_reports_share_a_transaction_and_the_first_waits_for_none() -> None:
     async def test(stage: Stage) -> None:
         store = stage.start().store
         apply, sizes = store.dispatching.apply, list[int]()
