@@ -123,10 +123,10 @@ class FlowView(Protocol):
         ...
 
     def lease(self, taker: str, *, until: int, now: int, limit: int, again: bool) -> list[str]:
-        """Up to `limit` of the nodes to publish are `taker`'s until then: those that have no other taker now.
+        """Up to `limit` of the nodes to publish are `taker`'s until then: those that no taker has now.
 
         Args:
-            again: what `taker` has counts as free, too.
+            again: what `taker` has is free as well.
         """
         ...
 
