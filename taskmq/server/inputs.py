@@ -1,7 +1,7 @@
 """What requests are made of, and how it is read: priorities, versions, keys, pages."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
@@ -61,7 +61,7 @@ def priority_number(level: str | int | None) -> int | None:
 
 
 @contextmanager
-def matched_version(headers: Headers) -> Iterator[int | None]:
+def matched_version(headers: Headers) -> Generator[int | None]:
     """The version that a change is made for: that of `If-Match`, 0 for `If-None-Match: *`, None without either.
 
     Within the block a conflict about the version becomes `version_mismatch`; every other conflict stays what it is.
