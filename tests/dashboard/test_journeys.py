@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from taskmq import dag
 from taskmq.server.dashboard.files import dashboard_files
-from tests.dashboard.kit import PASSWORD, Eyes, Served, serving, violations, watching
+from tests.dashboard.kit import PASSWORD, Eyes, Served, answer, serving, violations, watching
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -133,6 +133,30 @@ def test_jobs_are_found_by_a_filter_that_stays_in_the_address(eyes: Eyes, site: 
     assert page.get_by_label("Filter", exact=True).input_value() == "label.batch:found"
     page.go_back()
     eyes.see_count(rows, 50)
+
+
+def test_jobs_that_are_late_or_run_for_long_are_marked(eyes: Eyes) -> None:
+    at = {"submitted_at": "2026-01-01T09:00:00Z", "schedule_time": "2026-01-01T09:00:00Z", "start_time": None}
+    told = {"task": "billing.charge", "queue": "billing", "tenant": "", "attempt": 1, "error": None, "end_time": None}
+    jobs = [
+        {"id": "1", "job_id": "waits", "state": "queued", **at, **told},
+        {"id": "2", "job_id": "runs", "state": "running", **at, **told, "start_time": "2026-01-01T09:00:01Z"},
+        {"id": "3", "job_id": "has run", "state": "succeeded", **at, **told, "start_time": "2026-01-01T09:00:01Z"},
+        {"id": "4", "job_id": "is to come", "state": "scheduled", **at, **told, "schedule_time": "2099-01-01T09:00:00Z"},
+    ]
+
+    def listed(route: Route) -> None:
+        answer(route, {"items": jobs, "next": None, "prev": None})
+
+    eyes.page.route(re.compile(r"/api/v1/jobs\?"), listed)
+    eyes.open("jobs")
+
+    rows = eyes.page.locator("tr[data-row]")
+    expect(rows).to_have_count(4)
+    expect(rows.filter(has_text="waits").get_by_role("link", name="late")).to_be_visible()
+    expect(rows.filter(has_text="runs").get_by_role("link", name="long")).to_be_visible()
+    expect(eyes.page.locator("tr.is-late")).to_have_count(2)
+    assert violations(eyes.page) == []
 
 
 def test_a_filter_that_cannot_be_read_says_where(eyes: Eyes) -> None:

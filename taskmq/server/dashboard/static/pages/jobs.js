@@ -13,12 +13,16 @@ const CHIPS = [
 ];
 const WAITS = new Set(["queued", "scheduled", "dispatched"]);
 const LATE = 60_000;
+const LONG = 3_600_000;
 
 /** @param {string} filter @param {string} states */
 function withStates(filter, states) {
   const rest = filter.replace(/(^|\s)(status|state):\S+/, "").trim();
   return `${states ? `status:${states} ` : ""}${rest}`.trim();
 }
+
+/** @param {any} job */
+const isLong = (job) => job.state === "running" && job.start_time && Date.now() - new Date(job.start_time).getTime() > LONG;
 
 /** @param {any} job */
 const isLate = (job) => WAITS.has(job.state) && job.schedule_time && Date.now() - new Date(job.schedule_time).getTime() > LATE;
@@ -95,11 +99,12 @@ function Nothing({ filter }) {
 }
 
 function Row({ job, chosen, choose, canBulk, hasTenant }) {
-  const late = isLate(job);
-  return html`<tr data-row class=${late ? "is-late" : ""}>
+  const mark = isLate(job) ? "late" : isLong(job) ? "long" : "";
+  const why = mark === "long" ? "it has run for over an hour" : "it was due over a minute ago";
+  return html`<tr data-row class=${mark && "is-late"}>
     ${canBulk && html`<td class="narrow"><input type="checkbox" aria-label=${`Select ${job.job_id}`} checked=${chosen.has(job.id)} onChange=${() => choose(job.id)} /></td>`}
     <td><a href=${to(["jobs", job.id])}>${job.job_id}</a></td>
-    <td><${State} state=${job.state} />${late && html` <span class="state s-retrying"><span aria-hidden="true">⚠</span> late</span>`}</td>
+    <td><${State} state=${job.state} />${mark && html` <a class="state s-retrying" title=${`${why}: see what explains it`} href=${to(["jobs", job.id])}><span aria-hidden="true">⚠</span> ${mark}</a>`}</td>
     <td>${job.task}</td><td>${job.queue}</td>${hasTenant && html`<td>${job.tenant || "–"}</td>`}
     <td><${When} at=${job.schedule_time ?? job.submitted_at} /></td>
     <td class="number">${job.start_time ? span(between(job.start_time, job.end_time ?? (job.state === "running" ? new Date().toISOString() : null))) : "–"}</td>

@@ -1,0 +1,55 @@
+"""The heartbeat of alerts, whose silence says that no rule is looked at any more."""
+
+import asyncio
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.scheduler.alerts import AlertSettings, AlertWatch
+from taskmq.scheduler.signals import LiveWorkers
+from taskmq.testing import FakeClock
+from taskmq.testing.job_store import MemoryJobStore
+from tests.unit.scheduler.site import Site, with_site
+from tests.unit.scheduler.stage import until
+
+
+def _watch(store: MemoryJobStore, site: Site) -> AlertWatch:
+    settings = AlertSettings(heartbeat=f"{site.url}/beat")
+    return AlertWatch(TaskMQ("memory://"), store, store.history.alerts, LiveWorkers(), settings, me="s")
+
+
+def test_a_look_at_the_rules_is_followed_by_a_heartbeat() -> None:
+    async def test(site: Site) -> None:
+        watch = _watch(MemoryJobStore(clock=FakeClock(10_000)), site)
+        running = asyncio.create_task(watch.run())
+        await until(lambda: bool(site.requests))
+        watch.stop()
+        await running
+
+    ((line, _, body),) = with_site(test).requests
+    assert (line, body) == ("POST /beat HTTP/1.1", b"{}")
+
+
+def test_no_heartbeat_comes_while_rules_cannot_be_looked_at(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(site: Site) -> None:
+        store = MemoryJobStore(clock=FakeClock(10_000))
+        store.is_reachable = False
+        watch = _watch(store, site)
+        running = asyncio.create_task(watch.run())
+        await until(lambda: "not looked at" in caplog.text)
+        watch.stop()
+        await running
+
+    assert with_site(test).requests == []
+
+
+def test_a_heartbeat_that_is_not_taken_ends_no_look(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(site: Site) -> None:
+        watch = _watch(MemoryJobStore(clock=FakeClock(10_000)), site)
+        running = asyncio.create_task(watch.run())
+        await until(lambda: "heartbeat of alerts was not taken" in caplog.text)
+        watch.stop()
+        await running
+        assert watch.looked_at is not None
+
+    with_site(test, b"503 Unavailable")
