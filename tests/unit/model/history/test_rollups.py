@@ -248,6 +248,12 @@ def test_silence_is_the_time_since_the_last_success() -> None:
 
     assert _samples(rollups, metric="silence", each="task") == {"task:t": 180.0, "task:u": 0.0}
     assert _samples([], metric="silence", each="task", known=("task:t",)) == {"task:t": 300.0}
+    known = ("task:t", "task:v")
+    assert _samples(rollups, metric="silence", each="task", known=known) == {
+        "task:t": 180.0,
+        "task:u": 0.0,
+        "task:v": 300.0,
+    }
     assert _samples([_rollup(8, dead=1)], metric="silence", each="task") == {}
 
 
