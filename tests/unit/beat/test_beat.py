@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskmq import Context, TaskMQ
@@ -55,6 +55,7 @@ def test_three_replicas_emit_each_occurrence_once() -> None:
     _play(test)
 
 
+@settings(max_examples=40)
 @given(steps=st.lists(st.floats(0.001, 100), min_size=1, max_size=30), replicas=st.integers(1, 3))
 def test_however_the_time_passes_what_is_due_last_is_emitted_and_nothing_twice(
     steps: list[float], replicas: int

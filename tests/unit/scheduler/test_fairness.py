@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskmq.contracts.jobs import Lane, Pick
@@ -185,6 +185,7 @@ def test_a_window_grows_with_the_rate_and_shrinks_when_nothing_ends() -> None:
 # Slots
 
 
+@settings(max_examples=40)
 @given(st.integers(1, 64), st.integers(1, 70))
 def test_schedulers_that_come_and_go_share_all_slots_evenly(slots: int, count: int) -> None:
     holders: dict[int, str | None] = dict.fromkeys(range(slots))

@@ -235,7 +235,7 @@ def _troubles(draw: st.DrawFn) -> list[Trouble]:
 
 # Measured for coverage on a busy machine it takes minutes.
 @pytest.mark.timeout(600)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.floats(0, ALLOWED), st.floats(1, LONG)), min_size=1, max_size=4),
     _troubles(),
