@@ -9,19 +9,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from taskmq.client.settings import Settings
-from taskmq.model.telemetry.metrics import (
-    BeatSnapshot,
-    Count,
-    ProcessGauges,
-    ScheduleCount,
-    SchedulerSnapshot,
-    Snapshot,
-    Source,
-)
-from taskmq_prometheus import open_exporter
 from tests.cli.kit import Started, run_process
 from tests.docs.blocks import ROOT, blocks_of, write_files
 from tests.servers.ports import PortLease
@@ -92,27 +81,3 @@ def test_the_modules_of_the_page_can_be_imported(tmp_path: Path) -> None:
             timeout=20,
         )
         assert done.returncode == 0, done.stderr
-
-
-def test_the_tables_have_the_metrics_that_processes_show_with_their_labels() -> None:
-    rows = re.findall(r"^\| `(taskmq_\w+)` \|([\w, ]*)\|", PAGE.read_text(), re.MULTILINE)
-    documented = {name: {label.strip() for label in labels.split(",") if label.strip()} for name, labels in rows}
-    process = ProcessGauges(0, "running", 1, 1, 0, 0, 1, 1, 0.0, 0.0)
-    snapshot = Snapshot("1", [Count("t", "q", {"succeeded": 1})], [process], 1, {"exit": 1}, {"q": 1})
-
-    beat = BeatSnapshot("1", [ScheduleCount("t", {"due": 1})], 1, 0.0)
-
-    scheduler = SchedulerSnapshot("1", 8, {"q": 1}, 1, 1, 0, {"accepted": 1}, 1.0)
-
-    shown = {
-        re.sub(r"_(bucket|count|sum)$", "", sample.name): sample.labels.keys() - {"le"}
-        for source in (snapshot, beat, scheduler)
-        for family in text_string_to_metric_families(open_exporter(_source_of(source))("").body.decode())
-        for sample in family.samples
-    }
-
-    assert documented == shown
-
-
-def _source_of(snapshot: Snapshot | BeatSnapshot | SchedulerSnapshot) -> Source:
-    return lambda: snapshot

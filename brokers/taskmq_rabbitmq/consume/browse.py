@@ -100,11 +100,11 @@ class RabbitMQBrowser:
         with contextlib.suppress(BrokerUnavailable, ChannelRefused):
             if self._pieces:
                 await self._pieces[-1].stop()
+            if self._settled() != self._settled_before:
+                # What is given back while many settlings are under way is put off, and shuffled with them; and those
+                # that are put off when the channel closes are lost. The answer to a new consumer comes after all.
+                await self._begin().take(1)
             if any(piece.has_unsettled for piece in self._pieces):
-                if self._settled() != self._settled_before:
-                    # What is given back while many settlings are under way is put off, and shuffled with them. The
-                    # answer to a new consumer comes after all of them.
-                    await self._begin().take(1)
                 await self._take_rest_of_line()
                 await self._give_back()
         self._channel.close()
