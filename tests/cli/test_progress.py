@@ -1,5 +1,6 @@
 """Bars of long commands: on a terminal, and nowhere else."""
 
+import contextlib
 import os
 import pty
 import subprocess
@@ -11,23 +12,24 @@ import pytest
 _UPGRADE = (sys.executable, "-m", "taskmq", "store", "upgrade")
 
 
+def _environment(folder: Path) -> dict[str, str]:
+    store = {"TASKMQ_STORE": f"sqlite:///{folder / 'jobs.db'}", "TASKMQ_URL": f"local://{folder}", "TERM": "xterm"}
+    return {**os.environ, **store}
+
+
 def _on_a_terminal(folder: Path, *options: str) -> str:
     """What the command writes to a terminal that is its standard error."""
     ours, its = pty.openpty()
-    told = {"TASKMQ_STORE": f"sqlite:///{folder / 'jobs.db'}", "TASKMQ_URL": f"local://{folder}", "TERM": "xterm"}
-    with subprocess.Popen(
-        [*_UPGRADE, *options], stdout=subprocess.DEVNULL, stderr=its, env=os.environ | store
-    ) as one:
+    command = [*_UPGRADE, *options]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=its, env=_environment(folder)) as process:
         os.close(its)
         shown = b""
         # A terminal whose last writer has gone says so by an error.
-        try:
+        with contextlib.suppress(OSError):
             while part := os.read(ours, 4096):
                 shown += part
-        except OSError:
-            pass
         os.close(ours)
-        assert one.wait(30) == 0
+        assert process.wait(30) == 0
     return shown.decode()
 
 
@@ -45,8 +47,6 @@ def test_no_bar_is_shown_where_programs_read_or_quiet_is_wanted(tmp_path: Path, 
 
 
 def test_no_bar_goes_into_a_pipe(tmp_path: Path) -> None:
-    store = {"TASKMQ_STORE": f"sqlite:///{tmp_path / 'jobs.db'}", "TASKMQ_URL": f"local://{tmp_path}"}
-
-    done = subprocess.run(_UPGRADE, capture_output=True, text=True, env=os.environ | store, timeout=50)
+    done = subprocess.run(_UPGRADE, capture_output=True, text=True, env=_environment(tmp_path), timeout=50)
 
     assert (done.returncode, "left" in done.stderr) == (0, False)
