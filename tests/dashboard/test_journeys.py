@@ -142,7 +142,14 @@ def test_jobs_that_are_late_or_run_for_long_are_marked(eyes: Eyes) -> None:
         {"id": "1", "job_id": "waits", "state": "queued", **at, **told},
         {"id": "2", "job_id": "runs", "state": "running", **at, **told, "start_time": "2026-01-01T09:00:01Z"},
         {"id": "3", "job_id": "has run", "state": "succeeded", **at, **told, "start_time": "2026-01-01T09:00:01Z"},
-        {"id": "4", "job_id": "is to come", "state": "scheduled", **at, **told, "schedule_time": "2099-01-01T09:00:00Z"},
+        {
+            "id": "4",
+            "job_id": "is to come",
+            "state": "scheduled",
+            **at,
+            **told,
+            "schedule_time": "2099-01-01T09:00:00Z",
+        },
     ]
 
     def listed(route: Route) -> None:
