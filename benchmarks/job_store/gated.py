@@ -18,7 +18,7 @@ async def alone(number: int) -> None: ...
 """
 _AT_REST: Final = 10.0
 _PATIENCE: Final = 120.0
-# The first one may be on its way while the others are put aside.
+# The scheduler may still be dispatching the first job while it puts the others aside.
 _PLACED: Final = f"""
 select (select count(*) from taskmq.gated)
      + (select count(*) from taskmq.job where state = {CODES[JobState.DISPATCHED]})"""

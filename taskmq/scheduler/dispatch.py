@@ -40,7 +40,8 @@ _SHARING: Final = 1.0
 _BATCH: Final = 500
 # Reading the lanes takes at most a tenth of the time.
 _READING: Final = 10
-# One that brings fewer than this has found the end of a lane; a larger one may have met jobs that had expired.
+# One that brings fewer than this has found the end of a lane; a larger one may have met jobs that had expired: the
+# lanes are read again soon.
 _FEW: Final = 50
 _SOON: Final = 0.1
 _PAUSE: Final = 0.5

@@ -1,4 +1,4 @@
-"""The colours of states are told apart, also by eyes that see fewer; words and signs say the same once more."""
+"""People with colour blindness can tell the colours of states apart; words and signs say the same once more."""
 
 import itertools
 import math

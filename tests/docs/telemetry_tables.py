@@ -111,7 +111,7 @@ def _fields() -> str:
     lines = ["| field | of | is |", "|---|---|---|"]
     kinds = {"batch": events.EventBatch, "job": JobEvent, "worker": WorkerEvent}
     for where, kind in kinds.items():
-        # `worker` is said once in a batch; an event gets it when it is read.
+        # A batch has `worker` once; the reader copies it into each event.
         for name, text in texts_of(kind).items():
             if where == "batch" or name != "worker":
                 lines.append(f"| `{name}` | {where} | {text.rstrip('.')} |")

@@ -143,7 +143,7 @@ def print_stacks(worker: str, verdict: str, text: str) -> None:
 
 
 def note_silence(answers: int, missing: Sequence[str], within: str) -> None:
-    """Say who has not answered."""
+    """Print which workers have not answered."""
     if not answers:
         note(f"no worker answers within {within}")
     elif missing:

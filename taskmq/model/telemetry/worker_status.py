@@ -1,4 +1,4 @@
-"""What a worker process reports about itself: to its supervisor, to who asks over the broker, to health checks."""
+"""What a worker process reports about itself: to its supervisor, over the broker, and to health checks."""
 
 import msgspec
 

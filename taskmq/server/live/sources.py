@@ -2,8 +2,8 @@
 
     Taskmq-Signature: t=SECONDS,n=ID,v1=HEX      HEX = HMAC-SHA256(secret, "SECONDS.ID.BODY")
 
-An event older or newer than five minutes is none. `ID` is the sender's own for the event: the same again within that
-time, by the sender or by one who has listened, is the same job.
+An event whose time is more than five minutes away from now is refused. The sender chooses `ID` for each event: a
+request that repeats it, from the sender or from an eavesdropper, starts no second job.
 """
 
 import hashlib
@@ -113,7 +113,7 @@ def sign(secret: str, body: bytes, *, event_id: str, at: int) -> str:
 
 
 def signed_identity(source: EventSource | None, header: str, body: bytes, *, now: float) -> Identity:
-    """Who has sent an event: its source, which may do nothing else.
+    """Return the identity of the source that sent an event, which may do nothing else.
 
     Args:
         source: that it says it comes from; None: there is none of that name.
