@@ -45,12 +45,8 @@ def _levels(entity: Entity) -> set[str]:
     return {match[0] for name in names if (match := re.search(r"l\d\d$", name))}
 
 
-DELETED = [
-    *shared(),
-    *events(),
-    *(entity for entity in ladder() if _levels(entity) <= LEVELS),
-    *work_queue(WORK),
-]
+DECLARED = [*shared(), *events(), *ladder(), *work_queue(WORK)]
+DELETED = [entity for entity in DECLARED if _levels(entity) <= LEVELS]
 PAGE = Path(__file__).parents[2] / "docs" / "rabbitmq.md"
 
 
@@ -93,8 +89,14 @@ class DeletedCase(RabbitMQCase):
         return any(each["name"] == entity.name for each in found)
 
     async def back(self, entity: Entity) -> None:
-        """Return once it is there again."""
-        await eventually(lambda: self.is_there(entity), True, within=20)
+        """Return once it is there again, and the bindings that went with it: they come after it."""
+        bound = [
+            each
+            for each in DECLARED
+            if isinstance(each, Binding) and not isinstance(entity, Binding) and entity.name in (each.source, each.target)
+        ]
+        for each in (entity, *bound):
+            await eventually(lambda each=each: self.is_there(each), True, within=20)
 
     async def start(self) -> tuple[RabbitMQBroker, Inbox]:
         """A producer, and what a consumer of its queue gets; all its queues have been used."""

@@ -94,7 +94,7 @@ def shop(tmp_path: Path, amqp_url: str, rabbitmq_server: RabbitMQ) -> Iterator[S
     (tmp_path / "shop.py").write_text(SHOP)
     shop = Shop(tmp_path, rabbitmq_server, urlsplit(amqp_url).path.removeprefix("/"))
     for role in ("producer", "worker", "operator"):
-        rabbitmq_server.ctl("add_user", shop.user(role), PASSWORD)
+        rabbitmq_server.http("PUT", f"/api/users/{shop.user(role)}", {"password": PASSWORD, "tags": ""})
         printed = shop.does("guest", "topology", "permissions", "--role", role, "--user", shop.user(role)).out
         _, command = printed.splitlines()
         program, *arguments = shlex.split(command)
@@ -102,7 +102,7 @@ def shop(tmp_path: Path, amqp_url: str, rabbitmq_server: RabbitMQ) -> Iterator[S
         rabbitmq_server.ctl(*arguments)
     yield shop
     for role in ("producer", "worker", "operator"):
-        rabbitmq_server.ctl("delete_user", shop.user(role))
+        rabbitmq_server.http("DELETE", f"/api/users/{shop.user(role)}")
 
 
 def test_a_task_lives_its_whole_life_among_users_with_no_more_than_their_role(shop: Shop) -> None:
