@@ -86,6 +86,7 @@ def test_quorum_queues_have_three_ways_with_priorities(raw: Raw, version: tuple[
         assert came == [b"20"] * 3 + [b"9"] * 3 + [b"normal"] * 6
 
 
+@pytest.mark.campaign
 def test_a_node_that_dies_at_once_forgets_the_quorum_queue_declared_last(
     own_rabbitmq: StartRabbitMQ,
 ) -> None:

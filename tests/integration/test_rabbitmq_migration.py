@@ -197,6 +197,7 @@ if _CAMPAIGN:
 
 
 @pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize(("kind", "deaths"), DEATHS)
 def test_a_migration_that_is_killed_after_each_step_goes_on_when_it_is_run_again(
     server: RabbitMQ, url: str, kind: QueueKind, deaths: tuple[str, ...]
