@@ -77,8 +77,6 @@ class DeletedCase(RabbitMQCase):
 
     async def is_there(self, entity: Entity) -> bool:
         if isinstance(entity, Binding):
-            kind = "destination" if entity.target_kind == "exchange" else "queue"
-            assert kind
             found = await self.http("GET", "bindings/{vhost}")
             return any(
                 (each["source"], each["destination"], each["routing_key"])
@@ -93,10 +91,12 @@ class DeletedCase(RabbitMQCase):
         bound = [
             each
             for each in DECLARED
-            if isinstance(each, Binding) and not isinstance(entity, Binding) and entity.name in (each.source, each.target)
+            if isinstance(each, Binding)
+            and not isinstance(entity, Binding)
+            and entity.name in (each.source, each.target)
         ]
         for each in (entity, *bound):
-            await eventually(lambda each=each: self.is_there(each), True, within=20)
+            await eventually(partial(self.is_there, each), True, within=20)
 
     async def start(self) -> tuple[RabbitMQBroker, Inbox]:
         """A producer, and what a consumer of its queue gets; all its queues have been used."""
