@@ -16,7 +16,11 @@ _PATIENCE: Final = 300.0
 
 
 async def drained(stage: Stage, jobs: int) -> Figures:
-    """Start a scheduler and a worker before a full store, and see what the first so many jobs cost."""
+    """Start a scheduler and a worker before a full store, and see what so many jobs cost.
+
+    Raises:
+        RuntimeError: all jobs ended before the first look.
+    """
     stage.start("worker", "--processes", "1", "--concurrency", "100")
     stage.start("scheduler")
     async with connected(stage.store) as (connection,):
@@ -24,7 +28,10 @@ async def drained(stage: Stage, jobs: int) -> Figures:
         # What starts, and the first batches, are not counted.
         await _until(connection, began_with - jobs // 10)
         before, began, first = stage.cpu(), time.perf_counter(), await _left(connection)
-        await _until(connection, began_with - jobs)
+        if not first:
+            raise RuntimeError(f"all {began_with} jobs ended before the first look: queue more with --queued")
+        # From there: under load many end between two looks.
+        await _until(connection, max(first - jobs, 0))
         after, took, last = stage.cpu(), time.perf_counter() - began, await _left(connection)
     done = first - last
     parts = {f"us a job: {name}": (after[name] - before[name]) / done * 1e6 for name in after}
