@@ -20,7 +20,6 @@ from taskmq.scheduler.fairness.order import Order
 __all__ = ["Counted", "Drf", "Fifo", "InstantFair", "Ours"]
 
 _QUEUE = "work"
-_ONE_SLOT: Amounts = {"slots": 1.0}
 _TOLD_AFTER = 0.25
 
 
@@ -35,8 +34,9 @@ class Ours:
         capacities: Amounts | None = None,
         needs: Mapping[str, Amounts] | None = None,
     ) -> None:
-        by_tenant = needs or {}
-        self.shares = Shares(needs=lambda lane: by_tenant.get(lane.tenant, _ONE_SLOT), capacities=capacities)
+        self._needs = needs or {}
+        self.shares = Shares()
+        self.shares.resize(_QUEUE, capacities or {})
         self.configure(policy, pools)
         self.waiting: dict[Lane, deque[VirtualJob]] = {}
         self.running: dict[str, VirtualJob] = {}
@@ -57,7 +57,7 @@ class Ours:
             self.shares.arrived(lane, (jobs[0].submitted, jobs[0].expires))
         self.running = other.running
         self._count = sum(map(len, self.waiting.values()))
-        self.shares.taken([(name, job.tenant, _lane(job)) for name, job in self.running.items()])
+        self._taken(self.running)
         for name, job in self.running.items():
             if job.started >= 0 and now - job.started > _TOLD_AFTER:
                 self.shares.began(name, now=now, ran=now - job.started)
@@ -87,8 +87,12 @@ class Ours:
         self._count -= len(found)
         for job in found:
             self.running[str(job.number)] = job
-        self.shares.taken([(str(job.number), job.tenant, _lane(job)) for job in found])
+        self._taken({str(job.number): job for job in found})
         return found
+
+    def _taken(self, jobs: Mapping[str, VirtualJob]) -> None:
+        needs = {name: self._needs[job.tenant] for name, job in jobs.items()} if self._needs else {}
+        self.shares.taken([(name, job.tenant, _lane(job)) for name, job in jobs.items()], needs)
 
     def returned(self, job: VirtualJob) -> None:
         del self.running[str(job.number)]

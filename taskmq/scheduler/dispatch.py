@@ -20,7 +20,7 @@ from taskmq.durable.service import pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
-from taskmq.model.jobs.pools import QueuePolicy, Sharing, TenantPool
+from taskmq.model.jobs.pools import Amounts, QueuePolicy, Sharing, TenantPool
 from taskmq.model.jobs.quotas import HeldBack, Quotas
 from taskmq.scheduler.fairness import Head, Shares, Window
 from taskmq.scheduler.gates import GatePassage
@@ -144,7 +144,8 @@ class JobDispatcher:
     def resume(self, batch: DispatchBatch) -> None:
         """An earlier holder of the slot has dispatched it: it is in flight."""
         self._ledger.add(batch)
-        self._shares.taken(_found(batch))
+        self._placer.keep(batch)
+        self._shares.taken(_found(batch), self._needs_of([batch]))
         self._gates.taken(batch.jobs, now=self._now())
 
     def began(self, job_id: str, *, ran: float = 0.0) -> None:
@@ -262,10 +263,11 @@ class JobDispatcher:
             # anew, and no other scheduler publishes what the store has.
             for batch in batches:
                 self._ledger.add(batch)
+                self._placer.keep(batch)
                 self._counts.dispatched += len(batch.jobs)
                 self.publish(batch)
                 self._gates.taken(batch.jobs, now=now)
-            self._shares.taken([job for batch in batches for job in _found(batch)])
+            self._shares.taken([job for batch in batches for job in _found(batch)], self._needs_of(batches))
         if placed:
             self._see_nodes(batches)
         if not batches:
@@ -282,8 +284,12 @@ class JobDispatcher:
 
     async def _take(self, others: list[Pick], placed: list[Pick], batches: list[DispatchBatch]) -> None:
         """Dispatch what was picked, and add the batches."""
-        if placed and (batch := await self._placer.place(placed, self._quotas)) is not None:
-            batches.append(batch)
+        if placed:
+            batch = await self._placer.place(placed, self._quotas, self._shares.pools)
+            for queue in {pick.lane.queue for pick in placed}:
+                self._shares.resize(queue, self._placer.capacity)
+            if batch is not None:
+                batches.append(batch)
         others, has_put, has_more = await self._passage.passed(others, now=self._now())
         if has_put:
             self._fruitless.reset()
@@ -297,6 +303,15 @@ class JobDispatcher:
             batch = await self._store.dispatch(self._lease.slot, self._lease.epoch, others)
             if batch is not None:
                 batches.append(batch)
+
+    def _needs_of(self, batches: Iterable[DispatchBatch]) -> dict[str, Amounts]:
+        """What jobs that are placed on nodes take of those."""
+        return {
+            job.id: found[1]
+            for batch in batches
+            for job in batch.jobs
+            if job.node and (found := self._placer.found(job.id)) is not None
+        }
 
     def _see_nodes(self, batches: list[DispatchBatch]) -> None:
         """Where no node has had room, look again later, or once a job has left one; other queues go on meanwhile."""

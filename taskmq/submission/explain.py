@@ -1,14 +1,16 @@
 """Why a job of the store does not run yet."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from taskmq.contracts.jobs import JobRecord, JobStore, slot_key
-from taskmq.model.jobs.pools import path_of, shares_of
+from taskmq.model.jobs.pools import SLOTS_ASKED, TenantPool, path_of, shares_of
 from taskmq.model.jobs.quotas import run_name
-from taskmq.model.nodes import why_unplaced
+from taskmq.model.nodes import JobNeeds, added, why_unplaced
+from taskmq.model.resources import Amounts
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import jobs_queue, node_queue
 from taskmq.options.limits import why_limited
@@ -17,6 +19,7 @@ from taskmq.submission.new_jobs import name_of
 __all__ = ["Explanation", "explain_job"]
 
 _MOST_NAMED: Final = 10
+_SLOT: Final = JobNeeds()
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +57,7 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
             reasons += await _limit(store, record)
             reasons += await _place(store, record)
             reasons += await _quotas(store, record)
-            reasons += await _turn(store, record)
+            reasons += await _turn(store, record, now)
         case JobState.DISPATCHED:
             placed = await store.nodes.placed([record.id])
             queue = node_queue(placed[0].node) if placed else record.queue
@@ -148,8 +151,8 @@ async def _upstream(store: JobStore, record: JobRecord) -> list[str]:
     return reasons
 
 
-async def _turn(store: JobStore, record: JobRecord) -> list[str]:
-    """Beside whom it waits, and what was said of its pool."""
+async def _turn(store: JobStore, record: JobRecord, now: int) -> list[str]:
+    """Beside whom it waits, what was said of its pool, and what that has in flight."""
     said = await store.sharing()
     lanes = await store.dispatching.lanes(store.dispatching.slot_of(record.queue))
     tenants = {lane.tenant for lane in lanes if lane.queue == record.queue} | {record.tenant}
@@ -160,11 +163,33 @@ async def _turn(store: JobStore, record: JobRecord) -> list[str]:
     if policy is not None and policy.policy in {"fair", "weighted"}:
         share = shares_of(tenants, said.pools, weighted=policy.policy == "weighted")[record.tenant]
         reasons.append(f"its pool is due {share:.1%} of the queue while all of them have jobs ({policy.policy})")
-    return reasons + [
-        f"pool {pool.name!r} has at most {pool.max['slots']:g} jobs in flight, and its others wait"
-        for pool in path_of(record.tenant, said.pools)
-        if "slots" in pool.max
+    return reasons + await _caps(store, record, said.pools, now)
+
+
+async def _caps(store: JobStore, record: JobRecord, pools: Mapping[str, TenantPool], now: int) -> list[str]:
+    """What its pools have in flight of what it needs, beside their caps."""
+    needs = _SLOT if record.detail is None or record.detail.needs is None else record.detail.needs
+    capped = [pool for pool in path_of(record.tenant, pools) if pool.max.keys() & needs.amounts.keys()]
+    if not capped:
+        return []
+    slot = store.dispatching.slot_of(record.queue)
+    flights = [
+        each for each in await store.dispatching.in_flight(slot, dispatched_before=now) if each.queue == record.queue
     ]
+    placed = {each.job: each.amounts for each in await store.nodes.placed([each.id for each in flights])}
+    reasons: list[str] = []
+    for pool in capped:
+        used: Amounts = {}
+        for each in flights:
+            if any(above.name == pool.name for above in path_of(each.tenant, pools)):
+                used = added(used, placed.get(each.id, _SLOT.amounts))
+        for name in sorted(pool.max.keys() & needs.amounts.keys()):
+            have, most = used.get(name, 0.0), pool.max[name]
+            what = "jobs in flight" if name == SLOTS_ASKED else name
+            is_full = have + needs.amounts[name] > most * (1 + 1e-9)
+            so = f", and this job needs {needs.amounts[name]:g}: it waits until another one ends" if is_full else ""
+            reasons.append(f"pool {pool.name!r} has {have:g} of at most {most:g} {what} in that queue{so}")
+    return reasons
 
 
 def _when(milliseconds: int | None) -> str:

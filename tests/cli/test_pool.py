@@ -39,13 +39,24 @@ def test_pools_are_set_piece_by_piece_listed_and_removed(shop: Shop) -> None:
     changed = shop("pool", "set", "acme", "--max", "8", "--min", "0")
     assert shop("pool", "set", "acme-ml", "--parent", "acme").code == 0
 
-    assert changed.data == {"pool": "acme", "parent": None, "weight": 5.0, "min": None, "max": 8.0}
+    assert changed.data == {"pool": "acme", "parent": None, "weight": 5.0, "min": {}, "max": {"slots": 8.0}}
     assert [row["pool"] for row in shop("pool", "list").data] == ["acme", "acme-ml"]
     # A part of it is there.
     assert shop("pool", "remove", "acme").code == 2
     assert shop("pool", "remove", "acme-ml").code == 0
     assert [row["pool"] for row in shop("pool", "list").data] == ["acme"]
     assert "did you mean 'acme'" in shop("pool", "remove", "acmee").err
+
+
+def test_a_pool_has_amounts_of_what_its_jobs_take_of_nodes(shop: Shop, taskmq: Here) -> None:
+    shop("pool", "set", "lab", "--min", "slots=2,gpu=1", "--max", "gpu=2,memory=4G")
+    changed = shop("pool", "set", "lab", "--min", "0", "--max", "gpu=0")
+
+    table = taskmq("pool", "set", "lab", "--max", "gpu=2,memory=4G", "--app", "shop:app", "-o", "table").out
+
+    assert (changed.data["min"], changed.data["max"]) == ({}, {"gpu": 0.0})
+    assert "gpu=2, memory=4G" in table
+    assert "--max" in shop("pool", "set", "lab", "--max", "lots").err
 
 
 def test_a_queue_goes_by_a_policy_until_that_is_taken_away(shop: Shop) -> None:
@@ -68,7 +79,7 @@ def test_explain_names_the_part_and_the_cap_of_a_jobs_pool(shop: Shop) -> None:
 
     assert "1 other tenants have jobs in that queue, too" in explained.out
     assert "due 75.0% of the queue" in explained.out
-    assert "at most 2 jobs in flight" in explained.out
+    assert "pool 'acme' has 0 of at most 2 jobs in flight in that queue" in explained.out
 
 
 def test_a_pool_is_shown_with_those_above_it_and_its_parts(shop: Shop) -> None:

@@ -13,10 +13,10 @@ from taskmq.model.jobs.pools import path_of
 from taskmq.model.units import did_you_mean
 
 if TYPE_CHECKING:
-    from taskmq.model.jobs.pools import TenantPool
+    from taskmq.model.jobs.pools import Amounts, TenantPool
     from taskmq.model.topology import Policy
 
-__all__ = ["POOL_COLUMNS", "app", "policy_named"]
+__all__ = ["POOL_COLUMNS", "app", "policy_named", "pool_amounts", "pool_amounts_shown"]
 
 app = App(
     name="pool",
@@ -72,8 +72,8 @@ def set_pool(
     *,
     weight: float | None = None,
     parent: str | None = None,
-    least: Annotated[float | None, Parameter(name="--min")] = None,
-    most: Annotated[float | None, Parameter(name="--max")] = None,
+    least: Annotated[str | None, Parameter(name="--min")] = None,
+    most: Annotated[str | None, Parameter(name="--max")] = None,
 ) -> int:
     """Describe the pool of a tenant, or change what is given. Schedulers follow within a second or two.
 
@@ -86,9 +86,9 @@ def set_pool(
     parent
         The pool that it is a part of.
     least
-        Jobs in flight that it gets first; 0: no minimum.
+        Jobs in flight that it gets first, or amounts of what they take of nodes: 4, or slots=4,gpu=1; 0: no minimum.
     most
-        Jobs in flight above which its jobs wait; 0: no cap.
+        What is never exceeded, said in the same way; its further jobs wait. 0: no cap.
     """
     changes: dict[str, Any] = {}
     if weight is not None:
@@ -96,9 +96,9 @@ def set_pool(
     if parent is not None:
         changes["parent"] = parent or None
     if least is not None:
-        changes["min"] = {"slots": least} if least else {}
+        changes["min"] = pool_amounts(least, what="--min")
     if most is not None:
-        changes["max"] = {"slots": most} if most else {}
+        changes["max"] = pool_amounts(most, what="--max")
     print_record(_row(run_with_app(lambda target: target.pools.aset(pool, **changes))))
     return OK
 
@@ -178,11 +178,30 @@ def policy_named(name: str) -> "Policy | None":
     return known.get(name)
 
 
+def pool_amounts(text: str, *, what: str) -> dict[str, float]:
+    """Amounts of a pool as a command line has them: a number of slots, or each resource by name; 0 for none at all.
+
+    Raises:
+        InvalidOption: a name or an amount that cannot be; names `what`.
+    """
+    from taskmq.model.resources import parse_amounts
+
+    found = parse_amounts(text if "=" in text else f"slots={text}", what=what)
+    return {} if text.strip() == "0" else found
+
+
+def pool_amounts_shown(amounts: "Amounts") -> "Amounts | str":
+    """Amounts of a pool for whom they are printed."""
+    from taskmq.model.resources import amounts_text
+
+    return amounts_text(amounts) if current_globals().output == "table" else amounts
+
+
 def _row(pool: "TenantPool") -> dict[str, Any]:
     return {
         "pool": pool.name,
         "parent": pool.parent,
         "weight": pool.weight,
-        "min": pool.min.get("slots"),
-        "max": pool.max.get("slots"),
+        "min": pool_amounts_shown(pool.min),
+        "max": pool_amounts_shown(pool.max),
     }

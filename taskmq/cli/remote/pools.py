@@ -8,7 +8,7 @@ from taskmq.api.pools import PolicyBody, PoolBody, PoolView, QuotaBody, QuotaVie
 from taskmq.cli.administration.quotas import QUOTA_COLUMNS
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
-from taskmq.cli.operators.pool import POOL_COLUMNS, policy_named
+from taskmq.cli.operators.pool import POOL_COLUMNS, policy_named, pool_amounts, pool_amounts_shown
 from taskmq.cli.output import note, print_record
 from taskmq.cli.server_link import show_record, show_rows
 from taskmq.errors import InvalidOption, RequestRefused
@@ -61,8 +61,8 @@ def set_pool(
     pool: str,
     weight: float | None,
     parent: str | None,
-    least: float | None,
-    most: float | None,
+    least: str | None,
+    most: str | None,
 ) -> int:
     before = next((one for one in client.pools.list().items if one.pool == pool), None)
     said = (
@@ -73,8 +73,8 @@ def set_pool(
     body = PoolBody(
         parent=said.parent if parent is None else parent or None,
         weight=said.weight if weight is None else weight,
-        min=said.min if least is None else {"slots": least} if least else {},
-        max=said.max if most is None else {"slots": most} if most else {},
+        min=said.min if least is None else pool_amounts(least, what="--min"),
+        max=said.max if most is None else pool_amounts(most, what="--max"),
     )
     made = client.pools.put(pool, body)
     show_record(made, lambda: _row(made))
@@ -158,6 +158,6 @@ def _row(pool: PoolView) -> dict[str, Any]:
         "pool": pool.pool,
         "parent": pool.parent,
         "weight": pool.weight,
-        "min": pool.min.get("slots"),
-        "max": pool.max.get("slots"),
+        "min": pool_amounts_shown(pool.min),
+        "max": pool_amounts_shown(pool.max),
     }

@@ -4,8 +4,8 @@
     pool  -> its parent -> ... -> the queue: weight among its neighbours, a guaranteed minimum, a cap
 
 The jobs of a tenant belong to the pool of the tenant's name; a tenant that has none is a pool by itself, with the
-values of the pool `*` where there is one. Amounts are of jobs in flight (`slots`) or of other resources, in each
-queue for itself.
+values of the pool `*` where there is one. Amounts are of jobs in flight (`slots`) or of what jobs that are placed on
+nodes take of those, in each queue for itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +14,7 @@ from typing import Annotated, Final, NoReturn
 import msgspec
 
 from taskmq.errors import InvalidOption
+from taskmq.model.resources import read_amounts
 from taskmq.model.topology import CLASSES, POLICIES, Policy, PriorityClass
 from taskmq.model.units import did_you_mean
 
@@ -123,14 +124,14 @@ class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             self._refuse("a minimum for every tenant can be promised to none: give it to pools by name")
 
     def check_amounts(self) -> "TenantPool":
-        """It; for those who describe pools: what schedulers share out is jobs in flight.
+        """It; for those who describe pools.
 
         Raises:
-            InvalidOption: it has amounts of something else.
+            InvalidOption: it has amounts of what cannot be a resource.
         """
         for option, amounts in (("min", self.min), ("max", self.max)):
-            for resource in sorted(amounts.keys() - {SLOTS_ASKED}):
-                self._refuse(f"{option} of {resource}: pools share out {SLOTS_ASKED}, which are jobs in flight")
+            if some := {resource: amount for resource, amount in amounts.items() if amount}:
+                read_amounts(some, what=f"pool {self.name!r}: {option}")
         return self
 
     def _refuse(self, reason: str) -> NoReturn:

@@ -5,7 +5,10 @@ from typing import Final
 
 from taskmq.model.jobs.pools import SLOTS_ASKED, Amounts, TenantPool, check_pools, path_of
 
-__all__ = ["Account", "Accounts", "one_slot"]
+__all__ = ["ONE_SLOT", "Account", "Accounts"]
+
+ONE_SLOT: Final[Amounts] = {SLOTS_ASKED: 1.0}
+"""What a job takes of which nothing else is known; no job takes less."""
 
 # All minimums together get at most so much of a queue: the rest is for those that were promised nothing.
 _PROMISED_AT_MOST: Final = 0.9
@@ -17,11 +20,12 @@ class Account:
     Attributes:
         used: amounts in flight.
         flights: how many jobs in flight that is.
+        latest: what the last job that went into flight takes.
         is_blocked: its next job would be above its cap: nothing below it is picked until one of its jobs has ended.
         suspended: pools below it that are owed something and cannot have it while it is blocked.
     """
 
-    __slots__ = ("flights", "is_blocked", "least", "most", "name", "parent", "suspended", "used", "weight")
+    __slots__ = ("flights", "is_blocked", "latest", "least", "most", "name", "parent", "suspended", "used", "weight")
 
     def __init__(self, pool: TenantPool, parent: "Account | None") -> None:
         self.name = pool.name
@@ -31,6 +35,7 @@ class Account:
         self.most: Amounts = pool.max
         self.used: dict[str, float] = {}
         self.flights = 0
+        self.latest: Amounts = ONE_SLOT
         self.is_blocked = False
         self.suspended: list[Account] = []
 
@@ -56,6 +61,7 @@ class Account:
         account: Account | None = self
         while account is not None:
             account.flights += count
+            account.latest = needs
             used = account.used
             for resource, amount in needs.items():
                 used[resource] = used.get(resource, 0.0) + amount * count
@@ -73,8 +79,12 @@ class Account:
                 account.used[resource] -= amount
 
     def part_of_minimum(self) -> float:
-        """How much of its minimum it has, of the resource of which it has most; 1: all."""
-        return max(self.used.get(resource, 0.0) / amount for resource, amount in self.least.items())
+        """How much of its minimum it has, of the resource of which it has most; 1: all.
+
+        Of the resources that its latest job takes: a minimum of others is of no use to such a one.
+        """
+        parts = (self.used.get(name, 0.0) / amount for name, amount in self.least.items() if name in self.latest)
+        return max(parts, default=1.0)
 
     def has_room(self, needs: Amounts) -> bool:
         """Whether such a job is within its own cap."""
@@ -132,11 +142,3 @@ class Accounts:
             if capacity is not None and promised > 0:
                 part = min(part, _PROMISED_AT_MOST * capacity / promised)
         return part
-
-
-def one_slot(_: object) -> Amounts:
-    """What a job needs of which nothing else is known."""
-    return _ONE_SLOT
-
-
-_ONE_SLOT: Final[Amounts] = {SLOTS_ASKED: 1.0}

@@ -17,6 +17,7 @@ from math import inf
 from typing import Final
 
 from taskmq.contracts.jobs import Lane
+from taskmq.model.jobs.pools import Amounts
 from taskmq.scheduler.fairness.accounts import Account
 from taskmq.scheduler.fairness.order import Key, Order
 
@@ -199,15 +200,17 @@ class Leaf(Branch):
         lanes: those that have jobs.
         flights: how many of its jobs are in flight.
         known: the lanes that it was asked for.
+        needs: of lanes whose last job took something else than a slot: what that was.
     """
 
-    __slots__ = ("_clock", "_served", "flights", "known", "lanes")
+    __slots__ = ("_clock", "_served", "flights", "known", "lanes", "needs")
 
     def __init__(
         self, parent: Branch, account: Account, *, weight: float, rank: int, by_heads: bool, by_rank: bool
     ) -> None:
         super().__init__(parent, account, weight=weight, rank=rank, by_heads=by_heads, by_rank=by_rank)
         self.known: list[Lane] = []
+        self.needs: dict[Lane, Amounts] = {}
         self.lanes: Order[Lane] = Order()
         self.flights = 0
         self._served: dict[Lane, float] = {}

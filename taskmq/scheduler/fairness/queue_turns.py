@@ -7,7 +7,7 @@ Everything is charged to what was served: also what a pool got for its minimum c
 """
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from math import inf
 from typing import Final
@@ -15,16 +15,15 @@ from typing import Final
 from taskmq.contracts.jobs import Lane
 from taskmq.model.jobs.pools import SLOTS_ASKED, Amounts, QueuePolicy, TenantPool
 from taskmq.model.topology import CLASSES, Policy, class_of
-from taskmq.scheduler.fairness.accounts import Account, Accounts, one_slot
+from taskmq.scheduler.fairness.accounts import ONE_SLOT, Account, Accounts
 from taskmq.scheduler.fairness.branches import Branch, Leaf
 from taskmq.scheduler.fairness.costs import ChargedJob, Flights, RunTimes
 from taskmq.scheduler.fairness.order import Key, Order
 
-__all__ = ["BY_HEADS", "IN_CLASSES", "Head", "Needs", "QueueTurns"]
+__all__ = ["BY_HEADS", "IN_CLASSES", "Head", "QueueTurns"]
 
 Head = tuple[float, float]
 """Of the first job of a lane: since when it is due, and when it expires; seconds."""
-Needs = Callable[[Lane], Amounts]
 
 _Charge = tuple[Amounts, float]
 
@@ -32,6 +31,7 @@ _NOTHING: Final = 1e-12
 # So many leaves that owe something are looked at with each refresh.
 _LOOKED_AT: Final = 1000
 _NO_HEAD: Final[Head] = (0.0, inf)
+_SLOTS: Final[Mapping[str, Amounts]] = {}
 IN_CLASSES: Final[frozenset[Policy]] = frozenset({"fair", "weighted", "round_robin", "deadline"})
 BY_HEADS: Final[frozenset[Policy]] = frozenset({"fifo", "priority", "deadline"})
 
@@ -41,9 +41,11 @@ class QueueTurns:
 
     Made anew, with the backlog and what is in flight, it goes on where another one was.
 
+    What a job takes is known once it is in flight. Until then it is charged what the one before it in its lane took,
+    and stopped by caps of slots alone: who places jobs on nodes sees to the others, job by job (`Caps`).
+
     Args:
-        needs: what the next job of a lane takes; a slot, unless something else is said.
-        capacities: of the resources beside slots.
+        capacities: of resources, also beside slots, where they are known.
 
     Raises:
         InvalidOption: these are no pools, see `check_pools`.
@@ -56,12 +58,11 @@ class QueueTurns:
         times: RunTimes,
         flights: Iterable[ChargedJob] = (),
         *,
-        needs: Needs = one_slot,
         capacities: Amounts | None = None,
     ) -> None:
         self.policy = policy
-        self._needs = needs
-        self._capacities = dict(capacities or {})
+        self.capacities: Amounts = capacities or {}
+        self._slots = 1.0
         self._times = times
         self._accounts = Accounts(pools)
         self._owed: Order[Account] = Order()
@@ -144,8 +145,8 @@ class QueueTurns:
 
         What is picked counts as in flight until `taken` says what became of it.
         """
-        self._capacities[SLOTS_ASKED] = len(self.flights) + self._open() + float(count)
-        honoured = self._accounts.honoured(self._capacities)
+        self._slots = self.capacities.get(SLOTS_ASKED) or len(self.flights) + self._open() + float(count)
+        honoured = self._accounts.honoured({**self.capacities, SLOTS_ASKED: self._slots})
         found: dict[Lane, int] = {}
         while count > 0 and (picked := self._pick(honoured, count)) is not None:
             lane, number = picked
@@ -153,12 +154,16 @@ class QueueTurns:
             count -= number
         return found
 
-    def taken(self, jobs: Iterable[tuple[str, str, Lane]]) -> None:
-        """What was picked has come to these jobs: id, task and lane of each, which are in flight now."""
+    def taken(self, jobs: Iterable[tuple[str, str, Lane]], needs_of: Mapping[str, Amounts] = _SLOTS) -> None:
+        """What was picked has come to these jobs: id, task and lane of each, which are in flight now.
+
+        Args:
+            needs_of: by id, what jobs take that take more than a slot.
+        """
         picked, self._picked = self._picked, {}
         found: dict[Lane, list[ChargedJob]] = {}
         for job_id, task, lane in jobs:
-            needs = self._needs(lane)
+            needs = needs_of.get(job_id, ONE_SLOT)
             job = ChargedJob(job_id, task, lane, needs, self._worth(needs), 0.0)
             job.seconds = self._expected(job)
             found.setdefault(lane, []).append(job)
@@ -173,10 +178,16 @@ class QueueTurns:
             cost += job.worth * job.seconds
         for _, charged in picked:
             cost -= charged
+        for (needs, _), job in zip(picked, found, strict=False):
+            if needs is not job.needs:
+                self._give(leaf, needs)
+                self._take(leaf, job.needs)
         for needs, _ in picked[len(found) :]:
             self._give(leaf, needs)
         for job in found[len(picked) :]:
             self._take(leaf, job.needs)
+        if found:
+            _learn(leaf, found[-1])
         # What came of the order of sums is no cost.
         if abs(cost) > _NOTHING:
             leaf.charge(cost)
@@ -190,8 +201,8 @@ class QueueTurns:
             lane = leaf.lanes.first()
             assert lane is not None
             assert leaf.account is not None
-            needs = self._needs(lane)
-            if (full := leaf.account.full(needs)) is not None:
+            needs = leaf.needs.get(lane, ONE_SLOT)
+            if (full := leaf.account.full(ONE_SLOT)) is not None:
                 self._block(full)
                 continue
             # One alone needs no turns.
@@ -256,6 +267,7 @@ class QueueTurns:
 
     def _fly(self, job: ChargedJob) -> None:
         leaf = self._leaf(job.lane)
+        _learn(leaf, job)
         job.seconds = self._expected(job)
         self._take(leaf, job.needs)
         job.since = leaf.clocks()
@@ -280,10 +292,8 @@ class QueueTurns:
         slots = needs.get(SLOTS_ASKED, 0.0)
         if len(needs) == 1:
             return slots
-        whole = self._capacities.get(SLOTS_ASKED, 1.0)
-        parts = [
-            amount * whole / self._capacities[name] for name, amount in needs.items() if self._capacities.get(name)
-        ]
+        known = self.capacities
+        parts = [amount * self._slots / known[name] for name, amount in needs.items() if known.get(name)]
         return max(parts, default=slots)
 
     def _open(self) -> int:
@@ -383,3 +393,11 @@ class QueueTurns:
         if not of_account and not account.flights:
             del self._branches[account]
             self._accounts.forget(account)
+
+
+def _learn(leaf: Leaf, job: ChargedJob) -> None:
+    """The next job of the lane probably takes as much."""
+    if job.needs is ONE_SLOT:
+        leaf.needs.pop(job.lane, None)
+    else:
+        leaf.needs[job.lane] = job.needs

@@ -9,26 +9,23 @@ others have queued.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from taskmq.contracts.jobs import Lane, Pick
 from taskmq.model.jobs.pools import FAIR, Amounts, QueuePolicy, TenantPool
-from taskmq.scheduler.fairness.accounts import one_slot
 from taskmq.scheduler.fairness.costs import RunTimes
-from taskmq.scheduler.fairness.queue_turns import BY_HEADS, Head, Needs, QueueTurns
+from taskmq.scheduler.fairness.queue_turns import BY_HEADS, Head, QueueTurns
 
 __all__ = ["Shares"]
 
+_SLOTS: Final[Mapping[str, Amounts]] = {}
+
 
 class Shares:
-    """Deals out turns among the lanes that have jobs.
+    """Deals out turns among the lanes that have jobs."""
 
-    Args:
-        needs, capacities: see `QueueTurns`.
-    """
-
-    def __init__(self, *, needs: Needs = one_slot, capacities: Amounts | None = None) -> None:
-        self._needs = needs
-        self._capacities = capacities
+    def __init__(self) -> None:
+        self._capacities: dict[str, Amounts] = {}
         self._policies: Mapping[str, QueuePolicy] = {}
         self._pools: Mapping[str, TenantPool] = {}
         self._times = RunTimes()
@@ -53,6 +50,12 @@ class Shares:
         )
         self._policies, self._pools = dict(policies), dict(pools)
 
+    def resize(self, queue: str, capacities: Amounts) -> None:
+        """The nodes on which jobs of a queue are placed have so much: a job counts by its largest part of it."""
+        self._capacities[queue] = capacities
+        if (turns := self._queues.get(queue)) is not None:
+            turns.capacities = capacities
+
     def refresh(self, lanes: Iterable[Lane], heads: Mapping[Lane, Head] | None = None) -> None:
         """These are the lanes that have jobs. Who was there before keeps its place.
 
@@ -74,6 +77,11 @@ class Shares:
         """The lane has jobs, or another first one."""
         self._backlog.setdefault(lane.queue, {})[lane] = head
         self._of(lane.queue).add(lane, head)
+
+    @property
+    def pools(self) -> Mapping[str, TenantPool]:
+        """All pools, by name: another object after each change."""
+        return self._pools
 
     def described(self, queue: str) -> tuple[QueuePolicy, Mapping[str, TenantPool]]:
         """How a queue takes turns, and all pools."""
@@ -111,10 +119,13 @@ class Shares:
             self._queues.move_to_end(found[0].lane.queue)
         return found
 
-    def taken(self, jobs: Iterable[tuple[str, str, Lane]]) -> None:
+    def taken(self, jobs: Iterable[tuple[str, str, Lane]], needs_of: Mapping[str, Amounts] = _SLOTS) -> None:
         """What was picked has come to these jobs, which are in flight now: id, task and lane of each.
 
         Also those that an earlier holder of the slot has dispatched.
+
+        Args:
+            needs_of: by id, what jobs take that take more than a slot.
         """
         by_queue: dict[str, list[tuple[str, str, Lane]]] = {}
         for job in jobs:
@@ -122,7 +133,7 @@ class Shares:
             self._queue_of[job[0]] = job[2].queue
             by_queue.setdefault(job[2].queue, []).append(job)
         for queue in [*self._queues, *(queue for queue in by_queue if queue not in self._queues)]:
-            self._of(queue).taken(by_queue.get(queue, ()))
+            self._of(queue).taken(by_queue.get(queue, ()), needs_of)
 
     def began(self, job_id: str, *, now: float, ran: float = 0.0) -> None:
         """A job is known to run.
@@ -172,8 +183,7 @@ class Shares:
             pools,
             self._times,
             () if before is None else before.flights,
-            needs=self._needs,
-            capacities=self._capacities,
+            capacities=self._capacities.get(queue),
         )
         turns.refresh(self._backlog.get(queue, {}))
         return turns

@@ -16,9 +16,12 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from taskmq.contracts.jobs import DispatchBatch, JobRecord, JobStore, Lane, Pick, UnplacedJob
+from taskmq.model.jobs.pools import TenantPool
 from taskmq.model.jobs.quotas import Quotas
-from taskmq.model.nodes import HostNode, JobNeeds
+from taskmq.model.nodes import HostNode, JobNeeds, added
+from taskmq.model.resources import Amounts
 from taskmq.model.topology import node_queue
+from taskmq.scheduler.fairness import Caps
 from taskmq.scheduler.fairness.costs import RunTimes
 from taskmq.scheduler.placement import Candidate, NodeRun, plan_placements
 from taskmq.scheduler.slots import HeldLease
@@ -37,6 +40,7 @@ class _Placed(NamedTuple):
     node: str
     epoch: int
     task: str
+    queue: str
     tenant: str
     amounts: dict[str, float]
     began: float
@@ -47,6 +51,9 @@ class Placer:
 
     Args:
         is_paused: whether a queue takes nothing for now; nothing is placed on the node whose queue that is.
+
+    Attributes:
+        capacity: what all open nodes together have, as they were last read.
     """
 
     def __init__(self, store: JobStore, lease: HeldLease, *, is_paused: Callable[[str], bool]) -> None:
@@ -54,6 +61,11 @@ class Placer:
         self._lease = lease
         self._is_paused = is_paused
         self._placed: dict[str, _Placed] = {}
+        self._planned: dict[str, tuple[str, int, dict[str, float]]] = {}
+        self._pools: Mapping[str, TenantPool] = {}
+        # None where no pool has any.
+        self._caps: Caps | None = None
+        self.capacity: Amounts = {}
         self._times = RunTimes()
         self._held = ""
         # Of lanes whose first jobs do not all fit: behind which job the next look goes on.
@@ -63,22 +75,26 @@ class Placer:
         # When those have left that were asked to, by the loop's clock.
         self._leaving: dict[str, float] = {}
 
-    async def place(self, picks: Sequence[Pick], quotas: Quotas) -> DispatchBatch | None:
+    async def place(
+        self, picks: Sequence[Pick], quotas: Quotas, pools: Mapping[str, TenantPool]
+    ) -> DispatchBatch | None:
         """Dispatch of these lanes what fits somewhere, and end what has expired; None where nothing fits.
 
         Of each tenant and queue no more are dispatched than were picked, but for a gang, which goes whole. Jobs
         behind those that fit nowhere get their turn too: each look goes on where the one before has stopped, up to
         the end of the lane, and begins again. A tenant whose quota has let a job wait leaves the next look to the
-        others.
+        others. No pool has more of a resource than its cap.
 
         Raises:
             StoreUnavailable: it could not be reached.
         """
+        self._follow(pools)
         looked_at, first = await self._first(picks)
         if not first:
             self._behind.clear()
             return None
         nodes = [node for node in await self._store.nodes.nodes() if not self._is_paused(node_queue(node.name))]
+        self.capacity = _capacity(nodes)
         waiting = [*first, *(await self._further_back(looked_at, first))]
         now, now_ms = asyncio.get_running_loop().time(), await self._store.now_ms()
         over = [one.id for one in waiting if one.expires is not None and one.expires <= now_ms]
@@ -91,8 +107,14 @@ class Placer:
         for owner in self._waiting:
             most[owner] = 0
         self._waiting = set()
-        plan = plan_placements(candidates, nodes, list(self._flights()), now=now, held=self._held, most=most)
+        plan = plan_placements(
+            candidates, nodes, list(self._flights()), now=now, held=self._held, most=most, caps=self._caps
+        )
         self._held = plan.held
+        if self._caps is not None:
+            # They count once they are dispatched.
+            for each in plan.placements:
+                self._caps.give(queues[each.job], each.tenant, each.amounts)
         self._move_back(looked_at, waiting, {each.job for each in plan.placements} | gone)
         if not plan.placements and not over:
             return None
@@ -106,12 +128,19 @@ class Placer:
             for each in plan.placements
             if each.job not in dispatched and each.tenant in held_back
         }
-        if batch is not None:
-            by_job = {each.job: each for each in plan.placements}
-            for job in batch.jobs:
-                each = by_job[job.id]
-                self._placed[job.id] = _Placed(each.node, each.epoch, job.task, job.tenant, each.amounts, now)
+        self._planned = {each.job: (each.node, each.epoch, each.amounts) for each in plan.placements}
         return batch
+
+    def keep(self, batch: DispatchBatch) -> None:
+        """A batch that `place` or `located` has given is in flight: its earlier dispatches do not count any more."""
+        now = asyncio.get_running_loop().time()
+        for job in batch.jobs:
+            if (planned := self._planned.pop(job.id, None)) is None:
+                continue
+            node, epoch, amounts = planned
+            self._placed[job.id] = _Placed(node, epoch, job.task, job.queue, job.tenant, amounts, now)
+            if self._caps is not None:
+                self._caps.take(job.queue, job.tenant, amounts)
 
     async def _first(self, picks: Sequence[Pick]) -> tuple[Sequence[Pick], Sequence[UnplacedJob]]:
         """The first jobs of these lanes, and how many of each were looked at: a gang at its head as a whole."""
@@ -165,10 +194,7 @@ class Placer:
             for each in await self._store.nodes.placed(list(tokens))
             if each.token == tokens.get(each.job)
         }
-        now = asyncio.get_running_loop().time()
-        for job in batch.jobs:
-            if (each := found.get(job.id)) is not None:
-                self._placed[job.id] = _Placed(each.node, each.epoch, job.task, job.tenant, each.amounts, now)
+        self._planned |= {job: (each.node, each.epoch, each.amounts) for job, each in found.items()}
         nodes = {job: each.node for job, each in found.items()}
         return replace(batch, jobs=[replace(job, node=nodes.get(job.id, "")) for job in batch.jobs])
 
@@ -178,6 +204,8 @@ class Placer:
         placed = self._placed.pop(job_id, None)
         if placed is None:
             return False
+        if self._caps is not None:
+            self._caps.give(placed.queue, placed.tenant, placed.amounts)
         if seconds:
             self._times.took(placed.task, _lane(placed.tenant), seconds)
         return True
@@ -215,6 +243,16 @@ class Placer:
             if (node := nodes.get(placed.node)) is None or node.epoch != placed.epoch
         }
 
+    def _follow(self, pools: Mapping[str, TenantPool]) -> None:
+        """Keep the caps of these pools from now on."""
+        if pools is self._pools:
+            return
+        self._pools = pools
+        self._caps = Caps(pools) if any(pool.max for pool in pools.values()) else None
+        if self._caps is not None:
+            for each in self._placed.values():
+                self._caps.take(each.queue, each.tenant, each.amounts)
+
     def _candidate(self, one: UnplacedJob, now_ms: int) -> Candidate:
         return Candidate(
             job=one.id,
@@ -232,6 +270,15 @@ class Placer:
             seconds = self._times.expected(placed.task, _lane(placed.tenant))
             ends = min(placed.began + seconds, self._leaving.get(job_id, inf))
             yield NodeRun(placed.node, placed.amounts, ends)
+
+
+def _capacity(nodes: Iterable[HostNode]) -> Amounts:
+    """What those that take jobs have, all together."""
+    found: Amounts = {}
+    for node in nodes:
+        if node.is_open and node.told.runs_jobs:
+            found = added(found, node.told.capacity)
+    return found
 
 
 def _lane(tenant: str) -> Lane:

@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from taskmq.model.nodes import HostNode, JobNeeds, Placement
+from taskmq.model.nodes import HostNode, JobNeeds, Placement, added
+from taskmq.model.resources import Amounts
+from taskmq.scheduler.fairness import Caps
 from taskmq.scheduler.placement.room import NodeRun, Room
 
 __all__ = ["Candidate", "Plan", "plan_placements"]
@@ -56,6 +58,7 @@ def plan_placements(
     now: float,
     held: str = "",
     most: Mapping[tuple[str, str], int] | None = None,
+    caps: Caps | None = None,
 ) -> Plan:
     """Which candidates go where.
 
@@ -66,10 +69,12 @@ def plan_placements(
         held: for whom a node was held by the plan before: it goes first where there is room.
         most: of a queue and tenant no more jobs than this are placed, but for a gang, which goes whole; no bound
             where there is none here.
+        caps: of pools, with what is placed already. What is planned is taken from them.
     """
     room = Room(nodes, now=now)
     found = Plan()
-    units = _units(candidates, held)
+    # One that is above a cap is held no node.
+    units = [unit for unit in _units(candidates, held) if caps is None or _is_within(unit, caps)]
     blocked = [unit[0] for unit in units if _is_blocked(unit, room)]
     oldest = next((one for one in blocked if one.job == held), None) or max(blocked, key=_waited, default=None)
     if oldest is not None:
@@ -79,12 +84,17 @@ def plan_placements(
         owner = (unit[0].queue, unit[0].tenant)
         if owner in left and left[owner] <= 0:
             continue
+        if caps is not None and not _is_within(unit, caps):
+            continue
         tried = room.copy() if len(unit) > 1 else room
         placements = _placed(unit, tried)
         if placements is not None:
             room = tried
             if owner in left:
                 left[owner] -= len(unit)
+            if caps is not None:
+                for one in unit:
+                    caps.take(one.queue, one.tenant, one.needs.amounts)
             found.placements.extend(placements)
     return Plan(found.placements, "" if oldest is None else oldest.job)
 
@@ -103,6 +113,14 @@ def _units(candidates: Sequence[Candidate], held: str) -> list[list[Candidate]]:
             units.append(members)
     # Sorting keeps the order of all others.
     return sorted(units, key=lambda unit: unit[0].job != held)
+
+
+def _is_within(unit: Sequence[Candidate], caps: Caps) -> bool:
+    """Whether all of them together are within the caps of their pool."""
+    wanted: Amounts = {}
+    for one in unit:
+        wanted = added(wanted, one.needs.amounts)
+    return caps.has_room(unit[0].queue, unit[0].tenant, wanted)
 
 
 def _is_blocked(unit: Sequence[Candidate], room: Room) -> bool:

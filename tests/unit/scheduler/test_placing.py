@@ -8,9 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from taskmq import WorkQueue
-from taskmq.contracts.jobs import DispatchBatch, JobDetail, Lane, Pick, slot_key
+from taskmq.contracts.jobs import DispatchBatch, JobDetail, JobUpdate, Lane, Pick, slot_key
 from taskmq.errors import BrokerUnavailable, PublishRejected, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
+from taskmq.model.jobs.pools import Sharing, TenantPool
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import LOST_AFTER_MS, HostNode, JobNeeds, NodeTold
 from taskmq.model.states import JobState
@@ -454,11 +455,11 @@ def test_a_gang_of_which_half_has_come_does_not_begin_where_two_looks_overlap() 
         await stage.submit(9, queue="train", detail=_needs())
         picks = [Pick(Lane("train", 4, ""), 10)]
         # The next look begins behind the last of these, too, and what comes now is among its first jobs.
-        await placer.place(picks, Quotas())
+        await placer.place(picks, Quotas(), {})
         await stage.pass_by(1)
         gang = await stage.submit(2, queue="train", detail=_needs(gang="g", gang_size=4))
 
-        await placer.place(picks, Quotas())
+        await placer.place(picks, Quotas(), {})
 
         assert {stage.job(job).state for job in (blocker, *gang)} == {JobState.QUEUED}
 
@@ -494,6 +495,52 @@ def test_a_node_that_was_full_for_long_gets_the_next_job_at_once() -> None:
             await player.has(1, within=0.05)
 
         await player.finish()
+        await stage.all_ended()
+
+    play(test, queues=_QUEUES)
+
+
+def test_a_job_that_was_placed_again_while_its_first_run_counted_is_known_where_it_is() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        first = await _worker(stage, silent_after=5)
+        (job,) = await stage.submit(queue="train", detail=_needs())
+        await first.has(1)
+        record = stage.job(job)
+        # As if its message had been taken for lost.
+        update = JobUpdate(
+            id=job, before=record.state, version=record.version, after=JobState.QUEUED, kind="change", due=record.due
+        )
+        assert await stage.store.update(update) is not None
+        await first.has(2)
+        second = await _worker(stage, "b")
+
+        await second.has(1)
+
+        await second.finish()
+        await stage.all_ended()
+
+    play(test, queues=_QUEUES)
+
+
+def test_no_pool_has_more_of_a_resource_than_its_cap_and_others_pass() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.store.share(Sharing(version=1, pools={"lab": TenantPool(name="lab", max={"cpu": 2.0})}))
+        stage.start()
+        player = await _worker(stage)
+        await stage.submit(3, queue="train", tenant="lab", detail=_needs(1.5))
+        (small,) = await stage.submit(queue="train", tenant="lab", detail=_needs(0.5))
+        (other,) = await stage.submit(queue="train", tenant="else", detail=_needs(1.5))
+
+        await player.has(3)
+        await stage.pass_by(5)
+
+        assert {small, other} < {envelope.id for envelope in player.envelopes}
+        assert (await _node(stage)).used == {"slots": 3.0, "cpu": 3.5}
+        assert stage.states() == {JobState.QUEUED: 2, JobState.DISPATCHED: 3}
+        for _ in range(3):
+            await player.finish()
+            await stage.pass_by(1)
         await stage.all_ended()
 
     play(test, queues=_QUEUES)

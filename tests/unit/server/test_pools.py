@@ -32,7 +32,7 @@ def test_a_pool_that_there_is_not_is_not_found(site: Site) -> None:
         assert (answer.status_code, answer.json()["code"]) == (404, "pool_not_found")
 
 
-@pytest.mark.parametrize("body", [{"min": {"slots": 9}, "max": {"slots": 8}}, {"max": {"cpu": 8}}])
+@pytest.mark.parametrize("body", [{"min": {"slots": 9}, "max": {"slots": 8}}, {"max": {"the CPU": 8}}])
 def test_a_pool_that_cannot_be_is_refused_and_nothing_of_it_is_in_the_audit(
     site: Site, body: dict[str, dict[str, float]]
 ) -> None:

@@ -33,12 +33,12 @@ def test_pools_are_described_changed_and_removed() -> None:
     _in_shop(test)
 
 
-def test_amounts_that_schedulers_do_not_share_out_are_refused() -> None:
+def test_amounts_of_what_is_no_resource_are_refused_by_name() -> None:
     async def test(shop: Shop) -> None:
-        with pytest.raises(InvalidOption, match="'acme': min of cpu: pools share out slots"):
-            await shop.app.pools.aset("acme", min={"slots": 1, "cpu": 4})
-        with pytest.raises(InvalidOption, match="'acme': max of gpu: pools share out slots"):
-            await shop.app.pools.aset("acme", max={"gpu": 1})
+        with pytest.raises(InvalidOption, match="pool 'acme': min: 'the CPU' is no name of a resource"):
+            await shop.app.pools.aset("acme", min={"slots": 1, "the CPU": 4})
+        with pytest.raises(InvalidOption, match=r"pool 'acme': max: gpu=0\.5: devices are handed out whole"):
+            await shop.app.pools.aset("acme", max={"gpu": 0.5})
 
         assert (await shop.app.pools.aread()).pools == {}
 

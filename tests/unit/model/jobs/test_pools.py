@@ -1,0 +1,62 @@
+"""Policies and pools as operators say them. Pure."""
+
+from typing import Any
+
+import pytest
+
+from taskmq.errors import InvalidOption
+from taskmq.model.jobs.pools import (
+    EVERY_TENANT,
+    QueuePolicy,
+    Sharing,
+    TenantPool,
+    check_pools,
+    path_of,
+    read_sharing,
+)
+from tests.unit.scheduler.cluster import pools_of
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: QueuePolicy(policy="fare"), "did you mean 'fair'"),  # type: ignore[arg-type]
+        (lambda: QueuePolicy(shares={"high": 1.0}), "for each of high, default, low"),
+        (lambda: QueuePolicy(shares={"high": 1.0, "default": 1.0, "low": 0.0}), "above 0"),
+        (lambda: QueuePolicy(ageing=0.0), "more than 0"),
+        (lambda: QueuePolicy(preempt_after=-1.0), "preempt_after=-1.0: 0 to"),
+        (lambda: QueuePolicy(preempt_grace=1e6), "preempt_grace=1000000.0: 0 to"),
+        (lambda: QueuePolicy(preempt_most=-1), "preempt_most=-1: 0"),
+        (lambda: TenantPool(name="a\n"), "printable"),
+        (lambda: TenantPool(name="a", weight=0.0), "weight=0.0"),
+        (lambda: TenantPool(name="a", min={"slots": -1.0}), "min of slots=-1.0"),
+        (lambda: TenantPool(name="a", min={"slots": 3.0}, max={"slots": 2.0}), "more than its max"),
+        (lambda: TenantPool(name=EVERY_TENANT, min={"slots": 3.0}), "promised to none"),
+        (lambda: check_pools([TenantPool(name="a"), TenantPool(name="a")]), "described twice"),
+        (
+            lambda: check_pools([TenantPool(name="a", parent="b"), TenantPool(name="b", parent="a")]),
+            "a part of itself",
+        ),
+        (
+            lambda: check_pools([TenantPool(name="a", parent=EVERY_TENANT), TenantPool(name=EVERY_TENANT)]),
+            "no pool",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(make: Any, text: str) -> None:
+    with pytest.raises(InvalidOption, match=text):
+        make()
+
+
+def test_the_path_of_a_tenant_begins_at_the_queue() -> None:
+    pools = pools_of(TenantPool(name="acme"), TenantPool(name="ml", parent="acme"))
+
+    assert [pool.name for pool in path_of("ml", pools)] == ["acme", "ml"]
+    assert [pool.name for pool in path_of("other", pools)] == ["other"]
+
+
+def test_what_a_store_has_kept_of_pools_is_read_and_a_pool_has_one_name() -> None:
+    assert read_sharing(None) == Sharing()
+    assert read_sharing('{"version": 3, "pools": {"a": {"name": "a"}}}').pools == pools_of(TenantPool(name="a"))
+    with pytest.raises(InvalidOption, match="pool 'a' is listed as 'b'"):
+        Sharing(pools={"b": TenantPool(name="a")})

@@ -1,0 +1,318 @@
+"""What runs are charged, and how turns follow. Pure."""
+
+from collections import Counter
+
+import pytest
+
+from taskmq.contracts.jobs import Lane
+from taskmq.model.jobs.pools import (
+    Amounts,
+    TenantPool,
+)
+from taskmq.scheduler.fairness import Shares
+from taskmq.scheduler.fairness.accounts import Accounts
+from taskmq.scheduler.fairness.costs import RunTimes
+from tests.unit.scheduler.cluster import QUEUE, Cluster, pools_of
+
+
+def test_a_run_that_takes_longer_than_expected_is_charged_while_it_runs() -> None:
+    cluster = Cluster("fair")
+    for tenant in "ab":
+        cluster.submit(tenant, 100)
+    [(long, _), (short, _)] = cluster.start(2)
+    cluster.shares.began(long, now=0.0)
+    cluster.shares.began(long, now=5.0)
+    cluster.shares.began("unknown", now=5.0)
+    slow = cluster.running[long].tenant
+
+    cluster.now = 100.0
+    cluster.end(short, 1.0)
+
+    assert {lane.tenant for _, lane in cluster.start(20)} == {"a", "b"} - {slow}
+
+
+def test_jobs_in_flight_are_charged_what_the_first_run_of_their_task_has_taken() -> None:
+    cluster = Cluster("fair")
+    for tenant in ("long", "short"):
+        cluster.submit(tenant, 10_000)
+    started = cluster.start(40)
+    first = {lane.tenant: name for name, lane in reversed(started)}
+    cluster.end(first["long"], 10.0)
+    cluster.end(first["short"], 0.1)
+
+    order = [lane.tenant for lane in cluster.order(100)]
+
+    # 19 runs of ten seconds are in flight. Each has been charged one second, and those of the other one as well.
+    assert order.count("long") == 0
+
+
+def test_what_was_charged_for_a_late_run_stays_where_the_first_one_was_short() -> None:
+    cluster = Cluster("fair")
+    for tenant in "ab":
+        cluster.submit(tenant, 10_000)
+    started = cluster.start(4)
+    late, soon = (name for name, lane in started if lane.tenant == "a")
+    cluster.shares.began(late, now=0.0)
+    # That it is late is seen with the next turn; nothing was found for that one.
+    cluster.shares.picks(lambda _: 1, limit=1, now=100.0)
+    cluster.shares.taken([])
+    cluster.end(soon, 0.1)
+    for name, lane in started:
+        if lane.tenant == "b":
+            cluster.end(name, 0.1)
+
+    order = [lane.tenant for lane in cluster.order(100)]
+
+    assert order.count("a") == 0
+
+
+def test_a_run_that_was_charged_more_meanwhile_is_not_late_before_that_time() -> None:
+    cluster = Cluster("fair")
+    for tenant in "ab":
+        cluster.submit(tenant, 10_000)
+    known, ends = (name for name, lane in cluster.start(4) if lane.tenant == "a")
+    cluster.shares.began(known, now=0.0)
+    cluster.end(ends, 10.0)
+    cluster.now = 5.0
+
+    order = [lane.tenant for lane in cluster.order(40)]
+
+    # Twice ten seconds, less the two of the other one that is in flight; and not thirty.
+    assert 16 <= order.index("a") <= 20
+
+
+@pytest.mark.parametrize("ran", [30.0, 990.0])
+def test_of_a_run_that_an_earlier_scheduler_began_the_rest_is_charged(ran: float) -> None:
+    cluster = Cluster("fair")
+    for tenant in "ab":
+        cluster.submit(tenant, 10_000)
+    (known,) = [name for name, lane in cluster.start(2) if lane.tenant == "a"]
+    cluster.shares.began(known, now=0.0, ran=ran)
+
+    # It has run for long, and is expected to run for as long again.
+    assert [lane.tenant for lane in cluster.order(int(ran) - 1)].count("a") == 0
+    cluster.end(known, ran + 5.0)
+
+    # Of 30 seconds 5 are left; both have had turns of one second since.
+    order = [lane.tenant for lane in cluster.order(20)]
+    assert order[:8].count("a") == 8
+
+
+def test_a_run_that_was_known_before_is_no_longer_one_that_another_scheduler_began() -> None:
+    cluster = Cluster("fair")
+    for tenant in "ab":
+        cluster.submit(tenant, 100)
+    [(name, lane), (other, _)] = cluster.start(2)
+    cluster.shares.began(name, now=0.0)
+    cluster.shares.began(name, now=1.0, ran=50.0)
+    cluster.shares.began("unknown", now=1.0, ran=50.0)
+
+    cluster.end(other, 1.0)
+    cluster.end(name, 1.0)
+
+    assert [each.tenant for each in cluster.order(20)].count(lane.tenant) == 10
+
+
+def test_a_job_that_was_never_run_costs_nothing_and_one_lost_what_was_expected() -> None:
+    cluster = Cluster("fair")
+    for tenant in "ab":
+        cluster.submit(tenant, 100)
+    [(first, lane)] = cluster.start(1)
+    cluster.end(first, 0.0)
+    [(again, _)] = cluster.start(1)
+
+    assert cluster.running[again] != lane or cluster.shares
+    cluster.end(again, None)
+    cluster.shares.ended("unknown", 1.0)
+    assert len(cluster.start(4)) == 4
+
+
+def test_a_tenant_that_was_lent_every_slot_does_not_pay_for_long_runs_later() -> None:
+    cluster = Cluster("fair")
+    cluster.submit("lent", 1000)
+    started = cluster.start(50)
+    for name, _ in started:
+        cluster.shares.began(name, now=0.0)
+    cluster.submit("late", 10_000)
+    cluster.now = 100.0
+    for name, _ in started:
+        cluster.end(name, 100.0)
+
+    order = [lane.tenant for lane in cluster.order(400)]
+
+    # It waits for the other one to have had what one of these runs took.
+    assert 99 <= order.index("lent") <= 150
+    assert order[200:].count("lent") == pytest.approx(100, abs=2)
+
+
+def test_a_tenant_that_was_charged_too_much_holds_up_no_other_for_it() -> None:
+    cluster = Cluster("fair")
+    cluster.submit("first", 10_000)
+    [(slow, _)] = cluster.start(1)
+    cluster.end(slow, 1000.0)
+    started = cluster.start(50)
+    for name, _ in started:
+        cluster.end(name, 1.0)
+    cluster.submit("late", 10_000)
+
+    order = [lane.tenant for lane in cluster.order(100)]
+
+    assert order.count("late") == pytest.approx(50, abs=2)
+
+
+def test_a_tenant_that_waits_is_served_soon_after_another_was_charged_too_much() -> None:
+    cluster = Cluster("fair")
+    for tenant in ("wrong", "waits"):
+        cluster.submit(tenant, 10_000)
+    cluster.run({"wrong": 1000.0, "waits": 10.0}, slots=20, until=3000)
+    for name in list(cluster.running):
+        cluster.end(name, 1.0)
+    cluster.ends.clear()
+
+    order = [lane.tenant for lane in cluster.order(3000)]
+
+    # At most what was in flight of the other one, and what one of its runs was charged.
+    assert order.index("waits") <= 2000
+
+
+def test_pools_below_which_nothing_waits_or_runs_are_forgotten_once_their_debt_is() -> None:
+    cluster = Cluster("fair")
+    cluster.submit("busy", 10_000)
+    for number in range(50):
+        cluster.submit(f"once-{number}", 1)
+    for name, lane in cluster.start(60):
+        cluster.end(name, 50.0 if lane.tenant != "busy" else 0.1)
+    cluster.order(1000)
+    cluster.shares.refresh([Lane(QUEUE, 4, "busy")])
+
+    assert _remembered(cluster.shares) == {"busy"}
+
+
+def _remembered(shares: Shares) -> set[str]:
+    """The tenants of which something is kept."""
+    return {lane.tenant for lane in shares._queues[QUEUE]._leaves}
+
+
+def test_picks_that_found_no_jobs_are_given_back() -> None:
+    cluster = Cluster("fair", pools_of(TenantPool(name="a", max={"slots": 3.0})))
+    cluster.submit("a", 100)
+
+    assert len(cluster.start(10, found=1)) == 1
+    assert len(cluster.start(10)) == 2
+
+
+def test_one_that_was_away_comes_back_without_saved_turns() -> None:
+    cluster = Cluster("fair")
+    cluster.submit("busy", 1000)
+    cluster.submit("away", 1)
+    cluster.order(200)
+
+    cluster.submit("away", 1000)
+
+    assert Counter(lane.tenant for lane in cluster.order(100)) == {"busy": 50, "away": 50}
+
+
+def test_of_several_resources_the_dominant_one_is_shared() -> None:
+    """The example of the DRF paper: 9 CPUs and 18 GB; jobs of <1 CPU, 4 GB> and <3 CPUs, 1 GB>."""
+    needs: dict[str, Amounts] = {
+        "a": {"slots": 1.0, "cpu": 1.0, "memory": 4.0},
+        "b": {"slots": 1.0, "cpu": 3.0, "memory": 1.0},
+    }
+    cluster = Cluster("fair", needs=needs, capacities={"slots": 18.0, "cpu": 9.0, "memory": 18.0})
+    for tenant in "ab":
+        cluster.submit(tenant, 1000)
+    # What jobs of a lane take is known once one of them was there.
+    first = [name for name, _ in cluster.start(2)]
+
+    started = Counter(lane.tenant for _, lane in cluster.start(3))
+
+    # Dominant shares: 3 x 4/18 = 2 x 3/9.
+    assert {cluster.running[name].tenant for name in first} == {"a", "b"}
+    assert started == {"a": 2, "b": 1}
+
+
+def test_a_tenant_of_large_jobs_gets_fewer_of_them() -> None:
+    needs: dict[str, Amounts] = {"large": {"slots": 1.0, "cpu": 4.0}}
+    cluster = Cluster("fair", needs=needs, capacities={"slots": 16.0, "cpu": 16.0})
+    for tenant in ("large", "small"):
+        cluster.submit(tenant, 1000)
+
+    assert Counter(lane.tenant for lane in cluster.order(500)) == {"large": 100, "small": 400}
+
+
+def test_a_job_counts_by_its_slots_while_it_is_unknown_what_nodes_have() -> None:
+    cluster = Cluster("fair", needs={"large": {"slots": 1.0, "cpu": 4.0}})
+    for tenant in ("large", "small"):
+        cluster.submit(tenant, 1000)
+
+    assert Counter(lane.tenant for lane in cluster.order(100)) == {"large": 50, "small": 50}
+
+
+def test_jobs_that_take_more_than_expected_are_charged_for_it_at_once() -> None:
+    cluster = Cluster("fair", needs={"large": {"slots": 1.0, "cpu": 8.0}}, capacities={"slots": 16.0, "cpu": 16.0})
+    for tenant in ("large", "small"):
+        cluster.submit(tenant, 1000)
+
+    assert Counter(lane.tenant for _, lane in cluster.start(2)) == {"large": 1, "small": 1}
+    assert Counter(lane.tenant for _, lane in cluster.start(7)) == {"small": 7}
+
+
+def test_a_minimum_of_a_resource_is_for_jobs_that_take_it() -> None:
+    pools = pools_of(TenantPool(name="lab", min={"gpu": 2.0}))
+    capacities = {"slots": 16.0, "gpu": 4.0}
+    cluster = Cluster("fair", pools, needs={"lab": {"slots": 1.0, "gpu": 1.0}}, capacities=capacities)
+    for tenant in ("lab", *"abcdef"):
+        cluster.submit(tenant, 1000)
+    # Each has had a turn: so it is known that the lab's jobs take a GPU.
+    cluster.start(7)
+
+    assert [lane.tenant for _, lane in cluster.start(1)] == ["lab"]
+    assert "lab" not in {lane.tenant for _, lane in cluster.start(5)}
+
+
+def test_a_minimum_of_a_resource_gives_no_turns_to_jobs_that_take_none_of_it() -> None:
+    cluster = Cluster("fair", pools_of(TenantPool(name="lab", min={"gpu": 2.0})))
+    for tenant in ("lab", "other"):
+        cluster.submit(tenant, 1000)
+
+    assert Counter(lane.tenant for lane in cluster.order(100)) == {"lab": 50, "other": 50}
+
+
+def test_what_took_more_than_a_slot_is_known_after_a_change_and_a_slot_is_again() -> None:
+    large: dict[str, Amounts] = {"large": {"slots": 1.0, "cpu": 4.0}}
+    cluster = Cluster("fair", needs=large, capacities={"slots": 16.0, "cpu": 16.0})
+    for tenant in ("large", "small"):
+        cluster.submit(tenant, 1000)
+    cluster.start(2)
+    cluster.configure("weighted")
+
+    assert Counter(lane.tenant for _, lane in cluster.start(3)) == {"small": 3}
+    # From here on its jobs are small ones, too.
+    cluster.needs = {}
+    for name in list(cluster.running):
+        cluster.end(name, None)
+    cluster.order(20)
+    assert Counter(lane.tenant for lane in cluster.order(100)) == {"large": 50, "small": 50}
+
+
+def test_run_times_are_forgotten_from_the_first_on() -> None:
+    times = RunTimes()
+    for number in range(30_000):
+        times.took(f"t{number}", Lane(QUEUE, 4, str(number)), 2.0)
+    times.took("last", Lane(QUEUE, 4, "last"), 8.0)
+
+    assert times.expected("last", Lane(QUEUE, 4, "x")) == 8.0
+    assert times.expected_next(Lane(QUEUE, 4, "0")) == pytest.approx(3.2)
+
+
+def test_a_minimum_within_one_that_holds_already_is_promised_once() -> None:
+    pools = pools_of(
+        TenantPool(name="acme", min={"slots": 8.0}),
+        TenantPool(name="ml", parent="acme", min={"slots": 8.0, "gpu": 0.0}),
+    )
+    accounts = Accounts(pools)
+
+    assert accounts.honoured({"slots": 10.0}) == 1.0
+    assert accounts.honoured({"slots": 5.0}) == pytest.approx(0.9 * 5 / 8)
+    assert accounts.of("acme") is accounts.of("acme")
+    assert accounts.honoured({"cpu": 1.0}) == 1.0

@@ -1,0 +1,215 @@
+"""What holds of turns for any sequence of submits, ends, changes and take-overs. Pure."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taskmq.contracts.jobs import Lane
+from taskmq.model.jobs.pools import (
+    EVERY_TENANT,
+    QueuePolicy,
+    TenantPool,
+    path_of,
+    shares_of,
+)
+from taskmq.model.topology import POLICIES
+from tests.unit.scheduler.cluster import QUEUE, Cluster
+
+_TENANTS = ("a", "b", "c", "team", "")
+
+
+@st.composite
+def _some_pools(draw: st.DrawFn) -> dict[str, TenantPool]:
+    found: dict[str, TenantPool] = {}
+    for name in draw(st.lists(st.sampled_from(["a", "b", "top", "team", EVERY_TENANT]), unique=True)):
+        most = draw(st.one_of(st.none(), st.integers(1, 6)))
+        least = 0 if name == EVERY_TENANT else draw(st.integers(0, 3 if most is None else min(most, 3)))
+        parents = [above for above in found if above != EVERY_TENANT]
+        found[name] = TenantPool(
+            name=name,
+            parent=draw(st.one_of(st.none(), st.sampled_from(parents))) if parents and name != EVERY_TENANT else None,
+            weight=draw(st.sampled_from([0.5, 1.0, 5.0])),
+            min={"slots": float(least)} if least else {},
+            max={} if most is None else {"slots": float(most)},
+        )
+    return found
+
+
+_policies = st.builds(QueuePolicy, policy=st.sampled_from(POLICIES), strict=st.booleans())
+
+
+def _used(cluster: Cluster, pools: Mapping[str, TenantPool]) -> Counter[str]:
+    return Counter(pool.name for lane in cluster.running.values() for pool in path_of(lane.tenant, pools))
+
+
+def _caps(pools: Mapping[str, TenantPool]) -> dict[str, float]:
+    caps = {name: pool.max["slots"] for name, pool in pools.items() if "slots" in pool.max and name != EVERY_TENANT}
+    for tenant in _TENANTS:
+        own = path_of(tenant, pools)[-1]
+        if "slots" in own.max:
+            caps[tenant] = own.max["slots"]
+    return caps
+
+
+@given(policy=_policies, pools=_some_pools(), dice=st.randoms(use_true_random=False), steps=st.integers(1, 60))
+def test_no_cap_is_exceeded_whatever_is_submitted_ended_and_changed(
+    policy: QueuePolicy, pools: dict[str, TenantPool], dice: random.Random, steps: int
+) -> None:
+    cluster = Cluster(policy, pools)
+    for _ in range(steps):
+        match dice.randrange(5):
+            case 0:
+                cluster.submit(dice.choice(_TENANTS), dice.randint(1, 5), priority=dice.randint(0, 9))
+            case 1:
+                before = _used(cluster, pools)
+                cluster.start(dice.randint(1, 10), found=dice.choice([None, 1]))
+                for name, most in _caps(pools).items():
+                    # A cap that came later than what runs is kept from then on.
+                    assert _used(cluster, pools)[name] <= max(most, before[name])
+            case 2 if cluster.running:
+                cluster.end(dice.choice(list(cluster.running)), dice.choice([None, 0.0, 0.1, 100.0]))
+            case 3 if cluster.running:
+                cluster.shares.began(dice.choice(list(cluster.running)), now=cluster.now)
+            case _:
+                cluster.now += dice.choice([0.01, 10.0])
+                if dice.randrange(4) == 0:
+                    pools = {name: _changed(pool, dice) for name, pool in pools.items()}
+                    cluster.configure(policy, pools)
+
+
+def _changed(pool: TenantPool, dice: random.Random) -> TenantPool:
+    most = dice.choice([{}, {"slots": 4.0}])
+    least = {} if pool.name == EVERY_TENANT else dice.choice([{}, {"slots": 2.0}])
+    return TenantPool(name=pool.name, parent=pool.parent, weight=dice.choice([1.0, 3.0]), min=least, max=most)
+
+
+@given(policy=_policies, pools=_some_pools(), dice=st.randoms(use_true_random=False))
+def test_the_same_calls_give_the_same_turns(
+    policy: QueuePolicy, pools: dict[str, TenantPool], dice: random.Random
+) -> None:
+    one, other = Cluster(policy, pools), Cluster(policy, pools)
+    for _ in range(20):
+        tenant, priority, room = dice.choice(_TENANTS), dice.randint(0, 9), dice.randint(1, 4)
+        ends = dice.random()
+        for cluster in (one, other):
+            cluster.submit(tenant, 2, priority=priority)
+            cluster.start(room)
+            if cluster.running:
+                cluster.end(list(cluster.running)[int(ends * len(cluster.running))], 1.0 + ends)
+        assert one.running == other.running
+
+
+@given(
+    policy=_policies.filter(lambda policy: not policy.strict),
+    pools=_some_pools(),
+    backlog=st.lists(st.tuples(st.sampled_from(_TENANTS), st.integers(0, 9)), min_size=1, max_size=12),
+)
+def test_no_job_starves_behind_a_flood(
+    policy: QueuePolicy, pools: dict[str, TenantPool], backlog: list[tuple[str, int]]
+) -> None:
+    cluster = Cluster(policy, pools)
+    for tenant, priority in backlog:
+        cluster.submit(tenant, priority=priority, due=cluster.now)
+    flood = "b"
+    # One ends each second, and two of the highest priority are submitted.
+    for _ in range(2000):
+        cluster.now += 1.0
+        cluster.submit(flood, 2, priority=9, due=cluster.now)
+        cluster.start(8 - len(cluster.running))
+        for name in list(cluster.running)[:1]:
+            cluster.end(name, 1.0)
+        if not any(
+            waiting for lane, waiting in cluster.waiting.items() if (lane.tenant, lane.priority) != (flood, 9)
+        ):
+            return
+    raise AssertionError(f"still waiting: {[lane for lane, waiting in cluster.waiting.items() if waiting]}")
+
+
+@settings(max_examples=15)
+@given(
+    tenants=st.integers(2, 10),
+    slots=st.integers(5, 40),
+    dice=st.randoms(use_true_random=False),
+    longest=st.sampled_from([10.0, 10_000.0]),
+)
+def test_a_tenant_that_runs_nothing_waits_within_a_bound_whatever_it_had(
+    tenants: int, slots: int, dice: random.Random, longest: float
+) -> None:
+    """Runs take up to `longest`, and are predicted wrongly: it waits at most while each other tenant takes twice
+    that, and while what has a slot already comes to its end."""
+    cluster = Cluster("fair")
+    lanes = [Lane(QUEUE, 4, f"t{number}") for number in range(tenants)]
+    long_runs = dict.fromkeys(lanes, 0.0)
+    began: dict[str, float] = {}
+    waits: dict[Lane, float] = {}
+    bound = 2 * longest * tenants / slots + 2 * longest
+    for _ in range(300):
+        if dice.random() < 0.1:
+            cluster.submit(dice.choice(lanes).tenant, dice.choice([1, 500]))
+            long_runs[dice.choice(lanes)] = dice.choice([0.0, 0.1, 1.0])
+        for name, lane in cluster.start(slots - len(cluster.running)):
+            began[name] = cluster.now
+            cluster.shares.began(name, now=cluster.now)
+            seconds = longest * (1.0 if dice.random() < long_runs[lane] else 0.001)
+            cluster.ends.append((cluster.now + seconds, name))
+        for lane in lanes:
+            if lane in cluster.running.values() or not cluster.waiting[lane]:
+                waits.pop(lane, None)
+            else:
+                assert cluster.now - waits.setdefault(lane, cluster.now) <= bound
+        if cluster.ends:
+            cluster.ends.sort(reverse=True)
+            cluster.now, name = cluster.ends.pop()
+            cluster.end(name, dice.choice([None, cluster.now - began.pop(name)]))
+
+
+@given(pools=_some_pools(), policy=_policies, flood=st.integers(1, 9))
+def test_a_minimum_is_had_as_soon_as_there_is_room_and_demand(
+    pools: dict[str, TenantPool], policy: QueuePolicy, flood: int
+) -> None:
+    pools = {name: pool for name, pool in pools.items() if not pool.max and pool.parent is None}
+    cluster = Cluster(policy, pools)
+    cluster.submit("c", 100, priority=flood)
+    owed = {name: pool.min["slots"] for name, pool in pools.items() if pool.min and name in _TENANTS}
+    for name in owed:
+        cluster.submit(name, 100, priority=0)
+
+    # Room for all minimums, and a tenth more.
+    cluster.start(20)
+
+    running = Counter(lane.tenant for lane in cluster.running.values())
+    assert {name: running[name] >= least for name, least in owed.items()} == dict.fromkeys(owed, True)
+
+
+@given(pools=_some_pools(), tenants=st.sets(st.sampled_from([*_TENANTS, "top"]), min_size=1), weighted=st.booleans())
+def test_shares_of_all_that_have_jobs_are_one_together(
+    pools: dict[str, TenantPool], tenants: set[str], weighted: bool
+) -> None:
+    assert sum(shares_of(tenants, pools, weighted=weighted).values()) == pytest.approx(1.0)
+
+
+@given(pools=_some_pools(), policy=_policies, dice=st.randoms(use_true_random=False))
+def test_a_successor_that_knows_what_runs_keeps_caps_and_minimums(
+    pools: dict[str, TenantPool], policy: QueuePolicy, dice: random.Random
+) -> None:
+    first = Cluster(policy, pools)
+    for tenant in _TENANTS:
+        first.submit(tenant, 20, priority=dice.randint(0, 9))
+    first.start(12)
+
+    heir = Cluster(policy, pools)
+    heir.numbers = first.numbers
+    heir.shares.taken([(name, lane.tenant, lane) for name, lane in first.running.items()])
+    heir.running = dict(first.running)
+    for lane, waiting in first.waiting.items():
+        heir.submit(lane.tenant, len(waiting) or 1, priority=lane.priority)
+    heir.start(12)
+
+    for name, most in _caps(pools).items():
+        assert _used(heir, pools)[name] <= most
+    for name in list(heir.running):
+        heir.end(name, 1.0)
