@@ -17,6 +17,7 @@ __all__ = [
     "PlaceOptions",
     "added",
     "best_fit",
+    "capacity_of",
     "could_ever_fit",
     "fits",
     "has_labels",
@@ -170,6 +171,16 @@ def together(placements: Mapping[_Job, Placement]) -> list[list[_Job]]:
     for job, each in placements.items():
         units.setdefault(each.gang or (job,), []).append(job)
     return list(units.values())
+
+
+def capacity_of(nodes: Iterable[HostNode]) -> dict[str, float]:
+    """What those of these nodes that take jobs have, all together."""
+    found: dict[str, float] = {}
+    for node in nodes:
+        if node.is_open and node.told.runs_jobs:
+            for name, amount in node.told.capacity.items():
+                found[name] = found.get(name, 0.0) + amount
+    return found
 
 
 def could_ever_fit(needs: JobNeeds, node: HostNode) -> bool:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from taskmq.contracts.jobs import DispatchBatch, JobRecord, JobStore, Lane, Pick, UnplacedJob
 from taskmq.model.jobs.pools import TenantPool
 from taskmq.model.jobs.quotas import Quotas
-from taskmq.model.nodes import HostNode, JobNeeds, added
+from taskmq.model.nodes import HostNode, JobNeeds, capacity_of
 from taskmq.model.resources import Amounts
 from taskmq.model.topology import node_queue
 from taskmq.scheduler.fairness import Caps
@@ -94,7 +94,7 @@ class Placer:
             self._behind.clear()
             return None
         nodes = [node for node in await self._store.nodes.nodes() if not self._is_paused(node_queue(node.name))]
-        self.capacity = _capacity(nodes)
+        self.capacity = capacity_of(nodes)
         waiting = [*first, *(await self._further_back(looked_at, first))]
         now, now_ms = asyncio.get_running_loop().time(), await self._store.now_ms()
         over = [one.id for one in waiting if one.expires is not None and one.expires <= now_ms]
@@ -270,15 +270,6 @@ class Placer:
             seconds = self._times.expected(placed.task, _lane(placed.tenant))
             ends = min(placed.began + seconds, self._leaving.get(job_id, inf))
             yield NodeRun(placed.node, placed.amounts, ends)
-
-
-def _capacity(nodes: Iterable[HostNode]) -> Amounts:
-    """What those that take jobs have, all together."""
-    found: Amounts = {}
-    for node in nodes:
-        if node.is_open and node.told.runs_jobs:
-            found = added(found, node.told.capacity)
-    return found
 
 
 def _lane(tenant: str) -> Lane:

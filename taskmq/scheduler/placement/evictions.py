@@ -7,16 +7,26 @@
 What holds for every plan: only runs that allow it leave; no pool or class is left with less than its own guarantee; a
 pool or class gets room for no more jobs than it is owed; and no run leaves for a job that does not fit even then. A
 queue without nodes is one node, which has the slots of its workers. The same call gives the same plan.
+
+A guarantee is of amounts: slots, or what jobs take of nodes. A job is owed its place while its pool has less than it
+is guaranteed of each of these that the job takes.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
+from typing import Final
 
 from taskmq.model.nodes import HostNode, JobNeeds, added, could_ever_fit, fits
 from taskmq.model.resources import Amounts
 
 __all__ = ["Claim", "Eviction", "Occupant", "owed", "plan_evictions"]
+
+# Sums of parts of a processor are not exact.
+_TINY: Final = 1e-9
+
+_Used = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +73,27 @@ class Eviction:
     group: str
 
 
-def owed(occupants: Iterable[Occupant], least: Mapping[str, int]) -> dict[str, int]:
-    """How many jobs less than its guarantee each pool and class has that run; those that have it are left out."""
+def owed(occupants: Iterable[Occupant], least: Mapping[str, Amounts]) -> dict[str, int]:
+    """How much less than its guarantee each pool and class has, rounded up; those that have it are left out."""
     used = _used(occupants)
-    return {group: count - used[group] for group, count in least.items() if used[group] < count}
+    found: dict[str, int] = {}
+    for group, guaranteed in least.items():
+        of_group = used.get(group, {})
+        missing = max((amount - of_group.get(name, 0.0) for name, amount in guaranteed.items()), default=0.0)
+        if missing > _TINY:
+            found[group] = ceil(missing - _TINY)
+    return found
 
 
 def plan_evictions(
-    claims: Sequence[Claim], occupants: Sequence[Occupant], nodes: Iterable[HostNode], least: Mapping[str, int]
+    claims: Sequence[Claim], occupants: Sequence[Occupant], nodes: Iterable[HostNode], least: Mapping[str, Amounts]
 ) -> list[Eviction]:
     """Who leaves, for whom.
 
     Args:
         claims: those that go first first; at most one of each job.
         nodes: with what is used of them now, also by those that leave.
-        least: the guarantees, in jobs.
+        least: the guarantees.
     """
     plan = _Plan(occupants, nodes, least)
     for claim in claims:
@@ -86,7 +102,9 @@ def plan_evictions(
 
 
 class _Plan:
-    def __init__(self, occupants: Sequence[Occupant], nodes: Iterable[HostNode], least: Mapping[str, int]) -> None:
+    def __init__(
+        self, occupants: Sequence[Occupant], nodes: Iterable[HostNode], least: Mapping[str, Amounts]
+    ) -> None:
         self.evictions: list[Eviction] = []
         self._least = least
         self._nodes = sorted((node for node in nodes if node.is_open), key=_by_name)
@@ -101,7 +119,8 @@ class _Plan:
 
     def admit(self, claim: Claim) -> None:
         """Make room for a job, if it is owed that and it can be."""
-        group = next((name for name in claim.groups if self._used[name] < self._least[name]), None)
+        wanted = claim.needs.amounts
+        group = next((name for name in claim.groups if self._is_owed(name, wanted)), None)
         if group is None:
             return
         nodes = [node for node in self._nodes if could_ever_fit(claim.needs, node)]
@@ -111,25 +130,30 @@ class _Plan:
         node, leavers = min(plans, key=_fewest)
         for one in leavers:
             self._able[node].remove(one)
-            self._used.subtract(one.groups)
+            _count(self._used, one.groups, one.amounts, sign=-1.0)
             self._free[node] = added(self._free[node], one.amounts)
             self.evictions.append(Eviction(one.job, claim.job, group))
-        self._free[node] = added(self._free[node], claim.needs.amounts, sign=-1.0)
-        self._used.update(claim.groups)
+        self._free[node] = added(self._free[node], wanted, sign=-1.0)
+        _count(self._used, claim.groups, wanted)
+
+    def _is_owed(self, group: str, wanted: Amounts) -> bool:
+        used, least = self._used.get(group, {}), self._least[group]
+        asked = least.keys() & wanted.keys()
+        return bool(asked) and all(used.get(name, 0.0) < least[name] - _TINY for name in asked)
 
     def _leavers(self, claim: Claim, group: str, node: HostNode) -> list[Occupant] | None:
         """Who has to leave a node; None where the job would not fit even then."""
         wanted, free = claim.needs.amounts, self._free[node.name]
-        used = self._used.copy()
+        used = {name: dict(amounts) for name, amounts in self._used.items()}
         found: list[Occupant] = []
         for one in self._able[node.name]:
             if fits(wanted, free):
                 break
             # Where both belong to it, it has as much afterwards as before.
             others = [name for name in one.groups if name not in claim.groups]
-            if group in one.groups or any(used[name] <= self._least[name] for name in others):
+            if group in one.groups or any(self._is_needed(used[name], one.amounts, name) for name in others):
                 continue
-            used.subtract(one.groups)
+            _count(used, one.groups, one.amounts, sign=-1.0)
             free = added(free, one.amounts)
             found.append(one)
         if not fits(wanted, free):
@@ -140,9 +164,23 @@ class _Plan:
                 found.remove(one)
         return found
 
+    def _is_needed(self, used: Amounts, amounts: Amounts, group: str) -> bool:
+        """Whether a pool or class would be left with less than its guarantee without so much."""
+        least = self._least[group]
+        return any(used[name] - amounts[name] < least[name] - _TINY for name in least.keys() & amounts.keys())
 
-def _used(occupants: Iterable[Occupant]) -> Counter[str]:
-    return Counter(name for one in occupants if not one.is_leaving for name in one.groups)
+
+def _used(occupants: Iterable[Occupant]) -> _Used:
+    found: _Used = {}
+    for one in occupants:
+        if not one.is_leaving:
+            _count(found, one.groups, one.amounts)
+    return found
+
+
+def _count(used: _Used, groups: Iterable[str], amounts: Amounts, *, sign: float = 1.0) -> None:
+    for group in groups:
+        used[group] = added(used.get(group, {}), amounts, sign=sign)
 
 
 def _lowest_and_newest(one: Occupant) -> tuple[int, int, str]:

@@ -30,7 +30,7 @@ from taskmq.errors import MalformedMessage, StoreUnavailable
 from taskmq.model.commands import PREEMPT, Command, Preemption, command_topic, encode_command
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.pools import QueuePolicy, TenantPool
-from taskmq.model.nodes import HostNode, JobNeeds, NodeTold
+from taskmq.model.nodes import HostNode, JobNeeds, NodeTold, capacity_of
 from taskmq.model.states import JobState
 from taskmq.scheduler.fairness import Guarantees
 from taskmq.scheduler.ledger import Ledger, public_name
@@ -149,8 +149,7 @@ class PreemptionWatch:
         """Have those leave who have to; the jobs that are to be recalled."""
         nodes = await self._nodes(queue, records)
         policy, pools = self._described(queue)
-        slots = round(sum(node.told.capacity.get("slots", 0.0) for node in nodes))
-        promised = Guarantees(policy, pools, slots=slots)
+        promised = Guarantees(policy, pools, capacities=capacity_of(nodes))
         # What was placed on a node has its room there from that moment on.
         running = [record for record in records if record.state is JobState.RUNNING or self._is_placed(queue)]
         missing = owed([self._occupant(record, promised) for record in running], promised.least)

@@ -18,6 +18,7 @@ from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.slots import HeldLease
+from taskmq.submission.explain import explain_job
 from taskmq.testing.job_store import MemoryJobStore
 from tests.unit.scheduler.stage import Player, Stage, play, until
 
@@ -500,7 +501,7 @@ def test_a_node_that_was_full_for_long_gets_the_next_job_at_once() -> None:
     play(test, queues=_QUEUES)
 
 
-def test_a_job_that_was_placed_again_while_its_first_run_counted_is_known_where_it_is() -> None:
+def test_a_job_placed_again_while_its_first_run_counted_is_known_where_it_is() -> None:
     async def test(stage: Stage) -> None:
         stage.start()
         first = await _worker(stage, silent_after=5)
@@ -528,7 +529,7 @@ def test_no_pool_has_more_of_a_resource_than_its_cap_and_others_pass() -> None:
         await stage.store.share(Sharing(version=1, pools={"lab": TenantPool(name="lab", max={"cpu": 2.0})}))
         stage.start()
         player = await _worker(stage)
-        await stage.submit(3, queue="train", tenant="lab", detail=_needs(1.5))
+        large = await stage.submit(3, queue="train", tenant="lab", detail=_needs(1.5))
         (small,) = await stage.submit(queue="train", tenant="lab", detail=_needs(0.5))
         (other,) = await stage.submit(queue="train", tenant="else", detail=_needs(1.5))
 
@@ -537,6 +538,16 @@ def test_no_pool_has_more_of_a_resource_than_its_cap_and_others_pass() -> None:
 
         assert {small, other} < {envelope.id for envelope in player.envelopes}
         assert (await _node(stage)).used == {"slots": 3.0, "cpu": 3.5}
+        assert stage.states() == {JobState.QUEUED: 2, JobState.DISPATCHED: 3}
+        waits = next(job for job in large if stage.job(job).state is JobState.QUEUED)
+        assert (
+            "pool 'lab' has 2 of at most 2 cpu in that queue, and this job needs 1.5: it waits until another one ends"
+            in (await explain_job(stage.store, stage.job(waits))).reasons
+        )
+        # Its successor knows what it has.
+        await stage.processes[0].kill()
+        stage.start()
+        await stage.pass_by(60)
         assert stage.states() == {JobState.QUEUED: 2, JobState.DISPATCHED: 3}
         for _ in range(3):
             await player.finish()

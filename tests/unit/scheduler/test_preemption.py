@@ -282,6 +282,44 @@ def test_the_store_is_asked_once_for_the_jobs_of_all_lanes_that_are_owed_a_place
     play(test, _define)
 
 
+def test_runs_with_a_gpu_give_way_to_a_pool_that_is_owed_one_and_no_others() -> None:
+    told_of = NodeTold(name="a", capacity={"slots": 8.0, "gpu": 2.0}, lost_after=30_000, runs_jobs=True)
+    gpu = JobDetail(needs=JobNeeds(resources={"gpu": 1.0}))
+
+    async def test(stage: Stage) -> None:
+        told: list[Preemption] = []
+        await stage.broker.listen(["worker.command.preempt"], lambda _, body: told.extend(decode_command(body).jobs))
+        lab = {"lab": TenantPool(name="lab", min={"gpu": 1.0})}
+        await stage.store.share(Sharing(version=1, queues={"train": _POLICY}, pools=lab))
+        stage.start()
+
+        async def beat() -> None:
+            while True:
+                stage.worker_says(node=told_of)
+                await stage.pass_by(5)
+
+        stage.tasks.append(asyncio.create_task(beat()))
+        player = await stage.player_of_declared(node_queue("a"))
+        with_gpu = await stage.submit(2, queue="train", task="gives", detail=gpu)
+        plain = await stage.submit(2, queue="train", task="gives", detail=JobDetail(needs=JobNeeds()))
+        await player.has(4)
+        await _begin(stage, player, *with_gpu, *plain)
+        owed = await stage.submit(2, queue="train", tenant="lab", detail=gpu)
+
+        await until(lambda: len(told) == 1)
+        assert told[0].job in with_gpu
+        await _give_back(stage, player, told[0].job)
+        await until(lambda: JobState.DISPATCHED in {stage.job(job).state for job in owed})
+        await stage.pass_by(10)
+
+        # The second one is more than the pool is owed.
+        assert stage.processes[0].scheduler.status().preempted == 1
+        stage.plays(player)
+        await stage.all_ended()
+
+    play(test, _define, queues=(WorkQueue("train", placed=True),))
+
+
 def test_a_large_job_gets_a_node_from_those_who_allow_it() -> None:
     told_of = NodeTold(name="a", capacity={"slots": 8.0, "cpu": 4.0}, lost_after=30_000, runs_jobs=True)
 

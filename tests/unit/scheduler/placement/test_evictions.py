@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from taskmq.model.nodes import HostNode, JobNeeds, NodeTold
 from taskmq.scheduler.placement import Claim, Eviction, Occupant, owed, plan_evictions
 
-_LEAST = {"pool acme": 2, "class high": 2}
+_LEAST = {"pool acme": {"slots": 2.0}, "class high": {"slots": 2.0}}
 
 
 def _slots(count: float, used: float) -> HostNode:
@@ -89,6 +89,31 @@ def test_a_large_job_gets_the_node_where_the_fewest_leave() -> None:
     assert _who([_claim("1", cpu=5.0)], runs, _node("a", 4.0, 4.0)) == []
 
 
+def test_a_minimum_of_a_resource_is_made_room_for_by_those_who_have_it() -> None:
+    least = {"pool lab": {"gpu": 2.0}, "pool b": {"gpu": 1.0}}
+    told = NodeTold(name="a", capacity={"slots": 9.0, "gpu": 3.0}, runs_jobs=True)
+    node = HostNode(id="a", told=told, used={"slots": 4.0, "gpu": 3.0})
+    gpu = {"slots": 1.0, "gpu": 1.0}
+    runs = [
+        _run("plain", 9, node="a"),
+        *(_run(f"g{number}", number, node="a", amounts=gpu) for number in range(2)),
+        _run("b", 5, "pool b", node="a", amounts=gpu),
+    ]
+    claims = [_claim(str(number), "pool lab", gpu=1.0) for number in range(3)]
+
+    # The last one is more than its minimum, and b keeps its own.
+    plan = plan_evictions(claims, runs, [node], least)
+    assert [(each.job, each.claim) for each in plan] == [("g1", "0"), ("g0", "1")]
+    assert owed(runs, least) == {"pool lab": 2}
+
+
+def test_a_job_that_takes_none_of_what_its_pool_is_owed_has_no_run_stopped() -> None:
+    node = HostNode(id="a", told=NodeTold(name="a", capacity={"slots": 1.0, "gpu": 3.0}, runs_jobs=True))
+    node = HostNode(id="a", told=node.told, used={"slots": 1.0})
+
+    assert plan_evictions([_claim("1", "pool lab")], [_run("a", node="a")], [node], {"pool lab": {"gpu": 2.0}}) == []
+
+
 _GROUPS = st.lists(st.sampled_from(["pool acme", "pool b", "class high"]), unique=True, max_size=2).map(tuple)
 _RUNS = st.lists(st.tuples(_GROUPS, st.integers(0, 9), st.integers(0, 5), st.booleans(), st.booleans()), max_size=12)
 
@@ -100,8 +125,9 @@ def test_every_plan_keeps_what_is_promised(
     described: list[tuple[tuple[str, ...], int, int, bool, bool]],
     wanted: list[tuple[str, ...]],
     spare: int,
-    least: dict[str, int],
+    counts: dict[str, int],
 ) -> None:
+    least = {name: {"slots": float(count)} for name, count in counts.items()}
     runs = [
         _run(str(number), began, *groups, priority=priority, gives_way=allows, is_leaving=leaves)
         for number, (groups, priority, began, allows, leaves) in enumerate(described)
@@ -122,6 +148,6 @@ def test_every_plan_keeps_what_is_promised(
     before = Counter(name for run in runs if not run.is_leaving for name in run.groups)
     after = Counter(before)
     after.subtract(name for run in left for name in run.groups)
-    for group, count in least.items():
+    for group, count in counts.items():
         assert after[group] + served[group] >= min(before[group], count)
     assert plan == plan_evictions(claims, list(reversed(runs)), [node], least)

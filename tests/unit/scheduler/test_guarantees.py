@@ -1,0 +1,37 @@
+"""What pools and classes are to have in any case. Pure."""
+
+import pytest
+
+from taskmq.contracts.jobs import Lane
+from taskmq.model.jobs.pools import FAIR, QueuePolicy, TenantPool
+from taskmq.scheduler.fairness import Guarantees
+from tests.unit.scheduler.cluster import pools_of
+
+_FIFO = QueuePolicy(policy="fifo")
+
+
+def test_a_pool_has_its_minimum_and_a_class_its_share_of_the_slots_rounded_down() -> None:
+    promised = Guarantees(FAIR, pools_of(TenantPool(name="acme", min={"slots": 2.0})), capacities={"slots": 5.0})
+
+    assert promised.least == {
+        "pool acme": {"slots": 2.0},
+        "class high": {"slots": 3.0},
+        "class default": {"slots": 1.0},
+    }
+    assert promised.groups(Lane("work", 9, "acme")) == ("pool acme", "class high")
+    assert promised.groups(Lane("work", 0, "else")) == ()
+
+
+def test_more_than_there_is_is_promised_in_the_part_that_can_be_kept() -> None:
+    pools = pools_of(TenantPool(name="a", min={"slots": 8.0, "gpu": 4.0}), TenantPool(name="b", min={"slots": 2.0}))
+
+    promised = Guarantees(_FIFO, pools, capacities={"slots": 5.0, "gpu": 8.0})
+
+    # Nine tenths of 5 slots of the 10 that are promised.
+    assert promised.least == {"pool a": {"slots": 4.0, "gpu": pytest.approx(1.8)}, "pool b": {"slots": 1.0}}
+
+
+def test_what_no_node_has_is_guaranteed_to_none() -> None:
+    pools = pools_of(TenantPool(name="lab", min={"gpu": 2.0}))
+
+    assert Guarantees(_FIFO, pools, capacities={"slots": 8.0}).least == {}
