@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import time
 from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -156,14 +157,34 @@ def test_jobs_that_are_late_or_run_for_long_are_marked(eyes: Eyes) -> None:
         answer(route, {"items": jobs, "next": None, "prev": None})
 
     eyes.page.route(re.compile(r"/api/v1/jobs\?"), listed)
+    eyes.page.route(
+        re.compile(r"/explain$"), lambda route: answer(route, {"state": "running", "reasons": ["it runs"]})
+    )
     eyes.open("jobs")
 
     rows = eyes.page.locator("tr[data-row]")
     expect(rows).to_have_count(4)
+    expect(rows.filter(has_text="it runs")).to_have_count(2)
     expect(rows.filter(has_text="waits").get_by_role("link", name="late")).to_be_visible()
     expect(rows.filter(has_text="runs").get_by_role("link", name="long")).to_be_visible()
     expect(eyes.page.locator("tr.is-late")).to_have_count(2)
     assert violations(eyes.page) == []
+
+
+def test_why_jobs_are_late_is_asked_once_for_those_on_the_screen(eyes: Eyes, site: Served) -> None:
+    told = {"task": "billing.charge", "args": ["a", 1], "labels": {"batch": "late"}}
+    site.submit(*[{**told, "job_id": f"late-{number}"} for number in range(50)])
+    asked: list[str] = []
+    eyes.page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/explain") else None)
+    eyes.page.clock.set_fixed_time(time.time() + 120)
+
+    eyes.open("jobs?filter=label.batch%3Alate")
+
+    eyes.see("no scheduler has its queue's slot")
+    eyes.see_count(eyes.page.locator("tr.is-late"), 50)
+    assert 1 <= len(asked) == len(set(asked)) < 40
+    eyes.page.locator("tr[data-row]").last.scroll_into_view_if_needed()
+    expect(eyes.page.locator("tr[data-row]").last).to_contain_text("no scheduler has its queue's slot")
 
 
 def test_a_filter_that_cannot_be_read_says_where(eyes: Eyes) -> None:

@@ -23,6 +23,8 @@ _PACKAGES: dict[str, tuple[str, Callable[[], bool]]] = {
         "chromium",
         lambda: shutil.which("chromium") is not None or shutil.which("google-chrome") is not None,
     ),
+    # What pictures of pages are compared in.
+    "fonts": ("fonts-dejavu-core", lambda: Path("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf").exists()),
     "prometheus": ("prometheus", lambda: shutil.which("prometheus") is not None),
     "debootstrap": ("debootstrap", lambda: shutil.which("debootstrap", path="/usr/sbin:/sbin") is not None),
 }

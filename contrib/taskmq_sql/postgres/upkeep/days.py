@@ -12,7 +12,8 @@ __all__ = ["days_of", "drop_day", "drop_days", "make_days"]
 
 _PATIENCE: Final = "set local lock_timeout = '5s'"
 _CONCURRENTLY: Final = 140_000
-_TOGETHER: Final = 5_000
+# Few: each part may read the whole day to find its rows.
+_TOGETHER: Final = 50_000
 # By keys, a part of the day at a time: joined as a whole, each would read the whole of the other table.
 _KEYS_AND_BODIES: Final = """
 with part as materialized (

@@ -3,7 +3,7 @@
 import { call, may, part, read, send, session } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { between, count, failure, span } from "../lib/format.js";
-import { html, useEffect, useMemo, useState } from "../lib/html.js";
+import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { Dialog, Empty, Failure, Field, Head, Shown, State, Table, When } from "../lib/parts.js";
 import { change, to } from "../lib/route.js";
 
@@ -98,13 +98,31 @@ function Nothing({ filter }) {
     <p class="dim">Jobs whose retention is over are not here any more.</p><//>`;
 }
 
+/** Why a job is late, or runs for long, under the word; asked for once, when it is on the screen.
+ * @param {{job: any, mark: string}} props */
+function Why({ job, mark }) {
+  const at = useRef(/** @type {HTMLElement | null} */ (null));
+  const [reason, set] = useState("");
+  useEffect(() => {
+    const seen = new IntersectionObserver((changes) => {
+      if (!changes.some((one) => one.isIntersecting)) return;
+      seen.disconnect();
+      // The first one says that it is ready, which all say that wait for their turn.
+      read(`jobs/${part(job.id)}/explain`).then((found) => set(found.reasons[1] ?? found.reasons[0] ?? ""), () => undefined);
+    });
+    if (at.current) seen.observe(at.current);
+    return () => seen.disconnect();
+  }, [job.id, job.version]);
+  const since = mark === "long" ? "it has run for over an hour" : "it was due over a minute ago";
+  return html` <a ref=${at} class="state s-retrying" title=${`${since}: see what explains it`} href=${to(["jobs", job.id])}><span aria-hidden="true">⚠</span> ${mark}</a>${reason && html`<div class="dim why">${reason}</div>`}`;
+}
+
 function Row({ job, chosen, choose, canBulk, hasTenant }) {
   const mark = isLate(job) ? "late" : isLong(job) ? "long" : "";
-  const why = mark === "long" ? "it has run for over an hour" : "it was due over a minute ago";
   return html`<tr data-row class=${mark && "is-late"}>
     ${canBulk && html`<td class="narrow"><input type="checkbox" aria-label=${`Select ${job.job_id}`} checked=${chosen.has(job.id)} onChange=${() => choose(job.id)} /></td>`}
     <td><a href=${to(["jobs", job.id])}>${job.job_id}</a></td>
-    <td><${State} state=${job.state} />${mark && html` <a class="state s-retrying" title=${`${why}: see what explains it`} href=${to(["jobs", job.id])}><span aria-hidden="true">⚠</span> ${mark}</a>`}</td>
+    <td><${State} state=${job.state} />${mark && html`<${Why} job=${job} mark=${mark} />`}</td>
     <td>${job.task}</td><td>${job.queue}</td>${hasTenant && html`<td>${job.tenant || "–"}</td>`}
     <td><${When} at=${job.schedule_time ?? job.submitted_at} /></td>
     <td class="number">${job.start_time ? span(between(job.start_time, job.end_time ?? (job.state === "running" ? new Date().toISOString() : null))) : "–"}</td>

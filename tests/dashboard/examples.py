@@ -1,0 +1,176 @@
+"""Pages with the examples of the API's description for answers, which its own tests hold against the handlers.
+
+The browser gets them in the server's place, changed as a case says. A call that is added to the API is answered here
+without a line.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, Route
+
+from taskmq.model.identity import Permission
+from taskmq.server.application import HANDLERS
+from taskmq.server.examples import EXAMPLES
+from tests.dashboard.kit import Eyes, Served, answer, watching
+
+__all__ = ["CONTENTS", "HOSTILE", "Case", "shown"]
+
+HOSTILE: Final = (
+    '<img src=x onerror="window.hacked=1">',
+    '"><script>window.hacked=1</script>',
+    "javascript:window.hacked=1",
+    "x" * 500,
+    "\u202eright to left \u0645\u0631\u062d\u0628\u0627",
+    "a/b?c=d#e&f%2Fg;h",
+    "{{7*7}}${window.hacked=1}",
+    "__proto__",
+    "Z\u0351\u0363\u030f\u0307a\u0328\u031bl\u0335g\u0489o \U0001f9e8 'quoted' `ticks`",
+    "line one\nline two\ttab",
+)
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT")
+_UNIQUE: Final = {"id", "job_id", "name", "queue", "number", "fingerprint", "user_id", "step", "version"}
+_MANY: Final = 200
+
+
+class Case(NamedTuple):
+    """What a page is shown with."""
+
+    content: str
+    theme: str = "light"
+    width: int = 1280
+
+
+def _same(found: Any) -> Any:
+    return found
+
+
+def _empty(found: Any) -> Any:
+    if isinstance(found, list):
+        return []
+    if isinstance(found, dict):
+        return {
+            name: _empty(value) if isinstance(value, list) else 0 if name == "count" else value
+            for name, value in found.items()
+        }
+    return found
+
+
+def _many(found: Any) -> Any:
+    if isinstance(found, list) and found:
+        return [_numbered(one, number) for number, one in zip(range(_MANY), itertools.cycle(found), strict=False)]
+    if isinstance(found, dict):
+        return {name: _many(value) if isinstance(value, list) else value for name, value in found.items()}
+    return found
+
+
+def _numbered(one: Any, number: int) -> Any:
+    if isinstance(one, str) and not _INSTANT.match(one):
+        return f"{one}-{number}"
+    if not isinstance(one, dict):
+        return one
+    return {
+        name: (f"{value}-{number}" if isinstance(value, str) else number) if name in _UNIQUE else value
+        for name, value in one.items()
+    }
+
+
+def _hostile(found: Any, texts: Iterator[str] | None = None) -> Any:
+    texts = itertools.cycle(HOSTILE) if texts is None else texts
+    if isinstance(found, str):
+        return found if _INSTANT.match(found) else next(texts)
+    if isinstance(found, list):
+        return [_hostile(one, texts) for one in found * len(HOSTILE)]
+    if isinstance(found, dict):
+        # What has not failed in the example has here.
+        error = "" if "step" in found else {"type": "", "message": "", "traceback": ""}
+        return {
+            name: _hostile(error if value is None and name == "error" else value, texts)
+            for name, value in found.items()
+        }
+    return found
+
+
+CONTENTS: Final[dict[str, Callable[[Any], Any]]] = {
+    "one": _same,
+    "empty": _empty,
+    "many": _many,
+    "hostile": _hostile,
+}
+_ROUTES: Final = [
+    (str(method), re.compile(re.sub(r"\\{\w+:str\\}", "[^/]+", re.escape(path)) + "$"), str(handler.operation_id))
+    for handler in HANDLERS
+    for path in handler.paths
+    for method in handler.http_methods
+]
+
+
+def _example(method: str, url: str) -> Any:
+    """What the API's description says that a call is answered with."""
+    path, query = urlsplit(url).path, urlsplit(url).query
+    found = [
+        (pattern.pattern.count("[^/]+"), name)
+        for verb, pattern, name in _ROUTES
+        if verb == method and pattern.match(path)
+    ]
+    # `/jobs/count` is no job.
+    name = min(found)[1]
+    answered = next(iter(EXAMPLES[name].answers.values()))
+    return (
+        {"items": answered, "next": "abc", "is_bounded": True}
+        if name == "listJobs" and "cursor=" in query
+        else answered
+    )
+
+
+def _caller(case: Case) -> dict[str, Any]:
+    return {
+        "user_id": "u1",
+        "user": HOSTILE[3] if case.content == "hostile" else "ann",
+        "via": "session",
+        "memberships": [{"tenant": "*", "role": "admin", "tasks": ["*"]}],
+        "scopes": None,
+        "permissions": sorted(Permission),
+        "csrf_token": "t",
+    }
+
+
+@contextmanager
+def shown(browser: Browser, served: Served, case: Case, **options: Any) -> Iterator[Eyes]:
+    """A browser that is answered as the case says."""
+    options |= {
+        "viewport": {"width": case.width, "height": 800},
+        "color_scheme": case.theme.replace("contrast", "dark"),
+    }
+    with watching(browser, served, **options) as eyes:
+        if case.theme == "contrast":
+            eyes.page.add_init_script("localStorage.setItem('taskmq.theme', 'contrast')")
+        if case.content == "error":
+            eyes.forgiven.append("status of 503")
+
+        def respond(route: Route) -> None:
+            path = urlsplit(route.request.url).path
+            if path.endswith("/events"):
+                route.fulfill(status=200, body="retry: 100000\n\n", content_type="text/event-stream")
+            elif path.endswith("/auth/me"):
+                answer(route, _caller(case))
+            elif path.endswith("/server"):
+                name = "shop" if case.content == "one" else HOSTILE[0]
+                answer(route, EXAMPLES["getServer"].answers[200] | {"app": name})
+            elif case.content == "error":
+                problem = {
+                    "status": 503,
+                    "code": "store_unavailable",
+                    "detail": HOSTILE[0],
+                    "request_id": HOSTILE[1],
+                }
+                answer(route, problem, 503)
+            else:
+                answer(route, CONTENTS[case.content](_example(route.request.method, route.request.url)))
+
+        eyes.page.route(re.compile("/api/v1/|/resources/"), respond)
+        yield eyes
