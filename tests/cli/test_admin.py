@@ -192,7 +192,7 @@ def test_tenants_are_added_disabled_enabled_and_removed(admin: Run) -> None:
         (("audit", "verify", "--head", "x"), 2),
     ],
 )
-def test_what_is_not_there_or_cannot_be_is_told_by_the_exit_code(
+def test_what_is_not_there_or_cannot_be_is_reported_by_the_exit_code(
     admin: Run, tokens: tuple[str, ...], code: int
 ) -> None:
     assert admin(*tokens, text=f"{_PASSWORD}\n").code == code

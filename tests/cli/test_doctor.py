@@ -36,7 +36,7 @@ def test_a_table_has_a_heading(taskmq: Here) -> None:
     assert result.out.splitlines()[0].split() == ["level", "about", "finding", "remedy"]
 
 
-def test_where_settings_come_from_is_told(home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_settings_come_from_is_reported(home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "taskmq.toml").write_text("concurrency = 3\n")
     monkeypatch.setenv("TASKMQ_URL", "local://q")
 
@@ -135,7 +135,7 @@ def test_messages_that_wait_without_a_consumer_at_rabbitmq_are_a_problem(
 
 
 @pytest.mark.rabbitmq
-def test_what_is_wrong_at_rabbitmq_is_told_with_its_remedy(
+def test_what_is_wrong_at_rabbitmq_is_reported_with_its_remedy(
     taskmq: Here, amqp_url: str, rabbitmq_server: RabbitMQ
 ) -> None:
     api = urlsplit(rabbitmq_server.management_url)
@@ -168,7 +168,7 @@ def test_the_clock_of_a_redis_is_compared(taskmq: Here, redis_url: str) -> None:
     ("offset", "level", "words"),
     [(0, "ok", "within"), (5_000, "warning", "ahead of"), (-60_000, "problem", "behind")],
 )
-def test_a_state_whose_clock_is_off_is_told(
+def test_a_state_whose_clock_is_off_is_reported(
     taskmq: Here, redis_url: str, monkeypatch: pytest.MonkeyPatch, offset: int, level: str, words: str
 ) -> None:
     told = RedisState.server_now_ms

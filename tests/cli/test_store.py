@@ -40,7 +40,7 @@ def test_without_a_store_the_command_says_what_to_give_it(taskmq: Here) -> None:
     assert "need a store" in result.err
 
 
-def test_a_store_that_cannot_be_reached_is_told_from_one_that_is_not_ready(taskmq: Here) -> None:
+def test_a_store_that_cannot_be_reached_is_distinguished_from_one_that_is_not_ready(taskmq: Here) -> None:
     assert taskmq("store", "current", "--store", "postgresql://nobody@127.0.0.1:1/none").code == 5
 
 

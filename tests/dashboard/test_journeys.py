@@ -538,7 +538,7 @@ def test_the_dashboard_works_below_any_prefix_and_changes_nothing_where_told(
         eyes.see_count(eyes.page.get_by_role("button", name="Run"), 0)
 
 
-def test_a_lost_network_is_told_and_the_page_goes_on_when_it_is_back(eyes: Eyes, site: Served) -> None:
+def test_a_lost_network_is_reported_and_the_page_goes_on_when_it_is_back(eyes: Eyes, site: Served) -> None:
     site.submit(_job("kept"))
     page = eyes.open("jobs").page
     eyes.forgiven += ["ERR_INTERNET_DISCONNECTED", "request:"]

@@ -88,7 +88,7 @@ def test_no_text_is_more_than_a_text_and_none_is_too_long_for_a_phone(browser: B
     assert "\n".join(_examine(browser, site, Case("hostile", "light", 360), by_axe=False)) == ""
 
 
-def test_what_the_server_cannot_answer_is_told_on_every_page(browser: Browser, site: Served) -> None:
+def test_what_the_server_cannot_answer_is_reported_on_every_page(browser: Browser, site: Served) -> None:
     with shown(browser, site, Case("error")) as eyes:
         for view in ("jobs", "queues", "workers", "nodes", "pools", "quotas", "schedules", "dead-letters", "audit"):
             eyes.open(view)

@@ -30,7 +30,7 @@ def test_each_option_has_values_a_default_and_a_text(name: str) -> None:
         assert all(cell.strip() for cell in cells), row
 
 
-def test_the_defaults_that_are_told_of_a_task_are_those_that_it_gets() -> None:
+def test_the_defaults_that_are_reported_of_a_task_are_those_that_it_gets() -> None:
     """A default that is written out in the docstring is given, and changes nothing."""
     plain = plan_task({}, function="f", default_name="m.f", is_async=False)
     told = re.findall(r"^\| `(\w+)` \| [^|]* \| `(\w+)` \|", tables()["task"], re.MULTILINE)

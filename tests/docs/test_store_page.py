@@ -32,7 +32,7 @@ def test_the_python_of_the_page_runs_and_definitions_do_what_it_says(tmp_path: P
     assert (done.stdout, done.stderr) == ("8 [(3, 1), (4, 0), (4, 0), (4, 0), (4, 0), (8, 1)]\n[2, 1] []\n", "")
 
 
-def test_the_tasks_that_are_told_on_the_page_are_taken_as_they_stand() -> None:
+def test_the_tasks_that_are_reported_on_the_page_are_taken_as_they_stand() -> None:
     (body,) = [block.text for block in blocks_of(_WIRE) if '"tasks"' in block.text]
 
     (task,) = decode_told(body.encode()).tasks

@@ -329,7 +329,7 @@ def test_a_file_that_is_locked_for_too_long_changes_nothing(tmp_path: Path) -> N
     asyncio.run(main())
 
 
-def test_what_the_server_does_not_allow_is_told_as_any_other_outage(server: Server) -> None:
+def test_what_the_server_does_not_allow_is_reported_as_any_other_outage(server: Server) -> None:
     async def main() -> None:
         server.sql("create role guest login")
         try:

@@ -83,7 +83,7 @@ def test_a_payload_beyond_postgresqls_json_is_null_and_a_large_one_is_there(job_
     _with_store(job_store_url, test)
 
 
-def test_attempts_retries_and_logs_are_told_of_each_job(job_store_url: str) -> None:
+def test_attempts_retries_and_logs_are_reported_of_each_job(job_store_url: str) -> None:
     async def test(store: PostgresJobStore, driver: JobDriver, connection: Any) -> None:
         job = await driver.dispatched()
         line = RunLine(at=job.token >> 32, level=40, logger="shop", message="no paper")

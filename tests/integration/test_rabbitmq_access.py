@@ -90,7 +90,7 @@ class TestConnecting(AccessCase):
                 await broker.connect(timeout=0.02)
 
     @case
-    async def test_all_that_waits_is_told(self) -> None:
+    async def test_all_that_waits_is_reported(self) -> None:
         broker = self.opened_at(self.url_of("guest", "wrong"))
 
         futures = [broker.publish(message("q", str(number)), timeout=30) for number in range(500)]

@@ -289,7 +289,7 @@ def test_looking_leaves_no_message_and_no_queue_behind(ward: Ward) -> None:
 # Policies and arguments
 
 
-def test_a_policy_for_everything_is_told_with_all_that_it_breaks(ward: Ward) -> None:
+def test_a_policy_for_everything_is_reported_with_all_that_it_breaks(ward: Ward) -> None:
     ward.declare()
     ward.policy(".*", message_ttl=1_000, expires=600_000, overflow="drop-head", max_length=1_000, delivery_limit=3)
 
@@ -480,7 +480,7 @@ def cluster() -> Iterator[RabbitMQCluster]:
 @pytest.mark.slow
 @pytest.mark.matrix
 @pytest.mark.timeout(180)
-def test_a_node_that_is_down_is_told_and_so_is_what_it_weakens(cluster: RabbitMQCluster) -> None:
+def test_a_node_that_is_down_is_reported_and_so_is_what_it_weakens(cluster: RabbitMQCluster) -> None:
     first, _, third = cluster.nodes
     ward = Ward(first, first.create_vhost())
     ward.declare()

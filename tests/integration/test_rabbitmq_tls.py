@@ -157,7 +157,7 @@ def test_a_tls_port_that_is_spoken_plain_amqp_to_is_hinted_at(node: TlsNode) -> 
         _connect(f"amqp://localhost:{node.port}/", timeout=1)
 
 
-def test_a_wrong_password_is_told_apart_from_a_wrong_certificate(node: TlsNode) -> None:
+def test_a_wrong_password_is_distinguished_from_a_wrong_certificate(node: TlsNode) -> None:
     error = _refusal(node.trusted(login="guest:S3CRET@"))
 
     assert isinstance(error, AccessDenied)

@@ -38,7 +38,7 @@ def test_where_nobody_listens_every_call_says_so_at_once() -> None:
     run(main)
 
 
-def test_a_wrong_password_is_told_and_not_shown(redis: Redis) -> None:
+def test_a_wrong_password_is_reported_and_not_shown(redis: Redis) -> None:
     redis.command("CONFIG", "SET", "requirepass", "right")
 
     async def main() -> None:
@@ -107,7 +107,7 @@ def test_a_server_that_answers_nonsense_is_an_unavailable_state() -> None:
     run(main)
 
 
-def test_keys_that_others_wrote_are_told_and_harm_no_others(redis: Redis) -> None:
+def test_keys_that_others_wrote_are_reported_and_harm_no_others(redis: Redis) -> None:
     async def main() -> None:
         async with opened(redis.url) as state:
             redis.command("SET", "taskmq:{text}:result", "theirs")

@@ -76,7 +76,7 @@ def test_an_app_may_be_an_attribute_of_something(write: Write) -> None:
 
 
 @pytest.mark.parametrize("attribute", ["", "other", "TaskMQ", "app.sessions.url", "app.nothing.more", "nothing.app"])
-def test_an_attribute_that_is_no_app_is_told_with_those_that_are(write: Write, attribute: str) -> None:
+def test_an_attribute_that_is_no_app_is_reported_with_those_that_are(write: Write, attribute: str) -> None:
     write("loaded_one.py", f"{_ONE}other = 3\n")
 
     with pytest.raises(AppNotFound, match=rf"loaded_one has no app called '{attribute}'; apps in it: app$"):

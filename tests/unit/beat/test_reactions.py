@@ -213,7 +213,9 @@ def _watching(memory: str, folder: Path, test: Callable[[Callable[[], Folder], _
     asyncio.run(main())
 
 
-def test_a_file_is_told_once_by_all_replicas_and_again_when_it_is_written_anew(memory: str, tmp_path: Path) -> None:
+def test_a_file_is_reported_once_by_all_replicas_and_again_when_it_is_written_anew(
+    memory: str, tmp_path: Path
+) -> None:
     async def test(replica: Callable[[], Folder], seen: _Seen) -> None:
         one, two = replica(), replica()
         (tmp_path / "a.csv").write_text("1")
@@ -235,7 +237,7 @@ def test_a_file_is_told_once_by_all_replicas_and_again_when_it_is_written_anew(m
     _watching(memory, tmp_path, test)
 
 
-def test_a_file_whose_call_fails_is_told_by_the_next_look(memory: str, tmp_path: Path) -> None:
+def test_a_file_whose_call_fails_is_reported_by_the_next_look(memory: str, tmp_path: Path) -> None:
     async def test(replica: Callable[[], Folder], seen: _Seen) -> None:
         one = replica()
         (tmp_path / "a.csv").write_text("1")

@@ -155,7 +155,7 @@ def test_a_declaration_beyond_the_send_timeout_is_an_unavailable_broker(url: str
         loop.close()
 
 
-def test_what_happened_to_each_of_many_is_told_in_their_order(url: str) -> None:
+def test_what_happened_to_each_of_many_is_reported_in_their_order(url: str) -> None:
     full = PublishRejected("full")
 
     async def main() -> None:

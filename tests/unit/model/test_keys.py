@@ -43,7 +43,7 @@ def test_the_tenant_comes_first() -> None:
 
 
 @given(_TENANTS, _KEYS)
-def test_a_tenants_key_is_told_apart_again(tenant: str | None, key: str) -> None:
+def test_a_tenants_key_is_distinguished_again(tenant: str | None, key: str) -> None:
     if tenant is None and key.startswith("@"):
         return  # It reads like a tenant's.
     assert keys.split_tenant_key(keys.tenant_key(tenant, key)) == (tenant or "", key)

@@ -139,7 +139,7 @@ def test_a_name_that_is_taken_is_waited_for(app: TaskMQ) -> None:
     asyncio.run(main())
 
 
-def test_changes_are_told_once_each_and_a_dead_member_is_one(app: TaskMQ) -> None:
+def test_changes_are_reported_once_each_and_a_dead_member_is_one(app: TaskMQ) -> None:
     del app
 
     async def main() -> None:
@@ -194,7 +194,7 @@ def test_while_the_state_is_away_the_members_seen_last_are_in_force() -> None:
     run(main())
 
 
-def test_a_member_that_is_gone_for_the_others_is_told() -> None:
+def test_a_member_that_is_gone_for_the_others_is_reported() -> None:
     async def until_told(seats: Seats, member: Member) -> None:
         async with member:
             async for members in member.changes():

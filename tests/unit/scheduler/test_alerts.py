@@ -42,7 +42,7 @@ def _told(stage: Stage) -> list[tuple[str, str]]:
     ]
 
 
-def test_an_alert_is_told_within_half_a_minute_and_its_end_too() -> None:
+def test_an_alert_is_reported_within_half_a_minute_and_its_end_too() -> None:
     async def test(stage: Stage) -> None:
         await stage.store.history.alerts.put_rule(RULE)
         stage.start(alerts=AlertSettings())
@@ -59,7 +59,7 @@ def test_an_alert_is_told_within_half_a_minute_and_its_end_too() -> None:
     play(test)
 
 
-def test_what_changes_together_is_told_together() -> None:
+def test_what_changes_together_is_reported_together() -> None:
     async def test(stage: Stage) -> None:
         await stage.store.history.alerts.put_rule(RULE)
         await _fail(stage, 4)
@@ -73,7 +73,7 @@ def test_what_changes_together_is_told_together() -> None:
     play(test)
 
 
-def test_of_several_schedulers_each_change_is_told_once() -> None:
+def test_of_several_schedulers_each_change_is_reported_once() -> None:
     async def test(stage: Stage) -> None:
         await stage.store.history.alerts.put_rule(RULE)
         processes = [stage.start(alerts=AlertSettings()) for _ in range(3)]
@@ -287,7 +287,7 @@ def test_the_notices_of_the_same_changes_are_the_same() -> None:
     play(test)
 
 
-def test_a_rule_that_is_removed_and_made_again_is_told_again() -> None:
+def test_a_rule_that_is_removed_and_made_again_is_reported_again() -> None:
     async def test(stage: Stage) -> None:
         alerts = stage.store.history.alerts
         await alerts.put_rule(RULE)

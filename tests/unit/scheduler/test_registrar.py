@@ -142,7 +142,7 @@ def test_the_number_of_forms_that_are_written_is_bounded(
     assert "there are too many already" in caplog.text
 
 
-def test_what_is_told_during_an_outage_of_the_store_is_written_down_afterwards(
+def test_what_is_reported_during_an_outage_of_the_store_is_written_down_afterwards(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test(stage: Stage) -> None:

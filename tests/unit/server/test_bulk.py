@@ -42,7 +42,7 @@ def test_jobs_are_cancelled_page_by_page_until_there_are_none(site: Site) -> Non
     ] * 2
 
 
-def test_what_cannot_be_done_to_a_job_is_told_of_that_job(site: Site) -> None:
+def test_what_cannot_be_done_to_a_job_is_reported_of_that_job(site: Site) -> None:
     site.submit(job_id="ended")
     site("DELETE", "/jobs/ended")
     site.submit(job_id="waits")

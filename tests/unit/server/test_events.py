@@ -126,7 +126,7 @@ def test_what_happened_while_nobody_listened_is_a_gap_also_where_somebody_does_a
     _run(test)
 
 
-def test_a_gap_is_told_once_the_broker_is_heard() -> None:
+def test_a_gap_is_reported_once_the_broker_is_heard() -> None:
     """Who reads everything again for it misses nothing of what happens then."""
 
     async def test(app: TaskMQ, hub: EventHub) -> None:

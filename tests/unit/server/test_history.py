@@ -146,7 +146,7 @@ def _counted(folder: Path) -> None:
     _stored(folder, add)
 
 
-def test_what_was_counted_is_told_by_task_and_queue(site: Site, tmp_path: Path) -> None:
+def test_what_was_counted_is_reported_by_task_and_queue(site: Site, tmp_path: Path) -> None:
     _counted(tmp_path)
 
     (own,) = site("GET", "/rollups").json()["items"]
@@ -165,7 +165,7 @@ def test_what_was_counted_is_told_by_task_and_queue(site: Site, tmp_path: Path) 
     assert site("GET", "/rollups?task=other").json()["items"] == []
 
 
-def test_figures_are_told_over_time_also_in_the_document_s_words(site: Site, tmp_path: Path) -> None:
+def test_figures_are_reported_over_time_also_in_the_document_s_words(site: Site, tmp_path: Path) -> None:
     _counted(tmp_path)
 
     answer = site("GET", "/metrics/query?metric=failure_rate,ended&by=task").json()
@@ -214,7 +214,7 @@ def test_figures_by_what_there_is_not_are_refused_with_a_hint(site: Site) -> Non
     assert site("GET", "/metrics/query?metric=endd").status_code == 400
 
 
-def test_no_total_is_told_of_a_part_of_what_was_counted(site: Site, tmp_path: Path) -> None:
+def test_no_total_is_reported_of_a_part_of_what_was_counted(site: Site, tmp_path: Path) -> None:
     _counted(tmp_path)
 
     async def read(most: int) -> tuple[int, float]:
@@ -256,7 +256,7 @@ def test_long_times_are_read_in_quarters_of_an_hour_of_all_tenants(site: Site, t
     assert asyncio.run(read("acme", 18)) == [16, *([30] * 6), 4, minutes]
 
 
-def test_failures_of_the_broker_lane_are_told_to_their_tenant(site: Site, tmp_path: Path) -> None:
+def test_failures_of_the_broker_lane_are_reported_to_their_tenant(site: Site, tmp_path: Path) -> None:
     _counted(tmp_path)
 
     assert [each["job_id"] for each in site("GET", "/failures").json()["items"]] == ["of acme"]
@@ -388,5 +388,5 @@ def test_notices_of_a_busy_tenant_do_not_hide_those_of_others(site: Site) -> Non
     assert (own["rule"], own["tenant"]) == ("old", "other")
 
 
-def test_what_a_rule_can_look_at_is_told(site: Site) -> None:
+def test_what_a_rule_can_look_at_is_reported(site: Site) -> None:
     assert "failure_rate" in site("GET", "/alerts/metrics").json()["items"]

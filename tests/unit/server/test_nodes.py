@@ -107,7 +107,7 @@ def test_resources_are_allocated_used_and_released(site: Site) -> None:
     assert _allocate(site, cpu=6, node_id=node).status_code == 201
 
 
-def test_what_was_used_is_told_by_node_job_and_time(site: Site) -> None:
+def test_what_was_used_is_reported_by_node_job_and_time(site: Site) -> None:
     _register(site)
     _register(site, "render-2", capacity={"cpu": 1})
     first = _allocate(site, cpu=1).json()

@@ -382,7 +382,7 @@ def test_a_code_is_of_no_use_without_the_verifier_of_the_browser(site: _Site) ->
     assert site.end(own.replace(code, stolen)).status_code == 401
 
 
-def test_a_refusal_of_the_provider_is_told(site: _Site) -> None:
+def test_a_refusal_of_the_provider_is_reported(site: _Site) -> None:
     state = parse_qs(urlsplit(site.begin()).query)["state"][0]
 
     answer = site.end(f"/api/v1/auth/oidc/callback?state={state}&error=access_denied&error_description=no")

@@ -95,7 +95,7 @@ def test_every_error_has_a_status_and_a_code_of_its_own_kind() -> None:
     assert unmapped == _INTERNAL - {"PartlyReplayed"}
 
 
-def test_an_error_of_the_server_is_told_without_its_message() -> None:
+def test_an_error_of_the_server_is_reported_without_its_message() -> None:
     inside = "postgresql://10.0.0.7/jobs refused the connection"
 
     certain, uncertain = (problem_of(StoreUnavailable(inside, is_certain=known)) for known in (True, False))

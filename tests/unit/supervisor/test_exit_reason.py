@@ -46,7 +46,7 @@ class Groups:
         ("4:memory:/docker/abc\n", "memory/memory.oom_control"),
     ],
 )
-def test_a_kill_for_memory_is_told_from_other_kills(tmp_path: Path, own: str, counter: str) -> None:
+def test_a_kill_for_memory_is_distinguished_from_other_kills(tmp_path: Path, own: str, counter: str) -> None:
     groups = Groups(tmp_path, own, counter)
     memory = OutOfMemory(groups.own, groups.root)
     assert not memory.ending(-9).is_out_of_memory

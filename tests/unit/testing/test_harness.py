@@ -195,7 +195,7 @@ def test_what_did_not_die_is_no_failure(shop: Shop) -> None:
     assert shop.bench.failed == []
 
 
-def test_a_rejection_and_a_failure_outside_of_the_task_are_told_too(shop: Shop) -> None:
+def test_a_rejection_and_a_failure_outside_of_the_task_are_reported_too(shop: Shop) -> None:
     @shop.app.task(name="refusing")
     async def refusing() -> None:
         raise Reject("no")

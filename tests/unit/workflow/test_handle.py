@@ -155,7 +155,7 @@ def test_a_task_sends_a_workflow() -> None:
     asyncio.run(run())
 
 
-def test_a_failure_fails_the_flow_and_is_told_with_its_step() -> None:
+def test_a_failure_fails_the_flow_and_is_reported_with_its_step() -> None:
     shop = Shop()
     shop.broken = {"b"}
 
@@ -232,7 +232,7 @@ def test_a_redrive_of_an_unknown_workflow_says_so() -> None:
     asyncio.run(run())
 
 
-def test_the_steps_of_a_workflow_are_told_with_their_tasks_attempts_and_errors() -> None:
+def test_the_steps_of_a_workflow_are_reported_with_their_tasks_attempts_and_errors() -> None:
     shop = Shop()
     shop.broken = {"b"}
 
@@ -256,7 +256,7 @@ def test_the_steps_of_a_workflow_are_told_with_their_tasks_attempts_and_errors()
     asyncio.run(run())
 
 
-def test_the_calls_of_a_step_for_each_item_are_told_as_parts_of_it() -> None:
+def test_the_calls_of_a_step_for_each_item_are_reported_as_parts_of_it() -> None:
     shop = Shop()
 
     async def run() -> None:
@@ -405,7 +405,7 @@ def test_the_same_id_is_one_flow_however_often_it_is_sent() -> None:
     asyncio.run(run())
 
 
-def test_a_flow_that_is_not_known_is_told_and_its_messages_are_dead() -> None:
+def test_a_flow_that_is_not_known_is_reported_and_its_messages_are_dead() -> None:
     shop = Shop()
 
     async def run() -> None:

@@ -177,7 +177,7 @@ def test_a_line_moves_on_in_order() -> None:
     assert max(abs(places[str(number)] - number) for number in range(200)) <= 4
 
 
-def test_what_was_told_to_come_and_never_does_costs_seconds_not_starts() -> None:
+def test_what_was_reported_to_come_and_never_does_costs_seconds_not_starts() -> None:
     play = Play(RateDemand(key="r", interval=0.01), lost=0.5)
 
     play.play([*jobs(2000), *jobs(2000, at=25.0, name="later")])

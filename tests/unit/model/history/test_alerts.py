@@ -226,7 +226,7 @@ _RULES = st.builds(
 
 
 @given(_RULES, st.lists(st.tuples(st.booleans(), st.sampled_from([None, 0.0, 4.0, 5.0, 6.0, 9.0])), max_size=30))
-def test_of_any_row_of_figures_each_end_is_told_after_its_beginning(
+def test_of_any_row_of_figures_each_end_is_reported_after_its_beginning(
     rule: AlertRule, row: list[tuple[bool, float | None]]
 ) -> None:
     course = Course(rule)

@@ -201,7 +201,7 @@ def test_a_channel_is_told_from_its_severity_on(text: str, severity: Any, expect
         ("host", False),
     ],
 )
-def test_an_address_of_the_internet_is_told_from_others(address: str, expected: bool) -> None:
+def test_an_address_of_the_internet_is_distinguished_from_others(address: str, expected: bool) -> None:
     assert is_public(address) is expected
 
 

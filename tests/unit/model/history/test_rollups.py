@@ -172,7 +172,7 @@ def test_a_series_has_a_point_for_each_step() -> None:
         series_of(["ended"], [], since=0, until=MINUTE, step=MINUTE, by=("worker",))
 
 
-def test_a_figure_that_is_asked_for_twice_is_told_once() -> None:
+def test_a_figure_that_is_asked_for_twice_is_reported_once() -> None:
     found = series_of(["ended", "failed", "ended"], [_rollup(0, dead=1)], since=0, until=MINUTE, step=MINUTE)
 
     assert {name: series[0].points for name, series in found.items()} == {"ended": [(0, 1.0)], "failed": [(0, 1.0)]}

@@ -97,7 +97,7 @@ def test_what_was_erased_leaves_the_chain_whole() -> None:
     assert (chain[1].entry().user, chain[1].entry().before, chain[1].entry().note) == ("ann", None, "")
 
 
-def test_a_part_whose_salt_alone_was_taken_is_told() -> None:
+def test_a_part_whose_salt_alone_was_taken_is_reported() -> None:
     chain = _chain(1)
     chain[0] = replace(chain[0], who_salt=None)
 

@@ -91,7 +91,7 @@ def test_a_task_without_parameters_takes_an_empty_object() -> None:
     assert (registration.description, registration.positional, registration.rest) == ("", (), "")
 
 
-def test_types_that_refer_to_themselves_are_told_without_patterns() -> None:
+def test_types_that_refer_to_themselves_are_reported_without_patterns() -> None:
     def walk(node: _Node, pair: tuple[int, str]) -> None: ...
 
     registration = _registered(walk)
@@ -107,7 +107,7 @@ def test_types_that_refer_to_themselves_are_told_without_patterns() -> None:
     assert not validator.is_valid({"node": {"name": "b", "next": 1}, "pair": [1, "x"]})
 
 
-def test_a_type_without_a_schema_may_be_anything_and_the_others_are_told() -> None:
+def test_a_type_without_a_schema_may_be_anything_and_the_others_are_reported() -> None:
     def mixed(path: Path, model: _Model, whatever: object, number: int) -> None: ...
 
     properties = _schema(_registered(mixed))["properties"]
@@ -197,7 +197,7 @@ def test_names_that_a_task_does_not_have_are_refused() -> None:
 
 
 @pytest.mark.parametrize("function", [_report, lambda: None])
-def test_what_is_told_of_a_task_has_no_flaw(function: Callable[..., Any]) -> None:
+def test_what_is_reported_of_a_task_has_no_flaw(function: Callable[..., Any]) -> None:
     assert flaw_of(_registered(function)) == ""
 
 

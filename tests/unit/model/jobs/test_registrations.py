@@ -62,7 +62,7 @@ def test_a_schedulers_own_app_goes_before_what_came_over_the_broker() -> None:
     assert in_force([told, own]) is own
 
 
-def test_tasks_are_told_in_messages_of_a_bounded_size() -> None:
+def test_tasks_are_reported_in_messages_of_a_bounded_size() -> None:
     large = Raw(b'{"type":"object","title":"' + b"x" * 60_000 + b'"}')
     tasks = [TaskRegistration(task=f"t{number}", queue="q", schema=large) for number in range(10)]
 

@@ -198,7 +198,7 @@ def test_features_that_delays_need_have_to_be_on_before_4() -> None:
         (-60_500, 500, "problem", "60 s behind"),
     ],
 )
-def test_clocks_that_differ_by_seconds_are_told(offset: int, error: int, level: str, words: str) -> None:
+def test_clocks_that_differ_by_seconds_are_reported(offset: int, error: int, level: str, words: str) -> None:
     found = clock_findings(offset, error, about="rabbitmq")
 
     assert level_of(found) == level

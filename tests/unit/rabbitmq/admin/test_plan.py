@@ -162,7 +162,7 @@ def test_a_shared_thing_that_differs_is_nothing_to_migrate() -> None:
     assert "apply" in different.remedy
 
 
-def test_what_is_left_over_is_told_and_does_no_harm() -> None:
+def test_what_is_left_over_is_reported_and_does_no_harm() -> None:
     found = after(Found(), wanted(WorkQueue("orders", ordered=3), WorkQueue("others")))
     more: dict[str, dict[str, Trait]] = {
         "taskmq.delay.v0.l01": {},
@@ -194,7 +194,7 @@ def test_what_is_left_over_is_told_and_does_no_harm() -> None:
     assert "`taskmq topology migrate orders` again" in extras["taskmq.migration.orders.s00"].remedy
 
 
-def test_a_second_way_from_the_delay_ladder_is_told() -> None:
+def test_a_second_way_from_the_delay_ladder_is_reported() -> None:
     queue = WorkQueue("few", max_length=9)
     found = after(Found(), [*wanted(queue), Binding(delay.DELIVER, "few", "few")])
 

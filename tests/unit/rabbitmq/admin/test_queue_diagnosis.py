@@ -91,7 +91,7 @@ def test_queues_in_which_messages_only_wait_are_known_by_name(name: str, does_wa
         ("images.p.high", {"delivery-limit": 3}, "warning", "given up after 3"),
     ],
 )
-def test_a_policy_that_does_harm_is_told_with_its_name_and_remedy(
+def test_a_policy_that_does_harm_is_reported_with_its_name_and_remedy(
     name: str, policy: dict[str, Any], level: str, words: str
 ) -> None:
     ((found, about, text, remedy),) = policy_findings([queue(name, policy)])
@@ -198,7 +198,7 @@ def test_what_all_queues_need_and_is_missing_is_a_problem(kind: str, name: str, 
         (None, {}, None, "warning"),
     ],
 )
-def test_tasks_that_may_outlast_the_consumer_timeout_are_told(
+def test_tasks_that_may_outlast_the_consumer_timeout_are_reported(
     version: tuple[int, ...] | None, policy: dict[str, Any], longest: float | None, level: str | None
 ) -> None:
     found = timeout_findings({_WORK: longest}, [queue("images", policy), queue("images.p.low", policy)], version)
@@ -254,7 +254,7 @@ def test_a_queues_own_argument_limits_too() -> None:
         ({"kind": "classic", "members": (), "online": (), "leader": None, "state": "down"}, "problem"),
     ],
 )
-def test_queues_without_their_members_are_told(facts: dict[str, Any], level: str | None) -> None:
+def test_queues_without_their_members_are_reported(facts: dict[str, Any], level: str | None) -> None:
     found = member_findings([queue("images", **facts)])
 
     assert [each[0] for each in found] == ([] if level is None else [level])
@@ -281,7 +281,7 @@ def test_two_looks_tell_what_is_stuck(before: int, after: int, level: str) -> No
     assert about == ("taskmq.delay.v2.l03" if level == "problem" else "dead-lettering")
 
 
-def test_dead_letters_of_other_apps_are_told_with_the_command_to_look_at_them() -> None:
+def test_dead_letters_of_other_apps_are_reported_with_the_command_to_look_at_them() -> None:
     queues = [queue("images.dlq", ready=3), queue("other.dlq", ready=2), queue("idle.dlq"), queue("other", ready=9)]
 
     assert letter_findings(queues, [_WORK]) == [("warning", "other", "2 dead letters", "taskmq dlq groups other")]

@@ -13,7 +13,7 @@ def test_nothing_is_said_twice() -> None:
     assert connection_name("taskmq cli", "publish", host="h", pid=1) == "taskmq cli h:1 publish"
 
 
-def test_product_version_and_platform_are_told() -> None:
+def test_product_version_and_platform_are_reported() -> None:
     properties = client_properties("shop", "publish")
 
     assert properties["product"] == "taskmq"

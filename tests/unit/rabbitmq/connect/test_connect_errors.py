@@ -21,7 +21,7 @@ _ALERT = "IncompatibleProtocolError: StreamLostError: (\"Stream connection lost:
         ("SSLError: [SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "speaks no TLS"),
     ],
 )
-def test_what_trying_again_does_not_mend_is_told_in_words(failure: str, meaning: str) -> None:
+def test_what_trying_again_does_not_mend_is_reported_in_words(failure: str, meaning: str) -> None:
     found = distrusted(failure)
 
     assert found is not None

@@ -28,7 +28,7 @@ def entry(queue: str, reason: str, second: int) -> dict[str, Any]:
         ("taskmq.delay.v2.l00", False),
     ],
 )
-def test_letters_are_told_from_work_by_their_queue(queue: str, is_kept: bool) -> None:
+def test_letters_are_distinguished_from_work_by_their_queue(queue: str, is_kept: bool) -> None:
     assert keeps_letters(queue) is is_kept
 
 

@@ -69,7 +69,7 @@ def test_what_could_not_be_told_is_found_again() -> None:
     looks=st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 3), unique=True, max_size=4)), max_size=30),
     stable=st.integers(1, 4),
 )
-def test_a_file_is_told_when_the_same_was_seen_in_each_look_for_so_long_and_once(
+def test_a_file_is_reported_when_the_same_was_seen_in_each_look_for_so_long_and_once(
     looks: list[tuple[int, list[int]]], stable: int
 ) -> None:
     arrivals = Arrivals(file("/in/*", stable=stable))

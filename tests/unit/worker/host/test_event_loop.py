@@ -55,7 +55,7 @@ def test_a_loop_that_stands_is_told_with_its_stack_and_its_runs_and_when_it_is_o
     assert 0.5 <= float(over[1]) <= 1.2
 
 
-def test_what_is_over_is_told_also_where_the_worker_ends_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_over_is_reported_also_where_the_worker_ends_at_once(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with LoopMonitor(patience=0.1, running=list).watching():
             await asyncio.sleep(0.05)
@@ -89,7 +89,7 @@ def test_without_patience_nothing_is_watched(caplog: pytest.LogCaptureFixture) -
     assert caplog.messages == []
 
 
-def test_a_call_into_c_that_holds_the_interpreter_is_told_afterwards(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_into_c_that_holds_the_interpreter_is_reported_afterwards(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         watch = LoopMonitor(patience=0.2, running=lambda: ["shop.bill (job 1)"])
         async with watch.watching():

@@ -53,7 +53,7 @@ def test_each_run_gets_gpus_of_its_own() -> None:
     assert again.devices == ("0",)
 
 
-def test_what_there_will_never_be_enough_of_is_told() -> None:
+def test_what_there_will_never_be_enough_of_is_reported() -> None:
     slots = ResourcePool({"cpu": 2})
 
     assert slots.lacks({"cpu": 4, "gpu": 1}) == {"cpu": 2, "gpu": 0}

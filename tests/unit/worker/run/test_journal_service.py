@@ -295,7 +295,7 @@ def test_without_a_state_steps_say_so_and_progress_is_let_go(caplog: pytest.LogC
     assert "need a state" in caplog.text
 
 
-def test_a_thread_that_outlives_its_worker_is_told_and_its_progress_is_let_go(app: TaskMQ) -> None:
+def test_a_thread_that_outlives_its_worker_is_reported_and_its_progress_is_let_go(app: TaskMQ) -> None:
     kept: list[Context] = []
 
     async def main() -> None:

@@ -325,7 +325,7 @@ def test_what_a_piece_sets_in_its_context_is_not_seen_by_others_when_it_says_so(
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_errors_are_told_and_the_work_goes_on(waits: bool) -> None:
+def test_errors_are_reported_and_the_work_goes_on(waits: bool) -> None:
     async def test(yard: Yard) -> None:
         async def fails(name: str) -> bool:
             if waits:

@@ -114,7 +114,7 @@ def test_a_run_whose_result_is_not_kept_is_acknowledged_and_counted_where_it_is_
     play(main())
 
 
-def test_what_a_function_returned_or_raised_is_told_with_its_attempt() -> None:
+def test_what_a_function_returned_or_raised_is_reported_with_its_attempt() -> None:
     async def main() -> None:
         yard = Yard()
         error, stop = ValueError("no"), StopIteration("not an end")

@@ -222,7 +222,7 @@ def test_values_are_put_where_they_belong(content_type: str) -> None:
     assert empty[1] is NO_KWARGS
 
 
-def test_what_another_version_has_written_is_told() -> None:
+def test_what_another_version_has_written_is_reported() -> None:
     assert decode_call(encode_call(NodeCall(task="a"))) == NodeCall(task="a")
     for read in (decode_call, decode_head):
         with pytest.raises(MalformedMessage, match="cannot be read"):
