@@ -23,7 +23,7 @@ from taskmq.server import ServerSettings, build
 from taskmq.server.process import ServerProcess
 from tests.servers.errors import ServerUnavailable
 
-__all__ = ["PASSWORD", "Eyes", "Served", "browsing", "serving", "violations"]
+__all__ = ["PASSWORD", "Eyes", "Served", "a_job", "browsing", "serving", "violations"]
 
 PASSWORD = "correct horse battery"
 WIDE = {"width": 1280, "height": 900}
@@ -31,6 +31,17 @@ _PATIENCE = 20_000
 # A request that a page has no more use for is broken off.
 _EXPECTED = re.compile(r"net::ERR_ABORTED")
 _AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+def a_job(name: str, **more: object) -> dict[str, object]:
+    """A job that is to come, as one submits it."""
+    return {
+        "job_type": "billing.charge",
+        "job_id": name,
+        "payload": {"account": "ann", "cents": 250},
+        "schedule_time": "2099-01-31T09:00:00Z",
+        **more,
+    }
 
 
 class Served:

@@ -1,0 +1,229 @@
+"""Jobs are found, changed and done again, one and many, in a real browser."""
+
+import re
+import time
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.dashboard.kit import Eyes, Served, a_job, answer, violations
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_jobs_are_found_by_a_filter_that_stays_in_the_address(eyes: Eyes, site: Served) -> None:
+    site.submit(*(a_job(f"found-{n}", labels={"batch": "found"}) for n in range(60)), a_job("other"))
+    page = eyes.open("jobs").page
+    rows = page.locator("tbody tr")
+
+    page.keyboard.press("/")
+    page.keyboard.type("label.batch:found")
+    page.keyboard.press("Enter")
+
+    eyes.see("60 fit")
+    eyes.see_count(rows, 50)
+    eyes.click("Next page")
+    eyes.see_count(rows, 10)
+    page.reload()
+    eyes.settle()
+    eyes.see_count(rows, 10)
+    assert page.get_by_label("Filter", exact=True).input_value() == "label.batch:found"
+    page.go_back()
+    eyes.see_count(rows, 50)
+
+
+def test_jobs_that_are_late_or_run_for_long_are_marked(eyes: Eyes) -> None:
+    at = {"submitted_at": "2026-01-01T09:00:00Z", "schedule_time": "2026-01-01T09:00:00Z", "start_time": None}
+    told = {"task": "billing.charge", "queue": "billing", "tenant": "", "attempt": 1, "error": None, "end_time": None}
+    jobs = [
+        {"id": "1", "job_id": "waits", "state": "queued", **at, **told},
+        {"id": "2", "job_id": "runs", "state": "running", **at, **told, "start_time": "2026-01-01T09:00:01Z"},
+        {"id": "3", "job_id": "has run", "state": "succeeded", **at, **told, "start_time": "2026-01-01T09:00:01Z"},
+        {
+            "id": "4",
+            "job_id": "is to come",
+            "state": "scheduled",
+            **at,
+            **told,
+            "schedule_time": "2099-01-01T09:00:00Z",
+        },
+    ]
+
+    def listed(route: Route) -> None:
+        answer(route, {"items": jobs, "next": None, "prev": None})
+
+    eyes.page.route(re.compile(r"/api/v1/jobs\?"), listed)
+    eyes.page.route(
+        re.compile(r"/explain$"), lambda route: answer(route, {"state": "running", "reasons": ["it runs"]})
+    )
+    eyes.open("jobs")
+
+    rows = eyes.page.locator("tr[data-row]")
+    expect(rows).to_have_count(4)
+    expect(rows.filter(has_text="it runs")).to_have_count(2)
+    expect(rows.filter(has_text="waits").get_by_role("link", name="late")).to_be_visible()
+    expect(rows.filter(has_text="runs").get_by_role("link", name="long")).to_be_visible()
+    expect(eyes.page.locator("tr.is-late")).to_have_count(2)
+    assert violations(eyes.page) == []
+
+
+def test_why_jobs_are_late_is_asked_once_for_those_on_the_screen(eyes: Eyes, site: Served) -> None:
+    told = {"task": "billing.charge", "args": ["a", 1], "labels": {"batch": "late"}}
+    site.submit(*[{**told, "job_id": f"late-{number}"} for number in range(50)])
+    asked: list[str] = []
+    eyes.page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/explain") else None)
+    eyes.page.clock.set_fixed_time(time.time() + 120)
+
+    eyes.open("jobs?filter=label.batch%3Alate")
+
+    eyes.see("no scheduler has its queue's slot")
+    eyes.see_count(eyes.page.locator("tr.is-late"), 50)
+    assert 1 <= len(asked) == len(set(asked)) < 40
+    eyes.page.locator("tr[data-row]").last.scroll_into_view_if_needed()
+    expect(eyes.page.locator("tr[data-row]").last).to_contain_text("no scheduler has its queue's slot")
+
+
+def test_a_filter_that_cannot_be_read_says_where(eyes: Eyes) -> None:
+    eyes.forgiven.append("400")
+    eyes.open("jobs?filter=stauts%3Afailed")
+
+    eyes.see("At column 1 of the filter.")
+    assert violations(eyes.page) == []
+
+
+def test_the_same_is_done_to_many_jobs_once_their_number_was_typed(eyes: Eyes, site: Served) -> None:
+    site.submit(*(a_job(f"many-{n}", labels={"batch": "many"}) for n in range(3)))
+    page = eyes.open("jobs?filter=label.batch%3Amany").page
+
+    eyes.click("All that fit …")
+    expect(page.locator("[data-matched]")).to_have_text("3")
+    page.get_by_label("What").select_option("cancel")
+    page.locator("[data-typed]").fill("2")
+    expect(page.get_by_role("button", name="Do it")).to_be_disabled()
+    assert violations(page) == []
+    page.locator("[data-typed]").fill("3")
+    eyes.click("Do it")
+
+    expect(page.locator("[data-done]")).to_have_text("3 done, 0 stayed as they were.")
+    states = {job["state"] for job in site.api.get("/jobs", params={"filter": "label.batch:many"}).json()}
+    assert states == {"cancelled"}
+    (entry,) = site.api.get("/audit", params={"action": "bulk.begin"}).json()["items"]
+    assert entry["after"]["filter"] == "label.batch:many"
+
+
+def test_a_bulk_operation_has_a_page_and_is_aborted_there(eyes: Eyes, site: Served) -> None:
+    site.submit(*(a_job(f"slow-{n}", labels={"batch": "slow"}) for n in range(3)))
+    # The first job is done to at once, the next one after a hundred seconds.
+    said = {"action": "cancel", "filter": "label.batch:slow", "rate": 0.01, "note": "no more of these"}
+    site.api.post("/bulk/operations", json=said).raise_for_status()
+    page = eyes.open("jobs").page
+
+    eyes.click("Bulk operations")
+    page.get_by_role("row", name="no more of these").get_by_role("link").click()
+    expect(page.locator("[data-done]")).to_contain_text("1 done, of 3")
+    assert violations(page) == []
+    page.keyboard.press("c")
+    eyes.click("Abort it")
+
+    expect(page.locator(".head .state")).to_contain_text("aborted")
+    states = sorted(job["state"] for job in site.api.get("/jobs?filter=label.batch:slow").json())
+    assert states == ["cancelled", "scheduled", "scheduled"]
+
+
+def _choose(page: Page, letters: str) -> None:
+    """By the palette: the first of what has these letters."""
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Go to").fill(letters)
+    expect(page.locator("dialog [aria-selected=true]")).to_contain_text(letters, ignore_case=True)
+    assert violations(page) == []
+    page.keyboard.press("Enter")
+
+
+def test_the_palette_leads_to_a_page_a_task_a_job_and_a_saved_view(eyes: Eyes, site: Served) -> None:
+    (made,) = site.submit(a_job("palette"))
+    page = eyes.open("jobs?filter=task%3Areport").page
+
+    _choose(page, "save")
+    page.get_by_label("Name", exact=True).fill("reports alone")
+    eyes.click("Save")
+    expect(page.get_by_role("link", name="reports alone")).to_have_attribute("href", "#/jobs?filter=task%3Areport")
+
+    for letters, title in (("charge", "billing.charge"), (made["id"], "palette"), ("overv", "Overview")):
+        _choose(page, letters)
+        expect(page.locator("h1").first).to_contain_text(title)
+    page.reload()
+    eyes.settle()
+    _choose(page, "reports")
+
+    expect(page.get_by_label("Filter", exact=True)).to_have_value("task:report")
+    eyes.click("Remove the view reports alone")
+    eyes.see_count(page.get_by_role("link", name="reports alone"), 0)
+
+
+def test_selected_jobs_are_held_and_nothing_else_is(eyes: Eyes, site: Served) -> None:
+    site.submit(*(a_job(f"some-{n}", labels={"batch": "some"}) for n in range(3)))
+    page = eyes.open("jobs?filter=label.batch%3Asome").page
+
+    page.get_by_label("Select some-1", exact=True).check()
+    eyes.click("Selected (1) …")
+    page.get_by_label("What").select_option("hold")
+    page.locator("[data-typed]").fill("1")
+    eyes.click("Do it")
+
+    expect(page.locator("[data-done]")).to_have_text("1 done, 0 stayed as they were.")
+    found = {job["job_id"]: job["state"] for job in site.api.get("/jobs?filter=label.batch:some").json()}
+    assert found == {"some-0": "scheduled", "some-1": "held", "some-2": "scheduled"}
+
+
+def test_a_job_is_held_changed_released_and_cancelled_by_keys(eyes: Eyes, site: Served) -> None:
+    (made,) = site.submit(a_job("keys"))
+    page = eyes.open(f"jobs/{made['id']}").page
+    state = page.locator(".head .state")
+
+    page.keyboard.press("h")
+    page.get_by_label("Note").fill("wait for the bank")
+    eyes.click("Hold")
+    expect(state).to_contain_text("held")
+    eyes.see("an operator holds it")
+
+    eyes.click("Change")
+    page.get_by_label("Priority").fill("9")
+    page.get_by_role("textbox", name="Arguments by name").fill('{"account": "bob", "cents": 1}')
+    eyes.click("Change")
+    eyes.see('"account": "bob"')
+
+    page.keyboard.press("h")
+    expect(state).to_contain_text("scheduled")
+    page.keyboard.press("c")
+    eyes.click("Cancel the job")
+    expect(state).to_contain_text("cancelled")
+    eyes.see("wait for the bank")
+    assert site.api.get("/jobs/keys").json()["priority"] == 9
+    assert violations(page) == []
+
+
+def test_a_job_is_edited_and_run_as_another_one(eyes: Eyes, site: Served) -> None:
+    (made,) = site.submit(a_job("edited"))
+    page = eyes.open(f"jobs/{made['id']}").page
+
+    eyes.click("Edit and run")
+    arguments = page.get_by_role("textbox", name="Arguments by name")
+    arguments.fill("{nonsense")
+    eyes.click("Run as another job")
+    eyes.see("The arguments by name cannot be read")
+    assert violations(page) == []
+    arguments.fill('{"account": "eve", "cents": 7}')
+    eyes.click("Run as another job")
+
+    eyes.see('"account": "eve"')
+    assert made["id"] not in page.url
+
+
+def test_what_others_change_is_shown_without_a_reload(eyes: Eyes, site: Served) -> None:
+    (made,) = site.submit(a_job("watched"))
+    page = eyes.open(f"jobs/{made['id']}").page
+
+    site.api.post("/jobs/watched/hold", json={"note": "from elsewhere"})
+    page.keyboard.press(".")
+
+    expect(page.locator(".head .state")).to_contain_text("held")

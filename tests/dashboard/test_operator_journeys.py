@@ -1,0 +1,144 @@
+"""Schedules, nodes, pools, quotas and workflows are operated, in a real browser."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from taskmq import dag
+from tests.dashboard.kit import Eyes, Served, violations
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_a_schedule_shows_its_next_instants_and_is_paused_and_resumed(eyes: Eyes, site: Served) -> None:
+    page = eyes.open("schedules/nightly").page
+    eyes.see_count(page.get_by_label("The next instants").locator("tbody tr"), 10)
+
+    page.keyboard.press("p")
+    page.get_by_label("Note").fill("inventory")
+    eyes.click("Pause")
+    eyes.see("inventory")
+    assert site.api.get("/schedules/nightly").json()["paused"] is not None
+    eyes.click("Resume")
+
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+
+
+def test_a_schedule_is_made_and_removed(eyes: Eyes, site: Served) -> None:
+    page = eyes.open("schedules").page
+
+    eyes.click("Add a schedule")
+    page.get_by_label("Name", exact=True).fill("quarterly")
+    page.get_by_label("Starts").fill("report")
+    page.get_by_label("When").fill("0 9 1 */3 *")
+    page.get_by_label("Time zone").fill("Europe/Paris")
+    assert violations(page) == []
+    eyes.click("Keep")
+
+    eyes.see_count(page.get_by_label("The next instants").locator("tbody tr"), 10)
+    eyes.click("Remove")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    eyes.click("Remove")
+    eyes.see("nightly")
+    assert site.api.get("/schedules/quarterly").status_code == 404
+
+
+def test_a_node_is_drained_and_shows_whose_its_parts_are(eyes: Eyes, site: Served) -> None:
+    outside = {
+        "name": "render-1",
+        "ip": "10.0.0.9",
+        "capacity": {"cpu": 16, "memory": "64G"},
+        "labels": {"zone": "b"},
+    }
+    assert site.outside.post("/nodes/register", json=outside).status_code == 201
+    wanted = {"job_id": "film-7", "node_id": "render-1", "cpu": 4, "memory": "16G"}
+    assert site.outside.post("/resources/allocate", json=wanted).status_code == 201
+    page = eyes.open("nodes").page
+
+    eyes.see("4 of 16")
+    eyes.click("render-1")
+    eyes.see("16G of 64G")
+    eyes.see("zone=b")
+    page.keyboard.press("p")
+    eyes.click("Drain it")
+    expect(page.locator(".head .state")).to_contain_text("draining")
+    assert site.api.get("/nodes/render-1").json()["status"] == "draining"
+    page.get_by_role("row", name="film-7").get_by_role("button", name="Release").click()
+
+    eyes.see("Nothing is taken.")
+    eyes.click("Resume")
+    expect(page.locator(".head .state")).to_contain_text("available")
+    assert violations(page) == []
+
+
+def test_a_pool_gets_another_weight_once_its_new_share_was_seen(eyes: Eyes, site: Served) -> None:
+    for name, body in (("acme", {"max": {"slots": 8}}), ("globex", {"weight": 3})):
+        site.api.put(f"/pools/{name}", json=body).raise_for_status()
+    (made,) = site.submit({"job_type": "report", "job_id": "unfair"}, tenant="acme")
+    page = eyes.open(f"jobs/{made['id']}").page
+
+    # Why it waits leads to what says so.
+    eyes.click("pool 'acme'")
+    row = page.locator("tr[aria-current]")
+    expect(row).to_contain_text("25.0 %")
+    expect(row.get_by_role("link")).to_have_text(["0", "1"])
+    row.get_by_role("button", name="Change").click()
+    page.get_by_label("Weight, beside its neighbours").fill("9")
+    page.get_by_label("At most").fill("slots=many")
+    expect(page.get_by_label("Shares before and after").get_by_role("row", name="acme")).to_contain_text("75.0 %")
+    eyes.click("Keep")
+    eyes.see("slots=many is no amount")
+    assert violations(page) == []
+    page.get_by_label("At most").fill("slots=4")
+    eyes.click("Keep")
+
+    expect(row).to_contain_text("75.0 %")
+    kept = site.api.get("/pools/acme").json()
+    assert (kept["weight"], kept["max"]) == (9, {"slots": 4})
+
+
+def test_a_quota_is_given_and_shows_what_is_used_up(eyes: Eyes, site: Served) -> None:
+    page = eyes.open("quotas").page
+
+    eyes.click("Add a quota")
+    page.get_by_role("textbox", name=re.compile("^Tenant")).fill("acme")
+    page.get_by_label("Jobs a day").fill("2")
+    eyes.click("Keep")
+    eyes.see("of 2")
+    site.submit({"job_type": "report"}, {"job_type": "report"}, tenant="acme")
+    page.keyboard.press(".")
+
+    eyes.see("used up")
+    assert violations(page) == []
+    eyes.click("Remove")
+    eyes.click("Remove it")
+    eyes.see("There are no quotas")
+    assert site.api.get("/quotas").json()["items"] == []
+
+
+def test_a_workflow_is_found_in_the_list_drawn_and_cancelled(eyes: Eyes, site: Served) -> None:
+    charge = site.app.tasks["billing.charge"]
+    graph = dag()
+    first = graph.add(charge.s("ann", 1), name="first")
+    aside = [graph.add(charge.si("bob", number), after=[first], name=f"aside {number}") for number in range(3)]
+    graph.add(charge.si("eve", 2), after=[first, *aside], name="last")
+    site.run(graph.asend(flow_id="spring", name="spring cleaning"))
+    page = eyes.open("workflows").page
+
+    page.keyboard.press("/")
+    page.keyboard.type("spring*")
+    page.keyboard.press("Enter")
+    eyes.click("spring cleaning")
+    # A line from each to what is behind it; that from the first to the last goes through a layer.
+    eyes.see_count(page.locator(".graph g"), 5)
+    eyes.see_count(page.locator(".graph path"), 3 + 3 + 2)
+    expect(page.get_by_role("row", name="last")).to_contain_text("first, aside 0, aside 1, aside 2")
+    assert violations(page) == []
+    page.keyboard.press("c")
+    page.get_by_label("Note").fill("it rains")
+    eyes.click("Cancel it")
+
+    eyes.see("Cancelled: it rains")
+    eyes.open("workflows?states=cancelled")
+    expect(page.get_by_role("row", name="spring cleaning")).to_contain_text("it rains")
