@@ -43,6 +43,7 @@ class PostgreSQL(Server):
         self._settings = settings
         self._url = ""
         self._base = base
+        self._version: int | None = None
 
     @property
     def url(self) -> str:
@@ -73,6 +74,9 @@ class PostgreSQL(Server):
         """The URL of a fresh database: an empty one, or a copy of one that nobody is connected to."""
         name = f"test_{secrets.token_hex(6)}"
         source = "" if template is None else f' TEMPLATE "{urlsplit(template).path.removeprefix("/")}"'
+        if template is not None and self._copies_files():
+            # In half the time that the server's own choice, block by block through its log, takes.
+            source += " STRATEGY FILE_COPY"
         self.sql(f'CREATE DATABASE "{name}"{source}')
         return urlsplit(self.url)._replace(path=f"/{name}").geturl()
 
@@ -83,6 +87,11 @@ class PostgreSQL(Server):
 
     def __repr__(self) -> str:
         return f"<PostgreSQL {self._url}>"
+
+    def _copies_files(self) -> bool:
+        if self._version is None:
+            self._version = int(self.sql("SHOW server_version_num"))
+        return self._version >= 150_000
 
     def _open(self) -> Source:
         if self._base is None and (url := os.environ.get("TASKMQ_TEST_POSTGRES_URL")):

@@ -18,7 +18,7 @@ _MOST_BYTES: Final = 1024 * 1024
 _MOST_REPEATS: Final = 2
 _LOADING_PAUSE: Final = 0.1
 # Seconds for which a connection is taken to be as it was.
-_FRESH: Final = 0.1
+_FRESH: Final = 0.02
 _ASKING: Final = packed(("ASKING",))
 
 
