@@ -249,6 +249,37 @@ def test_a_lock_that_is_not_to_be_had_in_time_changes_nothing(server: Server, li
     asyncio.run(main())
 
 
+def test_a_scheduler_frozen_in_a_transaction_does_not_keep_its_slot_from_others(
+    server: Server, job_store_url: str
+) -> None:
+    def sessions(state: str) -> int:
+        mine = "datname = current_database() and pid <> pg_backend_pid()"
+        return int(server.sql(f"select count(*) from pg_stat_activity where {mine} and {state}"))
+
+    async def main() -> None:
+        async with _opened(server.url) as one, _opened(job_store_url) as other:
+            frozen, leases = one.dispatching, other.dispatching.leases
+            epoch = await frozen.leases.acquire("slot:0", owner="frozen", seconds=1)
+            assert isinstance(epoch, int)
+            # Its statement is prepared from now on: the lock holds up what it does.
+            await frozen.take_over(0, epoch)
+            async with _locked(job_store_url, "taskmq.dispatch_batch"):
+                taking_over = asyncio.create_task(frozen.take_over(0, epoch))
+                await _until(lambda: sessions("wait_event_type = 'Lock'") == 1)
+                server.proxy.hold_answers(True)
+            await _until(lambda: sessions("state = 'idle in transaction'") == 1)
+
+            async with asyncio.timeout(_PATIENCE):
+                while not isinstance(await leases.acquire("slot:0", owner="other", seconds=60), int):
+                    await asyncio.sleep(0.01)
+
+            server.proxy.hold_answers(False)
+            with pytest.raises(StoreUnavailable):
+                await taking_over
+
+    asyncio.run(main())
+
+
 def _calls(store: JobStore, job: NewJob) -> list[Awaitable[object]]:
     dispatching = store.dispatching
     return [

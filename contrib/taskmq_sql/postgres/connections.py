@@ -23,8 +23,15 @@ LOOKUPS: Final = ("set plan_cache_mode = force_generic_plan",)
 """Single rows by their keys: one plan each, which leaves out the days that it need not look at when it begins."""
 LISTS: Final = ("set plan_cache_mode = force_custom_plan",)
 """A plan that was made for every tenant takes the wrong index for most of them."""
-_EVERY: Final = ("set default_transaction_isolation = 'read committed'", "set jit = off")
-"""Compiling a plan takes longer than any of these statements, and is done where statistics are wrong."""
+_EVERY: Final = (
+    "set default_transaction_isolation = 'read committed'",
+    # Compiling a plan takes longer than any of these statements, and is done where statistics are wrong.
+    "set jit = off",
+    # What a process holds that is frozen or cut off in the middle of a transaction: the server asks for nothing by
+    # itself, and keeps its locks for hours. A transaction here thinks for milliseconds, and a lease lasts for 5 s.
+    "set idle_in_transaction_session_timeout = '5s'",
+    "set tcp_user_timeout = '10s'",
+)
 
 Purpose = Literal["read", "statement", "transaction"]
 """What is lost with a connection: nothing; one statement, which may have been committed; a transaction, which was
