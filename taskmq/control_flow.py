@@ -9,6 +9,8 @@ __all__ = ["TaskControl", "rebuild"]
 def rebuild(kind: type[Exception], args: tuple[Any, ...], facts: dict[str, Any]) -> Exception:
     """An exception as it was, for pickle."""
     error = kind.__new__(kind, *args)
+    # An OSError, such as TimeoutError, leaves them to its constructor.
+    error.args = args
     error.__dict__.update(facts)
     return error
 

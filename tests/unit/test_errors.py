@@ -4,38 +4,46 @@ import pickle
 import pytest
 
 from taskmq import errors
-from taskmq.errors import (
-    Ignore,
-    PartlySent,
-    QueueMissing,
-    Reject,
-    ResultTimeout,
-    Retry,
-    SendError,
-    Snooze,
-    TaskControl,
-    TaskFailed,
-    TaskMQError,
-    TooLarge,
-    Unroutable,
-)
 
 _CLASSES = [getattr(errors, name) for name in errors.__all__]
 _WITH_FACTS: list[Exception] = [
-    Unroutable("images"),
-    Unroutable("images", "declare it"),
-    TooLarge(5_000, 1_000, "the message of a"),
-    QueueMissing("images"),
-    TaskFailed("job 1", type_name="ValueError", message="no", traceback="here", attempts=3),
-    PartlySent({2: Unroutable("images"), 7: TooLarge(2, 1, "it")}, 5),
-    SendError("plain"),
-    ResultTimeout("late"),
-    Retry(),
-    Retry("5s", "not yet"),
-    Snooze(5),
-    Snooze("1m", "busy"),
-    Reject("never"),
-    Ignore(),
+    errors.Unroutable("images"),
+    errors.Unroutable("images", "declare it"),
+    errors.TooLarge(5_000, 1_000, "the message of a"),
+    errors.QueueMissing("images"),
+    errors.TaskFailed("job 1", type_name="ValueError", message="no", traceback="here", attempts=3),
+    errors.PartlySent({2: errors.Unroutable("images"), 7: errors.TooLarge(2, 1, "it")}, 5),
+    errors.SendError("plain"),
+    errors.ResultTimeout("late"),
+    errors.DuplicateJob("t", job_id="1"),
+    errors.QuotaExceeded("t", tenant="acme", user=None, limit="rate", most=5, retry_after=0.5),
+    errors.QuotaExceeded("t", tenant="acme", user="ann", limit="queued", most=5, retry_after=None),
+    errors.PartlyReplayed(errors.SendError("no"), failed=1, replayed=2),
+    errors.ResultExpired("job 1"),
+    errors.FlowFailed("flow 1", {"a": "no"}),
+    errors.FlowClosed("it has ended", "flow 1"),
+    errors.StateUnavailable("gone", is_certain=False),
+    errors.StoreUnavailable("gone", is_certain=False),
+    errors.JobConflict("it runs", state="running", version=3),
+    errors.DefinitionConflict("changed", version=3),
+    errors.LoginThrottled(2.5),
+    errors.NotPermitted("no", permission="jobs.read"),
+    errors.IdentityConflict("changed", version=3),
+    errors.ServerUnavailable("gone", is_certain=False),
+    errors.RequestRefused("no", status=409, code="conflict"),
+    errors.InvalidFilter("no such field", column=3),
+    errors.LockTimeout("lock", "who"),
+    errors.LockLost("lock", 3),
+    errors.SoftTimeout(),
+    errors.MemoryExceeded("too much", limit=5),
+    errors.ResultTooLarge("t", size=5, limit=4),
+    errors.WorkerLost("gone", starts=2),
+    errors.Retry(),
+    errors.Retry("5s", "not yet"),
+    errors.Snooze(5),
+    errors.Snooze("1m", "busy"),
+    errors.Reject("never"),
+    errors.Ignore(),
 ]
 
 
@@ -44,11 +52,11 @@ def _facts(error: BaseException) -> dict[str, object]:
 
 
 def test_every_error_has_the_one_root_and_every_control_flow_exception_has_not() -> None:
-    controls = {TaskControl, Retry, Snooze, Reject, Ignore}
+    controls = {errors.TaskControl, errors.Retry, errors.Snooze, errors.Reject, errors.Ignore}
 
     for each in _CLASSES:
-        assert issubclass(each, TaskControl if each in controls else TaskMQError), each
-        assert not (issubclass(each, TaskControl) and issubclass(each, TaskMQError)), each
+        assert issubclass(each, errors.TaskControl if each in controls else errors.TaskMQError), each
+        assert not (issubclass(each, errors.TaskControl) and issubclass(each, errors.TaskMQError)), each
 
 
 def test_every_class_is_documented_and_exported() -> None:
@@ -70,21 +78,29 @@ def test_an_exception_keeps_message_and_facts_between_processes_and_in_copies(er
         assert _facts(same) == _facts(error)
 
 
+def test_every_exception_with_facts_of_its_own_is_among_them() -> None:
+    with_facts = {each for each in _CLASSES if "__init__" in vars(each)}
+
+    assert with_facts <= {type(each) for each in _WITH_FACTS}
+
+
 def test_a_message_says_what_happened_to_what() -> None:
-    assert str(Unroutable("images")) == (
+    assert str(errors.Unroutable("images")) == (
         "queue 'images' does not exist at the broker: start a worker for it, or declare it first"
     )
-    assert str(TooLarge(5_000_000, 1_000_000, "the body")) == (
+    assert str(errors.TooLarge(5_000_000, 1_000_000, "the body")) == (
         "the body has 5,000,000 bytes, the limit is 1,000,000: store the data elsewhere and send a reference"
     )
-    assert str(QueueMissing("images")) == "queue 'images' does not exist at the broker"
-    assert str(TaskFailed("j", type_name="ValueError", message="no", traceback="", attempts=3)) == (
+    assert str(errors.QueueMissing("images")) == "queue 'images' does not exist at the broker"
+    assert str(errors.TaskFailed("j", type_name="ValueError", message="no", traceback="", attempts=3)) == (
         "job j failed after 3 attempt(s): ValueError: no"
     )
-    assert str(PartlySent({7: SendError("b"), 2: SendError("a")}, 5)) == ("2 of 7 calls were not sent; number 2: a")
+    assert str(errors.PartlySent({7: errors.SendError("b"), 2: errors.SendError("a")}, 5)) == (
+        "2 of 7 calls were not sent; number 2: a"
+    )
 
 
 def test_control_flow_without_a_reason_still_says_something() -> None:
-    for control in (Retry(), Snooze(1), Ignore()):
+    for control in (errors.Retry(), errors.Snooze(1), errors.Ignore()):
         assert str(control)
-    assert (Retry().delay, Retry().reason, Snooze("1m").delay) == (None, "", "1m")
+    assert (errors.Retry().delay, errors.Retry().reason, errors.Snooze("1m").delay) == (None, "", "1m")
