@@ -6,15 +6,16 @@ RUN := $(UV) run --frozen --no-sync
 # Where an image forbids bytecode, each of the hundreds of processes that the tests start would compile taskmq anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check docs release test-browser test-properties test-matrix faults-worker bench bench-quick clean
+.PHONY: help demo test check docs release test-browser test-coverage test-properties test-matrix faults-worker bench bench-quick clean
 
 help:
 	@echo "make demo         the main job on real files, on an embedded broker"
-	@echo "make test         the whole gate: format, lint, imports, types, all tests, coverage"
+	@echo "make test         the whole gate: format, lint, imports, types, all tests, coverage of the pure rows"
 	@echo "make check        the static half of it"
 	@echo "make docs         the documentation as a site with a search, into dist/docs/site; llms.txt beside it"
 	@echo "make release VERSION=0.2.0   the gate, then built, installed on each Python, committed, tagged"
 	@echo "make test-browser every page of the dashboard in a browser: hostile texts, widths, themes, axe-core"
+	@echo "make test-coverage  at least 90 % of everything is run by the tests of one process"
 	@echo "make test-properties  2,000 new examples of every property"
 	@echo "make test-matrix  conformance and integration on RabbitMQ 3.10, 4.0 and 4.3"
 	@echo "make faults-worker workers that are killed, frozen, held up, starved, at full size; takes an hour"
@@ -48,7 +49,7 @@ docs: $(UV)
 	$(UV) sync --frozen --quiet --group docs --inexact --python $(PYTHON)
 	$(RUN) python -m tests.docs.site
 
-release: test
+release: test test-coverage
 	$(RUN) python -m tests.packaging.release $(VERSION)
 
 test-browser: .venv/dev
@@ -57,6 +58,10 @@ test-browser: .venv/dev
 
 test-properties: .venv/dev
 	$(RUN) poe test-properties
+
+test-coverage: .venv/dev
+	$(RUN) poe servers
+	$(RUN) poe test-coverage
 
 test-matrix: .venv/dev
 	$(RUN) poe servers

@@ -1,6 +1,9 @@
 """What keeps the gate from lying, and its failures readable: no test bounds a time, each name fits a line."""
 
 import ast
+import itertools
+import shlex
+import tomllib
 
 from tests.house.tree import ROOT
 
@@ -57,3 +60,19 @@ def _is_time_taken(node: ast.expr) -> bool:
             for part in ast.walk(node)
         )
     )
+
+
+def test_what_one_part_of_the_gate_leaves_out_another_one_runs() -> None:
+    tasks = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["poe"]["tasks"]
+    pure = shlex.split(tasks["test-pure"][1]["cmd"])
+    inside, outside = (shlex.split(tasks[name]["cmd"]) for name in ("test-inside", "test-outside"))
+
+    left_out = {path for path in _ignored(inside) if path.startswith("tests/")}
+    classes = {path.removesuffix("::") for path in _ignored(outside) if "::" in path}
+
+    assert left_out == {path for path in pure if path.startswith("tests/unit")}
+    assert classes == {path for path in (*pure, *inside) if "::" in path}
+
+
+def _ignored(words: list[str]) -> list[str]:
+    return [value for option, value in itertools.pairwise(words) if option in ("--ignore", "--deselect")]

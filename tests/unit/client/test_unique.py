@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from taskmq import Context, InvalidOption, TaskMQ, UnsupportedFeature
+from taskmq import Context, TaskMQ, UnsupportedFeature
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.stores import State
 from taskmq.errors import (
@@ -436,33 +436,3 @@ def test_without_a_state_it_is_refused_by_name() -> None:
 
 async def _send(task: Any) -> None:
     await task.asend("a")
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"unique_for": "waiting"}, "unique_for: without unique="),
-        ({"unique": "shop", "unique_for": "ever"}, "unique_for='ever'"),
-        ({"unique": "shop", "unique_policy": "drop"}, "unique_policy='drop'"),
-        ({"unique": "shop", "unique_policy": "debounce"}, "needs a delay="),
-        ({"unique": "shop", "unique_policy": "throttle"}, "needs a unique_ttl="),
-        ({"unique": "shop", "unique_ttl": 0}, "unique_ttl=0"),
-        ({"unique": 5}, "unique=5: the name of a parameter"),
-        ({"unique": "nobody"}, "unique='nobody' is none of its parameters"),
-        ({"unique": "x:{nobody}"}, "'nobody' is none of its parameters"),
-        ({"idempotency_key": "same"}, "idempotency_key='same' is none of its parameters"),
-        ({"idempotency_key": "{"}, "idempotency_key="),
-        ({"idempotency_key": "}}"}, "the same for all calls"),
-        ({"idempotency_key": ""}, "idempotency_key=''"),
-        ({"idempotency_key": "shop", "idempotency_ttl": "2y"}, "idempotency_ttl"),
-        ({"idempotency_scope": ""}, "idempotency_scope"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_options_that_cannot_be_are_refused_at_definition(options: dict[str, Any], words: str) -> None:
-    app = TaskMQ(new_url())
-
-    async def sync(shop: str) -> None: ...
-
-    with pytest.raises(InvalidOption, match=words.replace("(", r"\(")):
-        app.task(name="sync", **options)(sync)

@@ -178,21 +178,6 @@ def test_a_cancelled_job_s_outcome_has_the_times_of_no_run() -> None:
     run(main())
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"result_ttl": "soon"}, "result_ttl='soon'"),
-        ({"result_ttl": 0}, "result_ttl=0: longer than that"),
-        ({"result_ttl": "1h", "result": False}, "result_ttl has no effect with result=False"),
-    ],
-)
-def test_a_time_that_a_result_cannot_be_kept_for_is_refused(options: dict[str, Any], why: str) -> None:
-    app = TaskMQ(new_url())
-
-    with pytest.raises(InvalidOption, match=f"task .*: {why}"):
-        app.task(**options)(lambda: None)
-
-
 def test_a_thousand_jobs_are_awaited_over_one_connection() -> None:
     url = new_url()
     app = shop(url)

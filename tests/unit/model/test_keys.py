@@ -78,3 +78,11 @@ def test_an_event_of_a_reaction_has_one_job() -> None:
     assert first == keys.reaction_job_id("shop", "tidy", "1")
     assert first != keys.reaction_job_id("shop", "tidy", "2")
     assert first != keys.reaction_job_id("shop", "other", "1")
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=4), st.text(st.characters(codec="utf-8"), max_size=4), _KEYS)
+def test_the_span_of_a_tenant_has_its_keys_and_no_other_tenant_s(tenant: str, other: str, key: str) -> None:
+    begin, end = keys.tenant_span(tenant)
+
+    assert begin <= keys.tenant_key(tenant, key) < end
+    assert (begin <= keys.tenant_key(other, key) < end) == (other == tenant)

@@ -21,9 +21,11 @@ from taskmq.model.topology import (
     dead_letter_queue,
     is_class_queue,
     is_lane,
+    is_reports_queue,
     is_shard,
     lanes_of,
     logical_queue,
+    reports_queue,
     shard_of,
     slow_lane,
 )
@@ -324,3 +326,8 @@ def test_a_key_comes_back_unchanged() -> None:
 def test_a_queue_whose_jobs_are_placed_on_nodes_has_no_order() -> None:
     with pytest.raises(InvalidOption, match="ordered and placed exclude each other"):
         WorkQueue("q", ordered=2, placed=True)
+
+
+def test_the_queue_of_a_slot_s_reports_is_known_by_its_name() -> None:
+    assert is_reports_queue(reports_queue("shop", 7))
+    assert not is_reports_queue("shop.7")

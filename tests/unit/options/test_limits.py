@@ -1,12 +1,12 @@
 """Limits as tasks give them."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from taskmq import Concurrency, Context, InvalidArguments, InvalidOption, RateLimit, task
 from taskmq.contracts.stores import PlaceDemand, RateDemand
-from taskmq.options.limits import why_limited
+from taskmq.options.limits import check_shared, why_limited
 
 
 def demands(*args: Any, **options: Any) -> list[Any]:
@@ -136,3 +136,36 @@ def test_people_read_the_limit_of_a_tenant_without_its_mark() -> None:
         "as many jobs run as the concurrency limit 'settle:42' of its task allows",
         "as many jobs have started as the rate limit 'mail.send' of its task allows",
     ]
+
+
+@pytest.mark.parametrize("options", [{"burst": 2}, {"on_failure": "open"}])
+def test_a_strict_rate_that_is_none_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption, match="strict"):
+        RateLimit("1/s", strict=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("one", "another", "said"),
+    [
+        (RateLimit("1/s", name="stripe"), RateLimit("2/s", name="stripe"), "1/s, burst 1 and 2/s, burst 1"),
+        (
+            RateLimit("1/s", name="stripe"),
+            RateLimit("1/s", name="stripe", strict=True),
+            "1/s, burst 1 and 1/s, strict",
+        ),
+        (Concurrency(1, name="stripe"), Concurrency(2, name="stripe"), "1 at a time and 2 at a time"),
+    ],
+)
+def test_tasks_that_share_a_limit_mean_the_same_by_it(
+    one: RateLimit | Concurrency, another: RateLimit | Concurrency, said: str
+) -> None:
+    option = "rate_limit" if isinstance(one, RateLimit) else "concurrency"
+
+    @task(name="gated", **cast("Any", {option: one}))
+    async def gated() -> None: ...
+
+    @task(name="other", **cast("Any", {option: another}))
+    async def other() -> None: ...
+
+    with pytest.raises(InvalidOption, match=f"gated and other share the limit 'stripe', and mean {said}"):
+        check_shared([(each.name, limit) for each in (gated, other) for limit in each.limits])

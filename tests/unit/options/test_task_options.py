@@ -338,3 +338,20 @@ def test_an_instant_that_is_taken_can_be_read_by_the_worker(instant: datetime) -
     body = encode_envelope(Envelope(task="t", eta=plan.eta, expires=plan.expires_at))
 
     assert decode_envelope(body).eta == plan.eta
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"result_ttl": "soon"}, "result_ttl='soon'"),
+        ({"result_ttl": 0}, "result_ttl=0: longer than that"),
+        ({"result_ttl": "1h", "result": False}, "result_ttl has no effect with result=False"),
+    ],
+)
+def test_a_time_that_a_result_cannot_be_kept_for_is_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidOption, match=why):
+        planned(**options)
+
+
+def test_a_result_is_kept_for_as_long_as_the_task_says() -> None:
+    assert planned(result_ttl="1m").result_ttl == 60.0

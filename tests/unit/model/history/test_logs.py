@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption, MalformedMessage
-from taskmq.model.history.channels import Channel, is_public, is_told, parse_channel, shown_channel
+from taskmq.model.history.channels import Channel, is_public, is_told, is_told_singly, parse_channel, shown_channel
 from taskmq.model.history.logs import (
     LEVELS,
     LONGEST_LINE,
@@ -180,6 +180,11 @@ def test_what_is_wrong_with_a_channel_is_said_without_its_secret(text: str) -> N
 )
 def test_a_channel_is_told_from_its_severity_on(text: str, severity: Any, expected: bool) -> None:
     assert is_told(text, severity) is expected
+
+
+def test_what_is_opened_and_closed_by_itself_gets_each_alert_singly() -> None:
+    assert is_told_singly("pagerduty+https://events.pagerduty.com/v2/enqueue")
+    assert not is_told_singly("mailto:a@b#warning")
 
 
 @pytest.mark.parametrize(

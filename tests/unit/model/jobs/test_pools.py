@@ -14,7 +14,7 @@ from taskmq.model.jobs.pools import (
     path_of,
     read_sharing,
 )
-from tests.unit.scheduler.cluster import pools_of
+from tests.unit.scheduler.fairness.cluster import pools_of
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,7 @@ from tests.unit.scheduler.cluster import pools_of
         (lambda: TenantPool(name="a", min={"slots": -1.0}), "min of slots=-1.0"),
         (lambda: TenantPool(name="a", min={"slots": 3.0}, max={"slots": 2.0}), "more than its max"),
         (lambda: TenantPool(name=EVERY_TENANT, min={"slots": 3.0}), "promised to none"),
+        (lambda: TenantPool(name="a", max={"": 3.0}).check_amounts(), "pool 'a': max"),
         (lambda: check_pools([TenantPool(name="a"), TenantPool(name="a")]), "described twice"),
         (
             lambda: check_pools([TenantPool(name="a", parent="b"), TenantPool(name="b", parent="a")]),
@@ -46,6 +47,12 @@ from tests.unit.scheduler.cluster import pools_of
 def test_what_cannot_be_is_refused_by_name(make: Any, text: str) -> None:
     with pytest.raises(InvalidOption, match=text):
         make()
+
+
+def test_amounts_of_resources_are_taken_as_they_are() -> None:
+    pool = TenantPool(name="lab", min={"gpu": 2.0}, max={"slots": 50.0, "gpu": 4.0})
+
+    assert pool.check_amounts() is pool
 
 
 def test_the_path_of_a_tenant_begins_at_the_queue() -> None:

@@ -14,6 +14,7 @@ from taskmq.model.nodes import (
     Placement,
     added,
     best_fit,
+    capacity_of,
     check_labels,
     check_node_name,
     checked_node,
@@ -201,3 +202,14 @@ def test_no_node_is_given_more_than_is_free_and_gangs_are_whole(
         members = [each for each in wanted if each.gang == gang]
         assert sum(each in found for each in members) in (0, len(members))
     assert all(each.epoch == 1 for each in found)
+
+
+def test_only_nodes_that_take_jobs_count_as_capacity() -> None:
+    nodes = [
+        _node("a"),
+        _node("b", capacity={"slots": 2.0, "gpu": 1.0}),
+        _node("c", is_draining=True),
+        _node("d", runs_jobs=False),
+    ]
+
+    assert capacity_of(nodes) == {"slots": 10.0, "cpu": 4.0, "gpu": 1.0}

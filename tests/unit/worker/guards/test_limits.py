@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from taskmq import Concurrency, Context, InvalidOption, RateLimit, UnsupportedFeature
+from taskmq import Concurrency, Context, RateLimit, UnsupportedFeature
 from taskmq.contracts.stores import LimitUsage, PlaceDemand
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.host.process_facts import is_gone, process_identity
@@ -389,12 +389,6 @@ def test_a_state_that_is_always_slow_does_not_stop_a_strict_rate() -> None:
     play(test, rate_limit=RateLimit("1/s", strict=True))
 
 
-@pytest.mark.parametrize("options", [{"burst": 2}, {"on_failure": "open"}])
-def test_a_strict_rate_that_is_none_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidOption, match="strict"):
-        RateLimit("1/s", strict=True, **options)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -427,33 +421,6 @@ def test_tasks_that_share_a_limit_share_its_places() -> None:
                 assert (await look(app, "places:stripe")).held == 1
 
     run(main())
-
-
-@pytest.mark.parametrize(
-    ("one", "another", "said"),
-    [
-        (RateLimit("1/s", name="stripe"), RateLimit("2/s", name="stripe"), "1/s, burst 1 and 2/s, burst 1"),
-        (
-            RateLimit("1/s", name="stripe"),
-            RateLimit("1/s", name="stripe", strict=True),
-            "1/s, burst 1 and 1/s, strict",
-        ),
-        (Concurrency(1, name="stripe"), Concurrency(2, name="stripe"), "1 at a time and 2 at a time"),
-    ],
-)
-def test_tasks_that_share_a_limit_mean_the_same_by_it(
-    one: RateLimit | Concurrency, another: RateLimit | Concurrency, said: str
-) -> None:
-    option = "rate_limit" if isinstance(one, RateLimit) else "concurrency"
-    given: Any = {option: another}
-    with staged() as app:
-        Gate().define(app, **{option: one})
-
-        @app.task(name="other", **given)
-        async def other() -> None: ...
-
-        with pytest.raises(InvalidOption, match=f"gated and other share the limit 'stripe', and mean {said}"):
-            Worker(app, WorkerConfig())
 
 
 def test_who_is_told_the_longest_wait_does_not_come_with_all_the_others(caplog: pytest.LogCaptureFixture) -> None:

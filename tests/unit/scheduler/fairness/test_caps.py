@@ -7,7 +7,7 @@ from taskmq.model.jobs.pools import EVERY_TENANT, TenantPool
 from taskmq.model.nodes import HostNode, JobNeeds, NodeTold
 from taskmq.scheduler.fairness import Caps
 from taskmq.scheduler.placement import Candidate, plan_placements
-from tests.unit.scheduler.cluster import pools_of
+from tests.unit.scheduler.fairness.cluster import pools_of
 
 _NODE = HostNode(id="1", told=NodeTold(name="a", capacity={"slots": 99.0, "cpu": 99.0, "gpu": 99.0}, runs_jobs=True))
 

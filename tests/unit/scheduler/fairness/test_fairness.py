@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskmq.contracts.jobs import Lane, Pick
+from taskmq.model.jobs.pools import QueuePolicy, TenantPool
 from taskmq.scheduler.fairness import FLOOR, Shares, Window, divide
 
 _PRIORITY = {"high": 9, "default": 4, "low": 0}
@@ -69,6 +70,19 @@ def test_of_a_tenants_jobs_in_a_class_the_higher_priority_goes_first() -> None:
 
     shares.exhausted(Lane("work", 6, "a"))
     assert _dealt(shares, 2) == {Lane("work", 4, "a"): 1, Lane("work", 4, "b"): 1}
+
+
+def test_the_same_policies_and_pools_again_change_nothing_that_waits() -> None:
+    policies, pools = {"work": QueuePolicy(policy="fifo")}, {"lab": TenantPool(name="lab")}
+    shares = Shares()
+    shares.configure(policies, pools)
+    before = shares.pools
+
+    shares.configure(dict(policies), dict(pools))
+
+    assert shares.pools is before
+    assert shares.described("work") == (policies["work"], pools)
+    assert shares.described("other")[0].policy == "fair"
 
 
 def test_who_has_no_jobs_any_more_is_forgotten_by_a_refresh() -> None:

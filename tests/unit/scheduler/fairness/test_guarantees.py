@@ -5,7 +5,7 @@ import pytest
 from taskmq.contracts.jobs import Lane
 from taskmq.model.jobs.pools import FAIR, QueuePolicy, TenantPool
 from taskmq.scheduler.fairness import Guarantees
-from tests.unit.scheduler.cluster import pools_of
+from tests.unit.scheduler.fairness.cluster import pools_of
 
 _FIFO = QueuePolicy(policy="fifo")
 

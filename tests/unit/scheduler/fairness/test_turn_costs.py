@@ -12,7 +12,7 @@ from taskmq.model.jobs.pools import (
 from taskmq.scheduler.fairness import Shares
 from taskmq.scheduler.fairness.accounts import Accounts
 from taskmq.scheduler.fairness.costs import RunTimes
-from tests.unit.scheduler.cluster import QUEUE, Cluster, pools_of
+from tests.unit.scheduler.fairness.cluster import QUEUE, Cluster, pools_of
 
 
 def test_a_run_that_takes_longer_than_expected_is_charged_while_it_runs() -> None:
@@ -246,6 +246,10 @@ def test_a_job_counts_by_its_slots_while_it_is_unknown_what_nodes_have() -> None
         cluster.submit(tenant, 1000)
 
     assert Counter(lane.tenant for lane in cluster.order(100)) == {"large": 50, "small": 50}
+
+    cluster.shares.resize(QUEUE, {"slots": 16.0, "cpu": 16.0})
+
+    assert Counter(lane.tenant for lane in cluster.order(500)) == {"large": 100, "small": 400}
 
 
 def test_jobs_that_take_more_than_expected_are_charged_for_it_at_once() -> None:

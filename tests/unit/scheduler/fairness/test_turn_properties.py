@@ -17,7 +17,7 @@ from taskmq.model.jobs.pools import (
     shares_of,
 )
 from taskmq.model.topology import POLICIES
-from tests.unit.scheduler.cluster import QUEUE, Cluster
+from tests.unit.scheduler.fairness.cluster import QUEUE, Cluster
 
 _TENANTS = ("a", "b", "c", "team", "")
 

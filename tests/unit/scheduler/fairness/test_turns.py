@@ -13,7 +13,7 @@ from taskmq.model.jobs.pools import (
     shares_of,
 )
 from taskmq.scheduler.fairness import Shares
-from tests.unit.scheduler.cluster import FOREVER, QUEUE, Cluster, pools_of
+from tests.unit.scheduler.fairness.cluster import FOREVER, QUEUE, Cluster, pools_of
 
 # Policies
 

@@ -1,0 +1,48 @@
+"""One thing that is done to many jobs."""
+
+import json
+
+import msgspec
+import pytest
+
+from taskmq.model.jobs.bulks import MOST_REFUSALS, Bulk, BulkRefused, add_outcomes
+
+_BULK = Bulk(id="1", tenant="acme", action="cancel", filter="state=held")
+
+
+def test_a_key_is_its_tenant_s_own() -> None:
+    keys = [msgspec.structs.replace(_BULK, tenant=tenant, key="k").unique_key for tenant in ("acme", "", None)]
+
+    assert len({*keys}) == 3
+    assert json.loads(keys[0] or "") == ["acme", "k"]
+    assert _BULK.unique_key is None
+
+
+def test_its_mark_is_in_the_history_of_every_job() -> None:
+    assert _BULK.mark == "bulk 1"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "expected"),
+    [
+        ((), True),
+        ((("shop.*",),), True),
+        ((("shop.*", "mail.*"), ("*.pay",)), True),
+        ((("mail.*",), ("*.pay",)), False),
+    ],
+)
+def test_a_task_has_to_fit_a_pattern_of_everybody_who_has_a_say(
+    tasks: tuple[tuple[str, ...], ...], expected: bool
+) -> None:
+    assert msgspec.structs.replace(_BULK, tasks=tasks).allows("shop.pay") is expected
+
+
+def test_outcomes_are_added_and_so_many_refusals_are_kept() -> None:
+    refusals = [BulkRefused(str(number), "JobConflict", "it has ended") for number in range(MOST_REFUSALS)]
+    begun = msgspec.structs.replace(_BULK, pending=("7",))
+
+    once = add_outcomes(begun, done=5, refusals=refusals[:1], due=9)
+    twice = add_outcomes(once, done=1, refusals=refusals, due=10)
+
+    assert (once.done, once.refused, once.pending, once.due) == (5, 1, (), 9)
+    assert (twice.done, twice.refused, len(twice.refusals)) == (6, 1 + MOST_REFUSALS, MOST_REFUSALS)
