@@ -38,6 +38,7 @@ from taskmq.model.jobs.reports import Report, after_report, goes_on, read_report
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.letters import ParkedReports, report_of_letter
+from taskmq.scheduler.refusals import judge
 from taskmq.scheduler.results import AcceptedEnd, AcceptedResults
 from taskmq.scheduler.status import SchedulerCounts
 
@@ -224,7 +225,11 @@ class ReportConsumer:
             self._counts.reports["malformed"] += 1
             _log.error("%s: a report is parked: %s", self._name, one.reason)
             await self._parked.park_part(one.body, one.reason)
-        return [_Received(each, delivery.redelivered) for each in reports if not self._is_alive(each)]
+        return [
+            _Received(await judge(each, self._store) if each.kind == "refused" else each, delivery.redelivered)
+            for each in reports
+            if not self._is_alive(each)
+        ]
 
     def _is_alive(self, report: Report) -> bool:
         """Whether it says no more than that a job runs on; the ledger notes that."""

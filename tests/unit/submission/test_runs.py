@@ -1,6 +1,7 @@
 """Jobs of the store at a real worker: what each end of a run comes to."""
 
 import asyncio
+import itertools
 from datetime import timedelta
 from typing import Any
 
@@ -142,6 +143,22 @@ def test_a_job_whose_task_no_worker_knows_is_refused_and_comes_again() -> None:
         record = shop.stage.job(job.id)
         assert record.attempt == 1
         assert record.error is None or "not registered" in record.error.message
+
+    in_shop(test, knows_tasks=False)
+
+
+def test_a_job_that_is_refused_for_an_hour_has_failed() -> None:
+    async def test(shop: Shop) -> None:
+        job: Job[Any] = await shop.jobs.asubmit("double", 1)
+
+        with pytest.raises(TaskFailed, match=r"refused by workers for an hour.*not registered"):
+            await job.aresult(timeout=7_200)
+
+        refusals = [event.at // 1000 for event in await shop.jobs.ahistory(job.id) if event.kind == "refused"]
+        waits = [after - before for before, after in itertools.pairwise(refusals)]
+        assert waits[:4] == [5, 10, 20, 40]
+        assert set(waits[6:]) <= {300, 301}
+        assert 3000 < refusals[-1] - refusals[0] < 3600
 
     in_shop(test, knows_tasks=False)
 

@@ -201,6 +201,18 @@ class Timers(JobStoreCase):
             assert await driver.state(job) is JobState.QUEUED
             await driver.updated(await driver.read(job), JobState.CANCELLED)
 
+    @case
+    async def test_a_refusal_its_timer_and_the_dispatch_after_it_are_a_version_each(self) -> None:
+        driver = self.driver()
+        refused = await driver.accepted(await driver.dispatched(), "refused")
+        await _fire(driver, refused)
+        again = await driver.again(refused)
+
+        twice = await driver.accepted(again, "refused")
+
+        assert [event.version for event in await driver.store.events(twice.id)] == [refused.version, twice.version]
+        assert twice.version == refused.version + 3
+
 
 def _timer(job: JobRecord) -> DueJob:
     return DueJob(job.due, job.id, shard_of(job.id))
