@@ -1,10 +1,21 @@
 """The Python of `docs/store.md`, run as one program, and what it says of definitions."""
 
+import asyncio
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+from taskmq import TaskMQ
+from taskmq.errors import UnsupportedFeature
 from taskmq.model.jobs.call_schemas import flaw_of
+from taskmq.model.jobs.filter_text import parse_filter
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.registrations import decode_told
 from tests.docs.blocks import ROOT, blocks_of
 
@@ -39,3 +50,58 @@ def test_the_tasks_that_are_reported_on_the_page_are_taken_as_they_stand() -> No
 
     assert flaw_of(task) == ""
     assert (task.task, task.positional) == ("shop.report", ("month",))
+
+
+def test_a_job_is_there_if_the_transaction_that_it_was_submitted_in_commits(job_store_url: str) -> None:
+    app = TaskMQ("memory://", store=job_store_url)
+
+    @app.task(queue="reports")
+    def report(month: str) -> None: ...
+
+    (block,) = [block.text for block in blocks_of(_STORE) if "connection=session" in block.text]
+    names: dict[str, Any] = {"app": app, "report": report}
+    exec(block, names)
+
+    async def main() -> None:
+        engine = create_async_engine(job_store_url.replace("postgresql://", "postgresql+asyncpg://"))
+        try:
+            async with engine.begin() as connection:
+                await connection.execute(text("create table closed (month text)"))
+            async with app:
+                async with AsyncSession(engine) as session, session.begin():
+                    await names["close_month"](session, "2027-01")
+                async with AsyncSession(engine) as session:
+                    await names["close_month"](session, "2027-02")
+                    await session.rollback()
+                    month = await session.scalar(text("select string_agg(month, ',') from closed"))
+                async with engine.connect() as connection:
+                    await app.jobs.asubmit(report, "2027-03", job_id="report-2027-03", connection=connection)
+                    await connection.commit()
+                with pytest.raises(UnsupportedFeature, match="connection=str"):
+                    await app.jobs.asubmit(report, "2027-04", connection="mine")
+                found = [job.key for job in (await app.jobs.alist()).jobs]
+        finally:
+            await engine.dispose()
+        assert (month, found) == ("2027-01", ["report-2027-03", "report-2027-01"])
+
+    asyncio.run(main())
+
+
+def test_every_field_of_a_filter_is_on_the_page_and_its_examples_are_read() -> None:
+    page = _STORE.read_text()
+    begin = page.index("A filter is fields with a colon")
+    table = page[begin : page.index("\nOn a machine of one's own", begin)]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    examples = [example for cell in cells for example in re.findall("`(.+?)`", cell)]
+    examples += re.findall('`(key:"[^`]+)`', table)
+
+    found = [parse_filter(example, 1_800_000_000_000) for example in examples]
+
+    said = {
+        name
+        for one in found
+        for name in JobFilter.__struct_fields__
+        if getattr(one, name) != getattr(EVERYTHING, name)
+    }
+    # The other side of what stands there.
+    assert said | {"submitted_before", "due_from"} == {*JobFilter.__struct_fields__}
