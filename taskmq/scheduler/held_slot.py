@@ -30,13 +30,11 @@ from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.gates import GatePassage, Gates, TaskDemands
 from taskmq.scheduler.ledger import Ledger
-from taskmq.scheduler.letters import ParkedReports
 from taskmq.scheduler.lost_jobs import InFlightWatch
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.preemption import PreemptionWatch, gives_way
 from taskmq.scheduler.publish import InvitationPublisher
-from taskmq.scheduler.reports import ReportConsumer
-from taskmq.scheduler.results import AcceptedResults
+from taskmq.scheduler.reports import AcceptedResults, ParkedReports, ReportConsumer
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.slots import HeldLease
 from taskmq.scheduler.status import SchedulerCounts

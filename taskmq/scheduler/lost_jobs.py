@@ -33,7 +33,7 @@ from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue
 from taskmq.scheduler.ledger import Ledger, public_name
-from taskmq.scheduler.letters import WORKER_LOST, worker_lost
+from taskmq.scheduler.reports import WORKER_LOST, worker_lost
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
 

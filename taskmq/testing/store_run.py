@@ -21,7 +21,7 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.model.topology import ReportQueue, jobs_queue, reports_queue
 from taskmq.scheduler.ledger import public_name
-from taskmq.scheduler.results import AcceptedEnd, AcceptedResults
+from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 
 __all__ = ["FailedRun", "SharedJobModel", "StoreRun"]

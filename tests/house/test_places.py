@@ -12,7 +12,7 @@ _SETTLES: dict[str, str] = {
     "taskmq/operations/dead_letters/browse.py": "a dead letter that is deleted",
     "taskmq/operations/dead_letters/replay.py": "a dead letter whose copy the broker has confirmed",
     "taskmq/operations/queue_moves.py": "a message whose copy in another queue the broker has confirmed",
-    "taskmq/scheduler/reports.py": "the scheduler applies the reports of workers",
+    "taskmq/scheduler/reports/consumer.py": "the scheduler applies the reports of workers",
     "taskmq/worker/settlement/reports.py": "a job of the store that was told is settled when that is confirmed",
     "taskmq/testing/store_run.py": "the scheduler of a test applies the reports of its worker",
     "taskmq/testing/flaky_broker.py": "forwards to the broker that it makes fail",

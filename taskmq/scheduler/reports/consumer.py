@@ -37,9 +37,9 @@ from taskmq.model.history.logs import LOGS_TASK, RunLog, decode_logs
 from taskmq.model.jobs.reports import Report, after_report, goes_on, read_reports
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.scheduler.ledger import Ledger
-from taskmq.scheduler.letters import ParkedReports, report_of_letter
-from taskmq.scheduler.refusals import judge
-from taskmq.scheduler.results import AcceptedEnd, AcceptedResults
+from taskmq.scheduler.reports.letters import ParkedReports, report_of_letter
+from taskmq.scheduler.reports.refusals import judge
+from taskmq.scheduler.reports.results import AcceptedEnd, AcceptedResults
 from taskmq.scheduler.status import SchedulerCounts
 
 __all__ = ["ReportConsumer"]

@@ -1,0 +1,13 @@
+"""What workers say of the jobs of one slot, applied to the store.
+
+consumer   the slot's queue: read, applied together, acknowledged
+letters    what comes there and is no report: dropped invitations, unknown jobs, unreadable messages
+refusals   jobs that workers refuse: later and later, then failed
+results    accepted ends, put where `Job.result` waits
+"""
+
+from taskmq.scheduler.reports.consumer import ReportConsumer
+from taskmq.scheduler.reports.letters import WORKER_LOST, ParkedReports, worker_lost
+from taskmq.scheduler.reports.results import AcceptedEnd, AcceptedResults
+
+__all__ = ["WORKER_LOST", "AcceptedEnd", "AcceptedResults", "ParkedReports", "ReportConsumer", "worker_lost"]
