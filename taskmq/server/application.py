@@ -1,5 +1,6 @@
 """The server as an ASGI application: which handlers there are, and what they all have in common."""
 
+import contextlib
 import typing
 import uuid
 from collections.abc import AsyncGenerator, Sequence
@@ -14,7 +15,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from taskmq.app import TaskMQ
 from taskmq.durable.service import ServiceGroup
-from taskmq.errors import TaskMQError
+from taskmq.errors import StoreUnavailable, TaskMQError
 from taskmq.model.telemetry.metrics import ServerSnapshot
 from taskmq.operations.bulks import BulkRunner
 from taskmq.operations.tenant_jobs import TenantJobs
@@ -130,10 +131,24 @@ class ServerApplication(Edge):
 
         Args:
             host: not looked at; hosts give themselves.
+
+        Raises:
+            StoreMismatch: see `check`.
         """
         del host
+        await self.check()
         async with self.litestar.lifespan():
             yield
+
+    async def check(self) -> None:
+        """Refuse a store of another version; one that does not answer is waited for, request by request.
+
+        Raises:
+            StoreMismatch: its tables are behind or ahead; the message says what to do.
+        """
+        if (store := _app_of(self.litestar.state).sessions.current().store) is not None:
+            with contextlib.suppress(StoreUnavailable):
+                await store.check()
 
     def not_ready(self) -> str | None:
         """Why it does not do its work; None where it does, as far as it knows without asking."""

@@ -1,5 +1,6 @@
-"""What a hostile client sends to a server whose jobs are in PostgreSQL, which refuses texts that SQLite takes."""
+"""A server whose jobs are in PostgreSQL, which refuses texts that SQLite takes, and whose tables may be old."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,11 @@ from urllib.parse import quote
 
 import pytest
 
+from taskmq import TaskMQ
+from taskmq.cli.exits import CONFLICT
+from taskmq.errors import StoreMismatch
+from taskmq.server import build
+from tests.cli.kit import run_process
 from tests.servers import eventually
 from tests.unit.server.kit import Site, open_site
 from tests.unit.server.test_hostile import FIELDS, TEXTS, VALUES
@@ -23,6 +29,23 @@ def _expect_no_error(site: Site, method: str, path: str, body: object) -> int:
     answer = site(method, path, content=content, headers={"Content-Type": "application/json"})
     assert answer.status_code < 500, (path, content[:200], answer.text)
     return answer.status_code
+
+
+def test_a_server_refuses_to_start_over_tables_of_another_version(tmp_path: Path, postgres_url: str) -> None:
+    async def main() -> None:
+        application = build(TaskMQ("memory://", store=postgres_url))
+        with pytest.raises(StoreMismatch, match="taskmq store upgrade"):
+            async with application.lifespan():
+                pass
+
+    asyncio.run(main())
+    (tmp_path / "shop.py").write_text("from taskmq import TaskMQ\n\napp = TaskMQ('memory://')\n")
+
+    refused = run_process(tmp_path, "server", "shop:app", "--store", postgres_url, "--port", "0")
+
+    assert refused.code == CONFLICT
+    assert "taskmq store upgrade" in refused.err
+    assert "Traceback" not in refused.err
 
 
 def test_every_value_in_every_field_is_kept_or_refused(site: Site) -> None:

@@ -121,6 +121,7 @@ def server(
 
     async def run() -> None:
         application = build(app, settings=settings, oidc=provider, sources=sources)
+        await application.check()
         process = ServerProcess(application, settings)
         stop_when_told(process.stop, lifeline=lifeline)
         async with health_of(application, health_port):
