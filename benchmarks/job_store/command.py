@@ -175,7 +175,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ROWS[name](run)
     print(text_of(run.found))
     if options.results is not None and run.found:
-        keep(options.results, run.found)
+        given = sys.argv[1:] if arguments is None else arguments
+        keep(options.results, run.found, " ".join(["python -m benchmarks.job_store", *given]))
     return 0
 
 

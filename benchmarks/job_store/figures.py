@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["GOALS", "Figures", "Goal", "Rows", "keep", "percentile", "spread", "text_of"]
+__all__ = ["GOALS", "Figures", "Goal", "Rows", "goals_table", "keep", "percentile", "spread", "text_of"]
 
 Figures = dict[str, float]
 """By their names, which end with their unit."""
@@ -100,14 +100,19 @@ def text_of(rows: Rows) -> str:
     return "\n".join(lines)
 
 
-def keep(path: Path, rows: Rows) -> None:
-    """Write the rows down beside those that were measured before, and hold all of them against the goals."""
+def keep(path: Path, rows: Rows, command: str) -> None:
+    """Write the rows down beside those that were measured before, and hold all of them against the goals.
+
+    Args:
+        command: what has measured them: fewer jobs, or a smaller database, are other figures.
+    """
     kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     found: dict[str, Any] = kept.get("rows", {})
     about = {
         "at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
         "processors": os.cpu_count(),
         "python": platform.python_version(),
+        "command": command,
     }
     found |= {name: {**about, "rounds": list(rounds)} for name, rounds in rows.items()}
     measured = {name: row["rounds"] for name, row in found.items()}
@@ -116,6 +121,19 @@ def keep(path: Path, rows: Rows) -> None:
         for goal in GOALS
     ]
     path.write_text(json.dumps({"rows": found, "goals": goals}, indent=1) + "\n", encoding="utf-8")
+
+
+def goals_table(path: Path) -> str:
+    """Each goal beside what is kept there, as a table of Markdown."""
+    rows: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    lines = ["| row: figure | wanted | measured | | on |", "|---|---|---|---|---|"]
+    for goal in GOALS:
+        row = rows.get(goal.row, {"rounds": [], "at": "never"})
+        values = [figures[goal.figure] for figures in row["rounds"] if goal.figure in figures]
+        found = _number(statistics.median(values)) if values else "nothing"
+        verdict = goal.verdict({goal.row: row["rounds"]})
+        lines.append(f"| {goal.row}: {goal.figure} | {goal.wanted} | {found} | {verdict} | {row['at'].split()[0]} |")
+    return "\n".join(lines)
 
 
 def _number(value: float) -> str:

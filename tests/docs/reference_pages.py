@@ -8,6 +8,7 @@ from pathlib import Path
 from cyclopts import App
 
 import taskmq.errors
+from benchmarks.job_store.figures import goals_table
 from taskmq.api.problems import PROBLEMS
 from taskmq.cli.exits import exit_code
 from taskmq.cli.root import _COMMANDS  # pyright: ignore[reportPrivateUsage]
@@ -25,6 +26,8 @@ ERRORS = ROOT / "docs" / "errors.md"
 _COMMAND_PAGE = ROOT / "docs" / "commands.md"
 _OPERATIONS = ROOT / "docs" / "operations.md"
 _EVENTS = ROOT / "docs" / "events.md"
+_SCHEDULER = ROOT / "docs" / "scheduler.md"
+_FIGURES = ROOT / "benchmarks" / "results" / "job_store.json"
 
 
 def _errors() -> str:
@@ -109,6 +112,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "commands": (_COMMAND_PAGE, _commands),
     **{name: (_OPERATIONS, table) for name, table in (*SETTING_TABLES.items(), *METRIC_TABLES.items())},
     **{name: (_EVENTS, table) for name, table in EVENT_TABLES.items()},
+    "goals of the job store": (_SCHEDULER, lambda: goals_table(_FIGURES)),
     **{name: (OPTIONS, table) for name, table in PROCESS_TABLES.items()},
 }
 
