@@ -1,13 +1,14 @@
 """What is wrong with the database, or may soon be."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from taskmq.contracts.finding import Finding
 from taskmq_sql.jobs.partitions import DAY, day_of
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.upkeep.days import days_of
 
-__all__ = ["POOLED_BY_TRANSACTION", "diagnose"]
+__all__ = ["POOLED_BY_TRANSACTION", "diagnose", "judged"]
 
 _ABOUT: Final = "store"
 _LONG_MS: Final = 300_000
@@ -21,7 +22,10 @@ select taskmq.now_ms() as now, current_setting('server_version_num')::int as ver
   (select count(*) from pg_stat_activity) as used, current_setting('max_connections')::int as room,
   pg_is_in_recovery() as is_standby,
   (select max(extract(epoch from replay_lag))::int from pg_stat_replication) as lag,
-  (select n_dead_tup from pg_stat_user_tables where schemaname = 'taskmq' and relname = 'ready') as dead"""
+  d.relname as table, d.n_dead_tup as dead
+from (values (1)) as one left join lateral
+  (select relname, n_dead_tup from pg_stat_user_tables
+   where schemaname = 'taskmq' and relname in ('ready', 'job', 'timer') order by n_dead_tup desc limit 1) d on true"""
 _MANY_DEAD: Final = 1_000_000
 _OLDEST_SERVER: Final = 130_000
 
@@ -38,6 +42,16 @@ async def diagnose(connection: Connection, address: str) -> list[Finding]:
     """Every problem and warning; one line where there is none."""
     facts = await connection.fetchrow(_FACTS)
     assert facts is not None
+    days = [day_of(name) for name in await days_of(connection, "job_history")]
+    return judged(facts, ahead=max(days, default=0) - facts["now"] // DAY, address=address)
+
+
+def judged(facts: Mapping[str, Any], *, ahead: int, address: str) -> list[Finding]:
+    """What is wrong where these are the facts.
+
+    Args:
+        ahead: so many of the days to come have partitions.
+    """
     found: list[Finding] = []
     if facts["version"] < _OLDEST_SERVER:
         found.append(
@@ -88,12 +102,10 @@ async def diagnose(connection: Connection, address: str) -> list[Finding]:
             Finding(
                 "warning",
                 _ABOUT,
-                f"taskmq.ready has {facts['dead']:,} dead rows",
+                f"taskmq.{facts['table']} has {facts['dead']:,} dead rows",
                 "see that autovacuum runs, and which transaction holds it up",
             )
         )
-    days = [day_of(name) for name in await days_of(connection, "job_history")]
-    ahead = max(days, default=0) - facts["now"] // DAY
     if ahead < 1:
         found.append(
             Finding(

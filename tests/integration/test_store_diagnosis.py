@@ -1,0 +1,80 @@
+"""What the doctor finds at PostgreSQL."""
+
+import asyncio
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.finding import Finding
+from taskmq_sql import open_job_store
+from taskmq_sql.postgres.upkeep.diagnosis import judged
+from tests.servers import PostgreSQL
+
+_WELL: dict[str, Any] = {
+    "version": 150_004,
+    "is_standby": False,
+    "lag": None,
+    "durability": "on",
+    "oldest": None,
+    "used": 10,
+    "room": 100,
+    "table": "ready",
+    "dead": 5,
+}
+
+
+def _found(url: str) -> list[Finding]:
+    async def main() -> list[Finding]:
+        store = open_job_store(url, BrokerOptions(name="doctor"))
+        try:
+            return await store.diagnose()
+        finally:
+            await store.aclose()
+
+    return asyncio.run(main())
+
+
+def test_a_database_that_is_well_is_one_line() -> None:
+    (finding,) = judged(_WELL, ahead=7, address="postgresql://db/jobs")
+
+    assert (finding.level, finding.finding) == ("ok", "postgresql://db/jobs: 7 days ahead, no long transactions")
+
+
+@pytest.mark.parametrize(
+    ("ill", "level", "text"),
+    [
+        ({"version": 120_012}, "problem", "PostgreSQL 12 is too old"),
+        ({"is_standby": True}, "problem", "this server is a standby: it takes no writes"),
+        ({"lag": 31}, "warning", "a standby is 31 s behind"),
+        ({"durability": "off"}, "problem", "synchronous_commit is off"),
+        ({"oldest": 301_000}, "warning", "a transaction has been open for 301 s"),
+        ({"used": 81}, "warning", "81 of 100 connections are used"),
+        ({"table": "job", "dead": 2_000_000}, "warning", "taskmq.job has 2,000,000 dead rows"),
+        ({"ahead": 0}, "warning", "the day to come has no partition yet"),
+    ],
+)
+def test_each_ill_is_found_with_what_to_do(ill: dict[str, Any], level: str, text: str) -> None:
+    facts = {"ahead": 7, **_WELL, **ill}
+
+    (finding,) = judged(facts, ahead=facts["ahead"], address="postgresql://db/jobs")
+
+    assert (finding.level, finding.finding[: len(text)]) == (level, text)
+    assert finding.remedy
+
+
+def test_a_server_tells_what_is_wrong_with_it(postgres_server: PostgreSQL, job_store_url: str) -> None:
+    assert [finding.level for finding in _found(job_store_url)] == ["ok"]
+    database = urlsplit(job_store_url).path.removeprefix("/")
+    postgres_server.sql(f'alter database "{database}" set synchronous_commit = off')
+    days = "select string_agg(inhrelid::regclass::text, ', ') from pg_inherits where inhparent = 'taskmq.job_history'"
+    partitions = postgres_server.sql(f"{days}::regclass", url=job_store_url)
+    postgres_server.sql(f"drop table {partitions}", url=job_store_url)
+
+    found = _found(job_store_url)
+
+    assert [finding.finding.split(":")[0] for finding in found] == [
+        "synchronous_commit is off",
+        "the day to come has no partition yet",
+    ]
