@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from taskmq import Job, TaskMQ
+from taskmq import Context, Job, TaskMQ
 from taskmq.errors import BrokerUnavailable, JobCancelled, JobConflict, TaskFailed
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.states import JobState
 from tests.unit.scheduler.stage import until
-from tests.unit.submission.kit import Shop, in_shop
+from tests.unit.submission.kit import RETRY, Shop, in_shop
 
 
 @pytest.mark.parametrize("has_state", [True, False])
@@ -161,6 +161,37 @@ def test_a_job_that_is_refused_for_an_hour_has_failed() -> None:
         assert 3000 < refusals[-1] - refusals[0] < 3600
 
     in_shop(test, knows_tasks=False)
+
+
+def test_progress_and_saved_steps_of_a_job_are_found_in_its_next_attempt() -> None:
+    built: list[str] = []
+
+    async def build(month: str) -> str:
+        built.append(month)
+        return month.upper()
+
+    def also(app: TaskMQ) -> None:
+        @app.task(name="months", queue="work", lane="store", retry=RETRY)
+        async def months(context: Context, month: str) -> str:
+            found = await context.astep("build", build, month)
+            context.progress(context.attempt, 2, found)
+            if context.attempt == 1:
+                raise ValueError(month)
+            return found
+
+    async def test(shop: Shop) -> None:
+        job: Job[Any] = await shop.jobs.asubmit("months", "may", job_id="report-5", tenant="acme")
+        progress: list[Any] = []
+        await until(lambda: JobState.RETRYING in shop.stage.states())
+        progress.append(await job.aprogress())
+
+        assert await job.aresult(timeout=600) == "MAY"
+
+        progress.append(await job.aprogress())
+        assert built == ["may"]
+        assert [(found.done, found.total, found.note) for found in progress] == [(1, 2, "MAY"), (2, 2, "MAY")]
+
+    in_shop(test, also=also)
 
 
 def test_a_run_of_more_than_a_quarter_of_a_second_is_seen_to_run() -> None:
