@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription
+from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription, unheeded
 from taskmq.contracts.topology_plan import Topology
 from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, is_on_demand
@@ -157,8 +157,20 @@ class RabbitMQBroker:
             return False
         return (self._parts or self._open()).announcements.announce(topic, body)
 
-    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> RabbitMQListener:
+    async def listen(
+        self,
+        patterns: Collection[str],
+        receive: Callable[[str, bytes], None],
+        *,
+        connected: Callable[[bool], None] = unheeded,
+    ) -> RabbitMQListener:
         """See `taskmq.broker.Broadcasting`."""
+
+        def told(is_connected: bool) -> None:  # noqa: FBT001 - called by position
+            if is_connected:
+                self._look_for_absent()
+            connected(is_connected)
+
         listener = RabbitMQListener(
             patterns,
             receive,
@@ -168,7 +180,7 @@ class RabbitMQBroker:
             renew_seconds=self._watch_seconds,
             # Those who consume nothing need no permission for it.
             new_queue=self._expect if self._consumers else None,
-            again=self._look_for_absent,
+            connected=told,
         )
         self._listeners.append(listener)
         try:

@@ -51,6 +51,7 @@ __all__ = [
     "Subscription",
     "TimeLimited",
     "is_revoked",
+    "unheeded",
 ]
 
 HeaderValue = str | int
@@ -400,6 +401,10 @@ class Listening(Protocol):
         ...
 
 
+def unheeded(is_connected: bool) -> None:  # noqa: FBT001 - called by position
+    """For those who do not ask about the connection."""
+
+
 @runtime_checkable
 class Broadcasting(Protocol):
     """A broker that can tell something to everybody who listens at the moment: events, presence, commands.
@@ -417,11 +422,21 @@ class Broadcasting(Protocol):
         """
         ...
 
-    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> Listening:
+    async def listen(
+        self,
+        patterns: Collection[str],
+        receive: Callable[[str, bytes], None],
+        *,
+        connected: Callable[[bool], None] = unheeded,
+    ) -> Listening:
         """Call `receive`, on this loop, with topic and body of each message that one of the patterns matches, once.
 
         Everything that is announced after this returns is received, by this process and others alike, as long as no
         connection is lost.
+
+        Args:
+            connected: called with False when the connection is lost, from which on announcements are missed, and with
+                True when it listens again.
 
         Raises:
             BrokerUnavailable: the broker could not be reached, or does not let this user listen.

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from taskmq.contracts.broker import Broadcasting, Broker, Listening
+from taskmq.contracts.broker import Broadcasting, Broker, Listening, unheeded
 from taskmq.errors import InvalidOption, MalformedMessage, UnsupportedFeature
 from taskmq.model.commands import WATCH, Command, command_topic, encode_command
 from taskmq.model.telemetry.events import ALL_EVENTS, Event, EventBatch, decode_batch, worker_topic
@@ -50,6 +50,7 @@ class EventStream:
         broker: opened when the block is entered.
         topics: patterns, see `taskmq.events`; `*` is one word, `#` any number. None: all events.
         buffer: how many events may wait here.
+        connected: called with False when the connection is lost, and with True when events are heard again.
 
     Attributes:
         missed: events that were dropped here, because more than `buffer` waited.
@@ -59,7 +60,13 @@ class EventStream:
         InvalidOption: `buffer` below 1.
     """
 
-    def __init__(self, broker: Callable[[], Broker], *topics: str, buffer: int = 10_000) -> None:
+    def __init__(
+        self,
+        broker: Callable[[], Broker],
+        *topics: str,
+        buffer: int = 10_000,
+        connected: Callable[[bool], None] = unheeded,
+    ) -> None:
         if buffer < 1:
             raise InvalidOption("buffer: at least 1")
         self.missed: int = 0
@@ -67,6 +74,7 @@ class EventStream:
         self._open = broker
         self._topics = topics or ALL_EVENTS
         self._buffer = buffer
+        self._connected = connected
         self._waiting: deque[Event] = deque()
         self._counts: dict[str, int] = {}
         self._changed = asyncio.Event()
@@ -83,7 +91,7 @@ class EventStream:
             UnsupportedFeature: the broker has no broadcasts.
         """
         broker = as_broadcasting(self._open())
-        self._listening = await broker.listen(self._topics, self._receive)
+        self._listening = await broker.listen(self._topics, self._receive, connected=self._connected)
         if not all(topic.startswith(_WORKERS_ONLY) for topic in self._topics):
             _ask(broker)
             self._asking = asyncio.create_task(_ask_again(broker), name="taskmq events")

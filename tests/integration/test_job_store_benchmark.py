@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.job_store import GOALS, main, percentile
-from benchmarks.job_store.figures import Goal, keep, text_of
+from benchmarks.job_store.figures import Goal, goals_table, keep, text_of
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -59,10 +59,14 @@ def test_goals_are_judged_by_the_median_of_the_rounds(tmp_path: Path) -> None:
 def test_rows_that_were_measured_before_stay_in_the_results(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
 
-    keep(path, {"bulk": [{"jobs/s": 1.0}]})
-    keep(path, {"SQLite": [{"jobs/s": 2.0}]})
+    keep(path, {"bulk": [{"jobs/s": 1.0}]}, "python -m benchmarks.job_store --jobs 10")
+    keep(path, {"SQLite": [{"jobs/s": 2.0}]}, "python -m benchmarks.job_store --only sqlite")
 
-    assert set(json.loads(path.read_text())["rows"]) == {"bulk", "SQLite"}
+    rows = json.loads(path.read_text())["rows"]
+    assert {name: row["command"].split()[-1] for name, row in rows.items()} == {"bulk": "10", "SQLite": "sqlite"}
+    table = goals_table(path)
+    assert "| bulk: jobs/s | >= 12,000 | 1.00 | missed |" in table
+    assert "| lists: worst p95 ms | <= 8 | nothing | not measured | never |" in table
 
 
 def test_a_percentile_is_one_of_the_values_that_so_many_do_not_pass() -> None:

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
-from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription
+from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription, unheeded
 from taskmq.errors import BrokerUnavailable, QueueMissing, TooLarge
 from taskmq.model.topology import ReportQueue, WorkQueue
 from taskmq_local.broker.administration import (
@@ -149,8 +149,15 @@ class LocalBroker:
         written.add_done_callback(self._announced)
         return True
 
-    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> LocalListener:
-        """See `taskmq.broker.Broadcasting`."""
+    async def listen(
+        self,
+        patterns: Collection[str],
+        receive: Callable[[str, bytes], None],
+        *,
+        connected: Callable[[bool], None] = unheeded,
+    ) -> LocalListener:
+        """See `taskmq.broker.Broadcasting`; there is no connection that could be lost."""
+        del connected
         since = await self._call(last_broadcast, care=Durability.READ)
         self._check_open()
         try:

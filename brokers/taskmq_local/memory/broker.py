@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription
+from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription, unheeded
 from taskmq.errors import BrokerUnavailable, QueueMissing, SendError, TooLarge, Unroutable
 from taskmq.model.topology import ReportQueue, WorkQueue
 from taskmq_local.database.loop_wakeup import LoopWakeup
@@ -140,8 +140,15 @@ class MemoryBroker:
         self._hub.announce(topic, body)
         return True
 
-    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> MemoryListener:
-        """See `taskmq.broker.Broadcasting`."""
+    async def listen(
+        self,
+        patterns: Collection[str],
+        receive: Callable[[str, bytes], None],
+        *,
+        connected: Callable[[bool], None] = unheeded,
+    ) -> MemoryListener:
+        """See `taskmq.broker.Broadcasting`; there is no connection that could be lost."""
+        del connected
         self._check_open()
         listener = MemoryListener(self._hub, patterns, receive)
         self._listeners.append(listener)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from taskmq.contracts.broker import unheeded
 from taskmq.errors import AccessDenied, BrokerUnavailable, TaskMQError, TopologyMismatch
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel, Properties
@@ -49,7 +50,7 @@ class RabbitMQListener:
         renew_seconds: how often the bindings are declared again. An exchange that is deleted takes them with it, and
             RabbitMQ does not notify listeners.
         new_queue: called with each queue on demand that is declared; its announcement goes nowhere else.
-        again: called when it listens again, having missed what was announced meanwhile.
+        connected: called with False when it hears no more, and with True when it listens again.
     """
 
     def __init__(
@@ -62,10 +63,10 @@ class RabbitMQListener:
         loop: asyncio.AbstractEventLoop,
         renew_seconds: float,
         new_queue: Callable[[str], None] | None = None,
-        again: Callable[[], None] = lambda: None,
+        connected: Callable[[bool], None] = unheeded,
     ) -> None:
         self._new_queue = new_queue
-        self._again = again
+        self._connected = connected
         self._renew_seconds = renew_seconds
         self._queue = ""
         self._patterns = list(dict.fromkeys(patterns if new_queue is None else (*patterns, NEW_QUEUE)))
@@ -127,6 +128,7 @@ class RabbitMQListener:
         while True:
             while not await self._has_ended(channel):
                 await self._renew(channel)
+            self._connected(False)
             while not self._is_listening:
                 if self._connection.is_open:
                     await asyncio.sleep(backoff.next())
@@ -134,7 +136,7 @@ class RabbitMQListener:
             assert self._channel is not None
             channel = self._channel
             backoff.reset()
-            self._again()
+            self._connected(True)
 
     async def _has_ended(self, channel: OpenChannel) -> bool:
         """Return after a while, or once the channel has ended."""

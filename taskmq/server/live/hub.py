@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final, NamedTuple
 
 from taskmq.app import TaskMQ
+from taskmq.contracts.broker import Broker
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import TaskMQError
+from taskmq.events.stream import EventStream
 from taskmq.model.telemetry.events import Event, JobEvent
 
 __all__ = ["EventHub", "EventInbox", "HubEvent", "kind_of"]
@@ -179,6 +181,7 @@ class EventHub:
         self._listening: asyncio.Task[None] | None = None
         # Set once the broker is heard, or was found to be away.
         self._settled = asyncio.Event()
+        self._is_connected = True
         self._is_closed = False
 
     @property
@@ -274,14 +277,15 @@ class EventHub:
                 self._settled.set()
 
     async def _follow(self) -> None:
-        is_connected = True
+        def broker() -> Broker:
+            return self._app.sessions.current().broker
+
+        self._is_connected = True
         while True:
             try:
-                async with self._app.events() as events:
+                async with EventStream(broker, connected=self._tell_connection) as events:
                     self._settled.set()
-                    if not is_connected:
-                        is_connected = True
-                        self._tell(None, is_connected=True)
+                    self._tell_connection(True)
                     async for event in events:
                         self._tell(event)
             except TaskMQError:
@@ -289,10 +293,13 @@ class EventHub:
                     # It was cancelled, and could not leave the broker in order.
                     return
                 self._settled.set()
-                if is_connected:
-                    is_connected = False
-                    self._tell(None, is_connected=False)
+                self._tell_connection(False)
                 await asyncio.sleep(_AGAIN)
+
+    def _tell_connection(self, is_connected: bool) -> None:  # noqa: FBT001 - called by position
+        if is_connected != self._is_connected:
+            self._is_connected = is_connected
+            self._tell(None, is_connected=is_connected)
 
     def _tell(self, event: Event | None, *, is_connected: bool = True) -> None:
         self._number += 1

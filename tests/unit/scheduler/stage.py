@@ -66,7 +66,9 @@ class HeardBroker(FlakyBroker):
     def announce(self, topic: str, body: bytes) -> bool:
         return self._heard.announce(topic, body)
 
-    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> Listening:
+    async def listen(
+        self, patterns: Collection[str], receive: Callable[[str, bytes], None], **options: Any
+    ) -> Listening:
         def hear(topic: str, body: bytes) -> None:
             if not self.is_deaf:
                 receive(topic, body)

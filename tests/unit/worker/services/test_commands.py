@@ -219,7 +219,9 @@ class _Refusing:
         self.announced.append((topic, body))
         return True
 
-    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> Listening:
+    async def listen(
+        self, patterns: Collection[str], receive: Callable[[str, bytes], None], **options: Any
+    ) -> Listening:
         if self.errors:
             raise self.errors.pop(0)
         self.is_heard.set()

@@ -266,7 +266,9 @@ class _Radio:
             self.messages.append((topic, body))
         return not self.is_cut
 
-    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> Listening:
+    async def listen(
+        self, patterns: Collection[str], receive: Callable[[str, bytes], None], **options: Any
+    ) -> Listening:
         raise NotImplementedError
 
     def take(self) -> list[tuple[str, list[Event], int]]:
