@@ -7,12 +7,14 @@ import traceback
 from typing import Final
 
 from taskmq.contracts.stores import ErrorRecord
+from taskmq.model.history.redaction import Redactor
 from taskmq.model.units import storable
 
 __all__ = ["ERROR_LIMIT", "error_record", "has_form", "summary", "traceback_of", "type_name"]
 
 ERROR_LIMIT: Final = 500
 _TRACEBACK_LIMIT: Final = 16_000
+_SECRETS: Final = Redactor()
 
 
 def error_record(error: BaseException) -> ErrorRecord:
@@ -30,7 +32,7 @@ def summary(error: BaseException) -> str:
 
 def _message(error: BaseException) -> str:
     try:
-        return storable(str(error)[:_TRACEBACK_LIMIT])
+        return storable(_SECRETS.redact(str(error)[:_TRACEBACK_LIMIT]))
     except Exception as failure:  # noqa: BLE001 - the task's own class, which may do anything
         return f"(its message cannot be read: {type_name(failure)})"
 
@@ -41,7 +43,9 @@ def traceback_of(error: BaseException) -> str:
 
 
 def _tail(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:]
+    # Redacted before it is cut: a value whose name was cut off would stay.
+    text = "".join(traceback.format_exception(error))[-2 * _TRACEBACK_LIMIT :]
+    return _SECRETS.redact(text)[-_TRACEBACK_LIMIT:]
 
 
 def has_form(error: BaseException) -> bool:
