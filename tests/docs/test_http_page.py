@@ -16,7 +16,7 @@ from taskmq.cli import run
 from taskmq.cli.root import HERE_ALONE, goes_through_a_server
 from taskmq.cli.server_link import over_http
 from tests.cli.kit import Started, environment
-from tests.docs.blocks import ROOT, blocks_of, write_files
+from tests.docs.blocks import README, ROOT, blocks_of, write_files
 from tests.docs.reference_pages import leaf_commands
 
 _PAGE = ROOT / "docs" / "http.md"
@@ -94,34 +94,56 @@ def test_the_commands_of_the_page_print_what_it_says(folder: Path) -> None:
     assert install.startswith("pip install ")
     assert start == "taskmq server shop:app &"
     assert "jq -r .token" in add_token
-    own = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-
-    def shell(command: str, **more: str) -> str:
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=folder,
-            env=environment(**own, **more),
-            capture_output=True,
-            text=True,
-            timeout=40,
-        )
-        assert done.returncode == 0, (command, done.stderr)
-        return done.stdout
-
-    shell(add_admin)
-    made = shell(add_token.partition("$(")[2].partition(" |")[0])
-    token = json.loads(made)["token"]
+    token = _token(folder, add_admin, add_token)
     with Started(folder, "server", "shop:app", "--port", "0") as server:
         server.says("at http://")
         (address,) = re.findall(r"at http://([0-9.:]+)", server.said)
         for command, printed in calls:
-            # Older curls have no --json.
-            asked = command.replace("localhost:8787", address).replace(
-                "--json ", "-H 'Content-Type: application/json' -d "
-            )
-            answer = shell(asked, TASKMQ_TOKEN=token)
+            answer = _asked(folder, command, address, token)
 
             assert _fits(json.loads(printed), json.loads(answer)), (command, answer)
+
+
+def test_the_call_of_the_readme_submits_a_job(tmp_path: Path) -> None:
+    write_files(README, tmp_path)
+    (call,) = re.findall(r"`(curl localhost:8787/[^`]+)`", README.read_text())
+    store = {"TASKMQ_STORE": "sqlite:///jobs.db"}
+    _, add_admin, add_token, _ = [command for command, printed in _transcript() if not printed]
+    token = _token(tmp_path, add_admin, add_token, **store)
+    with Started(tmp_path, "server", "shop:app", "--port", "0", env=store) as server:
+        server.says("at http://")
+        (address,) = re.findall(r"at http://([0-9.:]+)", server.said)
+
+        answer = json.loads(_asked(tmp_path, call, address, token))
+
+    assert (answer["status"], answer["state"], answer["is_new"]) == ("submitted", "queued", True)
+
+
+def _token(folder: Path, add_admin: str, add_token: str, **more: str) -> str:
+    """A token of the first admin, made by the commands of the page."""
+    _shell(folder, add_admin, **more)
+    made = _shell(folder, add_token.partition("$(")[2].partition(" |")[0], **more)
+    return str(json.loads(made)["token"])
+
+
+def _asked(folder: Path, command: str, address: str, token: str) -> str:
+    # Older curls have no --json.
+    asked = command.replace("localhost:8787", address).replace("--json ", "-H 'Content-Type: application/json' -d ")
+    return _shell(folder, asked, TASKMQ_TOKEN=token)
+
+
+def _shell(folder: Path, command: str, **more: str) -> str:
+    own = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment(**own, **more),
+        capture_output=True,
+        text=True,
+        timeout=40,
+    )
+    assert done.returncode == 0, (command, done.stderr)
+    return done.stdout
 
 
 def test_a_signed_event_of_the_page_starts_a_job(folder: Path) -> None:
