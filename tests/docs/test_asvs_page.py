@@ -79,6 +79,13 @@ def test_no_files_are_served(site: Site, path: str) -> None:
         assert site.client.get(where, headers={"Authorization": "Bearer all-admin"}).status_code == 404
 
 
+def test_browsers_are_asked_to_stay_with_https_where_they_came_by_it(site: Site) -> None:
+    secure, plain = (site.client.get(f"{scheme}://testserver/health/live") for scheme in ("https", "http"))
+
+    assert secure.headers["strict-transport-security"] == "max-age=31536000"
+    assert "strict-transport-security" not in plain.headers
+
+
 def test_a_credential_in_the_url_is_none(site: Site) -> None:
     for name in ("token", "access_token", "authorization", "session", "taskmq"):
         assert site("GET", f"/jobs?{name}=acme-admin", by=None).status_code == 401
