@@ -69,7 +69,7 @@ class Mill:
     """Four steps: one that waits to be let go, then three beside each other, then their sum."""
 
     def __init__(self, url: str) -> None:
-        options = "&timeout=0.5" if "?" in url else "?timeout=0.5"
+        options = "&timeout=2" if "?" in url else "?timeout=2"
         self.app = TaskMQ(new_url(), state=url + options)
         self.runs: Counter[str] = Counter()
         self.open = asyncio.Event()

@@ -76,6 +76,18 @@ async def _opened(url: str) -> AsyncGenerator[JobStore, None]:
         await store.aclose()
 
 
+async def _until_one_session(url: str, state: str) -> None:
+    """Return once one session of the database is in that state, in which the server leaves it for 5 s only."""
+    query = f"select count(*) from pg_stat_activity where datname = current_database() and {state}"
+    connection: Any = await cast("Any", asyncpg).connect(url)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            while await connection.fetchval(query) != 1:
+                await asyncio.sleep(0.01)
+    finally:
+        await connection.close()
+
+
 async def _until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(_PATIENCE):
         while not holds():
@@ -119,7 +131,9 @@ def test_a_server_that_is_not_there_has_certainly_changed_nothing(server: Server
     asyncio.run(main())
 
 
-def test_a_change_whose_transaction_is_cut_off_before_its_commit_was_not_made(server: Server) -> None:
+def test_a_change_whose_transaction_is_cut_off_before_its_commit_was_not_made(
+    server: Server, job_store_url: str
+) -> None:
     async def main() -> None:
         async with _opened(server.url) as store:
             # A body that does not stand in its row makes a transaction of more than one statement.
@@ -127,10 +141,7 @@ def test_a_change_whose_transaction_is_cut_off_before_its_commit_was_not_made(se
                 await store.submit([_job(_LARGE)])
             server.proxy.hold_answers(True)
             submitting = asyncio.create_task(store.submit([_job(_LARGE)]))
-            idle = (
-                "select count(*) from pg_stat_activity where datname = current_database() and state like 'idle in t%'"
-            )
-            await _until(lambda: server.sql(idle) == "1")
+            await _until_one_session(job_store_url, "state = 'idle in transaction'")
             server.proxy.cut()
             server.proxy.hold_answers(False)
 
@@ -252,10 +263,6 @@ def test_a_lock_that_is_not_to_be_had_in_time_changes_nothing(server: Server, li
 def test_a_scheduler_frozen_in_a_transaction_does_not_keep_its_slot_from_others(
     server: Server, job_store_url: str
 ) -> None:
-    def sessions(state: str) -> int:
-        mine = "datname = current_database() and pid <> pg_backend_pid()"
-        return int(server.sql(f"select count(*) from pg_stat_activity where {mine} and {state}"))
-
     async def main() -> None:
         async with _opened(server.url) as one, _opened(job_store_url) as other:
             frozen, leases = one.dispatching, other.dispatching.leases
@@ -265,9 +272,9 @@ def test_a_scheduler_frozen_in_a_transaction_does_not_keep_its_slot_from_others(
             await frozen.take_over(0, epoch)
             async with _locked(job_store_url, "taskmq.dispatch_batch"):
                 taking_over = asyncio.create_task(frozen.take_over(0, epoch))
-                await _until(lambda: sessions("wait_event_type = 'Lock'") == 1)
+                await _until_one_session(job_store_url, "wait_event_type = 'Lock'")
                 server.proxy.hold_answers(True)
-            await _until(lambda: sessions("state = 'idle in transaction'") == 1)
+            await _until_one_session(job_store_url, "state = 'idle in transaction'")
 
             async with asyncio.timeout(_PATIENCE):
                 while not isinstance(await leases.acquire("slot:0", owner="other", seconds=60), int):

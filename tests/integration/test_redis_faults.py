@@ -514,15 +514,15 @@ def test_two_prefixes_know_nothing_of_each_other(redis: Redis) -> None:
 def test_a_state_needs_two_connections_however_many_wait(redis: Redis) -> None:
     async def main() -> None:
         async with opened(redis.url, name="worker shop web-3:4711 ☂") as state:
-            waits = [asyncio.create_task(state.results.wait(f"job {n}", timeout=PATIENCE)) for n in range(2_000)]
-            await _until_subscribed(redis, 2_000)
+            waits = [asyncio.create_task(state.results.wait(f"job {n}", timeout=PATIENCE)) for n in range(500)]
+            await _until_subscribed(redis, 500)
 
             clients = str(redis.command("CLIENT", "LIST")).splitlines()
             ours = [line for line in clients if "name=worker-shop-web-3:4711-- " in line]
             assert len(ours) == 2
 
-            await asyncio.gather(*(state.results.put(record(f"job {n}"), ttl=60) for n in range(2_000)))
-            assert await asyncio.gather(*waits) == [record(f"job {n}") for n in range(2_000)]
+            await asyncio.gather(*(state.results.put(record(f"job {n}"), ttl=60) for n in range(500)))
+            assert await asyncio.gather(*waits) == [record(f"job {n}") for n in range(500)]
             # Nobody waits any more, so nothing is listened to.
             await _until_subscribed(redis, 0)
 

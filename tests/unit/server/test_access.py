@@ -19,6 +19,7 @@ _PUBLIC = {
     "getDashboardFile",
     "getLiveness",
     "getReadiness",
+    "getApiPage",
     "getOpenApi",
     "logIn",
     "logInOfDocument",

@@ -1,5 +1,8 @@
 """The API's description of itself, and its errors."""
 
+import base64
+import hashlib
+import html
 from typing import Any
 
 import pytest
@@ -8,6 +11,7 @@ import taskmq.errors
 from taskmq.errors import JobNotFound, PartlyReplayed, PublishUnknown, StoreUnavailable, TaskMQError
 from taskmq.model.identity import Permission
 from taskmq.server.examples import EXAMPLES
+from taskmq.server.openapi.page import page_of
 from taskmq.server.problems import problem_of
 from tests.unit.server.kit import Site
 
@@ -123,3 +127,37 @@ def test_a_replay_that_came_halfway_says_how_far() -> None:
 
     assert (found.status, found.code) == (503, "publish_unknown")
     assert found.detail.startswith("3 were replayed, 2 were not")
+
+
+def test_every_call_is_on_the_page_for_people_which_loads_nothing(site: Site, document: dict[str, Any]) -> None:
+    answer = site("GET", "/api/docs", by=None)
+
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    page = answer.text
+    style = page.partition("<style>")[2].partition("</style>")[0].encode()
+    assert base64.b64encode(hashlib.sha256(style).digest()).decode() in policy
+    assert [word for word in ("<script", " src=", ' href="http', "<link", "url(") if word in page.lower()] == []
+    for name, operation in _operations(document).items():
+        assert f'<section id="{name}">' in page
+        assert html.escape(operation["summary"]) in page
+
+
+def test_what_an_example_holds_is_a_text_of_the_page() -> None:
+    call = {
+        "operationId": "put<x>",
+        "summary": "a & b",
+        "description": "Sets `<b>`.\n\nPermission: `jobs.write`.",
+        "parameters": [{"name": "x", "in": "query", "example": "<script>"}],
+        "requestBody": {"content": {"application/json": {"example": {"payload": "</pre><script>"}}}},
+        "responses": {"200": {"content": {"application/json": {"example": "<i>"}}}},
+    }
+    document = {"info": {"title": "t", "version": "1", "description": ""}, "paths": {"/a{b}": {"put": call}}}
+
+    page = page_of(document).decode()
+
+    assert "<script" not in page
+    assert "<i>" not in page
+    assert "Sets <code>&lt;b&gt;</code>.</p><p>Permission: <code>jobs.write</code>." in page

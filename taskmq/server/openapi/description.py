@@ -9,6 +9,7 @@ from litestar.openapi import OpenAPIConfig
 from taskmq.server.access import PUBLIC, permission_of
 from taskmq.server.edge import fact_of
 from taskmq.server.examples import EXAMPLES
+from taskmq.server.openapi.page import POLICY, page_of
 from taskmq.server.problems import MEDIA_TYPE
 from taskmq.version import VERSION
 
@@ -71,14 +72,28 @@ _PROBLEM: Final[dict[str, Any]] = {
 )
 async def openapi(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
     """The description of the API, as OpenAPI 3.1."""
+    root = fact_of(request.scope, "taskmq_root")
+    return Response({**_described(request), "servers": [{"url": root or "/"}]}, media_type=_JSON)
+
+
+@get("/api/docs", permission=PUBLIC, operation_id="getApiPage", include_in_schema=False)
+async def page(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """The same as a page for people."""
+    state = request.app.state
+    if "openapi_page" not in state:
+        state["openapi_page"] = page_of(_described(request))
+    return Response(state["openapi_page"], media_type="text/html", headers={"Content-Security-Policy": POLICY})
+
+
+OPENAPI_HANDLERS: Final[tuple[Any, ...]] = (openapi, page)
+
+
+def _described(request: Request[Any, Any, Any]) -> dict[str, Any]:
     state = request.app.state
     if "openapi" not in state:
         state["openapi"] = describe(request.app)
-    root = fact_of(request.scope, "taskmq_root")
-    return Response({**state["openapi"], "servers": [{"url": root or "/"}]}, media_type=_JSON)
-
-
-OPENAPI_HANDLERS: Final[tuple[Any, ...]] = (openapi,)
+    found: dict[str, Any] = state["openapi"]
+    return found
 
 
 def describe(app: Any) -> dict[str, Any]:
