@@ -203,7 +203,7 @@ def test_a_job_is_held_changed_released_and_cancelled_by_keys(eyes: Eyes, site: 
 
 
 def test_a_job_is_edited_and_run_as_another_one(eyes: Eyes, site: Served) -> None:
-    (made,) = site.submit(a_job("edited"))
+    (made,) = site.submit(a_job("edited", priority=7), tenant="acme")
     page = eyes.open(f"jobs/{made['id']}").page
 
     eyes.click("Edit and run")
@@ -217,6 +217,8 @@ def test_a_job_is_edited_and_run_as_another_one(eyes: Eyes, site: Served) -> Non
 
     eyes.see('"account": "eve"')
     assert made["id"] not in page.url
+    another = site.api.get(f"/jobs/{page.url.rpartition('/')[2]}").json()
+    assert (another["priority"], another["tenant"]) == (7, "acme")
 
 
 def test_what_others_change_is_shown_without_a_reload(eyes: Eyes, site: Served) -> None:

@@ -11,6 +11,8 @@ import jsonschema_rs
 import pytest
 import yaml
 
+from taskmq.cli.exits import exit_code
+from taskmq.errors import StoreWentBack
 from taskmq.model.telemetry.metrics import (
     BeatSnapshot,
     Count,
@@ -105,6 +107,12 @@ def _expressions() -> Iterator[tuple[str, str]]:
         for panel in json.loads(board.read_text())["panels"]:
             for target in panel["targets"]:
                 yield f"{board.stem}: {panel['title']}", target["expr"]
+
+
+def test_a_scheduler_that_refuses_its_store_is_left_to_people() -> None:
+    units = {path.stem: path.read_text() for path in _UNITS}
+
+    assert f"RestartPreventExitStatus={exit_code(StoreWentBack('it went back'))}\n" in units["taskmq-scheduler"]
 
 
 def test_every_metric_of_rules_and_boards_is_one_that_there_is() -> None:

@@ -56,6 +56,8 @@ class Process:
         self.name = name
         self._log = folder / f"log-{name}"
         with self._log.open("ab") as log:
+            # The log goes on where an earlier life of it has ended.
+            self._begin = log.tell()
             self._process = subprocess.Popen(
                 [sys.executable, *arguments],
                 cwd=folder,
@@ -78,6 +80,11 @@ class Process:
     @property
     def has_ended(self) -> bool:
         return self._process.poll() is not None
+
+    @property
+    def has_spoken(self) -> bool:
+        """Whether it has written anything: by then it minds signals."""
+        return self._log.stat().st_size > self._begin
 
     @property
     def log(self) -> str:

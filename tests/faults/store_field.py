@@ -230,9 +230,12 @@ class StoreField:
         """Everything else must end in order, too."""
         others = [process for role, process in self.processes.items() if not role.startswith("submitter")]
         for process in others:
+            # One that was started a moment ago would die of the signal.
+            self.until(lambda process=process: process.has_spoken, f"{process.name} runs", 60)  # type: ignore[misc]
             process.signal(signal.SIGTERM)
         for process in others:
-            assert process.wait(60) == 0, process.log[-4000:]
+            code = process.wait(60)
+            assert code == 0, f"{process.name} ended with {code}\n{process.log[-4000:]}"
 
     def fault(self, what: str) -> contextlib.AbstractContextManager[None]:
         """Note when something is broken, and when it is whole again."""

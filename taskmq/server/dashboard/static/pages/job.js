@@ -21,10 +21,10 @@ function Reason({ text }) {
   return html`${text.slice(0, found.index)}<a href=${to([page, found[2] ?? ""])}>${found[0]}</a>${text.slice(found.index + found[0].length)}`;
 }
 
-function Explained({ id }) {
+function Explained({ id, runs }) {
   const { data } = useData(`jobs/${part(id)}/explain`, { });
   if (!data?.reasons.length) return null;
-  return html`<div class="reason"><strong>It waits:</strong> <ul>${data.reasons.map((/** @type {string} */ one) => html`<li key=${one}><${Reason} text=${one} /></li>`)}</ul></div>`;
+  return html`<div class="reason"><strong>${runs ? "It runs:" : "It waits:"}</strong> <ul>${data.reasons.map((/** @type {string} */ one) => html`<li key=${one}><${Reason} text=${one} /></li>`)}</ul></div>`;
 }
 
 /** The attempts as bars over time: from when the job was due until it ran, and how long it ran. */
@@ -63,9 +63,13 @@ function EditAndRun({ job, close }) {
   const [payload, setPayload] = useState(pretty(job.payload ?? {}));
   const [args, setArgs] = useState(pretty(job.args ?? []));
   const run = async () => {
-    const made = await send("jobs", {
-      job_type: job.task, payload: parsed(payload, "The arguments by name"), args: parsed(args, "The arguments by place"),
-      description: `like ${job.job_id}, with other arguments`.slice(0, 200), labels: job.labels,
+    const made = await call("POST", "jobs", {
+      query: job.tenant ? { tenant: job.tenant } : {},
+      body: {
+        job_type: job.task, payload: parsed(payload, "The arguments by name"), args: parsed(args, "The arguments by place"),
+        priority: job.priority, labels: job.labels,
+        description: `like ${job.job_id}, with other arguments`.slice(0, 200),
+      },
     });
     notify("Submitted as another job.");
     go(["jobs", made.id]);
@@ -150,7 +154,7 @@ function Details({ job, reload, level, from }) {
   const history = useData(`jobs/${part(job.id)}/history`);
   useEffect(() => { attempts.reload(); history.reload(); }, [job.version]);
   return html`<${Head} title=${job.job_id} sub=${html`<${State} state=${job.state} /> ${job.task}`}><${Actions} job=${job} reload=${reload} /><//>
-    ${!ENDED.has(job.state) && job.state !== "running" && html`<${Explained} id=${job.id} />`}
+    ${!ENDED.has(job.state) && html`<${Explained} id=${job.id} runs=${job.state === "running"} />`}
     ${job.cancel_requested !== null && !ENDED.has(job.state) && html`<p class="reason">It is to be stopped: ${job.cancel_requested || "no reason was given"}</p>`}
     ${job.error && html`<${Section} title=${`${job.error.type}: ${job.error.message}`}>${job.error.traceback ? html`<${Code} label="Traceback" text=${job.error.traceback} />` : null}<//>`}
     <div class="two">
