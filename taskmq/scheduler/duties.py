@@ -7,15 +7,16 @@ is not renewed: the scheduler that takes it has the turn.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from taskmq.contracts.jobs import JobStore
+from taskmq.contracts.jobs import JobStore, Prunable
 from taskmq.contracts.stores import Lease
 from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.service import pause
-from taskmq.errors import MalformedMessage, StateUnavailable, StoreUnavailable
-from taskmq.operations.retention import archive_days
+from taskmq.errors import MalformedMessage, StateUnavailable, StoreUnavailable, UnsupportedFeature
+from taskmq.operations.retention import KeepRule, archive_days, retaining, thin_out
 from taskmq.scheduler.history import forget_old
 
 __all__ = ["AuditSeal", "Duties"]
@@ -31,6 +32,7 @@ _SECOND: Final = 1.0
 _BATCH: Final = 500
 # A day gets no more jobs when the commits that were on their way at its end have come.
 _OVER_FOR: Final = 1
+_DAY: Final = 86_400_000
 
 
 class Duties:
@@ -38,9 +40,21 @@ class Duties:
 
     Args:
         archive: the folder into which each day goes once it is over, before it is forgotten; None: none.
+        keep: for how long ended jobs are kept; the store's own time where no rule is about all of them.
+
+    Raises:
+        UnsupportedFeature: there are rules, and the store cannot forget what they say.
     """
 
-    def __init__(self, store: JobStore, *, me: str, archive: Path | None = None) -> None:
+    def __init__(
+        self, store: JobStore, *, me: str, archive: Path | None = None, keep: Sequence[KeepRule] = ()
+    ) -> None:
+        self._days = [rule.older_than // _DAY for rule in keep if not rule.where and rule.older_than is not None]
+        self._rules = [rule for rule in keep if rule.where]
+        if self._rules:
+            retaining(store)
+        if self._days:
+            _prunable(store)
         self._store = store
         self._me = me
         self._archive = archive
@@ -63,7 +77,10 @@ class Duties:
             if isinstance(token, Lease):
                 return min(max(token.left, 1.0), _LOOK)
             try:
-                await self._store.dispatching.maintain(forgets=await self._archived())
+                is_archived = await self._archived()
+                await self._store.dispatching.maintain(forgets=is_archived and not self._days)
+                if is_archived:
+                    await self._forget()
                 await self._store.identity.credentials.sweep()
                 await forget_old(self._store)
             except StoreUnavailable:
@@ -73,6 +90,20 @@ class Duties:
         except (StateUnavailable, StoreUnavailable) as error:
             _log.warning("the store's upkeep waits: %s", error)
         return _LOOK
+
+    async def _forget(self) -> None:
+        """Forget what the rules do not keep."""
+        for days in self._days:
+            await _prunable(self._store).prune(keep_days=days)
+        for rule in self._rules:
+            gone = await thin_out(
+                self._store,
+                rule.which(await self._store.now_ms()),
+                older_than=rule.older_than,
+                keep_last=rule.keep_last,
+            )
+            if gone:
+                _log.info("forgot %d ended jobs that --keep does not keep: %s", gone, rule.where)
 
     async def _archived(self) -> bool:
         """Whether ended jobs may be forgotten: they are in files, or are not to be."""
@@ -90,6 +121,12 @@ class Duties:
         for day in days:
             _log.info("%d jobs that ended on %s are in %s", day.jobs, day.day, day.file)
         return True
+
+
+def _prunable(store: JobStore) -> Prunable:
+    if not isinstance(store, Prunable):
+        raise UnsupportedFeature(f"{store.address} keeps ended jobs for a time of its own only")
+    return store
 
 
 class AuditSeal:

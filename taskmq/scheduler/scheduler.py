@@ -6,7 +6,7 @@ import os
 import socket
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from taskmq.errors import StoreUnavailable, StoreWentBack
 from taskmq.model.backoff import Backoff
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
 from taskmq.operations.bulks import BulkRunner
+from taskmq.operations.retention import KeepRule
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch, NoticeSender
 from taskmq.scheduler.catalogue import TaskRegistrar
 from taskmq.scheduler.dependents import DependentReleases
@@ -53,9 +54,10 @@ class Scheduler:
         counts_runs: what workers report of their runs is counted, and failures of plain jobs are kept.
         alerts: how alerts reach people; None: rules are not looked at.
         archive: the folder into which jobs that have ended go, day by day, before the store forgets them.
+        keep: for how long ended jobs are kept; else as long as the store does, 30 days.
 
     Raises:
-        UnsupportedFeature: the app has no store; raised by `run`.
+        UnsupportedFeature: the app has no store, or one that cannot do what `keep` says; raised by `run`.
         StoreMismatch: the store's tables are of another version; raised by `run`.
         StoreWentBack: the store has forgotten what it had confirmed; raised by `run`, once its work has ended.
     """
@@ -68,7 +70,9 @@ class Scheduler:
         counts_runs: bool = False,
         alerts: AlertSettings | None = None,
         archive: Path | None = None,
+        keep: Sequence[KeepRule] = (),
     ) -> None:
+        self._keep = keep
         self._archive = archive
         self._counts_runs = counts_runs
         self._alerts = alerts
@@ -130,10 +134,11 @@ class Scheduler:
                 refused=self._refused,
             )
             releases = self._releases = DependentReleases(store, fired=self._released)
+            duties = Duties(store, me=self._me, archive=self._archive, keep=self._keep)
             self._has_begun = True
             async with ServiceGroup() as group:
                 await group.start(signals, "listens for jobs and workers")
-                await group.start(Duties(store, me=self._me, archive=self._archive), "does the store's upkeep")
+                await group.start(duties, "does the store's upkeep")
                 await group.start(releases, "lets jobs go that waited for others")
                 await group.start(AuditSeal(store, me=self._me), "seals the audit")
                 await group.start(BulkRunner(self._app, me=self._me), "carries out what is done to many jobs")

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from taskmq.errors import InvalidOption, MalformedMessage, StoreUnavailable
 from taskmq.model.identity import EVERYTHING_OF_ALL
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
-from taskmq.operations.retention import archive_days, check_archive, erase_jobs, read_archive, thin_out
+from taskmq.operations.retention import KeepRule, archive_days, check_archive, erase_jobs, read_archive, thin_out
 from taskmq.scheduler.duties import Duties
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq_sql.jobs.partitions import DAY, partition_statements
@@ -194,12 +194,38 @@ def test_days_of_a_file_are_found_and_read_by_their_index(tmp_path: Path) -> Non
     _with_app(f"sqlite:///{path}", test)
 
 
-async def _turn(store: JobStore, archive: Path | None) -> None:
+async def _turn(store: JobStore, archive: Path | None, keep: Sequence[KeepRule] = ()) -> None:
     """What a scheduler does once an hour."""
-    await Duties(store, me="scheduler", archive=archive)._look()  # pyright: ignore[reportPrivateUsage]
+    await Duties(store, me="scheduler", archive=archive, keep=keep)._look()  # pyright: ignore[reportPrivateUsage]
     lease = await store.dispatching.leases.find("duties")
     assert lease is not None
     await store.dispatching.leases.release("duties", token=lease.token)
+
+
+def test_a_scheduler_keeps_jobs_for_as_long_as_it_was_told(job_store_url: str) -> None:
+    async def test(app: TaskMQ, driver: JobDriver) -> None:
+        store = app.sessions.store()
+        old, middle, young = [await _ended(driver, count) for count in (2, 3, 1)]
+        await _age(job_store_url, old, 35)
+        await _age(job_store_url, middle, 12)
+
+        await _turn(store, None, [KeepRule.read("90d")])
+        assert {job.id for job in (await store.list_jobs()).jobs} == {*old, *middle, *young}
+        await _turn(store, None, [KeepRule.read("90d"), KeepRule.read("30d")])
+        assert {job.id for job in (await store.list_jobs()).jobs} == {*middle, *young}
+        await _turn(store, None, [KeepRule.read("90d"), KeepRule.read("10d status:failed")])
+        await _turn(store, None, [KeepRule.read("last:2 status:succeeded")])
+        assert {job.id for job in (await store.list_jobs()).jobs} == {middle[-1], *young}
+        await _turn(store, None, [KeepRule.read("10d status:succeeded")])
+        assert {job.id for job in (await store.list_jobs()).jobs} == {*young}
+
+    _with_app(job_store_url, test)
+
+
+@pytest.mark.parametrize("text", ["", "3 cats", "12h", "last:5", "last:-1 task:a", "7d no such:filter"])
+def test_a_rule_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(InvalidOption):
+        KeepRule.read(text)
 
 
 def test_a_scheduler_archives_before_it_forgets(job_store_url: str, tmp_path: Path) -> None:
@@ -308,13 +334,13 @@ def test_some_jobs_are_kept_for_a_shorter_time_or_in_smaller_number(
         queued = JobFilter(tenant="acme", states=frozenset({JobState.QUEUED}))
 
         with pytest.raises(InvalidOption, match="for how long"):
-            await thin_out(app, JobFilter(tenant="acme"))
-        assert await thin_out(app, JobFilter(tenant="acme"), older_than=DAY) == 0
-        assert await thin_out(app, JobFilter(tenant="acme"), keep_last=2) == 3
-        assert await thin_out(app, queued, keep_last=0) == 0
+            await thin_out(app.sessions.store(), JobFilter(tenant="acme"))
+        assert await thin_out(app.sessions.store(), JobFilter(tenant="acme"), older_than=DAY) == 0
+        assert await thin_out(app.sessions.store(), JobFilter(tenant="acme"), keep_last=2) == 3
+        assert await thin_out(app.sessions.store(), queued, keep_last=0) == 0
         left = {job.id for job in (await store.list_jobs(JobFilter(tenant="acme"))).jobs}
         assert left == {live.id, *sorted(acme)[-2:]}
-        assert await thin_out(app, JobFilter(tenant="acme"), older_than=-DAY) == 2
+        assert await thin_out(app.sessions.store(), JobFilter(tenant="acme"), older_than=-DAY) == 2
         assert await store.count_jobs() == 4
 
     _with_app(job_store_url if kind == "postgresql" else f"sqlite:///{tmp_path}/jobs.db", test)

@@ -279,8 +279,9 @@ def _thin_out(where: str, older_than: str | None, keep_last: int | None) -> int:
         from taskmq.model.jobs.filter_text import parse_filter
         from taskmq.operations.retention import thin_out
 
-        which = parse_filter(where, await _store(target).now_ms())
-        return await thin_out(target, which, older_than=age, keep_last=keep_last, on_progress=advance)
+        store = _store(target)
+        which = parse_filter(where, await store.now_ms())
+        return await thin_out(store, which, older_than=age, keep_last=keep_last, on_progress=advance)
 
     with progress("forgetting jobs") as advance:
         gone = run_with_app(run)

@@ -12,6 +12,7 @@ from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce, start_logging
 from taskmq.cli.processes.serve import health_of, stop_when_told
 from taskmq.load_app import load_app
+from taskmq.operations.retention import KeepRule
 from taskmq.scheduler import AlertSettings, Scheduler
 from taskmq.worker.host.event_loop import loop_factory
 
@@ -27,6 +28,7 @@ def scheduler(
     history: bool = True,
     alerts: bool = True,
     archive: str | None = None,
+    keep: tuple[str, ...] = (),
     default_store: Annotated[str | None, Parameter(show=False)] = None,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
 ) -> int:
@@ -48,6 +50,9 @@ def scheduler(
     archive
         Folder into which jobs that have ended go, a file a day, before the store forgets them; the same one for all
         schedulers.
+    keep
+        For how long ended jobs are kept, instead of 30 days; again for more: AGE of all, such as 90d; AGE FILTER or
+        last:COUNT FILTER of what a filter of `job list` finds. The same ones for all schedulers.
     default_store
         The store of an app that has none.
     lifeline
@@ -59,11 +64,17 @@ def scheduler(
     store = options.store or (default_store if app.sessions.store_url is None else None)
     app.sessions.configure(url=options.url, state=options.state, store=store, name="scheduler")
 
+    rules = [KeepRule.read(text) for text in keep]
     told = AlertSettings.read(os.environ) if alerts else None
 
     async def run() -> None:
         service = Scheduler(
-            app, drains=drain, counts_runs=history, alerts=told, archive=None if archive is None else Path(archive)
+            app,
+            drains=drain,
+            counts_runs=history,
+            alerts=told,
+            archive=None if archive is None else Path(archive),
+            keep=rules,
         )
         stop_when_told(service.stop, lifeline=lifeline)
         async with health_of(service, health_port):

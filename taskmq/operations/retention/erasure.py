@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.identity import Actor
+from taskmq.contracts.jobs import JobStore
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import TERMINAL, JobState
@@ -72,7 +73,7 @@ async def erase_jobs(
 
 
 async def thin_out(
-    app: TaskMQ,
+    store: JobStore,
     which: JobFilter,
     *,
     older_than: int | None = None,
@@ -92,7 +93,6 @@ async def thin_out(
     """
     if older_than is None and keep_last is None:
         raise InvalidOption("for how long, or how many of them, are they to be kept?")
-    store = app.sessions.store()
     source = retaining(store)
     states = (which.states & TERMINAL) if which.states else TERMINAL
     before = None if older_than is None else await store.now_ms() - older_than
