@@ -15,7 +15,7 @@ from taskmq.contracts.jobs import JobStore, Prunable
 from taskmq.contracts.stores import Lease
 from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.service import pause
-from taskmq.errors import MalformedMessage, StateUnavailable, StoreUnavailable, UnsupportedFeature
+from taskmq.errors import InvalidOption, MalformedMessage, StateUnavailable, StoreUnavailable, UnsupportedFeature
 from taskmq.operations.retention import KeepRule, archive_days, retaining, thin_out
 from taskmq.scheduler.history import forget_old
 
@@ -32,6 +32,7 @@ _SECOND: Final = 1.0
 _BATCH: Final = 500
 # A day gets no more jobs when the commits that were on their way at its end have come.
 _OVER_FOR: Final = 1
+_ARCHIVED_AFTER: Final = 3
 _DAY: Final = 86_400_000
 
 
@@ -44,17 +45,24 @@ class Duties:
 
     Raises:
         UnsupportedFeature: there are rules, and the store cannot forget what they say.
+        InvalidOption: all jobs are to be forgotten before their day is in the archive.
     """
 
     def __init__(
         self, store: JobStore, *, me: str, archive: Path | None = None, keep: Sequence[KeepRule] = ()
     ) -> None:
-        self._days = [rule.older_than // _DAY for rule in keep if not rule.where and rule.older_than is not None]
+        ages = [rule.older_than for rule in keep if not rule.where and rule.older_than is not None]
+        self._days = min(ages) // _DAY if ages else None
         self._rules = [rule for rule in keep if rule.where]
         if self._rules:
             retaining(store)
-        if self._days:
+        if self._days is not None:
             _prunable(store)
+            if archive is not None and self._days < _ARCHIVED_AFTER:
+                raise InvalidOption(
+                    f"--keep {self._days}d with --archive: a day is in its file {_ARCHIVED_AFTER} days later; keep "
+                    "jobs for that long at least"
+                )
         self._store = store
         self._me = me
         self._archive = archive
@@ -78,11 +86,11 @@ class Duties:
                 return min(max(token.left, 1.0), _LOOK)
             try:
                 is_archived = await self._archived()
-                await self._store.dispatching.maintain(forgets=is_archived and not self._days)
-                if is_archived:
-                    await self._forget()
+                await self._store.dispatching.maintain(forgets=is_archived and self._days is None)
                 await self._store.identity.credentials.sweep()
                 await forget_old(self._store)
+                if is_archived:
+                    await self._forget()
             except StoreUnavailable:
                 # Another scheduler may have more luck; the lease may not be given back either.
                 await leases.release(_DUTIES, token=token)
@@ -93,8 +101,8 @@ class Duties:
 
     async def _forget(self) -> None:
         """Forget what the rules do not keep."""
-        for days in self._days:
-            await _prunable(self._store).prune(keep_days=days)
+        if self._days is not None:
+            await _prunable(self._store).prune(keep_days=self._days)
         for rule in self._rules:
             gone = await thin_out(
                 self._store,
@@ -103,7 +111,7 @@ class Duties:
                 keep_last=rule.keep_last,
             )
             if gone:
-                _log.info("forgot %d ended jobs that --keep does not keep: %s", gone, rule.where)
+                _log.info("forgot %d ended jobs that a rule of --keep does not keep", gone)
 
     async def _archived(self) -> bool:
         """Whether ended jobs may be forgotten: they are in files, or are not to be."""

@@ -58,6 +58,7 @@ class Scheduler:
 
     Raises:
         UnsupportedFeature: the app has no store, or one that cannot do what `keep` says; raised by `run`.
+        InvalidOption: `keep` forgets jobs before `archive` has them; raised by `run`.
         StoreMismatch: the store's tables are of another version; raised by `run`.
         StoreWentBack: the store has forgotten what it had confirmed; raised by `run`, once its work has ended.
     """

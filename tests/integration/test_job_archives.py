@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import sqlite3
+import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import date
 from pathlib import Path
@@ -194,6 +195,16 @@ def test_days_of_a_file_are_found_and_read_by_their_index(tmp_path: Path) -> Non
     _with_app(f"sqlite:///{path}", test)
 
 
+async def _submitted_before(url: str, ids: list[str], days: int) -> list[str]:
+    """Let the jobs have been submitted so many days earlier, which their ids say: the ids that they have then."""
+    earlier = [str(uuid.UUID(int=uuid.UUID(job_id).int - (days * DAY << 80))) for job_id in ids]
+    connection: Any = await asyncpg.connect(url)
+    statement = "update taskmq.job_history set id = $2 where id = $1"
+    await connection.executemany(statement, zip(ids, earlier, strict=True))
+    await connection.close()
+    return earlier
+
+
 async def _turn(store: JobStore, archive: Path | None, keep: Sequence[KeepRule] = ()) -> None:
     """What a scheduler does once an hour."""
     await Duties(store, me="scheduler", archive=archive, keep=keep)._look()  # pyright: ignore[reportPrivateUsage]
@@ -208,6 +219,7 @@ def test_a_scheduler_keeps_jobs_for_as_long_as_it_was_told(job_store_url: str) -
         old, middle, young = [await _ended(driver, count) for count in (2, 3, 1)]
         await _age(job_store_url, old, 35)
         await _age(job_store_url, middle, 12)
+        middle = sorted(await _submitted_before(job_store_url, middle, 12))
 
         await _turn(store, None, [KeepRule.read("90d")])
         assert {job.id for job in (await store.list_jobs()).jobs} == {*old, *middle, *young}
@@ -226,6 +238,14 @@ def test_a_scheduler_keeps_jobs_for_as_long_as_it_was_told(job_store_url: str) -
 def test_a_rule_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption):
         KeepRule.read(text)
+
+
+def test_a_rule_that_forgets_what_is_not_archived_yet_is_refused(job_store_url: str, tmp_path: Path) -> None:
+    async def test(app: TaskMQ, _: JobDriver) -> None:
+        with pytest.raises(InvalidOption, match="3 days"):
+            await _turn(app.sessions.store(), tmp_path, [KeepRule.read("2d")])
+
+    _with_app(job_store_url, test)
 
 
 def test_a_scheduler_archives_before_it_forgets(job_store_url: str, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def scheduler(
     history: bool = True,
     alerts: bool = True,
     archive: str | None = None,
-    keep: tuple[str, ...] = (),
+    keep: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     default_store: Annotated[str | None, Parameter(show=False)] = None,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
 ) -> int:

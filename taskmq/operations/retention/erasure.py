@@ -96,9 +96,13 @@ async def thin_out(
     source = retaining(store)
     states = (which.states & TERMINAL) if which.states else TERMINAL
     before = None if older_than is None else await store.now_ms() - older_than
+    found = replace(which, states=states)
+    if before is not None and keep_last is None:
+        # What ended before was submitted before: the young ones, which are most, are not read.
+        found = replace(found, submitted_before=min(before, which.submitted_before or before))
     forgotten, seen, after = 0, 0, None
     while states:
-        page = await store.list_jobs(replace(which, states=states), after=after, limit=_PAGE)
+        page = await store.list_jobs(found, after=after, limit=_PAGE)
         gone: list[str] = []
         for job in page.jobs:
             seen += 1

@@ -1,8 +1,7 @@
 """How long ended jobs are kept: all of them, and those of a kind for a shorter time.
 
-7d                                       everything, in whole days
-12h tenant:acme status:succeeded         what a filter finds
-last:100 task:shop.tick                  but for the newest of it
+A rule is written `7d` (all of them, in whole days), `12h tenant:acme status:succeeded` (what a filter finds) or
+`last:100 task:shop.tick` (the newest of what it finds).
 """
 
 import re
