@@ -14,9 +14,11 @@ __all__ = [
     "OccurrenceView",
     "PauseScheduleBody",
     "PutScheduleBody",
+    "RuleExplanation",
     "ScheduleExplanation",
     "ScheduleLine",
-    "ScheduleLines",
+    "ScheduleList",
+    "ScheduleRule",
     "ScheduleView",
 ]
 
@@ -28,6 +30,7 @@ class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
         tenant: "" for those of the app, and those that were made without one.
         starts: the task or the workflow.
         rule: when, in words.
+        tz: the zone by whose clocks.
         is_dynamic: it was made at run time, and not by the code.
         next: when it is due next; None where it never is again, or is paused.
         paused: since when.
@@ -37,16 +40,18 @@ class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     starts: str
     rule: str
+    tz: str
     is_dynamic: bool
     next: str | None
     paused: str | None
     note: str
 
 
-class ScheduleLines(msgspec.Struct, frozen=True):
-    """Lists schedules by their names."""
+class ScheduleList(msgspec.Struct, frozen=True):
+    """Schedules by name; `next` is what to say as `cursor` for the next page."""
 
     items: list[ScheduleLine]
+    next: str | None
 
 
 class OccurrenceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +69,7 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     starts: str
     rule: str
+    tz: str
     is_dynamic: bool
     next: str | None
     paused: str | None
@@ -103,15 +109,41 @@ class ScheduleExplanation(msgspec.Struct, frozen=True, kw_only=True):
     note: str
 
 
-class PutScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScheduleRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When something is due: one of `cron`, `every` and `at`.
+
+    Attributes:
+        cron: an expression, by the clocks of the zone `tz`.
+        every: a duration, such as "15m".
+        at: the one instant.
+    """
+
+    cron: ShortText | None = None
+    tz: ShortText = "UTC"
+    every: ShortText | float | None = None
+    at: Instant | None = None
+
+
+class RuleExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule in words.
+
+    Attributes:
+        means: when something is due by it.
+        clock_changes: what becomes of times that do not exist, or come twice.
+        next: the next instants, by the clocks of its zone.
+    """
+
+    means: str
+    clock_changes: str
+    next: list[str]
+
+
+class PutScheduleBody(ScheduleRule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is started when: one of `cron`, `every` and `at`.
 
     Attributes:
         task: the name of a task, or of a definition, of which a version is taken now.
         args, kwargs: by place and by name.
-        cron: an expression, by the clocks of the zone `tz`.
-        every: a duration, such as "15m".
-        at: the one instant.
         catchup: what becomes of occurrences that were not emitted in time.
         overlap: what becomes of an occurrence while `max_concurrency` earlier ones wait or run.
         on_resume: what becomes of the occurrences of a pause.
@@ -121,10 +153,6 @@ class PutScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     task: ShortText
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    cron: ShortText | None = None
-    tz: ShortText = "UTC"
-    every: ShortText | float | None = None
-    at: Instant | None = None
     catchup: Catchup | None = None
     overlap: Overlap | None = None
     max_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None

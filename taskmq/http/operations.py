@@ -114,6 +114,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "removeSchedule": Operation("DELETE", f"{API}/schedules/{{name}}"),
     "getNextOccurrences": _reads("/schedules/{name}/next"),
     "explainSchedule": _reads("/schedules/{name}/explain"),
+    "explainRule": _posts("/schedules/explain", repeats=True),
     "pauseSchedule": _posts("/schedules/{name}/pause", repeats=True),
     "resumeSchedule": _posts("/schedules/{name}/resume", repeats=True),
     "runSchedule": _posts("/schedules/{name}/run"),

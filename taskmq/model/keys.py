@@ -23,7 +23,7 @@ __all__ = [
     "split_tenant_key",
     "tenant_key",
     "tenant_prefix",
-    "tenant_span",
+    "text_after",
     "unique_key",
     "worker_key",
 ]
@@ -31,6 +31,7 @@ __all__ = [
 _SCHEDULED: Final = "6f1d2c3a-8d52-5b0e-9a44-1f8d3f5e2b77"
 _REACTED: Final = "b4c1b7e0-2f0e-5a36-9d0b-6f3f5b1d7a10"
 _LONGEST: Final = 512
+_LAST_CHARACTER: Final = "\U0010ffff"
 QUEUE_PAUSES: Final = "/queues"
 """Which queues are paused: a scope of definitions that no app is called."""
 
@@ -42,10 +43,14 @@ def tenant_key(tenant: str | None, key: str) -> str:
     return f"@{tenant.replace('%', '%25').replace(':', '%3A')}:{key}"
 
 
-def tenant_span(tenant: str) -> tuple[str, str]:
-    """All keys of the tenant come after the first and before the second, in the order of code points."""
-    begin = tenant_key(tenant, "")
-    return begin, f"{begin[:-1]};"
+def text_after(prefix: str) -> str:
+    """The first text after all that begin with `prefix`, in the order of code points; "" where there is none."""
+    rest = prefix.rstrip(_LAST_CHARACTER)
+    if not rest:
+        return ""
+    code = ord(rest[-1]) + 1
+    # No text that can be stored has surrogates.
+    return rest[:-1] + chr(0xE000 if 0xD800 <= code < 0xE000 else code)
 
 
 def split_tenant_key(key: str) -> tuple[str, str]:

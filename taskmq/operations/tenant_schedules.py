@@ -16,7 +16,7 @@ from taskmq.schedules.policy import ScheduleOptions
 from taskmq.schedules.target import tasks_of
 from taskmq.schedules.triggers import Trigger
 
-__all__ = ["TenantSchedule", "TenantSchedules"]
+__all__ = ["TenantSchedule", "TenantSchedulePage", "TenantSchedules"]
 
 _LONGEST_NAME = 255
 
@@ -32,6 +32,17 @@ class TenantSchedule(NamedTuple):
     name: str
     entry: ScheduleEntry
     status: ScheduleStatus | None
+
+
+class TenantSchedulePage(NamedTuple):
+    """Some of the caller's schedules, by name.
+
+    Attributes:
+        after: where the next page begins; None where there is none.
+    """
+
+    schedules: list[TenantSchedule]
+    after: str | None
 
 
 class TenantSchedules:
@@ -61,19 +72,20 @@ class TenantSchedules:
             raise ScheduleNotFound(f"no schedule is called {name[:80]!r}")
         return tenant_key(self._tenant or None, name)
 
-    async def all(self) -> list[TenantSchedule]:
-        """The caller's schedules, by name."""
-        tenant = self._tenant or ""
+    async def list(self, prefix: str, *, after: str | None, limit: int) -> TenantSchedulePage:
+        """Up to `limit` of the caller's schedules whose names begin so, by name, from behind `after`.
+
+        Those that only the code knows are listed all at once.
+        """
+        behind = tenant_key(self._tenant or None, after or "")
         try:
-            entries = await self._schedules.aall(tenant=tenant)
-            statuses = await self._schedules.astatuses(tenant=tenant)
+            page = await self._schedules.alist(prefix, tenant=self._tenant, after=behind, limit=limit)
         except UnsupportedFeature:
-            entries, statuses = ({} if tenant else dict(self._schedules)), {}
-        if self._tenant == "":
-            entries = {name: entry for name, entry in entries.items() if not entry.tenant}
-        return [
-            TenantSchedule(self._own_name(name), entry, statuses.get(name)) for name, entry in sorted(entries.items())
-        ]
+            own = {} if self._tenant else dict(self._schedules)
+            names = sorted(name for name in own if name > behind and name.startswith(prefix))
+            return TenantSchedulePage([TenantSchedule(name, own[name], None) for name in names], None)
+        listed = [TenantSchedule(self._own_name(one.entry.name), *one) for one in page.schedules]
+        return TenantSchedulePage(listed, None if page.after is None else self._own_name(page.after))
 
     async def entry(self, name: str) -> ScheduleEntry:
         """What the schedule starts, and when."""

@@ -9,13 +9,15 @@
 from taskmq.schedules.catalogue import Schedules
 from taskmq.schedules.definition import ScheduleEntry, rule_of
 from taskmq.schedules.policy import ScheduleOptions, SchedulePolicy, read_policy
-from taskmq.schedules.status import Backfill, Occurrence, ScheduleStatus
+from taskmq.schedules.status import Backfill, ListedSchedule, Occurrence, SchedulePage, ScheduleStatus
 
 __all__ = [
     "Backfill",
+    "ListedSchedule",
     "Occurrence",
     "ScheduleEntry",
     "ScheduleOptions",
+    "SchedulePage",
     "SchedulePolicy",
     "ScheduleStatus",
     "Schedules",

@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Unpack
@@ -15,6 +15,7 @@ from taskmq.contracts.stores import require_store
 from taskmq.errors import InvalidOption, ScheduleNotFound
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import new_job_id
+from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.definition import (
     ScheduleEntry,
@@ -26,7 +27,14 @@ from taskmq.schedules.definition import (
 from taskmq.schedules.kept_records import ScheduleRecords, StateRecords
 from taskmq.schedules.policy import ScheduleOptions, read_policy
 from taskmq.schedules.record import HISTORY, Emitted, MissedSpan, ScheduleRecord
-from taskmq.schedules.status import Backfill, Occurrence, ScheduleStatus, status_of
+from taskmq.schedules.status import (
+    Backfill,
+    ListedSchedule,
+    Occurrence,
+    SchedulePage,
+    ScheduleStatus,
+    status_of,
+)
 from taskmq.schedules.target import KEEP_SECONDS, graph_for, read_target, tasks_of
 from taskmq.schedules.triggers import Trigger
 from taskmq.tasks.registry import TaskRegistry
@@ -40,6 +48,9 @@ __all__ = ["Schedules"]
 _log = logging.getLogger("taskmq.schedules")
 
 _MOST_SHOWN: Final = 10_000
+_PAGE: Final = 500
+# Behind all names that begin so: none has it, as it cannot be printed.
+_BEHIND: Final = "\U0010ffff"
 
 
 class Schedules(Mapping[str, ScheduleEntry]):
@@ -242,25 +253,47 @@ class Schedules(Mapping[str, ScheduleEntry]):
         """Do what `entry` does, without blocking the event loop."""
         return await self._find(name)
 
-    def all(self, *, tenant: str = "") -> dict[str, ScheduleEntry]:
-        """All schedules by name, those that were made at run time among them.
+    def list(
+        self, prefix: str = "", *, tenant: str | None = None, after: str | None = None, limit: int = 50
+    ) -> SchedulePage:
+        """Up to `limit` schedules by name, from behind `after`; those that were made at run time among them.
+
+        Without a store, those whose task this app does not have are left out.
 
         Args:
-            tenant: only those of this one.
+            prefix: that their names begin with; those of a tenant behind that of the tenant.
+            tenant: only those of this one; "": that have none; None: of all.
         """
+        call = self.alist(prefix, tenant=tenant, after=after, limit=limit)
+        return self._producer.sessions.run_sync(call, instead="alist")
+
+    async def alist(
+        self, prefix: str = "", *, tenant: str | None = None, after: str | None = None, limit: int = 50
+    ) -> SchedulePage:
+        """Do what `list` does, without blocking the event loop."""
+        if limit < 1:
+            raise InvalidOption(f"limit={limit}: at least 1")
+        found, behind = await self._page(prefix, tenant=tenant, after=after or "", limit=limit)
+        entries, records = [*found.values()], self._records()
+        kept, now = await records.read(entries), await records.now()
+        listed = [
+            ListedSchedule(entry, status_of(entry, record, [], now=now))
+            for entry, record in zip(entries, kept, strict=True)
+        ]
+        return SchedulePage(listed, behind)
+
+    def all(self, *, tenant: str | None = None) -> dict[str, ScheduleEntry]:
+        """All schedules by name, as `list` has them: all of them at once, also where there are millions."""
         return self._producer.sessions.run_sync(self.aall(tenant=tenant), instead="aall")
 
-    async def aall(self, *, tenant: str = "") -> dict[str, ScheduleEntry]:
-        """Do what `all` does, without blocking the event loop; without a store those whose task this app does not
-        have are left out.
-        """
+    async def aall(self, *, tenant: str | None = None) -> dict[str, ScheduleEntry]:
+        """Do what `all` does, without blocking the event loop."""
         found: dict[str, ScheduleEntry] = {}
-        for name, kept in (await self._records().definitions(tenant=tenant)).items():
-            try:
-                found[name] = read_definition(kept, name=name, tasks=self._tasks)
-            except InvalidOption as error:
-                _log.warning("a schedule is left out: %s", error)
-        return found if tenant else {**found, **self._own}
+        after: str | None = ""
+        while after is not None:
+            page, after = await self._page("", tenant=tenant, after=after, limit=_PAGE)
+            found |= page
+        return found
 
     def status(self, name: str) -> ScheduleStatus:
         """What has become of a schedule's occurrences so far."""
@@ -273,29 +306,21 @@ class Schedules(Mapping[str, ScheduleEntry]):
         history = await records.history(entry, record, limit=HISTORY)
         return status_of(entry, record, history, now=await records.now())
 
-    async def astatuses(self, *, tenant: str = "") -> dict[str, ScheduleStatus]:
-        """What has become of the occurrences of all schedules so far, by name; without their histories."""
-        entries, records = list((await self.aall(tenant=tenant)).values()), self._records()
-        found, now = await records.read(entries), await records.now()
-        return {
-            entry.name: status_of(entry, record, [], now=now) for entry, record in zip(entries, found, strict=True)
-        }
-
-    def history(self, name: str, *, limit: int = HISTORY) -> list[Occurrence]:
+    def history(self, name: str, *, limit: int = HISTORY) -> Sequence[Occurrence]:
         """What the schedule has emitted, the newest first: the last twenty, with a store as far back as jobs go."""
         return self._producer.sessions.run_sync(self.ahistory(name, limit=limit), instead="ahistory")
 
-    async def ahistory(self, name: str, *, limit: int = HISTORY) -> list[Occurrence]:
+    async def ahistory(self, name: str, *, limit: int = HISTORY) -> Sequence[Occurrence]:
         """Do what `history` does, without blocking the event loop."""
         entry, records = await self._find(name), self._records()
         (record,) = await records.read([entry])
         return await records.history(entry, record, limit=limit)
 
-    def next(self, name: str, *, count: int = 5) -> list[datetime]:
+    def next(self, name: str, *, count: int = 5) -> Sequence[datetime]:
         """The next nominal instants of a schedule, up to `count`; none while it is paused."""
         return self._producer.sessions.run_sync(self.anext(name, count=count), instead="anext")
 
-    async def anext(self, name: str, *, count: int = 5) -> list[datetime]:
+    async def anext(self, name: str, *, count: int = 5) -> Sequence[datetime]:
         """Do what `next` does, without blocking the event loop."""
         from taskmq.schedules.triggers import instants_after
 
@@ -420,6 +445,41 @@ class Schedules(Mapping[str, ScheduleEntry]):
             instants=[datetime.fromtimestamp(instant / 1000, UTC) for instant in instants],
             has_more=following is not None and following <= last,
         )
+
+    async def _page(
+        self, prefix: str, *, tenant: str | None, after: str, limit: int
+    ) -> tuple[dict[str, ScheduleEntry], str | None]:
+        """Up to `limit` of them, and the name behind which there are more."""
+        begin = tenant_key(tenant or None, prefix)
+        kept = await self._kept(begin, after, limit + 1, is_no_tenants=tenant == "")
+        own = {} if tenant else {name: entry for name, entry in self._own.items() if name.startswith(begin)}
+        names = sorted({*kept, *(name for name in own if name > after)})
+        found: dict[str, ScheduleEntry] = {}
+        for name in names[:limit]:
+            try:
+                found[name] = own.get(name) or read_definition(kept[name], name=name, tasks=self._tasks)
+            except InvalidOption as error:
+                _log.warning("a schedule is left out: %s", error)
+        return found, names[limit - 1] if len(names) > limit else None
+
+    async def _kept(self, begin: str, after: str, limit: int, *, is_no_tenants: bool) -> dict[str, bytes]:
+        """Up to `limit` of run time whose names begin so: all of them, or only those that no tenant has."""
+        found: dict[str, bytes] = {}
+        if not begin.isprintable():
+            return found
+        records = self._records()
+        while len(found) < limit:
+            wanted = limit - len(found)
+            page = await records.page(prefix=begin, after=after, limit=wanted)
+            for name, definition in page.items():
+                if is_no_tenants and (tenant := split_tenant_key(name)[0]):
+                    after = tenant_key(tenant, _BEHIND)
+                    break
+                found[name], after = definition, name
+            else:
+                if len(page) < wanted:
+                    break
+        return found
 
     async def _change(self, name: str, change: Callable[[ScheduleRecord], object]) -> None:
         await self._records().change(await self._find(name), change)

@@ -42,8 +42,8 @@ class ScheduleRecords(Protocol):
         """The definition of that name that was made at run time."""
         ...
 
-    async def definitions(self, *, tenant: str = "") -> dict[str, bytes]:
-        """All that were made at run time, or those of a tenant."""
+    async def page(self, *, prefix: str, after: str, limit: int) -> dict[str, bytes]:
+        """Up to `limit` that were made at run time, by name: those after `after` that begin with `prefix`."""
         ...
 
     async def read(self, entries: Sequence[ScheduleEntry]) -> list[ScheduleRecord]:
@@ -87,9 +87,13 @@ class StateRecords:
     async def definition(self, name: str) -> bytes | None:
         return (await self.definitions()).get(name)
 
-    async def definitions(self, *, tenant: str = "") -> dict[str, bytes]:
-        if tenant:
-            return {}
+    async def page(self, *, prefix: str, after: str, limit: int) -> dict[str, bytes]:
+        kept = await self.definitions()
+        names = sorted(name for name in kept if name > after and name.startswith(prefix))
+        return {name: kept[name] for name in names[:limit]}
+
+    async def definitions(self) -> dict[str, bytes]:
+        """All that were made at run time."""
         place = 0
         found: dict[str, bytes] = {}
         while page := await self._store.changed(self._app, place, limit=_PAGE):

@@ -1,7 +1,7 @@
 """What people and monitoring see of schedules."""
 
 from datetime import UTC, datetime
-from typing import Literal, Self, cast
+from typing import Literal, NamedTuple, Self, cast
 
 import msgspec
 
@@ -9,7 +9,15 @@ from taskmq.model.telemetry.metrics import ScheduleCount
 from taskmq.schedules.definition import ScheduleEntry
 from taskmq.schedules.record import Emitted, ScheduleRecord
 
-__all__ = ["Backfill", "Occurrence", "OccurrenceCounts", "ScheduleStatus", "status_of"]
+__all__ = [
+    "Backfill",
+    "ListedSchedule",
+    "Occurrence",
+    "OccurrenceCounts",
+    "SchedulePage",
+    "ScheduleStatus",
+    "status_of",
+]
 
 Kind = Literal["due", "catchup", "buffered", "backfill", "run"]
 
@@ -65,6 +73,24 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     active: list[str]
     history: list[Occurrence]
+
+
+class ListedSchedule(NamedTuple):
+    """A schedule of a page, and how it is; without its history."""
+
+    entry: ScheduleEntry
+    status: ScheduleStatus
+
+
+class SchedulePage(NamedTuple):
+    """Some schedules, by their names.
+
+    Attributes:
+        after: where the next page begins; None where there is none.
+    """
+
+    schedules: list[ListedSchedule]
+    after: str | None
 
 
 class Backfill(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,8 +91,16 @@ class StoredRecords:
         (row,) = await self._store.schedules.find(self._app, [name])
         return None if row is None or row.is_code else row.definition
 
-    async def definitions(self, *, tenant: str = "") -> dict[str, bytes]:
-        return {row.name: row.definition for row in await self._all(tenant=tenant) if not row.is_code}
+    async def page(self, *, prefix: str, after: str, limit: int) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        while len(found) < limit:
+            wanted = limit - len(found)
+            rows = await self._store.schedules.list(self._app, prefix=prefix, after=after, limit=wanted)
+            found.update((row.name, row.definition) for row in rows if not row.is_code)
+            if len(rows) < wanted:
+                break
+            after = rows[-1].name
+        return found
 
     async def read(self, entries: Sequence[ScheduleEntry]) -> list[ScheduleRecord]:
         found: list[ScheduleRecord] = []
@@ -149,7 +157,7 @@ class StoredRecords:
                 definitions[name] = self.written(entry)
             except (InvalidOption, EncodeError) as error:
                 _log.error("schedule %s is not fired: %s", name, error)
-        known = {row.name: row for row in await self._all(only_code=True)}
+        known = {row.name: row for row in await self._of_code()}
         changes: list[ScheduleChange] = []
         for row in known.values():
             if row.name not in entries:
@@ -184,10 +192,10 @@ class StoredRecords:
             found.update((row.name, row) for row in rows if row is not None)
         return found
 
-    async def _all(self, *, only_code: bool = False, tenant: str = "") -> list[StoredSchedule]:
+    async def _of_code(self) -> list[StoredSchedule]:
         found: list[StoredSchedule] = []
         while page := await self._store.schedules.list(
-            self._app, after=found[-1].name if found else "", limit=_PAGE, only_code=only_code, tenant=tenant
+            self._app, after=found[-1].name if found else "", limit=_PAGE, only_code=True
         ):
             found += page
         return found

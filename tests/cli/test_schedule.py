@@ -34,13 +34,12 @@ def scheduled(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def test_schedules_are_listed_with_what_is_due_next(scheduled: Path, taskmq: Here) -> None:
+def test_schedules_are_listed_by_name_with_what_is_due_next(scheduled: Path, taskmq: Here) -> None:
     result = taskmq("schedule", "list", "-o", "json")
 
     assert result.code == 0
     rows = {row["schedule"]: row for row in result.data}
-    # Which one is next depends on the hour of the day that this runs at.
-    assert list(rows) == sorted(rows, key=lambda name: (not rows[name]["next"], rows[name]["next"]))
+    assert list(rows) == ["ended", "nightly", "often", "yearly"]
     often, nightly, yearly, ended = (rows[name] for name in ("often", "nightly", "yearly", "ended"))
     assert often["task"] == "tick"
     assert often["rule"] == "every 10 seconds"
@@ -63,6 +62,22 @@ def test_schedules_made_at_run_time_are_listed_too(scheduled: Path, taskmq: Here
     result = taskmq("schedule", "list", "-o", "json")
 
     assert {row["schedule"]: row["rule"] for row in result.data}["later"] == "once, at 2099-01-01 00:00 UTC"
+
+
+def test_schedules_are_listed_a_page_at_a_time_with_or_without_a_state(
+    scheduled: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for url in ("local://.taskmq", "amqp://nowhere"):
+        monkeypatch.setenv("TASKMQ_URL", url)
+        assert [row["schedule"] for row in taskmq("schedule", "list", "o", "-o", "json").data] == ["often"]
+    monkeypatch.setenv("TASKMQ_URL", "local://.taskmq")
+    first = taskmq("schedule", "list", "--limit", "3", "-o", "json")
+    rest = taskmq("schedule", "list", "--limit", "3", "--after", "often", "-o", "json")
+
+    assert [row["schedule"] for row in first.data] == ["ended", "nightly", "often"]
+    assert "there are more: --after often" in first.err
+    assert [row["schedule"] for row in rest.data] == ["yearly"]
+    assert "there are more" not in rest.err
 
 
 def test_what_is_due_next_is_shown_in_utc_and_by_the_zone_s_clocks(scheduled: Path, taskmq: Here) -> None:

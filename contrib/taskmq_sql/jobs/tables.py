@@ -98,7 +98,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0014"
+HEAD: Final = "0015"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -351,6 +351,7 @@ event: Final = Table(
     Column("actor", Text, nullable=False, server_default=text("''")),
     Column("note", Text, nullable=False, server_default=text("''")),
     PrimaryKeyConstraint("id", "at", "number", name="event_pkey"),
+    Index("event_at", "at"),
     postgresql_partition_by="RANGE (at)",
 )
 

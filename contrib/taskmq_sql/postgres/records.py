@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from taskmq.contracts.jobs import AttemptRecord, DispatchedJob, HistoryEntry, JobRecord
+from taskmq.contracts.jobs import AttemptRecord, DispatchedJob, HistoryEntry, JobAction, JobRecord
 from taskmq.errors import StoreUnavailable
 from taskmq.model.outcome import ErrorRecord
 from taskmq_sql.jobs.codes import EVENT_KINDS, STATES
@@ -106,6 +106,20 @@ def history_entries(rows: Iterable[Row]) -> list[HistoryEntry]:
             note=row["note"],
         )
         for row in rows
+    ]
+
+
+async def job_actions(rows: Sequence[Row], names: Names) -> list[JobAction]:
+    text = await _texts(rows, names, ("tenant", "task", "queue"))
+    return [
+        JobAction(
+            job_id=str(row["id"]),
+            tenant=text["tenant"][row["tenant"]],
+            task=text["task"][row["task"]],
+            queue=text["queue"][row["queue"]],
+            entry=entry,
+        )
+        for row, entry in zip(rows, history_entries(rows), strict=True)
     ]
 
 

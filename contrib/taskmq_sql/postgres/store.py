@@ -13,6 +13,7 @@ from taskmq.contracts.finding import Finding
 from taskmq.contracts.jobs import (
     AttemptRecord,
     HistoryEntry,
+    JobAction,
     JobPage,
     JobRecord,
     JobUpdate,
@@ -42,7 +43,7 @@ from taskmq_sql.postgres.ended import retention
 from taskmq_sql.postgres.ended.history import LIVE_JOBS
 from taskmq_sql.postgres.nodes import PostgresPlacements
 from taskmq_sql.postgres.quotas import KnownQuotas
-from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
+from taskmq_sql.postgres.records import attempt_records, history_entries, job_actions, job_records
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
@@ -75,6 +76,12 @@ update taskmq.setting set value = $1
 where name = 'sharing' and (value::json ->> 'version')::int = $2 returning name"""
 _EVENTS: Final = """
 select version, at, kind, state, actor, note from taskmq.event where id = $1 order by number"""
+_ACTIONS: Final = """
+select e.id, e.version, e.at, e.kind, e.state, e.actor, e.note, j.tenant, j.task, j.queue
+from (select * from taskmq.event where at >= $1 order by at desc, number desc limit $2) e cross join lateral
+  (select tenant, task, queue from taskmq.job where id = e.id
+   union all select tenant, task, queue from taskmq.job_history where id = e.id limit 1) j
+order by e.at, e.number"""
 _ATTEMPTS: Final = """
 select attempt, started, ended, worker, error_type, error_message, traceback from taskmq.attempt
 where id = $1 order by attempt, at"""
@@ -198,6 +205,9 @@ class PostgresJobStore:
         if not is_job_id(job_id):
             return []
         return history_entries(await self._rows(_EVENTS, job_id))
+
+    async def actions(self, since: int, *, limit: int) -> list[JobAction]:
+        return await job_actions(await self._rows(_ACTIONS, since, limit), self._database.names)
 
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         if not is_job_id(job_id):

@@ -35,10 +35,10 @@ class SqliteSchedules:
         return await self._reader.call(partial(schedules.find, app=app, names=names), care=Care.READ)
 
     async def list(
-        self, app: str, *, after: str = "", limit: int, only_code: bool = False, tenant: str = ""
+        self, app: str, *, after: str = "", limit: int, prefix: str = "", only_code: bool = False
     ) -> list[StoredSchedule]:
         work = partial(
-            schedules.list_schedules, app=app, after=after, limit=limit, only_code=only_code, tenant=tenant
+            schedules.list_schedules, app=app, after=after, limit=limit, prefix=prefix, only_code=only_code
         )
         return await self._reader.call(work, care=Care.READ)
 

@@ -17,6 +17,7 @@ from taskmq.contracts.jobs import (
     DispatchedJob,
     DueJob,
     HistoryEntry,
+    JobAction,
     JobPage,
     JobRecord,
     JobUpdate,
@@ -172,6 +173,9 @@ class SqliteJobStore:
 
     async def events(self, job_id: str) -> list[HistoryEntry]:
         return await self._reader.call(partial(records.events, job_id=job_id), care=Care.READ)
+
+    async def actions(self, since: int, *, limit: int) -> list[JobAction]:
+        return await self._reader.call(partial(records.actions, since=since, limit=limit), care=Care.READ)
 
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         return await self._reader.call(partial(records.attempts, job_id=job_id), care=Care.READ)

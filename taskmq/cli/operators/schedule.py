@@ -1,6 +1,7 @@
 """`taskmq schedule`."""
 
-import asyncio
+import heapq
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, tzinfo
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -8,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from taskmq.cli.exits import NOT_FOUND, OK
-from taskmq.cli.globals import current_globals, open_app
+from taskmq.cli.globals import current_globals, open_app, run_with_app
 from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
 from taskmq.contracts.system_clock import SystemClock
-from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.errors import InvalidOption, ScheduleNotFound, UnsupportedFeature
 from taskmq.schedules.triggers import (
     Cron,
     DstFold,
@@ -28,6 +29,7 @@ from taskmq.schedules.triggers import (
 )
 
 if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
     from taskmq.schedules import ScheduleEntry, ScheduleStatus
 
 __all__ = [
@@ -58,34 +60,48 @@ for _name, _help in {
     app.command(f"taskmq.cli.operators.schedule_changes:{_name}", name=_name, help=_help)
 
 SCHEDULE_COLUMNS: Final = ("schedule", "task", "next", "rule")
+_PAGE: Final = 500
 DUE_COLUMNS: Final = ("schedule", "due", "local")
 
 
 @app.command(name="list")
 @over_http("schedules:list_schedules")
-def list_schedules() -> None:
-    """List the schedules of the app (--app), those that were made at run time among them, with what is due next.
+def list_schedules(prefix: str = "", /, *, limit: int = 50, after: str | None = None) -> None:
+    """List the schedules of the app (--app) by name, those that were made at run time among them.
 
     Reactions of the app's tasks come after them.
+
+    Parameters
+    ----------
+    prefix
+        Only those whose names begin so.
+    limit
+        How many at most.
+    after
+        Go on behind this name, where a list has ended.
     """
     now = SystemClock().now_ms()
-    entries, paused = _entries()
+    listed, behind = run_with_app(lambda target: _page(target, prefix, after, limit))
     rows = [
         {
             "schedule": entry.name,
             "task": entry.starts,
-            "next": "" if entry.name in paused else when(_sent(entry, entry.trigger.next_after(now))),
+            "next": "" if paused else when(_sent(entry, entry.trigger.next_after(now))),
             "rule": entry.trigger.describe(),
-            "paused": paused.get(entry.name, ""),
+            "paused": paused,
         }
-        for entry in entries.values()
+        for entry, paused in listed
     ]
-    rows.sort(key=lambda row: (row["next"] == "", row["next"], row["schedule"]))
-    rows += [
-        {"schedule": each.name, "task": each.task.name, "next": "", "rule": each.describe(), "paused": ""}
-        for each in sorted(open_app().reactions.values(), key=lambda each: each.name)
-    ]
-    print_rows((*SCHEDULE_COLUMNS, "paused") if paused else SCHEDULE_COLUMNS, rows)
+    if behind is None:
+        rows += [
+            {"schedule": each.name, "task": each.task.name, "next": "", "rule": each.describe(), "paused": ""}
+            for each in sorted(open_app().reactions.values(), key=lambda each: each.name)
+            if each.name.startswith(prefix)
+        ]
+    is_any_paused = any(row["paused"] for row in rows)
+    print_rows((*SCHEDULE_COLUMNS, "paused") if is_any_paused else SCHEDULE_COLUMNS, rows)
+    if behind is not None:
+        note(f"there are more: --after {behind}")
 
 
 @app.command(name="next")
@@ -108,25 +124,15 @@ def next_instants(
     after
         From this instant on instead of now, such as 2027-01-31T09:00+01:00.
     """
-    entries, paused = _entries()
-    if unknown := [name for name in names if name not in entries]:
-        note(f"no schedule is called {unknown[0]!r}; `taskmq schedule list` shows them")
-        return NOT_FOUND
     start = SystemClock().now_ms() if after is None else _instant(after)
-    due: list[tuple[int, str, tzinfo]] = []
-    for name in names or entries:
-        if name in paused:
-            note(f"schedule {name} is paused {paused[name]}: nothing of it is due")
-            continue
-        trigger = entries[name].trigger
-        due += [(instant, name, zone_of(trigger)) for instant in islice(instants_after(trigger, start), count)]
-    due.sort(key=lambda each: each[:2])
+    try:
+        due = run_with_app(lambda target: _look_ahead(target, names, start=start, count=count))
+    except ScheduleNotFound as error:
+        note(str(error))
+        return NOT_FOUND
     print_rows(
         DUE_COLUMNS,
-        [
-            {"schedule": name, "due": when(instant), "local": local_text(instant, zone)}
-            for instant, name, zone in due[:count]
-        ],
+        [{"schedule": name, "due": when(instant), "local": local_text(instant, zone)} for instant, name, zone in due],
     )
     return OK
 
@@ -163,20 +169,20 @@ def explain(
     facts: dict[str, Any] = {"expression": rule}
     trigger = trigger_of_expression(rule, tz=tz, seconds=seconds, dst_gap=dst_gap, dst_fold=dst_fold)
     if trigger is None:
-        entries, paused = _entries()
-        if rule not in entries and rule in open_app().reactions:
-            from taskmq.cli.operators.reactions import explain_reaction
+        try:
+            ((entry, paused),) = run_with_app(lambda target: _collect(target, [rule]))
+        except ScheduleNotFound:
+            if rule in open_app().reactions:
+                from taskmq.cli.operators.reactions import explain_reaction
 
-            explain_reaction(rule)
-            return OK
-        if rule not in entries:
+                explain_reaction(rule)
+                return OK
             note(f"{rule!r} is no cron expression, and no schedule of the app is called that")
             return NOT_FOUND
-        entry = entries[rule]
         trigger = entry.trigger
         facts = {"schedule": entry.name, "task": entry.starts}
-        if rule in paused:
-            facts["paused"] = paused_note(rule, paused[rule])
+        if paused:
+            facts["paused"] = paused_note(rule, paused)
     print_explanation(facts, explain_trigger(trigger, after=SystemClock().now_ms(), count=count))
     return OK
 
@@ -202,20 +208,59 @@ def trigger_of_expression(rule: str, *, tz: str, seconds: bool, dst_gap: DstGap,
     return trigger
 
 
-def _entries() -> "tuple[dict[str, ScheduleEntry], dict[str, str]]":
-    """All schedules, and since when and why those are paused that are."""
-    target = open_app()
+async def _each(target: "TaskMQ", names: Sequence[str] = ()) -> "AsyncIterator[tuple[ScheduleEntry, str]]":
+    """All schedules, or those that are named; since when and why each is paused, "" where it is not.
 
-    async def look() -> "tuple[dict[str, ScheduleEntry], dict[str, ScheduleStatus]]":
-        async with target:
-            return await target.schedules.aall(), await target.schedules.astatuses()
-
+    Raises:
+        ScheduleNotFound: there is none of a name.
+    """
+    schedules = target.schedules
     try:
-        entries, statuses = asyncio.run(look())
+        for name in names:
+            yield await schedules.aentry(name), paused_text(await schedules.astatus(name))
+        after = None if names else ""
+        while after is not None:
+            page = await schedules.alist(after=after, limit=_PAGE)
+            for entry, status in page.schedules:
+                yield entry, paused_text(status)
+            after = page.after
     except UnsupportedFeature as error:
         note(f"only the schedules of the code: {error}")
-        return dict(target.schedules), {}
-    return entries, {name: text for name, status in statuses.items() if (text := paused_text(status))}
+        for name in names or schedules:
+            if name not in schedules:
+                raise ScheduleNotFound(f"no schedule is called {name!r}; `taskmq schedule list` shows them") from None
+            yield schedules[name], ""
+
+
+async def _collect(target: "TaskMQ", names: Sequence[str]) -> "list[tuple[ScheduleEntry, str]]":
+    return [one async for one in _each(target, names)]
+
+
+async def _page(
+    target: "TaskMQ", prefix: str, after: str | None, limit: int
+) -> "tuple[list[tuple[ScheduleEntry, str]], str | None]":
+    """Some schedules, since when and why each is paused; and where the next page begins."""
+    try:
+        page = await target.schedules.alist(prefix, after=after, limit=limit)
+    except UnsupportedFeature:
+        return [one for one in await _collect(target, []) if one[0].name.startswith(prefix)], None
+    return [(entry, paused_text(status)) for entry, status in page.schedules], page.after
+
+
+async def _look_ahead(
+    target: "TaskMQ", names: Sequence[str], *, start: int, count: int
+) -> list[tuple[int, str, tzinfo]]:
+    """The first `count` instants after `start` (ms), with the schedules that they are of and the zones of these."""
+    due: list[tuple[int, str, tzinfo]] = []
+    async for entry, paused in _each(target, names):
+        if paused:
+            note(f"schedule {entry.name} is paused {paused}: nothing of it is due")
+            continue
+        instants = islice(instants_after(entry.trigger, start), count)
+        due += [(instant, entry.name, zone_of(entry.trigger)) for instant in instants]
+        # Of millions of schedules not all their instants are kept.
+        due = heapq.nsmallest(count, due, key=lambda each: each[:2])
+    return due
 
 
 def paused_text(status: "ScheduleStatus") -> str:

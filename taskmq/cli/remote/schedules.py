@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 
-def list_schedules(client: Client) -> int:
-    found = sorted(client.schedules.list(), key=lambda one: (one.next is None, one.next or "", one.name))
-    is_any_paused = any(one.paused for one in found)
+def list_schedules(client: Client, *, prefix: str, limit: int, after: str | None) -> int:
+    page = client.schedules.page(prefix, limit=limit, cursor=after)
+    is_any_paused = any(one.paused for one in page.items)
     columns = (*SCHEDULE_COLUMNS, "paused") if is_any_paused else SCHEDULE_COLUMNS
 
     def row(one: ScheduleLine) -> dict[str, Any]:
@@ -53,24 +53,26 @@ def list_schedules(client: Client) -> int:
             "paused": _paused(one),
         }
 
-    show_rows(columns, found, row)
+    show_rows(columns, page.items, row)
+    if page.next is not None:
+        note(f"there are more: --after {page.next}")
     return OK
 
 
 def next_instants(client: Client, *, names: Sequence[str], count: int, after: str | None) -> int:
     start = None if after is None else instant_of("--after", after)
-    lines = {one.name: one for one in client.schedules.list()}
     due: list[tuple[str, str]] = []
-    for name in names or lines:
-        if (line := lines.get(name)) is not None and line.paused:
-            note(f"schedule {name} is paused {_paused(line)}: nothing of it is due")
+    for line in map(client.schedules.get, names) if names else client.schedules.list():
+        if line.paused:
+            note(f"schedule {line.name} is paused {_paused(line)}: nothing of it is due")
             continue
-        instants = client.schedules.next(name, count=count, after=start)
-        due += [(instant, name) for instant in instants if instant is not None]
-    due.sort()
+        if start is None and len(due) == count and (line.next is None or line.next > due[-1][0]):
+            # None of its instants is among the first.
+            continue
+        instants = client.schedules.next(line.name, count=count, after=start)
+        due = sorted([*due, *((instant, line.name) for instant in instants if instant is not None)])[:count]
     rows = [
-        {"schedule": name, "due": text_of_instant(at), "local": f"{at[:10]} {at[11:19]}+00:00"}
-        for at, name in due[:count]
+        {"schedule": name, "due": text_of_instant(at), "local": f"{at[:10]} {at[11:19]}+00:00"} for at, name in due
     ]
     print_rows(DUE_COLUMNS, rows)
     return OK

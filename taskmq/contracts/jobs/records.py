@@ -18,6 +18,7 @@ __all__ = [
     "AttemptRecord",
     "DependencyRefusal",
     "HistoryEntry",
+    "JobAction",
     "JobDetail",
     "JobPage",
     "JobRecord",
@@ -183,6 +184,16 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     state: JobState
     by: str = ""
     note: str = ""
+
+
+class JobAction(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of the history of one of many jobs."""
+
+    job_id: str
+    tenant: str
+    task: str
+    queue: str
+    entry: HistoryEntry
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

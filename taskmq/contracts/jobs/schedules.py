@@ -149,13 +149,13 @@ class JobScheduleStore(Protocol):
         ...
 
     async def list(
-        self, app: str, *, after: str = "", limit: int, only_code: bool = False, tenant: str = ""
+        self, app: str, *, after: str = "", limit: int, prefix: str = "", only_code: bool = False
     ) -> list[StoredSchedule]:
         """Up to `limit` schedules of the app whose names come after `after`, in the order of their code points.
 
         Args:
-            tenant: only those of this one; "": all of them.
-            only_code: those that the app's code defines; these are found among any number of others.
+            prefix: printable text that their names begin with; those are found among any number of others.
+            only_code: those that the app's code defines; these are, too.
         """
         ...
 

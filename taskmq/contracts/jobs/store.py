@@ -15,6 +15,7 @@ from taskmq.contracts.jobs.nodes import NodeStore
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
     HistoryEntry,
+    JobAction,
     JobPage,
     JobRecord,
     JobUpdate,
@@ -115,6 +116,14 @@ class JobStore(Protocol):
 
     async def events(self, job_id: str) -> list[HistoryEntry]:
         """What happened to the job beside the ordinary steps, the earliest first."""
+        ...
+
+    async def actions(self, since: int, *, limit: int) -> list[JobAction]:
+        """The last `limit` entries of `events` of all jobs from `since` (ms, by the store's clock) on.
+
+        The earliest first. One whose transaction takes long is there once it is committed, under the time at which it
+        was written: behind later ones.
+        """
         ...
 
     async def attempts(self, job_id: str) -> list[AttemptRecord]:

@@ -32,9 +32,11 @@ from taskmq.api.schedules import (
     InstantList,
     PauseScheduleBody,
     PutScheduleBody,
+    RuleExplanation,
     ScheduleExplanation,
     ScheduleLine,
-    ScheduleLines,
+    ScheduleList,
+    ScheduleRule,
     ScheduleView,
 )
 from taskmq.api.values import PriorityLevel
@@ -170,6 +172,11 @@ class AsyncScheduleCalls:
         query = {"count": count}
         return await self._connection.ask("explainSchedule", ScheduleExplanation, path={"name": name}, query=query)
 
+    async def explain_rule(self, body: ScheduleRule, *, count: int = 5) -> RuleExplanation:
+        """What a rule means in words, and when something is due by it, before it is kept."""
+        query = {"count": count}
+        return await self._connection.ask("explainRule", RuleExplanation, query=query, body=body)
+
     async def pause(self, name: str, *, note: str = "") -> ScheduleView:
         """Have nothing emitted until it is resumed."""
         body = PauseScheduleBody(note=note)
@@ -188,9 +195,14 @@ class AsyncScheduleCalls:
         body = BackfillBody(start=start, end=end, dry_run=dry_run)
         return await self._connection.ask("backfillSchedule", BackfillView, path={"name": name}, body=body)
 
-    async def list(self) -> Sequence[ScheduleLine]:
-        """All schedules, by name."""
-        return (await self._connection.ask("listSchedules", ScheduleLines)).items
+    async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> ScheduleList:
+        """A page of the schedules whose names begin so."""
+        query = {"prefix": prefix, "limit": limit, "cursor": cursor}
+        return await self._connection.ask("listSchedules", ScheduleList, query=query)
+
+    def list(self, prefix: str = "", *, page_size: int = 200) -> AsyncIterator[ScheduleLine]:
+        """All schedules whose names begin so, by name."""
+        return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))
 
 
 class AsyncWorkflowCalls:

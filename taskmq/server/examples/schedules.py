@@ -11,7 +11,8 @@ _SCHEDULE: Final[dict[str, Any]] = {
     "name": "nightly",
     "tenant": "",
     "starts": "shop.report",
-    "rule": "at 02:00 UTC",
+    "rule": "at 02:00 every day, UTC",
+    "tz": "UTC",
     "is_dynamic": False,
     "next": "2027-01-31T02:00:00.000Z",
     "paused": None,
@@ -31,7 +32,7 @@ _SCHEDULE_STATUS: Final[dict[str, Any]] = {
 _OF_SCHEDULE: Final = {"name": "nightly"}
 
 SCHEDULES: Final[Mapping[str, Example]] = {
-    "listSchedules": Example(answers={200: {"items": [_SCHEDULE]}}),
+    "listSchedules": Example(answers={200: {"items": [_SCHEDULE], "next": None}}),
     "getSchedule": Example(parameters=_OF_SCHEDULE, answers={200: _SCHEDULE_STATUS}),
     "putSchedule": Example(
         parameters=_OF_SCHEDULE,
@@ -54,6 +55,17 @@ SCHEDULES: Final[Mapping[str, Example]] = {
                 "next": ["2027-01-31 02:00:00+01:00"],
                 "paused": None,
                 "note": "",
+            }
+        },
+    ),
+    "explainRule": Example(
+        body={"cron": "30 2 * * *", "tz": "Europe/Berlin"},
+        answers={
+            200: {
+                "means": "at 02:30 every day, Europe/Berlin time",
+                "clock_changes": "a time that does not exist is due right after the gap; a time that comes twice is "
+                "due the first time only",
+                "next": ["2027-01-31 02:30:00+01:00"],
             }
         },
     ),

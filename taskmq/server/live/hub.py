@@ -1,4 +1,4 @@
-"""The server's one subscription to events, and who of its callers gets them."""
+"""The server's one subscription to events, its looks at the store, and who of its callers gets what they have."""
 
 import asyncio
 import secrets
@@ -13,12 +13,14 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import TaskMQError
 from taskmq.events.stream import EventStream
 from taskmq.model.telemetry.events import Event, JobEvent
+from taskmq.server.live.store_events import StoreEvents
 
 __all__ = ["EventHub", "EventInbox", "HubEvent", "kind_of"]
 
 _REMEMBERED: Final = 1_000
 _BUFFER: Final = 1_000
 _AGAIN: Final = 5.0
+_LOOK: Final = 1.0
 
 
 class HubEvent(NamedTuple):
@@ -179,8 +181,11 @@ class EventHub:
         self._number = -1
         self._tasks = TaskSet("server events", failure="the server follows no events any more")
         self._listening: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         # Set once the broker is heard, or was found to be away.
         self._settled = asyncio.Event()
+        # Set once the store was looked at.
+        self._is_watched = asyncio.Event()
         self._is_connected = True
         self._is_closed = False
 
@@ -225,19 +230,23 @@ class EventHub:
             if not self._users[user]:
                 del self._users[user]
             if not self._subscriptions and self._listening is not None:
-                # It takes a while to go: who comes meanwhile needs another. `_tasks` sees it end.
-                self._listening.cancel()
-                self._listening = None
+                # They take a while to go: who comes meanwhile needs others. `_tasks` sees them end.
+                for task in (self._listening, self._watching):
+                    if task is not None:
+                        task.cancel()
+                self._listening = self._watching = None
 
     async def settled(self) -> None:
-        """Return once the broker is heard, or the subscriptions know that it is away, or all is over."""
-        if not self._is_closed:
-            await self._settled.wait()
+        """Return once broker and store are heard, or the subscriptions know that one is away, or all is over."""
+        for known in (self._settled, self._is_watched):
+            if not self._is_closed:
+                await known.wait()
 
     def close(self) -> None:
         """End all streams, and those that come; the server stops."""
         self._is_closed = True
         self._settled.set()
+        self._is_watched.set()
         for subscription in self._subscriptions:
             subscription.end()
 
@@ -267,7 +276,9 @@ class EventHub:
         self._number += 1
         self._last.clear()
         self._settled.clear()
+        self._is_watched.clear()
         self._listening = self._tasks.start(self._listen())
+        self._watching = self._tasks.start(self._watch())
 
     async def _listen(self) -> None:
         try:
@@ -295,6 +306,27 @@ class EventHub:
                 self._settled.set()
                 self._tell_connection(False)
                 await asyncio.sleep(_AGAIN)
+
+    async def _watch(self) -> None:
+        try:
+            store = self._app.sessions.current().store
+            if store is None:
+                return
+            events = StoreEvents(store)
+            while True:
+                try:
+                    for event in await events.look():
+                        self._tell(event)
+                except TaskMQError:
+                    # Pages say that it is away; what was done meanwhile they read when it is back.
+                    self._is_watched.set()
+                    await asyncio.sleep(_AGAIN)
+                else:
+                    self._is_watched.set()
+                    await asyncio.sleep(_LOOK)
+        finally:
+            if self._watching is asyncio.current_task():
+                self._is_watched.set()
 
     def _tell_connection(self, is_connected: bool) -> None:  # noqa: FBT001 - called by position
         if is_connected != self._is_connected:

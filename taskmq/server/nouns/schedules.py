@@ -16,9 +16,11 @@ from taskmq.api.schedules import (
     OccurrenceView,
     PauseScheduleBody,
     PutScheduleBody,
+    RuleExplanation,
     ScheduleExplanation,
     ScheduleLine,
-    ScheduleLines,
+    ScheduleList,
+    ScheduleRule,
     ScheduleView,
 )
 from taskmq.api.values import Instant
@@ -26,8 +28,8 @@ from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_schedules import TenantSchedule, TenantSchedules
 from taskmq.schedules import ScheduleOptions
-from taskmq.schedules.triggers import Trigger, cron, every, explain_trigger, instants_after, once
-from taskmq.server.inputs import CallerGiven, ServedApp, instant_text
+from taskmq.schedules.triggers import Trigger, cron, every, explain_trigger, instants_after, once, zone_of
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
@@ -41,9 +43,16 @@ __all__ = ["SCHEDULE_HANDLERS"]
     summary="List schedules",
     tags=["schedules"],
 )
-async def list_schedules(app: ServedApp, caller: CallerGiven) -> ScheduleLines:
-    """A tenant's schedules; for a role on the instance those of the app, and everybody's."""
-    return ScheduleLines([_line(one) for one in await _own(app, caller).all()])
+async def list_schedules(
+    app: ServedApp,
+    caller: CallerGiven,
+    prefix: Annotated[str, QueryParameter(max_length=255)] = "",
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> ScheduleList:
+    """A tenant's schedules by name; for a role on the instance those of the app, and everybody's."""
+    page = await _own(app, caller).list(prefix, after=cursor, limit=limit)
+    return ScheduleList([_line(one) for one in page.schedules], page.after)
 
 
 @get(
@@ -159,6 +168,24 @@ async def explain(
 
 
 @post(
+    f"{API}/schedules/explain",
+    status_code=200,
+    permission=Permission.SCHEDULES_READ,
+    operation_id="explainRule",
+    summary="Explain a rule",
+    tags=["schedules"],
+)
+async def explain_rule(
+    app: ServedApp,
+    data: JSONBody[ScheduleRule],
+    count: Annotated[int, QueryParameter(ge=1, le=100)] = 5,
+) -> RuleExplanation:
+    """What a rule means in words, and when something is due by it, before it is kept. Nothing is changed."""
+    words = explain_trigger(_trigger(data), after=app.sessions.clock.now_ms(), count=count)
+    return RuleExplanation(means=words.means, clock_changes=words.clock_changes, next=words.next)
+
+
+@post(
     f"{API}/schedules/{{name:str}}/pause",
     status_code=200,
     permission=Permission.SCHEDULES_OPERATE,
@@ -239,6 +266,7 @@ SCHEDULE_HANDLERS: Final[tuple[Any, ...]] = (
     remove_schedule,
     get_next,
     explain,
+    explain_rule,
     pause_schedule,
     resume_schedule,
     run_schedule,
@@ -250,7 +278,7 @@ def _own(app: ServedApp, caller: CallerGiven) -> TenantSchedules:
     return TenantSchedules(app, caller.tenant, allows=caller.allows)
 
 
-def _trigger(body: PutScheduleBody) -> Trigger:
+def _trigger(body: ScheduleRule) -> Trigger:
     match body.cron, body.every, body.at:
         case (str() as expression, None, None):
             return cron(expression, tz=body.tz)
@@ -275,6 +303,7 @@ def _line(found: TenantSchedule) -> ScheduleLine:
         tenant=entry.tenant,
         starts=entry.starts,
         rule=entry.trigger.describe(),
+        tz=str(zone_of(entry.trigger)),
         is_dynamic=entry.is_dynamic,
         next=None if status is None else _text(status.next),
         paused=None if status is None else _text(status.paused),

@@ -15,6 +15,7 @@ from taskmq.contracts.jobs import (
     DueSchedule,
     FiredOccurrence,
     HistoryEntry,
+    JobAction,
     JobPage,
     JobRecord,
     JobUpdate,
@@ -129,6 +130,9 @@ class MemoryJobStore:
 
     async def events(self, job_id: str) -> list[HistoryEntry]:
         return self.at_work().events(job_id)
+
+    async def actions(self, since: int, *, limit: int) -> list[JobAction]:
+        return self.at_work().actions(since, limit=limit)
 
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         return self.at_work().attempts(job_id)
@@ -293,10 +297,10 @@ class _MemorySchedules:
         return self._store.at_work().schedules.find(app, names)
 
     async def list(
-        self, app: str, *, after: str = "", limit: int, only_code: bool = False, tenant: str = ""
+        self, app: str, *, after: str = "", limit: int, prefix: str = "", only_code: bool = False
     ) -> list[StoredSchedule]:
         schedules = self._store.at_work().schedules
-        return schedules.list(app, after=after, limit=limit, only_code=only_code, tenant=tenant)
+        return schedules.list(app, after=after, limit=limit, prefix=prefix, only_code=only_code)
 
     async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:
         return self._store.at_work().schedules.write(changes)

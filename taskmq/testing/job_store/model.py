@@ -4,6 +4,7 @@ Nothing here waits, and nothing is left to chance but what `dice` says: the same
 """
 
 import hashlib
+import itertools
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from taskmq.contracts.jobs import (
     DispatchedJob,
     DueJob,
     HistoryEntry,
+    JobAction,
     JobPage,
     JobRecord,
     JobUpdate,
@@ -113,7 +115,9 @@ class JobModel:
         self._dice = dice or random.Random(0)
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
         self._unique: dict[str, tuple[str, int]] = {}
-        self._events: defaultdict[str, list[HistoryEntry]] = defaultdict(list)
+        # With numbers that tell the order of those of several jobs.
+        self._events: defaultdict[str, list[tuple[int, HistoryEntry]]] = defaultdict(list)
+        self._numbers = itertools.count()
         self._attempts: defaultdict[str, list[AttemptRecord]] = defaultdict(list)
         self._batches: dict[int, _Batch] = {}
         self._last_batch = 0
@@ -230,7 +234,19 @@ class JobModel:
         return changed.version
 
     def events(self, job_id: str) -> list[HistoryEntry]:
-        return list(self._events.get(job_id, ()))
+        return [entry for _, entry in self._events.get(job_id, ())]
+
+    def actions(self, since: int, *, limit: int) -> list[JobAction]:
+        found = sorted(
+            (entry.at, number, self.jobs[job_id], entry)
+            for job_id, entries in self._events.items()
+            for number, entry in entries
+            if entry.at >= since
+        )
+        return [
+            JobAction(job_id=job.id, tenant=job.tenant, task=job.task, queue=job.queue, entry=entry)
+            for _, _, job, entry in found[max(0, len(found) - limit) :]
+        ]
 
     def attempts(self, job_id: str) -> list[AttemptRecord]:
         return list(self._attempts.get(job_id, ()))
@@ -498,9 +514,8 @@ class JobModel:
         return changed
 
     def _note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "") -> None:
-        self._events[job.id].append(
-            HistoryEntry(version=job.version, at=self.now, kind=kind, state=job.state, by=by, note=note)
-        )
+        entry = HistoryEntry(version=job.version, at=self.now, kind=kind, state=job.state, by=by, note=note)
+        self._events[job.id].append((next(self._numbers), entry))
 
 
 def shard_of(job_id: str) -> int:

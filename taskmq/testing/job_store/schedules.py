@@ -30,11 +30,11 @@ class ScheduleModel:
         found = {row.name: row for row in self._rows.values() if row.app == app}
         return [found.get(name) for name in names]
 
-    def list(self, app: str, *, after: str, limit: int, only_code: bool, tenant: str) -> list[StoredSchedule]:
+    def list(self, app: str, *, after: str, limit: int, prefix: str, only_code: bool) -> list[StoredSchedule]:
         found = [
             row
             for row in self._rows.values()
-            if row.app == app and row.name > after and (row.is_code or not only_code) and tenant in ("", row.tenant)
+            if row.app == app and row.name > after and row.name.startswith(prefix) and (row.is_code or not only_code)
         ]
         return sorted(found, key=_by_name)[:limit]
 

@@ -14,7 +14,7 @@ from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import RefusedJob, SubmittedJob
 from taskmq.api.nodes import AllocateBody, RegisterBody
 from taskmq.api.pools import PolicyBody, PoolBody, QuotaBody
-from taskmq.api.schedules import PutScheduleBody
+from taskmq.api.schedules import PutScheduleBody, ScheduleRule
 from taskmq.api.workers import ControlBody
 from taskmq.errors import (
     DefinitionConflict,
@@ -167,6 +167,7 @@ def _use_the_installation(client: Client) -> None:
     assert client.schedules.get("nightly").starts == "report"
     assert client.schedules.next("nightly", count=1, after=LATER) == ["2099-02-01T02:00:00.000Z"]
     assert client.schedules.explain("nightly", count=1).means == "at 02:00 every day, UTC"
+    assert client.schedules.explain_rule(ScheduleRule(every="1h"), count=2).means == "every hour"
     assert client.schedules.run("nightly")
     assert client.schedules.put("hourly", PutScheduleBody(task="report", every="1h")).is_dynamic
     assert client.schedules.add("hourly", PutScheduleBody(task="report", every="1h")).rule == "every hour"

@@ -1,7 +1,7 @@
 """What stands in the states of users has names that never change; and no two tenants have one in common."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taskmq.model import keys
@@ -81,8 +81,20 @@ def test_an_event_of_a_reaction_has_one_job() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=4), st.text(st.characters(codec="utf-8"), max_size=4), _KEYS)
-def test_the_span_of_a_tenant_has_its_keys_and_no_other_tenant_s(tenant: str, other: str, key: str) -> None:
-    begin, end = keys.tenant_span(tenant)
+def test_what_begins_with_a_tenant_are_its_keys_and_no_other_tenant_s(tenant: str, other: str, key: str) -> None:
+    begin = keys.tenant_key(tenant, "")
+    end = keys.text_after(begin)
 
     assert begin <= keys.tenant_key(tenant, key) < end
     assert (begin <= keys.tenant_key(other, key) < end) == (other == tenant)
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=3), st.text(st.characters(codec="utf-8"), max_size=4))
+@example("", "")
+@example("a\U0010ffff", "b")
+@example("\U0010ffff", "\U0010ffff")
+@example("\ud7ff", "\ue000")
+def test_texts_that_begin_with_another_are_those_from_it_up_to_the_one_after(prefix: str, text: str) -> None:
+    end = keys.text_after(prefix)
+
+    assert (prefix <= text and (not end or text < end)) == text.startswith(prefix)

@@ -78,6 +78,13 @@ def test_every_option_ends_up_in_the_plan() -> None:
     )
 
 
+def test_a_task_of_which_few_run_at_once_needs_one_of_its_places() -> None:
+    plan = planned(name="sell", worker_concurrency=3, resources={"gpu": 1})
+
+    assert (plan.worker_concurrency, plan.needs) == (3, {"gpu": 1, plan.one_of: 1})
+    assert plan.resources == {"gpu": 1}
+
+
 def test_no_retries_and_no_timeout_can_be_said() -> None:
     plan = planned(retry=None, timeout=None)
 
@@ -194,6 +201,10 @@ _NOT_FOR_TASKS: list[dict[str, Any]] = [
     {"result": "yes"},
     {"result": None},
     {"result": 1},
+    {"worker_concurrency": 0},
+    {"worker_concurrency": "2"},
+    {"worker_concurrency": True},
+    {"preemptible": 1},
 ]
 _NOT_FOR_CALLS: list[dict[str, Any]] = [
     {"eta": datetime(2030, 1, 1)},  # noqa: DTZ001

@@ -664,6 +664,44 @@ def test_a_schedule_by_name_needs_no_code_of_its_task() -> None:
     play(test, _tasks)
 
 
+def test_pages_have_schedules_of_the_code_and_of_run_time_in_one_order() -> None:
+    async def test(stage: Stage) -> None:
+        # The scheduler puts those of the code there.
+        app = (await _begun(stage)).app
+        tick = app.tasks["tick"]
+        for name in ("b", "@acme:b", "z", "n"):
+            await app.schedules.aadd(name, tick, every("1h"), args=(1,))
+
+        async def pages(limit: int, prefix: str = "", tenant: str | None = None) -> list[list[str]]:
+            found: list[list[str]] = []
+            after: str | None = ""
+            while after is not None:
+                page = await app.schedules.alist(prefix, tenant=tenant, after=after, limit=limit)
+                assert [one.status.name for one in page.schedules] == [one.entry.name for one in page.schedules]
+                found.append([one.entry.name for one in page.schedules])
+                after = page.after
+            return found
+
+        names = ["@acme:b", "a", "b", "m", "n", "z"]
+        for limit in range(1, 8):
+            found = await pages(limit)
+            assert [name for page in found for name in page] == names
+            assert all(len(page) == limit for page in found[:-1])
+        assert await pages(2, tenant="") == [["a", "b"], ["m", "n"], ["z"]]
+        assert await pages(2, tenant="acme") == [["@acme:b"]]
+        assert await pages(2, "b") == [["b"]]
+        assert sorted(await app.schedules.aall()) == names
+        with pytest.raises(InvalidOption, match="limit=0"):
+            await app.schedules.alist(limit=0)
+
+    def define(app: TaskMQ) -> None:
+        _tasks(app)
+        app.every("1h", name="m")(app.tasks["tick"])
+        app.every("1h", name="a")(app.tasks["tick"])
+
+    play(test, define)
+
+
 def test_a_schedule_starts_a_definition_in_the_version_that_it_had() -> None:
     async def test(stage: Stage) -> None:
         process = await _begun(stage)

@@ -177,7 +177,7 @@ def test_only_tasks_that_fit_the_patterns_of_the_caller_can_be_called(site: Site
 def test_schedules_and_workflows_of_the_app_are_shown_to_roles_on_the_instance_alone(site: Site) -> None:
     assert [one["name"] for one in site("GET", "/schedules", by="all-viewer").json()["items"]] == ["nightly"]
 
-    assert site("GET", "/schedules").json() == {"items": []}
+    assert site("GET", "/schedules").json() == {"items": [], "next": None}
     assert site("GET", "/schedules/nightly").status_code == 404
     assert site("POST", "/schedules/nightly/run").status_code == 404
     assert site("GET", "/workflows/w1").status_code == 404

@@ -4,15 +4,21 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from taskmq import TaskMQ
 from taskmq.events.stream import as_broadcasting
+from taskmq.model.states import JobState
 from taskmq.model.telemetry.events import JobEvent, WorkerEvent, encode_batch, job_topic
 from taskmq.server.live.hub import EventHub, EventInbox
+from taskmq.server.live.store_events import StoreEvents
 from taskmq.server.live.stream import EventFilter, event_lines
+from taskmq.testing import FakeClock
+from taskmq.testing.job_store import JobModel, MemoryJobStore
+from taskmq.testing.job_store_suite.driver import HOUR, JobDriver
 from tests.unit.app_kit import new_url
 from tests.unit.model.telemetry.test_events import STATUS
 from tests.unit.server.kit import Site
@@ -406,3 +412,62 @@ def test_streams_of_a_user_are_few(site: Site) -> None:
     site.hub._users["all-viewer"] = 10
 
     assert site("GET", "/events", by="all-viewer").status_code == 429
+
+
+def test_what_is_done_to_jobs_of_the_store_is_found_once_and_in_its_order() -> None:
+    async def test() -> None:
+        store = MemoryJobStore(JobModel(), clock=FakeClock())
+        driver, events = JobDriver(store), StoreEvents(store)
+        await driver.submit()
+
+        assert await events.look() == []
+        assert await events.look() == []
+        job = await driver.submit(tenant="acme", due=HOUR)
+        await driver.updated(await driver.updated(job, priority=3), JobState.HELD, kind="hold")
+        found = await events.look()
+
+        assert [one.event for one in found] == ["submitted", "changed", "held"]
+        assert {(one.job_id, one.tenant, one.task, one.queue, one.is_stored) for one in found} == {
+            (job.id, "acme", job.task, job.queue, True)
+        }
+        assert await events.look() == []
+
+    asyncio.run(test())
+
+
+def test_what_is_done_while_the_store_is_away_is_found_when_it_is_back() -> None:
+    async def test() -> None:
+        clock = FakeClock()
+        store = MemoryJobStore(JobModel(), clock=clock)
+        driver, events = JobDriver(store), StoreEvents(store)
+        await events.look()
+        job = await driver.submit()
+        clock.advance(3_600)
+
+        # An hour in which no look came to anything.
+        assert [(one.event, one.job_id) for one in await events.look()] == [("submitted", job.id)]
+
+    asyncio.run(test())
+
+
+def test_streams_get_what_is_done_to_jobs_of_the_store(tmp_path: Path) -> None:
+    async def test() -> None:
+        app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/store.db")
+
+        @app.task(name="report")
+        async def report() -> None: ...
+
+        async with app, asyncio.timeout(20):
+            hub = EventHub(app)
+            async with hub.subscribed("ann", EventFilter(kinds=frozenset({"submitted", "cancelled"}))) as (inbox, _):
+                await hub.settled()
+                job = await app.jobs.asubmit(report)
+                await app.jobs.acancel(job.id)
+
+                found: list[str] = []
+                while len(found) < 2:
+                    found += [one.event.event for one in await inbox.take(10) if one.event is not None]
+                assert found == ["submitted", "cancelled"]
+            await hub.aclose()
+
+    asyncio.run(test())

@@ -141,6 +141,19 @@ def test_a_schedule_is_shown_paused_resumed_and_run(site: Site) -> None:
     assert (run.status_code, run.json()["status"]) == (201, "submitted")
 
 
+def test_a_rule_is_explained_before_it_is_kept(site: Site) -> None:
+    rule = {"cron": "30 2 * * *", "tz": "Europe/Paris"}
+    words = site("POST", "/schedules/explain?count=2", rule, by="all-viewer").json()
+    wrong = site("POST", "/schedules/explain", {"cron": "61 * * * *"}, by="all-viewer")
+    without = site("POST", "/schedules/explain", {}, by="all-viewer")
+
+    assert words["means"] == "at 02:30 every day, Europe/Paris time"
+    assert [text[11:] in ("02:30:00+01:00", "02:30:00+02:00") for text in words["next"]] == [True, True]
+    assert (wrong.status_code, without.status_code) == (400, 400)
+    assert "61" in wrong.text
+    assert site("GET", "/schedules/nightly", by="all-viewer").json()["tz"] == "UTC"
+
+
 def test_occurrences_of_the_past_are_listed_by_a_dry_run(site: Site) -> None:
     body = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-03T00:00:00Z", "dry_run": True}
 

@@ -39,6 +39,31 @@ def test_a_tenants_schedule_is_put_shown_changed_run_and_removed(site: Site) -> 
     assert actions == ["schedule.remove", "schedule.run", "schedule.put", "schedule.put"]
 
 
+def test_schedules_are_listed_by_name_a_page_at_a_time(site: Site) -> None:
+    for caller, name in (("acme-admin", "b"), ("acme-admin", "a.b"), ("acme-admin", "a.a"), ("other-admin", "a.c")):
+        assert site("PUT", f"/schedules/{name}", _BODY, by=caller).status_code == 201
+    for name in ("a.z", "zz"):
+        assert site("PUT", f"/schedules/{name}", _BODY, by="all-admin").status_code == 201
+
+    def pages(query: str, by: str = "acme-admin") -> list[list[str]]:
+        found, cursor = [], ""
+        while cursor is not None:
+            page = site("GET", f"/schedules?{query}&cursor={cursor}", by=by).json()
+            found.append([one["name"] for one in page["items"]])
+            cursor = page["next"]
+        return found
+
+    assert pages("limit=2") == [["a.a", "a.b"], ["b"]]
+    assert pages("prefix=a.") == [["a.a", "a.b"]]
+    assert pages("prefix=a.&limit=1") == [["a.a"], ["a.b"]]
+    assert pages("prefix=@acme:") == [[]]
+    everybody = [["@acme:a.a", "@acme:a.b", "@acme:b"], ["@other:a.c", "a.z", "nightly"], ["zz"]]
+    assert pages("limit=3", by="all-viewer") == everybody
+    assert pages("prefix=@acme:a", by="all-viewer") == [["@acme:a.a", "@acme:a.b"]]
+    assert pages("tenant=&limit=2", by="all-viewer") == [["a.z", "nightly"], ["zz"]]
+    assert pages("prefix=%0A", by="all-viewer") == [[]]
+
+
 def test_schedules_of_equal_names_are_their_tenants_own(site: Site) -> None:
     for caller, key in (("acme-admin", "mine"), ("other-admin", "theirs"), ("all-admin", "nobody's")):
         assert site("PUT", "/schedules/s", {**_BODY, "kwargs": {"key": key}}, by=caller).status_code == 201
@@ -97,7 +122,7 @@ def test_a_schedule_starts_what_its_caller_may_call_and_definitions_of_its_tenan
 )
 def test_a_schedule_that_cannot_be_is_refused_and_not_kept(site: Site, change: dict[str, Any], code: str) -> None:
     assert site("PUT", "/schedules/s", {**_BODY, **change}).json()["code"] == code
-    assert site("GET", "/schedules").json() == {"items": []}
+    assert site("GET", "/schedules").json()["items"] == []
 
 
 def test_schedules_of_the_code_are_neither_put_nor_removed(site: Site) -> None:

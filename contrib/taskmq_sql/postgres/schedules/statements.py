@@ -13,7 +13,8 @@ __all__ = [
     "FIND",
     "LIST",
     "LIST_CODE",
-    "LIST_OF_TENANT",
+    "LIST_CODE_OF_PREFIX",
+    "LIST_OF_PREFIX",
     "LOAD",
     "MAKE",
     "OCCUR",
@@ -30,7 +31,10 @@ FIND: Final = f"select {_COLUMNS} from taskmq.schedule where app = $1 and name =
 LIST: Final = f"""
 select {_COLUMNS} from taskmq.schedule where app = $1 and name > $2 order by app, name limit $3"""
 LIST_CODE: Final = LIST.replace("where", "where is_code and")
-LIST_OF_TENANT: Final = LIST.replace("where", "where name < $4 and")
+LIST_OF_PREFIX: Final = f"""
+select {_COLUMNS} from taskmq.schedule where app = $1 and name >= $2 and name <> $4 and name < $5
+order by app, name limit $3"""
+LIST_CODE_OF_PREFIX: Final = LIST_OF_PREFIX.replace("where", "where is_code and")
 LOAD: Final = f"select {_COLUMNS} from taskmq.schedule where id = any($1::bigint[])"
 ALIVE: Final = "select id from taskmq.job where id = any($1::uuid[])"
 

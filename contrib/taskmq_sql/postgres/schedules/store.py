@@ -16,7 +16,7 @@ from taskmq.contracts.jobs import (
     schedule_shard,
     slot_key,
 )
-from taskmq.model.keys import tenant_span
+from taskmq.model.keys import text_after
 from taskmq.model.units import storable
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.postgres.connections import Connection, Row
@@ -43,14 +43,16 @@ class PostgresSchedules:
         return [found.get(name) for name in wanted]
 
     async def list(
-        self, app: str, *, after: str = "", limit: int, only_code: bool = False, tenant: str = ""
+        self, app: str, *, after: str = "", limit: int, prefix: str = "", only_code: bool = False
     ) -> list[StoredSchedule]:
-        statement = statements.LIST_CODE if only_code else statements.LIST
-        if not tenant:
-            return [_stored(row) for row in await self._fetch(statement, storable(app), storable(after), limit)]
-        begin, end = map(storable, tenant_span(tenant))
-        rows = await self._fetch(statements.LIST_OF_TENANT, storable(app), max(storable(after), begin), limit, end)
-        return [_stored(row) for row in rows if row["is_code"] or not only_code]
+        begin, place = storable(prefix), storable(after)
+        if end := text_after(begin):
+            statement = statements.LIST_CODE_OF_PREFIX if only_code else statements.LIST_OF_PREFIX
+            rows = await self._fetch(statement, storable(app), max(place, begin), limit, place, end)
+        else:
+            statement = statements.LIST_CODE if only_code else statements.LIST
+            rows = await self._fetch(statement, storable(app), place, limit)
+        return [_stored(row) for row in rows]
 
     async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:
         # In one order everywhere, so that two calls wait for each other once and not in a circle.

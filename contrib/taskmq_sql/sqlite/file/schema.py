@@ -286,6 +286,8 @@ CREATE TABLE rollup_sum (
 CREATE INDEX rollup_sum_minute ON rollup_sum (minute)
 """
 
+_RECENT_EVENTS: Final = "CREATE INDEX event_at ON event (at)"
+
 # One for each version, in their order. A step that was released never changes.
 _STEPS: Final = (
     _FIRST,
@@ -304,6 +306,7 @@ _STEPS: Final = (
     _GATES,
     _BULK_KEYS,
     _SUMS,
+    _RECENT_EVENTS,
 )
 
 SCHEMA_VERSION: Final = len(_STEPS)

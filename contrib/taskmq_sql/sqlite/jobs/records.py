@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import msgspec
 
-from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobDetail, JobRecord
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobAction, JobDetail, JobRecord
 from taskmq.model.outcome import ErrorRecord
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.jobs.codes import STATES, id_bytes, id_text
 
-__all__ = ["LISTED", "LISTED_ENDED", "attempts", "events", "get", "record"]
+__all__ = ["LISTED", "LISTED_ENDED", "actions", "attempts", "events", "get", "record"]
 
 _COMMON: Final = """
     id, tenant, key, task, queue, priority, state, version, attempt, token, due, expires, dispatched, started, worker,
@@ -24,6 +24,15 @@ LISTED_ENDED: Final = f"{_COMMON}, finished, NULL, x'', NULL"
 
 _WHOLE: Final = f"SELECT {_COMMON}, NULL, NULL, body, NULL FROM job WHERE id = ?"
 _WHOLE_ENDED: Final = f"SELECT {_COMMON}, finished, content_type, body, result FROM job_history WHERE id = ?"
+_ACTIONS: Final = """
+    WITH e AS MATERIALIZED (
+        SELECT rowid AS number, * FROM event INDEXED BY event_at WHERE at >= ? ORDER BY at DESC, rowid DESC LIMIT ?
+    )
+    SELECT e.id, j.tenant, j.task, j.queue, e.version, e.at, e.kind, e.state, e.by, e.note FROM e
+    JOIN (SELECT id, tenant, task, queue FROM job UNION ALL SELECT id, tenant, task, queue FROM job_history) AS j
+        ON j.id = e.id
+    ORDER BY e.at, e.number
+"""
 _ATTEMPTS: Final = """
     SELECT attempt, started, ended, worker, error_type, error, traceback FROM attempt WHERE id = ? ORDER BY rowid
 """
@@ -79,10 +88,26 @@ def events(transaction: Transaction, job_id: str) -> list[HistoryEntry]:
     rows = transaction.connection.execute(
         "SELECT version, at, kind, state, by, note FROM event WHERE id = ? ORDER BY rowid", (id_bytes(job_id),)
     ).fetchall()
+    return [_entry(row) for row in rows]
+
+
+def actions(transaction: Transaction, since: int, limit: int) -> list[JobAction]:
+    """The last entries of the histories of all jobs from `since` (ms) on."""
     return [
-        HistoryEntry(version=version, at=at, kind=kind, state=STATES[state], by=by, note=note)
-        for version, at, kind, state, by, note in rows
+        JobAction(
+            job_id=id_text(job_id),
+            tenant=_name(transaction, tenant),
+            task=_name(transaction, task),
+            queue=_name(transaction, queue),
+            entry=_entry(entry),
+        )
+        for job_id, tenant, task, queue, *entry in transaction.connection.execute(_ACTIONS, (since, limit)).fetchall()
     ]
+
+
+def _entry(row: Sequence[Any]) -> HistoryEntry:
+    version, at, kind, state, by, note = row
+    return HistoryEntry(version=version, at=at, kind=kind, state=STATES[state], by=by, note=note)
 
 
 def attempts(transaction: Transaction, job_id: str) -> list[AttemptRecord]:

@@ -12,7 +12,7 @@ from taskmq.contracts.jobs import (
     StoredSchedule,
     schedule_shard,
 )
-from taskmq.model.keys import tenant_span
+from taskmq.model.keys import text_after
 from taskmq.model.units import storable
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import run_each, select_each
@@ -27,8 +27,9 @@ _DROPPED: Final = 1_000
 _COLUMNS: Final = "id, app, name, version, is_code, definition, record, next_at"
 _FIND: Final = f"SELECT {_COLUMNS} FROM schedule WHERE app = ? AND name = ?"
 _LIST: Final = f"SELECT {_COLUMNS} FROM schedule WHERE app = ? AND name > ? ORDER BY name LIMIT ?"
-_LIST_CODE: Final = _LIST.replace("WHERE", "WHERE is_code AND")
-_LIST_OF_TENANT: Final = _LIST.replace("WHERE", "WHERE name < ? AND")
+_LIST_OF_PREFIX: Final = f"""
+    SELECT {_COLUMNS} FROM schedule WHERE app = ? AND name >= ? AND name <> ? AND name < ? ORDER BY name LIMIT ?
+"""
 _LOAD: Final = f"SELECT {_COLUMNS} FROM schedule WHERE id IN (@values)"
 _ALIVE: Final = "SELECT id FROM job WHERE id IN (@values)"
 _MAKE: Final = """
@@ -68,17 +69,18 @@ def find(transaction: Transaction, app: str, names: Sequence[str]) -> list[Store
 
 
 def list_schedules(
-    transaction: Transaction, app: str, after: str, limit: int, *, only_code: bool, tenant: str
+    transaction: Transaction, app: str, after: str, limit: int, *, prefix: str, only_code: bool
 ) -> list[StoredSchedule]:
-    """Up to `limit` schedules of the app, or of one of its tenants, whose names come after `after`."""
-    statement = _LIST_CODE if only_code else _LIST
-    if tenant:
-        begin, end = map(storable, tenant_span(tenant))
-        place = (end, storable(app), max(storable(after), begin), limit)
-        rows = transaction.connection.execute(_LIST_OF_TENANT, place).fetchall()
-        return [row for row in map(_stored, rows) if row.is_code or not only_code]
-    rows = transaction.connection.execute(statement, (storable(app), storable(after), limit)).fetchall()
-    return [_stored(row) for row in rows]
+    """Up to `limit` schedules of the app whose names come after `after` and begin with `prefix`."""
+    begin, place = storable(prefix), storable(after)
+    if end := text_after(begin):
+        statement = _LIST_OF_PREFIX
+        values: tuple[str | int, ...] = (storable(app), max(place, begin), place, end, limit)
+    else:
+        statement, values = _LIST, (storable(app), place, limit)
+    if only_code:
+        statement = statement.replace("WHERE", "WHERE is_code AND")
+    return [_stored(row) for row in transaction.connection.execute(statement, values).fetchall()]
 
 
 def load(transaction: Transaction, ids: Sequence[int]) -> list[StoredSchedule]:

@@ -68,13 +68,31 @@ class ScheduleRows(JobStoreCase):
 
         for tenant in tenants:
             own = sorted(name for name in names if split_tenant_key(name)[0] == tenant)
-            found = await schedules.list(APP, limit=9, tenant=tenant)
+            prefix = tenant_key(tenant, "")
+            found = await schedules.list(APP, limit=9, prefix=prefix)
             assert [(row.name, row.tenant) for row in found] == [(name, tenant) for name in own]
-            rest = await schedules.list(APP, after=own[0], limit=1, tenant=tenant)
+            rest = await schedules.list(APP, after=own[0], limit=1, prefix=prefix)
             assert [row.name for row in rest] == own[1:2]
-        assert await schedules.list(APP, limit=9, tenant="acme", only_code=True) == []
-        assert await schedules.list(APP, limit=9, tenant="nobody") == []
         assert len(await schedules.list(APP, limit=99)) == len(names) + 5
+
+    @case
+    async def test_those_whose_names_begin_so_are_listed_by_themselves(self) -> None:
+        schedules = self.store().schedules
+        for name in ("a", "ab", "abc", "abd", "ac", "b", "aB", "ä", "a%", "a_"):
+            await made(schedules, name, is_code=name == "abd")
+
+        async def names(prefix: str, *, after: str = "", only_code: bool = False) -> list[str]:
+            rows = await schedules.list(APP, after=after, limit=9, prefix=prefix, only_code=only_code)
+            return [row.name for row in rows]
+
+        assert await names("ab") == ["ab", "abc", "abd"]
+        assert await names("ab", after="a") == ["ab", "abc", "abd"]
+        assert await names("ab", after="ab") == ["abc", "abd"]
+        assert await names("ab", after="ac") == []
+        assert await names("ab", only_code=True) == ["abd"]
+        assert await names("a%") == ["a%"]
+        assert await names("ä") == ["ä"]
+        assert await names("x") == []
 
     @case
     async def test_a_change_counts_where_the_schedule_is_as_it_was_read(self) -> None:

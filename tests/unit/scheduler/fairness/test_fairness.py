@@ -199,6 +199,7 @@ def test_a_window_grows_with_the_rate_and_shrinks_when_nothing_ends() -> None:
 # Slots
 
 
+@pytest.mark.simulation
 @settings(max_examples=40)
 @given(st.integers(1, 64), st.integers(1, 70))
 def test_schedulers_that_come_and_go_share_all_slots_evenly(slots: int, count: int) -> None:
@@ -258,3 +259,11 @@ def test_a_second_scheduler_says_that_it_wants_and_the_first_gives_half() -> Non
 
     assert divide(holders, me="b", wanting=None).wants
     assert divide(holders, me="a", wanting="b").give == [4, 5, 6, 7]
+
+
+def test_of_schedulers_that_hold_the_most_one_gives_to_who_has_less() -> None:
+    holders = dict(enumerate(["a", "a", "b", "b", "c"]))
+
+    given = {me: divide(holders, me=me, wanting="c").give for me in ("a", "b", "c")}
+
+    assert given == {"a": [1], "b": [], "c": []}

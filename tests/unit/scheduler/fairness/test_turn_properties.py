@@ -87,6 +87,7 @@ def _changed(pool: TenantPool, dice: random.Random) -> TenantPool:
     return TenantPool(name=pool.name, parent=pool.parent, weight=dice.choice([1.0, 3.0]), min=least, max=most)
 
 
+@pytest.mark.simulation
 @given(policy=_policies, pools=_some_pools(), dice=st.randoms(use_true_random=False))
 def test_the_same_calls_give_the_same_turns(
     policy: QueuePolicy, pools: dict[str, TenantPool], dice: random.Random
@@ -129,6 +130,7 @@ def test_no_job_starves_behind_a_flood(
     raise AssertionError(f"still waiting: {[lane for lane, waiting in cluster.waiting.items() if waiting]}")
 
 
+@pytest.mark.simulation
 @settings(max_examples=15)
 @given(
     tenants=st.integers(2, 10),

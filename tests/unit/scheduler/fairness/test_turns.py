@@ -18,6 +18,7 @@ from tests.unit.scheduler.fairness.cluster import FOREVER, QUEUE, Cluster, pools
 # Policies
 
 
+@pytest.mark.simulation
 def test_fair_gives_each_tenant_the_same_time_however_long_its_runs_are() -> None:
     cluster = Cluster("fair")
     for tenant in "ab":
@@ -28,6 +29,7 @@ def test_fair_gives_each_tenant_the_same_time_however_long_its_runs_are() -> Non
     assert used["a"] / used["b"] == pytest.approx(1.0, rel=0.05)
 
 
+@pytest.mark.simulation
 def test_weighted_divides_time_by_weights_and_fair_ignores_them() -> None:
     pools = pools_of(TenantPool(name="a", weight=5), TenantPool(name="b", weight=3), TenantPool(name="c", weight=2))
     found: dict[str, dict[str, float]] = {}

@@ -357,6 +357,7 @@ _hours_and_zones = st.one_of(
 )
 
 
+@pytest.mark.simulation
 @given(
     st.integers(0, 59).map(str),
     _hours_and_zones,

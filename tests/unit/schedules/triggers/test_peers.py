@@ -12,6 +12,8 @@ import pytest
 from taskmq.errors import InvalidOption
 from taskmq.schedules.triggers import Cron, instants_after
 
+pytestmark = pytest.mark.simulation
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AFTER = 1_767_225_600_000
 _TABLE = Path(__file__).parent / "peers.tsv"

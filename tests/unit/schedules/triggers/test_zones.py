@@ -29,6 +29,8 @@ from tests.unit.schedules.triggers.minute_walk import (
     stretches,
 )
 
+pytestmark = pytest.mark.simulation
+
 HOW_MANY = os.environ.get("TASKMQ_TEST_ZONES", "3")
 SEED = int(os.environ.get("TASKMQ_TEST_SEED", "7"))
 START, END = (FIRST, LAST) if HOW_MANY == "all" else (FIRST + 18 * 365 * DAY, FIRST + 20 * 365 * DAY)

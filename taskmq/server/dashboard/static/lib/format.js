@@ -20,6 +20,21 @@ export function instant(text, zone = "local") {
   return formatOf(zone).format(moment);
 }
 
+/** The zone, where this browser knows it; else UTC.
+ * @param {string} zone */
+export function known(zone) {
+  try {
+    formatOf(zone);
+    return zone;
+  } catch {
+    return "UTC";
+  }
+}
+
+/** How far the clocks of a zone are from UTC then, such as GMT+2.
+ * @param {string} text @param {string} zone */
+export const offset = (text, zone) => new Intl.DateTimeFormat("en", { timeZone: zone, timeZoneName: "longOffset" }).formatToParts(new Date(text)).find((one) => one.type === "timeZoneName")?.value;
+
 /** @param {string | null | undefined} text @param {number} now */
 export function ago(text, now = Date.now()) {
   if (!text) return "–";

@@ -41,6 +41,9 @@ function Slots() {
   return html`<${Tile} label="Slots busy, of all" value=${value} href=${to("workers")} kind=${loaded.data && !workers.length ? "bad" : ""} />`;
 }
 
+// Of more the page would read for too long each time.
+const MOST_SCHEDULES = 200;
+
 const Recent = ({ title, filter, none }) => html`<${Section} title=${title}>
   <${Shown} loaded=${useData("jobs", { filter, limit: 8, cursor: "" })}>${(/** @type {any} */ { items }) => items.length
     ? html`<${Table} label=${title} columns=${["Job", "State", "When", "Why"]}>${items.map((/** @type {any} */ job) => html`<tr key=${job.id} data-row>
@@ -50,11 +53,11 @@ const Recent = ({ title, filter, none }) => html`<${Section} title=${title}>
 <//>`;
 
 function NextFires() {
-  return html`<${Section} title="Due next"><${Shown} loaded=${useData("schedules", {}, ["job"], 15_000)}>${(/** @type {any} */ { items }) => {
+  return html`<${Section} title="Due next"><${Shown} loaded=${useData("schedules", { limit: MOST_SCHEDULES }, ["job"], 15_000)}>${(/** @type {any} */ { items, next: more }) => {
     const next = items.filter((/** @type {any} */ one) => one.next).sort((/** @type {any} */ a, /** @type {any} */ b) => (a.next < b.next ? -1 : 1)).slice(0, 10);
     return next.length
       ? html`<${Table} label="Schedules that are due next" columns=${["Schedule", "Due", "Starts"]}>${next.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
-          <td><a href=${to(["schedules", one.name])}>${one.name}</a></td><td><${When} at=${one.next} /></td><td>${one.starts}</td></tr>`)}<//>`
+          <td><a href=${to(["schedules", one.name])}>${one.name}</a></td><td><${When} at=${one.next} /></td><td>${one.starts}</td></tr>`)}<//>${more && html`<p class="dim">Of the first ${MOST_SCHEDULES} by name: <a href=${to("schedules")}>all schedules</a></p>`}`
       : html`<p class="dim">No schedule is due.</p>`;
   }}<//><//>`;
 }

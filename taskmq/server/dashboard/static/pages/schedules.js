@@ -2,10 +2,10 @@
 /** Schedules: when each is due, in words and as instants, and what has become of it. */
 import { call, may, part, send } from "../lib/api.js";
 import { useData, useNow } from "../lib/data.js";
-import { ago, count, instant } from "../lib/format.js";
-import { html, useState } from "../lib/html.js";
+import { ago, count, instant, known, offset } from "../lib/format.js";
+import { html, useEffect, useState } from "../lib/html.js";
 import { Action, Code, Confirm, Empty, Facts, Failure, Field, Head, notify, Section, Shown, Table, When } from "../lib/parts.js";
-import { go, to } from "../lib/route.js";
+import { change, go, to } from "../lib/route.js";
 
 function Actions({ schedule, reload, single = false }) {
   const [open, show] = useState("");
@@ -44,14 +44,30 @@ function Backfill({ where, close }) {
   <//>`;
 }
 
+/** What a rule means, and when something is due by it, a moment after it was typed. */
+function Meaning({ rule }) {
+  const [found, set] = useState(/** @type {{words?: any, error?: any}} */ ({}));
+  const key = JSON.stringify(rule);
+  useEffect(() => {
+    let isOld = false;
+    const timer = rule ? setTimeout(() => send("schedules/explain", rule).then((words) => { if (!isOld) set({ words }); }, (error) => { if (!isOld) set({ error }); }), 300) : 0;
+    if (!rule) set({});
+    return () => { isOld = true; clearTimeout(timer); };
+  }, [key]);
+  const { words, error } = found;
+  return html`<div role="status">${error ? html`<p class="reason">${error.message}</p>` : words && html`<p>Due ${words.means}${words.clock_changes && html`<br /><span class="dim">${words.clock_changes}</span>`}</p>
+    <${Code} label="The next instants of this rule" text=${words.next.join("\n") || "never"} />`}</div>`;
+}
+
 /** A schedule that is made, or put in the place of one that was made at run time. */
 function Put({ close }) {
   const tasks = useData("tasks", { limit: 200 }, []);
   const [said, say] = useState({ name: "", task: "", kind: "cron", when: "", tz: Intl.DateTimeFormat().resolvedOptions().timeZone, kwargs: "{}" });
   const set = (/** @type {string} */ field) => (/** @type {any} */ e) => say({ ...said, [field]: e.target.value });
+  const { name, task, kind, when, tz, kwargs } = said;
+  const at = new Date(when);
+  const rule = !when ? null : kind === "cron" ? { cron: when, tz } : kind === "every" ? { every: when } : Number.isNaN(at.getTime()) ? null : { at: at.toISOString() };
   const act = async () => {
-    const { name, task, kind, when, tz, kwargs } = said;
-    const rule = kind === "cron" ? { cron: when, tz } : kind === "every" ? { every: when } : { at: new Date(when).toISOString() };
     await call("PUT", `schedules/${part(name)}`, { body: { task, kwargs: JSON.parse(kwargs || "{}"), ...rule } });
     notify("The schedule is kept.");
     go(["schedules", name]);
@@ -64,16 +80,18 @@ function Put({ close }) {
     <${Field} label="Rule"><select value=${said.kind} onChange=${set("kind")}>${[["cron", "by the clock"], ["every", "every so often"], ["at", "once"]].map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select><//>
     <${Field} label="When" hint=${hints[said.kind]}><input type=${said.kind === "at" ? "datetime-local" : "text"} value=${said.when} required onInput=${set("when")} /><//>
     ${said.kind === "cron" && html`<${Field} label="Time zone"><input value=${said.tz} required onInput=${set("tz")} /><//>`}
+    <${Meaning} rule=${rule} />
     <${Field} label="Arguments by name, as JSON"><textarea value=${said.kwargs} spellcheck=${false} onInput=${set("kwargs")} /><//><//>`;
 }
 
 /** The next instants; where the clock changes between two of them, a note says so. */
-function Next({ name }) {
+function Next({ name, tz }) {
   const now = useNow();
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const zone = known(tz);
+  const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
   return html`<${Section} title="Due next"><${Shown} loaded=${useData(`schedules/${part(name)}/next`, { count: 10 })}>${(/** @type {any} */ { items }) => items.length
-    ? html`<${Table} label="The next instants" columns=${["UTC", `Here (${zone})`, "When"]}>${items.map((/** @type {string} */ at, /** @type {number} */ i) => html`<tr key=${at}>
-        <td>${instant(at, "UTC")}</td><td>${instant(at)}${i > 0 && new Date(at).getTimezoneOffset() !== new Date(items[i - 1]).getTimezoneOffset() ? html` <span class="state s-retrying">clock changed</span>` : null}</td><td>${ago(at, now)}</td></tr>`)}<//>`
+    ? html`<${Table} label="The next instants" columns=${[`By its clocks (${zone})`, `Here (${here})`, "When"]}>${items.map((/** @type {string} */ at, /** @type {number} */ i) => html`<tr key=${at}>
+        <td>${instant(at, zone)}${i > 0 && offset(at, zone) !== offset(items[i - 1], zone) ? html` <span class="state s-retrying">clock changed</span>` : null}</td><td>${instant(at)}</td><td>${ago(at, now)}</td></tr>`)}<//>`
     : html`<p class="dim">Never again.</p>`}<//><//>`;
 }
 
@@ -82,25 +100,36 @@ function Schedule({ name }) {
   return html`<${Shown} loaded=${loaded} title=${name}>${(/** @type {any} */ one) => html`
     <${Head} title=${name} sub=${`${one.rule}, starts ${one.starts}`}><${Actions} schedule=${one} reload=${loaded.reload} single /><//>
     ${one.paused && html`<p class="reason">Paused <${When} at=${one.paused} /> ${one.note}</p>`}
-    <div class="two"><div><${Next} name=${name} /></div><div>
+    <div class="two"><div><${Next} name=${name} tz=${one.tz} /></div><div>
       <${Section} title="So far"><${Facts} of=${[["Fired", count(one.fired)], ["Late", count(one.late)], ["Missed", count(one.missed)], ["Skipped", count(one.skipped)], ["Failed", count(one.failed)], ["Wait", count(one.waiting)], ["Made", one.is_dynamic ? "at run time" : "by the code"]]} />
         ${one.active.length > 0 && html`<p>Wait or run: ${one.active.map((/** @type {string} */ id) => html`<a key=${id} href=${to(["jobs", id])}>${id}</a> `)}</p>`}<//>
       <${Section} title="Last occurrences">${one.history.length ? html`<${Table} label="Last occurrences" columns=${["Due", "Started", "Kind"]}>${one.history.map((/** @type {any} */ each, /** @type {number} */ at) => html`<tr key=${at}><td><${When} at=${each.scheduled_for} /></td><td><${When} at=${each.emitted} /></td><td>${each.kind}</td></tr>`)}<//>` : html`<p class="dim">None yet.</p>`}<//>
     </div></div>`}<//>`;
 }
 
-function List() {
-  const loaded = useData("schedules");
+function Prefix({ prefix }) {
+  const [text, set] = useState(prefix);
+  useEffect(() => set(prefix), [prefix]);
+  const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ prefix: text.trim(), cursor: "" }); };
+  return html`<div class="bar"><form role="search" aria-label="By their names" onSubmit=${submit}><label class="sr" for="prefix">What names begin with</label>
+    <input id="prefix" data-filter value=${text} placeholder="what their names begin with" spellcheck=${false} autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} /><button type="submit">Filter</button></form></div>`;
+}
+
+function List({ query }) {
+  const { prefix = "", cursor = "" } = query;
+  const loaded = useData("schedules", { prefix, limit: 50, ...(cursor ? { cursor } : {}) });
   const [open, show] = useState(false);
   return html`<${Head} title="Schedules">${may("schedules.change") && html`<button type="button" onClick=${() => show(true)}>Add a schedule</button>`}<//>
-    ${open && html`<${Put} close=${() => show(false)} />`}<${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
+    ${open && html`<${Put} close=${() => show(false)} />`}<${Prefix} prefix=${prefix} /><${Shown} loaded=${loaded}>${(/** @type {any} */ { items, next }) => items.length
     ? html`<${Table} label="Schedules" columns=${["Schedule", "When", "Starts", "Due", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
         <td><a href=${to(["schedules", one.name])}>${one.name}</a></td><td>${one.rule}</td><td>${one.starts}</td>
         <td>${one.paused ? html`<span class="state s-held"><span aria-hidden="true">‖</span> paused</span> ${one.note}` : html`<${When} at=${one.next} />`}</td>
-        <td><div class="actions"><${Actions} schedule=${one} reload=${loaded.reload} /></div></td></tr>`)}<//>`
+        <td><div class="actions"><${Actions} schedule=${one} reload=${loaded.reload} /></div></td></tr>`)}<//>
+      <div class="bar">${cursor && html`<a href=${to("schedules", { prefix })}>First page</a>`}${next && html`<a href=${to("schedules", { prefix, cursor: next })}>Next page</a>`}</div>`
+    : prefix || cursor ? html`<${Empty} title="No schedule fits"><p><a href=${to("schedules")}>All schedules</a></p><//>`
     : html`<${Empty} title="There are no schedules"><p>One stands in the code, above its task:</p><${Code} label="Examples" text=${'@app.every("5m")\n@app.cron("30 2 * * *", tz="Europe/Paris")\n@app.cron("0 9 * * 1-5")'} /><//>`}<//>`;
 }
 
-export default function Schedules({ rest }) {
-  return rest.length ? html`<${Schedule} name=${rest[0]} />` : html`<${List} />`;
+export default function Schedules({ rest, query }) {
+  return rest.length ? html`<${Schedule} name=${rest[0]} />` : html`<${List} query=${query} />`;
 }

@@ -1,0 +1,76 @@
+"""What is done to jobs of the store, as events: looked up, as the store announces nothing."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from taskmq.contracts.jobs import JobAction, JobRecord, JobStore
+from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.telemetry.events import JobEvent
+
+__all__ = ["StoreEvents"]
+
+# What is committed so many ms after it was written is found still.
+_LATE: Final = 3_000
+# Of what is done in one second; of more only the last.
+_MOST: Final = 1_000
+# As events are called: facts. What is not here has one name.
+_NAMES: Final = {
+    "change": "changed",
+    "cancel": "cancelled",
+    "hold": "held",
+    "release": "released",
+    "retry": "requeued",
+}
+
+
+class StoreEvents:
+    """Submissions and what the histories of jobs have, each once.
+
+    A submission counts as of the time that its job's id says, by the clock of who submitted it.
+    """
+
+    def __init__(self, store: JobStore) -> None:
+        self._store = store
+        # By job and what tells its events apart: when each was.
+        self._seen: dict[tuple[str, str], int] = {}
+        # Up to when the store was looked at.
+        self._until: int | None = None
+
+    async def look(self) -> list[JobEvent]:
+        """What has happened since the last look, the earliest first; nothing at the first.
+
+        Raises:
+            StoreUnavailable: it could not be reached; the next look finds what this one would have.
+        """
+        now = await self._store.now_ms()
+        since = (now if self._until is None else self._until) - _LATE
+        page = await self._store.list_jobs(JobFilter(submitted_from=since), limit=_MOST)
+        actions = await self._store.actions(since, limit=_MOST)
+        found = sorted([*self._submissions(page.jobs), *self._actions(actions)], key=lambda one: one.at)
+        self._seen = {key: at for key, at in self._seen.items() if at >= since}
+        is_first, self._until = self._until is None, now
+        return [] if is_first else found
+
+    def _submissions(self, jobs: list[JobRecord]) -> Iterator[JobEvent]:
+        for job in jobs:
+            if self._is_new(job.id, "", job.submitted):
+                yield _event("submitted", job, job.id, job.submitted)
+
+    def _actions(self, actions: list[JobAction]) -> Iterator[JobEvent]:
+        for one in actions:
+            entry = one.entry
+            if self._is_new(one.job_id, f"{entry.kind} {entry.version}", entry.at):
+                yield _event(_NAMES.get(entry.kind, entry.kind), one, one.job_id, entry.at)
+
+    def _is_new(self, job_id: str, what: str, at: int) -> bool:
+        key = (job_id, what)
+        if key in self._seen:
+            return False
+        self._seen[key] = at
+        return True
+
+
+def _event(name: str, job: JobRecord | JobAction, job_id: str, at: int) -> JobEvent:
+    return JobEvent(
+        event=name, number=0, at=at, job_id=job_id, task=job.task, queue=job.queue, tenant=job.tenant, is_stored=True
+    )
