@@ -22,6 +22,7 @@ from tests.servers.ports import PortLease
 
 _PAGE = ROOT / "docs" / "first-hour.md"
 _PATIENCE = timedelta(seconds=40)
+_SECOND = timedelta(seconds=1)
 _USER, _VHOST = "shop", "shop"
 # Root's, what makes the environment, and what the test has done before.
 _NOT_RUN = ("sudo ", "python3 -m venv", "venv/bin/pip", ". venv", "export ")
@@ -163,10 +164,17 @@ def test_the_first_hour(folder: Path, settings: dict[str, str]) -> None:
         beats = [services.enter_context(Started(folder, *shlex.split(_units()["beat"]), env=env)) for _ in range(2)]
         for service in workers:
             service.says("waiting for jobs")
-        eventually(lambda: len(_rows(folder, env, "workers")) == 4, "two processes of each worker", within=_PATIENCE)
+        eventually(
+            lambda: len(_rows(folder, env, "workers")) == 4,
+            "two processes of each worker",
+            within=_PATIENCE,
+            every=_SECOND,
+        )
         terminal.use_ports(lease.ports)
         terminal.up_to("taskmq send shop.confirm --args '[-1]'")
-        eventually(lambda: _rows(folder, env, "dlq", "list", "orders"), "a dead letter", within=_PATIENCE)
+        eventually(
+            lambda: _rows(folder, env, "dlq", "list", "orders"), "a dead letter", within=_PATIENCE, every=_SECOND
+        )
         said = terminal.up_to("taskmq dlq list orders")
         assert said["taskmq dlq list orders"].count("there is no order -1") == 1
 
@@ -181,7 +189,7 @@ def test_the_first_hour(folder: Path, settings: dict[str, str]) -> None:
             beats[number] = services.enter_context(Started(folder, *shlex.split(_units()["beat"]), env=env))
         said = terminal.up_to("taskmq dlq list orders")
         assert "order -1" not in said["taskmq dlq list orders"]
-        eventually(lambda: not _waiting(folder, env), "queues without jobs", within=_PATIENCE)
+        eventually(lambda: not _waiting(folder, env), "queues without jobs", within=_PATIENCE, every=_SECOND)
 
 
 def _rows(folder: Path, env: dict[str, str], *command: str) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from datetime import timedelta
 from pathlib import Path
 from typing import get_args
 
@@ -41,7 +42,8 @@ def test_a_job_is_charged_logged_counted_and_told_of_as_the_pages_say(tmp_path: 
 
             assert [line.partition(" ")[2] for line in followed.splitlines()] == expected
             assert taskmq("job", "logs", "order-13", "--level", "error").count("\n") == 1
-            eventually(lambda: "charge" in taskmq("stats"), "the run is counted", within=PATIENCE)
+            second = timedelta(seconds=1)
+            eventually(lambda: "charge" in taskmq("stats"), "the run is counted", within=PATIENCE, every=second)
         taskmq("alert", "apply", "alerts.toml")
         assert "charges-fail" in taskmq("alert", "rules")
         taskmq("alert", "test", "charges-fail")

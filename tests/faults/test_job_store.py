@@ -1,6 +1,6 @@
 """The job store while everything around it is killed, frozen and cut off: what was acknowledged is done.
 
-$TASKMQ_TEST_STORE_JOBS     acknowledged submissions (default 300, with the session's broker, which is only cut off)
+$TASKMQ_TEST_STORE_JOBS     acknowledged submissions (default 200, with the session's broker, which is only cut off)
 $TASKMQ_TEST_STORE_RATE     how many are submitted a second at most (default 60)
 $TASKMQ_TEST_STORE_MINUTES  submit no longer than this (default 12)
 $TASKMQ_TEST_STORE_CUT      seconds for which networks are cut (default 1)
@@ -25,14 +25,14 @@ from tests.servers import PostgreSQL, RabbitMQ, TcpProxy
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
 
-JOBS = int(os.environ.get("TASKMQ_TEST_STORE_JOBS", "300"))
+JOBS = int(os.environ.get("TASKMQ_TEST_STORE_JOBS", "200"))
 RATE = float(os.environ.get("TASKMQ_TEST_STORE_RATE", "60"))
 MINUTES = float(os.environ.get("TASKMQ_TEST_STORE_MINUTES", "12"))
 CUT = float(os.environ.get("TASKMQ_TEST_STORE_CUT", "1"))
 IS_LARGE = JOBS >= 1000
 LANES = 16
 CALM = 2.0 if IS_LARGE else 0.0
-IDLE_JOBS = 200
+IDLE_JOBS = 100
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A node that is killed, stopped and robbed of its connections, again and again under load.
 
-`$TASKMQ_TEST_RESTARTS` says how often (default 3), `$TASKMQ_TEST_CUTS` how many times a proxy cuts all connections
-(default 5), `$TASKMQ_TEST_RESTARTS_SECONDS` ends the first campaign early, with what was done so far.
+`$TASKMQ_TEST_RESTARTS` says how often (default 2), `$TASKMQ_TEST_CUTS` how many times a proxy cuts all connections
+(default 3), `$TASKMQ_TEST_RESTARTS_SECONDS` ends the first campaign early, with what was done so far.
 """
 
 import os
@@ -20,8 +20,8 @@ from tests.servers import RabbitMQ, StartRabbitMQ, TcpProxy
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
 
-RESTARTS = int(os.environ.get("TASKMQ_TEST_RESTARTS", "3"))
-CUTS = int(os.environ.get("TASKMQ_TEST_CUTS", "5"))
+RESTARTS = int(os.environ.get("TASKMQ_TEST_RESTARTS", "2"))
+CUTS = int(os.environ.get("TASKMQ_TEST_CUTS", "3"))
 SECONDS = float(os.environ.get("TASKMQ_TEST_RESTARTS_SECONDS", "1e9"))
 QUEUES = ("left", "right")
 RATE = 80.0

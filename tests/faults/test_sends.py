@@ -1,6 +1,6 @@
 """Every `send` ends in time, as sent or as a typed error, whatever happens to the network and the broker.
 
-`$TASKMQ_TEST_FAULT_SENDS` says how many calls (default 1,000), `$TASKMQ_TEST_FAULT_SEED` in which order of faults.
+`$TASKMQ_TEST_FAULT_SENDS` says how many calls (default 500), `$TASKMQ_TEST_FAULT_SEED` in which order of faults.
 """
 
 import os
@@ -17,7 +17,7 @@ from tests.servers import StartRabbitMQ, TcpProxy
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
 
-SENDS = int(os.environ.get("TASKMQ_TEST_FAULT_SENDS", "1000"))
+SENDS = int(os.environ.get("TASKMQ_TEST_FAULT_SENDS", "500"))
 SEED = int(os.environ.get("TASKMQ_TEST_FAULT_SEED", "20261121"))
 # Slow enough for faults to meet them.
 SECONDS = 8 + SENDS / 400

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -88,11 +89,12 @@ class Shop:
         eventually(lambda: set(lines) <= set(self.ledger), f"{lines} in the ledger", within=PATIENCE)
 
 
-@pytest.fixture
-def shop(tmp_path: Path, amqp_url: str, rabbitmq_server: RabbitMQ) -> Iterator[Shop]:
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) -> Iterator[Shop]:
     """With three users, each of whom is allowed what the command prints for its role."""
-    (tmp_path / "shop.py").write_text(SHOP)
-    shop = Shop(tmp_path, rabbitmq_server, urlsplit(amqp_url).path.removeprefix("/"))
+    folder, url = tmp_path_factory.mktemp("shop"), rabbitmq_server.create_vhost()
+    (folder / "shop.py").write_text(SHOP)
+    shop = Shop(folder, rabbitmq_server, urlsplit(url).path.removeprefix("/"))
     for role in ("producer", "worker", "operator"):
         rabbitmq_server.http("PUT", f"/api/users/{shop.user(role)}", {"password": PASSWORD, "tags": ""})
         printed = shop.does("guest", "topology", "permissions", "--role", role, "--user", shop.user(role)).out
@@ -103,6 +105,7 @@ def shop(tmp_path: Path, amqp_url: str, rabbitmq_server: RabbitMQ) -> Iterator[S
     yield shop
     for role in ("producer", "worker", "operator"):
         rabbitmq_server.http("DELETE", f"/api/users/{shop.user(role)}")
+    rabbitmq_server.delete_vhost(url)
 
 
 def test_a_task_lives_its_whole_life_among_users_with_no_more_than_their_role(shop: Shop) -> None:
@@ -124,7 +127,10 @@ def test_a_task_lives_its_whole_life_among_users_with_no_more_than_their_role(sh
         shop.ran("double 1", "double 2", "again 1", "again 2", "fail")
 
         letters = eventually(
-            lambda: shop.does("worker", "dlq", "list", "images", "-o", "jsonl").rows, "a dead letter", within=PATIENCE
+            lambda: shop.does("worker", "dlq", "list", "images", "-o", "jsonl").rows,
+            "a dead letter",
+            within=PATIENCE,
+            every=timedelta(seconds=1),
         )
         assert [letter["task"] for letter in letters] == ["shop.fail"]
         (shop.folder / "mended").touch()

@@ -11,9 +11,16 @@ _INTERVAL = timedelta(milliseconds=20)
 
 
 def eventually(
-    check: Callable[[], T], what: str = "the condition", *, within: timedelta = timedelta(seconds=10)
+    check: Callable[[], T],
+    what: str = "the condition",
+    *,
+    within: timedelta = timedelta(seconds=10),
+    every: timedelta = _INTERVAL,
 ) -> T:
     """The first true value that `check` gives; asks again and again until `within` is over.
+
+    Args:
+        every: how long it waits before it asks again; longer where asking starts a process.
 
     Raises:
         TimeoutError: `check` gave nothing true in time; the message says what was awaited.
@@ -22,5 +29,5 @@ def eventually(
     while not (value := check()):
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what} did not come true within {within.total_seconds():g} s")
-        time.sleep(_INTERVAL.total_seconds())
+        time.sleep(every.total_seconds())
     return value
