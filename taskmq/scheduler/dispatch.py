@@ -330,7 +330,8 @@ class JobDispatcher:
         self._next_poll = began + _POLL
         try:
             lanes = await self._store.lanes(self._lease.slot)
-            if lanes and began >= self._next_sharing:
+            # Who has to give way to jobs that wait at the broker is asked where none waits here.
+            if (lanes or self._ledger.giving_way) and began >= self._next_sharing:
                 self._follow(await self._read_sharing())
                 self._quotas = await self._read_quotas()
                 self._held_back = self._quotas.held_back()

@@ -70,8 +70,15 @@ def _app(url: str, state: str, store: str, seen: _Seen) -> TaskMQ:
 
 @asynccontextmanager
 async def _running(scheduler: Scheduler, worker: Worker) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(scheduler.run()), asyncio.create_task(worker.run())]
+    tasks = [asyncio.create_task(scheduler.run())]
+
+    async def is_ready() -> bool:
+        return scheduler.not_ready() is None
+
     try:
+        # So that it hears of the worker's slots at once, and not by the worker's next beat.
+        await _until(is_ready)
+        tasks.append(asyncio.create_task(worker.run()))
         yield
     finally:
         worker.requeue_now()
