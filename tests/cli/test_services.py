@@ -4,8 +4,11 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -262,6 +265,29 @@ def test_a_scheduler_without_a_store_is_wrong_usage(shop: Path, taskmq: Here) ->
 
     assert (result.code, result.out) == (2, "")
     assert "store" in result.err
+
+
+def test_a_scheduler_stops_with_6_at_a_store_that_went_back(shop: Path) -> None:
+    file = shop / "jobs.db"
+
+    def marks() -> list[int]:
+        with closing(sqlite3.connect(file)) as store:
+            return [int(note) for (note,) in store.execute("SELECT note FROM lease WHERE key LIKE 'mark:%'")]
+
+    with Started(shop, "scheduler", "shop:app", "--store", f"sqlite:///{file}") as scheduler:
+        scheduler.says("held from now on")
+        eventually(lambda: any(marks()), "a mark that was confirmed", within=PATIENCE)
+        with closing(sqlite3.connect(file, isolation_level=None)) as store:
+
+            def has_ended() -> bool:
+                # Again, as the scheduler may just have written the next one.
+                store.execute("UPDATE lease SET note = '0' WHERE key LIKE 'mark:%'")
+                return scheduler.process.poll() is not None
+
+            eventually(has_ended, "its end", within=PATIENCE, every=timedelta(milliseconds=200))
+
+        assert scheduler.process.returncode == 6
+        assert "went back: it has mark 0 of this scheduler" in scheduler.said
 
 
 def test_two_beats_emit_each_instant_once(shop: Path, mark: dict[str, str]) -> None:
