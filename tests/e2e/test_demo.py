@@ -1,14 +1,18 @@
 """`taskmq demo`, whole, and that its checks can fail."""
 
 import os
+import re
 import shlex
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from taskmq.demo.measure import FileReport, measure, source_files, totals
@@ -18,7 +22,8 @@ from taskmq.demo.tasks import is_busy
 from taskmq.errors import TaskMQError
 from taskmq.model.states import JobState
 from taskmq.schedules.triggers import Trigger, instants_after
-from tests.cli.kit import Result, run_on_terminal, run_process
+from tests.cli.kit import PATIENCE, Result, Started, run_on_terminal, run_process
+from tests.servers import eventually
 
 _ODD = {
     "no_python.py": b"def f(:\n    return\n",
@@ -222,3 +227,19 @@ def test_an_outcome_is_wrong_when_one_thing_differs(folder: Path, what: str) -> 
 
     assert not outcome.is_right
     assert sum(not check.is_right for check in outcome.checks) == 1
+
+
+def test_a_shop_is_served_with_its_dashboard_until_it_is_stopped(tmp_path: Path) -> None:
+    with Started(tmp_path, "demo", "--serve", "--port", "0", env={"TMPDIR": str(tmp_path)}) as demo:
+        demo.says("taskmq server")
+        (address,) = re.findall(r"at (http://[0-9.:]+)/", demo.said)
+
+        def has_run() -> bool:
+            which = {"filter": "status:succeeded"}
+            return bool(httpx.get(f"{address}/api/v1/jobs/count", params=which).json()["count"] > 0)
+
+        eventually(has_run, "a job that has run", within=PATIENCE, every=timedelta(seconds=1))
+        assert httpx.get(f"{address}/ui/").status_code == 200
+        assert demo.is_told(signal.SIGINT) in (0, 130)
+
+    assert list(tmp_path.glob("taskmq-demo-*")) == []
