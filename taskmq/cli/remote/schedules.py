@@ -66,7 +66,7 @@ def next_instants(client: Client, *, names: Sequence[str], count: int, after: st
         if line.paused:
             note(f"schedule {line.name} is paused {_paused(line)}: nothing of it is due")
             continue
-        if start is None and len(due) == count and (line.next is None or line.next > due[-1][0]):
+        if start is None and 0 < count == len(due) and (line.next is None or line.next > due[-1][0]):
             # None of its instants is among the first.
             continue
         instants = client.schedules.next(line.name, count=count, after=start)
