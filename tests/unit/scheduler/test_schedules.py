@@ -22,8 +22,9 @@ from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
 from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULED_FOR
-from taskmq.schedule import every, once
+from taskmq.schedule import cron, every, once
 from taskmq.schedules.record import Emitted
+from taskmq.schedules.triggers import jitter_of
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 from tests.unit.scheduler.stage import START, Player, Process, Stage, play, until
 
@@ -198,6 +199,27 @@ def test_after_two_hours_without_schedulers_each_mode_makes_up_for_its_own_count
         assert status.missed == 120 - expected
         assert status.coalesced == (119 if options["catchup"] == "once" else 0)
         assert status.fired == before["s0"] + expected
+
+    play(test, _tasks)
+
+
+def test_zones_days_off_and_jitter_are_those_of_the_schedule() -> None:
+    async def test(stage: Stage) -> None:
+        # A minute and 40 s before Wednesday begins in Berlin.
+        await stage.pass_by(2_700)
+        process = await _begun(stage)
+        await _add(process, "berlin", cron("* * * * *", tz="Europe/Berlin", exclude=["wed"]), jitter="20s")
+        await _add(process, "utc", cron("* * * * *", exclude=["wed"]))
+        await stage.pass_by(240)
+
+        jobs = stage.model.jobs.values()
+        instants = {name: [_instant(job) for job in jobs if _schedule(job) == name] for name in ("berlin", "utc")}
+        assert sorted(instants["utc"]) == [2_740_000, 2_800_000, 2_860_000, 2_920_000]
+        assert instants["berlin"] == [2_740_000]
+        (fired,) = await process.app.schedules.ahistory("berlin")
+        jitter = jitter_of("berlin", 20_000)
+        assert 0 < jitter <= (fired.emitted - fired.scheduled_for).total_seconds() * 1000 < jitter + 1_000
+        assert (await process.app.schedules.astatus("berlin")).late == 0
 
     play(test, _tasks)
 
