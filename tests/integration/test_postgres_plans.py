@@ -30,6 +30,7 @@ _STATEMENTS: Final[dict[str, str]] = {
     **{f"SCHEDULES_{name}": getattr(schedules, name) for name in schedules.__all__ if name not in _COLD},
     "EXISTING_SUBMITTED": submission._EXISTING,  # pyright: ignore[reportPrivateUsage]
     "EXISTING_KEYS": submission._KEYS,  # pyright: ignore[reportPrivateUsage]
+    "ACTIONS": store._ACTIONS,  # pyright: ignore[reportPrivateUsage]
     "GET": store._GET,  # pyright: ignore[reportPrivateUsage]
     "FIND_KEY": store._FIND_KEY,  # pyright: ignore[reportPrivateUsage]
     "UPSTREAM_LIVE": dependencies._LIVE,  # pyright: ignore[reportPrivateUsage]

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from taskmq.server.live.stream import EventFilter, event_lines
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver
+from taskmq_sql.sqlite.file import schema
+from taskmq_sql.sqlite.jobs import records
 from tests.unit.app_kit import new_url
 from tests.unit.model.telemetry.test_events import STATUS
 from tests.unit.server.kit import Site
@@ -448,6 +451,16 @@ def test_what_is_done_while_the_store_is_away_is_found_when_it_is_back() -> None
         assert [(one.event, one.job_id) for one in await events.look()] == [("submitted", job.id)]
 
     asyncio.run(test())
+
+
+def test_a_file_is_looked_through_by_keys_for_what_was_done_of_late(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as connection:
+        schema.create(connection)
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {records._ACTIONS}", (0, 1)).fetchall()
+
+    steps = [step[3] for step in plan]
+    assert [step for step in steps if "SCAN" in step] == ["SCAN e"], steps
+    assert any("event_at" in step for step in steps), steps
 
 
 def test_streams_get_what_is_done_to_jobs_of_the_store(tmp_path: Path) -> None:

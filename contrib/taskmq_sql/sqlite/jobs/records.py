@@ -28,9 +28,10 @@ _ACTIONS: Final = """
     WITH e AS MATERIALIZED (
         SELECT rowid AS number, * FROM event INDEXED BY event_at WHERE at >= ? ORDER BY at DESC, rowid DESC LIMIT ?
     )
-    SELECT e.id, j.tenant, j.task, j.queue, e.version, e.at, e.kind, e.state, e.by, e.note FROM e
-    JOIN (SELECT id, tenant, task, queue FROM job UNION ALL SELECT id, tenant, task, queue FROM job_history) AS j
-        ON j.id = e.id
+    SELECT e.id, coalesce(j.tenant, h.tenant), coalesce(j.task, h.task), coalesce(j.queue, h.queue),
+        e.version, e.at, e.kind, e.state, e.by, e.note
+    FROM e LEFT JOIN job AS j ON j.id = e.id LEFT JOIN job_history AS h ON h.id = e.id
+    WHERE j.id IS NOT NULL OR h.id IS NOT NULL
     ORDER BY e.at, e.number
 """
 _ATTEMPTS: Final = """
