@@ -330,7 +330,7 @@ class JobDispatcher:
         self._next_poll = began + _POLL
         try:
             lanes = await self._store.lanes(self._lease.slot)
-            # Who has to give way to jobs that wait at the broker is asked where none waits here.
+            # Runs may have to give way to jobs that wait at the broker, also when none waits in the store.
             if (lanes or self._ledger.giving_way) and began >= self._next_sharing:
                 self._follow(await self._read_sharing())
                 self._quotas = await self._read_quotas()

@@ -270,7 +270,7 @@ _CHANGING = (
     (re.compile(r"request [0-9a-f]{24} at http://\S+\n"), ""),
     (re.compile(r"\btmq_[A-Za-z0-9_-]{43}\b"), "SECRET"),
     (re.compile(r"in \d+ s\b"), "in N s"),
-    # A server also writes down who has asked it for what.
+    # The audit of a server has more entries: each request through it is one.
     (re.compile(r"unsealed +\d+"), "unsealed N"),
     (re.compile(r" +"), " "),
 )

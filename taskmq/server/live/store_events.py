@@ -1,4 +1,4 @@
-"""What is done to jobs of the store, as events: looked up, as the store announces nothing."""
+"""What is done to jobs of the store, as events. The store announces nothing, so it is asked."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,9 +11,9 @@ __all__ = ["StoreEvents"]
 
 # What is committed so many ms after it was written is found still.
 _LATE: Final = 3_000
-# Of what is done in one second; of more only the last.
+# The newest of a look, which is of one second and of the time for late commits: of more, older ones are left out.
 _MOST: Final = 1_000
-# As events are called: facts. What is not here has one name.
+# Events are named as facts. A kind of history entry that is not here keeps its name.
 _NAMES: Final = {
     "change": "changed",
     "cancel": "cancelled",
