@@ -1,7 +1,8 @@
 """Dedicated connections to PostgreSQL, which come back, and the border at which its errors become ours."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any, Final, Literal, Protocol, TypeVar, cast
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
@@ -71,6 +72,31 @@ class Connection(Protocol):
 
 
 _connect: Final = cast("Callable[..., Awaitable[Connection]]", asyncpg.connect)
+
+# PostgreSQL's own types have numbers below this one, the same in each version and database (transam.h).
+_FIRST_OWN_TYPE: Final = 16_384
+_built_in_types: Final[dict[frozenset[int], Sequence[Row]]] = {}
+
+
+class _Knowing(asyncpg.Connection):  # type: ignore[misc]
+    """A connection that knows what an array of a built-in type is, once another one of this process has asked.
+
+    asyncpg asks on each connection, with a statement that takes the server longer than any of ours does. Where a
+    version of asyncpg has no such method, it asks again.
+    """
+
+    async def _introspect_types(self, typeoids: Iterable[int], timeout: float | None) -> tuple[Sequence[Row], Any]:
+        asked = frozenset(typeoids)
+        if (known := _built_in_types.get(asked)) is not None:
+            # The name of a statement that did not take the place of the one being prepared.
+            return known, SimpleNamespace(name="known")
+        types, statement = cast(
+            "tuple[Sequence[Row], Any]",
+            await super()._introspect_types(asked, timeout),  # pyright: ignore[reportUnknownMemberType]
+        )
+        if max(asked) < _FIRST_OWN_TYPE:
+            _built_in_types[asked] = types
+        return types, statement
 
 
 class Connections:
@@ -252,6 +278,7 @@ class Connections:
                 timeout=_SECONDS_TO_CONNECT,
                 command_timeout=_SECONDS_TO_ANSWER,
                 max_cached_statement_lifetime=0,
+                connection_class=_Knowing,
                 server_settings={"application_name": self._name},
             )
             await connection.execute(";".join(self._settings))

@@ -1,0 +1,59 @@
+"""What a connection to PostgreSQL asks the server before the first statement of ours."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from taskmq_sql.postgres.connections import Connection, Connections
+
+
+async def _nothing(connection: Connection) -> None:
+    del connection
+
+
+@asynccontextmanager
+async def _connections(url: str) -> AsyncGenerator[Connections, None]:
+    opened = Connections(url, address=url, name="test", size=1, settings=(), prepare=_nothing, heal=_nothing)
+    try:
+        yield opened
+    finally:
+        await opened.aclose()
+
+
+async def _asked(url: str, query: str, *arguments: object) -> tuple[object, list[str]]:
+    """What a new connection answers, and the statements that it sent for that."""
+    sent: list[str] = []
+
+    async def ask(connection: Any) -> object:
+
+        def note(record: Any) -> None:
+            sent.append(record.query)
+
+        connection.add_query_logger(note)
+        return await connection.fetchval(query, *arguments)
+
+    async with _connections(url) as connections:
+        return await connections.run("read", ask), sent
+
+
+def test_arrays_of_built_in_types_are_looked_up_once_in_a_process(postgres_url: str) -> None:
+    async def main() -> None:
+        query = "select $1::macaddr[]"
+        answer, sent = await _asked(postgres_url, query, ["08:00:2b:01:02:03"])
+        assert len(sent) > 1
+        assert await _asked(postgres_url, query, answer) == (answer, [query])
+
+    asyncio.run(main())
+
+
+def test_types_of_a_database_are_looked_up_on_each_connection(postgres_url: str) -> None:
+    async def main() -> None:
+        await _asked(postgres_url, "create type mood as enum ('calm')")
+        query = "select $1::mood[]"
+        for _ in range(2):
+            answer, sent = await _asked(postgres_url, query, ["calm"])
+            assert answer == ["calm"]
+            assert len(sent) > 1
+
+    asyncio.run(main())
