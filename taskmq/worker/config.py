@@ -185,8 +185,8 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     redact: Annotated[
         str,
         ConfigOption(
-            "A regular expression of what is replaced in these lines, beside passwords and tokens that are "
-            "recognised."
+            "A regular expression of what is replaced in these lines, and in messages and tracebacks of errors, "
+            "beside passwords and tokens that are recognised."
         ),
     ] = ""
     control: Annotated[bool, ConfigOption("Obey the commands of `taskmq worker control`; --no-control does not.")] = (

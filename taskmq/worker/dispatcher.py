@@ -16,6 +16,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Delivery, is_revoked
 from taskmq.executors import ThreadExecutor
 from taskmq.model.commands import Preemption
+from taskmq.model.history.redaction import Redactor
 from taskmq.model.topology import WorkQueue
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.execution import Executor
@@ -75,6 +76,7 @@ class Dispatcher:
         cancelled: Callable[[str], str | None] | None,
         long_runs: LongRunGuard | None = None,
         logs: RunLines | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         self.left_behind = 0
         self._config = config
@@ -95,7 +97,12 @@ class Dispatcher:
         self._monotonic = self.slots.monotonic
         self._journal = JournalService(app)
         self._settler = Settler(
-            app, worker=worker, result_limit=config.result_limit, log_errors=config.log_errors, logs=logs
+            app,
+            worker=worker,
+            result_limit=config.result_limit,
+            log_errors=config.log_errors,
+            redactor=redactor,
+            logs=logs,
         )
         self._processor = Processor(
             app, executors, config, journal_writer=self._journal, tell_start=self._settler.tell_start

@@ -88,6 +88,7 @@ class Worker:
         self._target = target
         self.name = config.name or f"{socket.gethostname()}:{os.getpid()}"
         self._queues = queues_of(app, config)
+        self._redactor = Redactor([config.redact] if config.redact else [])
         check_tasks(app)
         self.stats = WorkerStats()
         self._loop_monitor = LoopMonitor(
@@ -320,6 +321,7 @@ class Worker:
             long_runs=self._long_runs,
             guards=build_guards(self._app, self._config, worker=self.name),
             logs=self._take_logs(),
+            redactor=self._redactor,
         )
 
     def _take_logs(self) -> RunLines | None:
@@ -333,7 +335,7 @@ class Worker:
             self._app.sessions.clock,
             worker=self.name,
             timeout=min(session.send_timeout, _TIME_FOR_LOGS),
-            redactor=Redactor([config.redact] if config.redact else []),
+            redactor=self._redactor,
             most=config.log_lines,
         )
         sink = StoredRuns(self._logs)

@@ -12,7 +12,7 @@ from taskmq.model.states import JobState
 from taskmq.model.topology import logical_queue
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import LogErrors
-from taskmq.worker.settlement.error_text import has_form, summary, type_name
+from taskmq.worker.settlement.error_text import ErrorTexts, type_name
 
 __all__ = ["EndRecords", "FailureLog"]
 
@@ -73,8 +73,9 @@ class EndRecords:
 class FailureLog:
     """Says in the log how an attempt failed, as far as the worker is to say it."""
 
-    def __init__(self, said: LogErrors) -> None:
+    def __init__(self, said: LogErrors, texts: ErrorTexts) -> None:
         self._said = said
+        self._texts = texts
 
     def note_retry(self, attempt: Attempt, wait: int, error: BaseException) -> None:
         """Say that an attempt failed and is followed by another, `wait` milliseconds later."""
@@ -88,14 +89,16 @@ class FailureLog:
     def _note(self, attempt: Attempt, what: str, error: BaseException, *, has_traceback: bool) -> None:
         envelope, said = attempt.envelope, self._said
         shows_traceback = said == "traceback" and (has_traceback or _log.isEnabledFor(logging.DEBUG))
+        is_plain = shows_traceback and self._texts.is_plain(error)
         _log.warning(
-            "job %s of task %s, attempt %d: %s: %s",
+            "job %s of task %s, attempt %d: %s: %s%s",
             attempt.job_id,
             envelope.task,
             envelope.attempt,
             what,
-            type_name(error) if said == "type" else " ".join(summary(error).split()),
-            exc_info=error if shows_traceback and has_form(error) else None,
+            type_name(error) if said == "type" else " ".join(self._texts.summary(error).split()),
+            f"\n{self._texts.traceback_of(error)}" if shows_traceback and not is_plain else "",
+            exc_info=error if is_plain else None,
             # One that was refused has had no run whose fields the record could take.
             extra={
                 "job_id": attempt.job_id,

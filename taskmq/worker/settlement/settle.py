@@ -46,6 +46,7 @@ from taskmq.errors import (
 )
 from taskmq.model import headers as header
 from taskmq.model.envelope import LAST_INSTANT, Envelope, Invitation, amend, decode_envelope
+from taskmq.model.history.redaction import Redactor
 from taskmq.model.outcome import (
     OUTCOME_NAMES,
     AlreadyDone,
@@ -65,11 +66,7 @@ from taskmq.model.units import to_ms
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import LogErrors, WorkerConfig
 from taskmq.worker.run_logs import RunLines
-from taskmq.worker.settlement.error_text import (
-    ERROR_LIMIT,
-    error_record,
-    summary,
-)
+from taskmq.worker.settlement.error_text import ERROR_LIMIT, ErrorTexts
 from taskmq.worker.settlement.patience import SettlingPatience
 from taskmq.worker.settlement.permits import release_permits
 from taskmq.worker.settlement.records import EndRecords, FailureLog
@@ -93,6 +90,7 @@ class Settler:
         worker: the worker's name, for results and dead letters.
         result_limit: bytes of a result, encoded.
         log_errors: what the log says of a failed attempt.
+        redactor: what is replaced in texts of errors; None: what is recognised as secret.
         logs: what runs of jobs of the store have logged; None: nothing is taken.
     """
 
@@ -103,6 +101,7 @@ class Settler:
         worker: str,
         result_limit: int = WorkerConfig().result_limit,
         log_errors: LogErrors = "traceback",
+        redactor: Redactor | None = None,
         logs: RunLines | None = None,
     ) -> None:
         self._app = app
@@ -110,7 +109,8 @@ class Settler:
         self._worker = worker
         self._patience = SettlingPatience()
         self._records = EndRecords(worker=worker, clock=self._clock, result_limit=result_limit)
-        self._failures = FailureLog(log_errors)
+        self._texts = ErrorTexts(redactor or Redactor())
+        self._failures = FailureLog(log_errors, self._texts)
         session = app.sessions.current()
         self._session = session
         self.reports = ReportSender(
@@ -126,6 +126,7 @@ class Settler:
             clock=self._clock,
             records=self._records,
             failures=self._failures,
+            texts=self._texts,
             patience=self._patience,
             large=session.large_values,
         )
@@ -189,7 +190,7 @@ class Settler:
                 wait = coarse_delay(to_ms(delay))
                 headers: dict[str, HeaderValue] = {
                     header.ATTEMPT: attempt.envelope.attempt + 1,
-                    header.ERROR: summary(error),
+                    header.ERROR: self._texts.summary(error),
                 }
                 copy = self._copy(attempt, attempt=attempt.envelope.attempt + 1, delay=wait, headers=headers)
                 self._failures.note_retry(attempt, wait, error)
@@ -274,14 +275,14 @@ class Settler:
 
     async def _dead(self, attempt: Attempt, outcome: Dead) -> bool:
         reason, error = outcome.reason, outcome.error
-        details = error_record(error)
+        details = self._texts.record(error)
         self._failures.note_death(attempt, outcome)
         record = self._records.record(attempt, JobState.FAILED, error=details)
         if not await self.release_permits(attempt, outcome, record) or not await self._stored(attempt, record):
             return False
         headers: dict[str, HeaderValue] = {
             header.REASON: reason,
-            header.ERROR: summary(error),
+            header.ERROR: self._texts.summary(error),
             header.ERROR_TYPE: details.type_name[:ERROR_LIMIT],
             header.TRACEBACK: details.traceback,
             header.ATTEMPT: attempt.envelope.attempt,

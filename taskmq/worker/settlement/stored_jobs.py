@@ -28,7 +28,7 @@ from taskmq.model.outcome import (
 from taskmq.model.states import JobState
 from taskmq.model.units import storable, to_ms
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.settlement.error_text import ERROR_LIMIT, error_record
+from taskmq.worker.settlement.error_text import ERROR_LIMIT, ErrorTexts
 from taskmq.worker.settlement.patience import SettlingPatience
 from taskmq.worker.settlement.permits import release_permits
 from taskmq.worker.settlement.records import EndRecords, FailureLog
@@ -62,6 +62,7 @@ class StoredJobSettler:
         clock: Clock,
         records: EndRecords,
         failures: FailureLog,
+        texts: ErrorTexts,
         patience: SettlingPatience,
         large: LargeValues | None,
     ) -> None:
@@ -70,6 +71,7 @@ class StoredJobSettler:
         self._clock = clock
         self._records = records
         self._failures = failures
+        self._texts = texts
         self._patience = patience
         self._large = large
 
@@ -148,12 +150,12 @@ class StoredJobSettler:
                 return told("succeeded", content_type=content_type, result=value), record
             case Retried(delay, error):
                 self._failures.note_retry(attempt, to_ms(delay), error)
-                return told("retry", delay=to_ms(delay), error=error_record(error)), None
+                return told("retry", delay=to_ms(delay), error=self._texts.record(error)), None
             case Snoozed(delay, is_limited):
                 return told("snoozed", delay=to_ms(delay), limited=is_limited), None
             case Dead(_, error):
                 self._failures.note_death(attempt, outcome)
-                record = ended(JobState.FAILED, error=error_record(error))
+                record = ended(JobState.FAILED, error=self._texts.record(error))
                 return told("failed", error=record.error), record
             case Cancelled(reason):
                 kind: ReportKind = "expired" if _has_expired(attempt, reason) else "cancelled"

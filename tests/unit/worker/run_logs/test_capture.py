@@ -61,6 +61,10 @@ def _define(app: TaskMQ) -> None:
         for number in range(lines):
             _shop.info("line %d", number)
 
+    @app.task(name="refuse", queue="work", lane="store", retry=RetryPolicy(max_attempts=2, base=0.01, jitter=False))
+    async def refuse(iban: str) -> None:
+        raise ValueError(f"of iban {iban}")
+
     @app.task(name="plain", queue="work", result=False)
     async def plain() -> None:
         _shop.info("of a plain job")
@@ -294,3 +298,25 @@ def test_further_patterns_are_replaced_in_lines(tmp_path: Path) -> None:
         assert [line.message for line in await _lines(app, "chatter", 1)] == ["[redacted] 0"]
 
     _play(tmp_path, test, capture_logs="debug", redact="line")
+
+
+@pytest.mark.parametrize("capture", ["off", "debug"])
+def test_further_patterns_are_replaced_in_errors_and_what_the_log_says_of_them(
+    tmp_path: Path, capture: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(app: TaskMQ) -> None:
+        job = await app.tasks["refuse"].asend("DE12-3456")
+        with pytest.raises(TaskFailed) as failed:
+            await job.aresult(timeout=20)
+
+        (attempt,) = await app.jobs.aattempts(job.id)
+        assert attempt.error is not None
+        shown = f"{failed.value.message}{failed.value.traceback}{attempt.error.message}{attempt.error.traceback}"
+        assert "of iban [redacted]" in shown
+        assert "DE12" not in shown
+
+    _play(tmp_path, test, capture_logs=capture, redact=r"(?P<keep>iban )[\w-]+")
+
+    assert "dead (error): ValueError: of iban [redacted]" in caplog.text
+    assert "raise ValueError(" in caplog.text
+    assert "DE12" not in caplog.text
