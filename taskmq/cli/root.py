@@ -72,6 +72,10 @@ _COMMANDS = {
     "workflow": ("taskmq.cli.operators.workflow:app", "Workflows: list, show, graph, close, cancel, redrive."),
     "dlq": ("taskmq.cli.operators.dlq:app", "Dead letters: list, groups, show, replay, purge, export, archive."),
     "stats": ("taskmq.cli.history.stats:stats", "What was counted of runs: failures, waits, run times."),
+    "failures": (
+        "taskmq.cli.history.failures:failures",
+        "Jobs of the broker lane that ended badly, and what their errors said.",
+    ),
     "alert": (
         "taskmq.cli.history.alert:app",
         "Alerts: list, rules, apply, remove, test, silence, notices.",

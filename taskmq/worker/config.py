@@ -173,6 +173,13 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "has failed; message: no traceback; type: no message either, as it may hold secrets."
         ),
     ] = "traceback"
+    report_errors: Annotated[
+        LogErrors,
+        ConfigOption(
+            "What the history of runs keeps of the error of a dead letter: traceback: its message and traceback; "
+            "message: no traceback; type: no message either."
+        ),
+    ] = "traceback"
     capture_logs: Annotated[
         Capture,
         ConfigOption(

@@ -34,9 +34,11 @@ from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run_logs import RunLines, StoredRuns
 from taskmq.worker.services.cancellations import Cancellations
 from taskmq.worker.services.commands import CommandService
+from taskmq.worker.services.error_words import ErrorWords
 from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq.worker.services.queue_pauses import QueuePauses
 from taskmq.worker.services.task_announcer import TaskAnnouncer
+from taskmq.worker.settlement.error_text import ErrorTexts
 from taskmq.worker.setup import (
     capture_settings,
     check_tasks,
@@ -281,6 +283,7 @@ class Worker:
                     status=self.status,
                     clock=app.sessions.clock,
                     is_permanent=config.events == "on",
+                    words=ErrorWords(ErrorTexts(self._redactor), config.report_errors),
                 )
                 yield "event publisher", self._events, _TIME_TO_END
             self._tasks = TaskAnnouncer(session.broker, app, worker=self.name)

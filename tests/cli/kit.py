@@ -96,7 +96,7 @@ class Here:
 def environment(**more: str) -> dict[str, str]:
     """Ours, without settings of taskmq, and with the way to this source."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TASKMQ_")}
-    paths = os.pathsep.join((str(_ROOT), str(_ROOT / "brokers")))
+    paths = os.pathsep.join(map(str, (_ROOT, _ROOT / "brokers", _ROOT / "contrib")))
     return {**kept, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 

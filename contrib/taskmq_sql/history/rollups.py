@@ -15,8 +15,8 @@ from taskmq_sql.jobs.values import can_be_kept
 
 __all__ = ["SqlRollups"]
 
-_FAILURE: Final = "at, job, event, task, queue, tenant, worker, attempt, seconds, error, reason"
-_WIDTH: Final = 11
+_FAILURE: Final = "at, job, event, task, queue, tenant, worker, attempt, seconds, error, reason, message, traceback"
+_WIDTH: Final = 13
 _TOGETHER: Final = 100
 _PUT: Final = """
 insert into taskmq.rollup (minute, task, queue, tenant, figures) values ($1, $2, $3, $4, $5)
@@ -193,6 +193,8 @@ def _values(failure: RunFailure) -> tuple[object, ...]:
         failure.seconds,
         failure.error,
         failure.reason,
+        failure.message,
+        failure.traceback,
     )
 
 

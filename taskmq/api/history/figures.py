@@ -68,10 +68,12 @@ class RollupList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of the broker lane that ended badly; its error's words and traceback are in its dead letter.
+    """A job of the broker lane that ended badly.
 
     Attributes:
         event: `dead`, or `parked`: no worker knew what to do with its message.
+        message: what the error said, redacted; "" where workers keep it to themselves, or where too many failed.
+        traceback: the end of its traceback, redacted; None unless it is asked for.
     """
 
     job_id: str
@@ -85,6 +87,8 @@ class FailureView(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None
     error: str
     reason: str
+    message: str = ""
+    traceback: str | None = None
 
 
 class FailureList(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""`taskmq alert` and `taskmq stats` through a server."""
+"""`taskmq alert`, `taskmq stats` and `taskmq failures` through a server."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from taskmq.api.history.alerts import AlertView, NoticeView, RuleBody, RuleView, SilenceView
-from taskmq.api.history.figures import RollupView
+from taskmq.api.history.figures import FailureView, RollupView
 from taskmq.cli.exits import FAILED, NOT_FOUND, OK
 from taskmq.cli.history.alert import (
     ALERT_COLUMNS,
@@ -17,6 +17,7 @@ from taskmq.cli.history.alert import (
     SILENCE_COLUMNS,
     rules_of,
 )
+from taskmq.cli.history.failures import FAILURE_COLUMNS
 from taskmq.cli.history.stats import FIGURE_COLUMNS, rounded
 from taskmq.cli.output import note, print_rows
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
@@ -29,6 +30,7 @@ from taskmq.model.units import parse_seconds
 
 __all__ = [
     "apply",
+    "failures",
     "list_alerts",
     "notices",
     "remove",
@@ -173,6 +175,47 @@ def stats(client: Client, *, since: str, task: str | None, queue: str | None, te
 
     show_rows(FIGURE_COLUMNS, own.figures.rollups(since=begin, task=task, queue=queue).items, row)
     return OK
+
+
+def failures(
+    client: Client,
+    *,
+    job: str | None,
+    since: str,
+    task: str | None,
+    queue: str | None,
+    tenant: str | None,
+    error: str | None,
+    limit: int,
+) -> int:
+    span = timedelta(seconds=parse_seconds(since, what="since"))
+    own = client if tenant is None else client.for_tenant(tenant)
+    if job is not None:
+        found = own.figures.failures(task=task, queue=queue, job_id=job, error=error, limit=1, traceback=True).items
+        if not found:
+            note(f"no failure of job {job!r} is kept")
+            return NOT_FOUND
+        (one,) = found
+        facts = {"worker": one.worker, "seconds": one.seconds, "reason": one.reason, "tenant": one.tenant}
+        show_record(one, lambda: {**_failure_row(one), **facts, "traceback": one.traceback})
+        return OK
+    begin = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC) - span
+    page = own.figures.failures(task=task, queue=queue, error=error, since=begin, limit=limit)
+    show_rows(FAILURE_COLUMNS, page.items, _failure_row)
+    return OK
+
+
+def _failure_row(one: FailureView) -> dict[str, Any]:
+    return {
+        "at": text_of_instant(one.at),
+        "job": one.job_id,
+        "task": one.task,
+        "queue": one.queue,
+        "attempt": one.attempt,
+        "event": one.event,
+        "error": one.error,
+        "message": one.message,
+    }
 
 
 def _body(rule: AlertRule | RuleView) -> RuleBody:

@@ -124,8 +124,13 @@ class FigureCalls:
         until: datetime | None = None,
         limit: int = 50,
         cursor: str | None = None,
+        traceback: bool = False,
     ) -> FailureList:
-        """Jobs of the broker lane that ended badly, the last one first."""
+        """Jobs of the broker lane that ended badly, the last one first.
+
+        Args:
+            traceback: with the ends of their tracebacks.
+        """
         query = {
             "task": task,
             "queue": queue,
@@ -135,6 +140,7 @@ class FigureCalls:
             "until": until,
             "limit": limit,
             "cursor": cursor,
+            "traceback": traceback or None,
         }
         return self._connection.ask("listFailures", FailureList, query=query)
 

@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from taskmq.model.telemetry.events import JobEvent
+from taskmq.model.telemetry.events import LONGEST_MESSAGE, LONGEST_TRACEBACK, FailureEvent, JobEvent
+from taskmq.model.units import storable
 
 __all__ = [
     "BUCKETS",
@@ -161,7 +162,9 @@ class RunFailure(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         number: the store's own; grows. 0 before the store has it.
         event: `dead`, or `parked`.
-        reason: of a dead letter, see `taskmq.model.outcome.DeadReason`; what it said is in the dead letter itself.
+        reason: of a dead letter, see `taskmq.model.outcome.DeadReason`.
+        message: what the error of a dead letter said, redacted; "" where that is not kept.
+        traceback: the end of its traceback, redacted; "" where that is not kept.
     """
 
     number: int = 0
@@ -176,6 +179,8 @@ class RunFailure(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     error: str = ""
     reason: str = ""
+    message: str = ""
+    traceback: str = ""
 
 
 def minute_of(instant: int) -> int:
@@ -227,4 +232,6 @@ def failure_of(event: JobEvent) -> RunFailure | None:
         seconds=event.seconds,
         error=event.error or "",
         reason=event.reason or "",
+        message=storable(event.message[:LONGEST_MESSAGE]) if isinstance(event, FailureEvent) else "",
+        traceback=storable(event.traceback[-LONGEST_TRACEBACK:]) if isinstance(event, FailureEvent) else "",
     )

@@ -4,9 +4,11 @@ A batch is one message of JSON. All of its events are of one topic, so that a li
 
     job.EVENT.QUEUE    started, succeeded, answered, retried, snoozed, dead, cancelled, interrupted, parked
     worker.EVENT       online, beat, draining, offline
+    failure.QUEUE      the `dead` event of a job that is not of the store once more, with the words of its error
 
-QUEUE is the queue as people name it; one with dots in its name makes more words. Events are facts: ids, names, times,
-durations and the type of an error. Arguments, results and the words of an error are never in them.
+QUEUE is the queue as people name it; one with dots in its name makes more words. Events of `job` and `worker` are
+facts: ids, names, times, durations and the type of an error. Arguments, results and the words of an error are never
+in them. The words are in those of `failure` alone, redacted, for the history of runs.
 
 An event may be lost, and nothing waits for one. Each worker numbers its events, and says how many it has dropped.
 Fields and events may be added; readers ignore what they do not know. docs/events.md is for other languages.
@@ -22,16 +24,21 @@ from taskmq.model.telemetry.worker_status import WorkerStatus
 
 __all__ = [
     "ALL_EVENTS",
+    "FAILURE_EVENTS",
     "JOB_EVENTS",
+    "LONGEST_MESSAGE",
+    "LONGEST_TRACEBACK",
     "WORKER_EVENTS",
     "Event",
     "EventBatch",
+    "FailureEvent",
     "JobEvent",
     "JobEventName",
     "WorkerEvent",
     "WorkerEventName",
     "decode_batch",
     "encode_batch",
+    "failure_topic",
     "job_topic",
     "worker_topic",
 ]
@@ -42,7 +49,13 @@ JOB_EVENTS: Final = "job.#"
 WORKER_EVENTS: Final = "worker.*"
 """The topics of all events of workers."""
 ALL_EVENTS: Final = (JOB_EVENTS, WORKER_EVENTS)
+FAILURE_EVENTS: Final = "failure.#"
+"""The topics of words of errors; not among `ALL_EVENTS`."""
+LONGEST_MESSAGE: Final = 1_000
+LONGEST_TRACEBACK: Final = 8_000
+"""Characters of an error's message, and of the end of its traceback."""
 _JOB: Final = "job."
+_FAILURE: Final = "failure."
 _WORKER: Final = "worker."
 _TOPIC_BYTES: Final = 255
 
@@ -120,6 +133,18 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     is_stored: bool = False
 
 
+class FailureEvent(JobEvent, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The `dead` event of the same number once more, with what the error said.
+
+    Attributes:
+        message: what the error says, redacted; "" where the worker keeps it to itself.
+        traceback: its end, redacted; "" the same.
+    """
+
+    message: str = ""
+    traceback: str = ""
+
+
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
     """What happened to a worker process, and how it was then.
 
@@ -164,6 +189,13 @@ class _JobBatch(msgspec.Struct, frozen=True):
     dropped: int = 0
 
 
+class _FailureBatch(msgspec.Struct, frozen=True):
+    v: int
+    worker: str
+    events: list[FailureEvent]
+    dropped: int = 0
+
+
 class _WorkerBatch(msgspec.Struct, frozen=True):
     v: int
     worker: str
@@ -173,12 +205,18 @@ class _WorkerBatch(msgspec.Struct, frozen=True):
 
 _encoder = msgspec.json.Encoder()
 _job_batches = msgspec.json.Decoder(_JobBatch)
+_failure_batches = msgspec.json.Decoder(_FailureBatch)
 _worker_batches = msgspec.json.Decoder(_WorkerBatch)
 
 
 def job_topic(event: str, queue: str) -> str:
     """The topic of events of this kind about jobs of this queue."""
     return _short(f"{_JOB}{event}.{queue}")
+
+
+def failure_topic(queue: str) -> str:
+    """The topic of the words of errors of jobs of this queue."""
+    return _short(f"{_FAILURE}{queue}")
 
 
 def worker_topic(event: str) -> str:
@@ -198,13 +236,21 @@ def decode_batch(topic: str, body: bytes) -> EventBatch:
         MalformedMessage: it is no batch of events, or of a later version.
     """
     try:
-        batch = (_worker_batches if topic.startswith(_WORKER) else _job_batches).decode(body)
+        batch = _decoder_of(topic).decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedMessage(f"no batch of events: {error}") from error
     if batch.v != VERSION:
         raise MalformedMessage(f"a batch of events of version {batch.v}; this taskmq reads version {VERSION}")
     events = [msgspec.structs.replace(event, worker=batch.worker) for event in batch.events]
     return EventBatch(v=batch.v, worker=batch.worker, dropped=batch.dropped, events=events)
+
+
+def _decoder_of(
+    topic: str,
+) -> "msgspec.json.Decoder[_WorkerBatch] | msgspec.json.Decoder[_FailureBatch] | msgspec.json.Decoder[_JobBatch]":
+    if topic.startswith(_WORKER):
+        return _worker_batches
+    return _failure_batches if topic.startswith(_FAILURE) else _job_batches
 
 
 def _short(topic: str) -> str:

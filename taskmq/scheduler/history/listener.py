@@ -1,7 +1,7 @@
 """Counts what workers report of their runs, and keeps failures of the broker lane: one scheduler for all.
 
     events of jobs -> figures of this minute -> added to the store each five seconds
-                   -> failures of plain jobs  ->
+                   -> failures of plain jobs  ->, with what their errors said, of few of them
 
 One scheduler at a time listens, by a lease; if it dies, another one does within half a minute, and what was sent
 meanwhile is not counted. Events may be lost in any case: figures show how things are, and are no accounts.
@@ -9,7 +9,10 @@ meanwhile is not counted. Events may be lost in any case: figures show how thing
 
 import asyncio
 import logging
+from collections import OrderedDict
 from typing import Final
+
+from msgspec.structs import replace
 
 from taskmq.contracts.broker import Broadcasting, Broker
 from taskmq.contracts.history import RollupStore
@@ -19,7 +22,7 @@ from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable, TopologyMismatch
 from taskmq.events.stream import EventStream
 from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure, failure_of, rolled_up
-from taskmq.model.telemetry.events import JOB_EVENTS, JobEvent
+from taskmq.model.telemetry.events import FAILURE_EVENTS, JOB_EVENTS, FailureEvent, JobEvent
 
 __all__ = ["RunHistory"]
 
@@ -31,6 +34,10 @@ _PERIOD: Final = 5.0
 _LOOK: Final = 10.0
 _MOST_FAILURES: Final = 5_000
 _MOST_ROWS: Final = 20_000
+# Of messages and tracebacks, characters of a minute: 288 MB a day, if it never stops.
+_MOST_WORDS: Final = 200_000
+_WORDS_PERIOD: Final = 60.0
+_SAID_KNOWN: Final = 10_000
 
 
 class RunHistory:
@@ -49,6 +56,10 @@ class RunHistory:
         self._is_stopping = asyncio.Event()
         self._figures: dict[RollupKey, Rollup] = {}
         self._failures: list[RunFailure] = []
+        self._words = 0
+        self._words_until = 0.0
+        # Failures whose plain event is still to come, by worker and number.
+        self._said: OrderedDict[tuple[str, int], None] = OrderedDict()
 
     def stop(self) -> None:
         """See `Service`."""
@@ -73,7 +84,7 @@ class RunHistory:
     async def _listen(self, token: int) -> None:
         """Listen for as long as the lease is ours."""
         try:
-            async with EventStream(lambda: self._broker, JOB_EVENTS) as events:
+            async with EventStream(lambda: self._broker, JOB_EVENTS, FAILURE_EVENTS) as events:
                 counting = asyncio.create_task(self._count(events), name="taskmq counts events")
                 try:
                     while not self._is_stopping.is_set():
@@ -97,15 +108,38 @@ class RunHistory:
         async for event in events:
             if not isinstance(event, JobEvent):
                 continue
+            if isinstance(event, FailureEvent):
+                self._keep_words(event)
+                continue
             if len(self._figures) < _MOST_ROWS:
                 rolled_up([event], self._figures)
             else:
                 self.dropped += 1
-            if (failure := failure_of(event)) is not None:
-                if len(self._failures) < _MOST_FAILURES:
-                    self._failures.append(failure)
-                else:
-                    self.dropped += 1
+            if (event.worker, event.number) in self._said:
+                del self._said[event.worker, event.number]
+            elif (failure := failure_of(event)) is not None:
+                self._keep(failure)
+
+    def _keep(self, failure: RunFailure) -> None:
+        if len(self._failures) < _MOST_FAILURES:
+            self._failures.append(failure)
+        else:
+            self.dropped += 1
+
+    def _keep_words(self, event: FailureEvent) -> None:
+        """Keep a failure with its words, or without where there are too many; its plain event comes after it."""
+        if (failure := failure_of(event)) is None:
+            return
+        now = asyncio.get_running_loop().time()
+        if now >= self._words_until:
+            self._words, self._words_until = 0, now + _WORDS_PERIOD
+        self._words += len(failure.message) + len(failure.traceback)
+        if self._words > _MOST_WORDS:
+            failure = replace(failure, message="", traceback="")
+        self._keep(failure)
+        self._said[event.worker, event.number] = None
+        if len(self._said) > _SAID_KNOWN:
+            self._said.popitem(last=False)
 
     async def _write(self) -> None:
         figures, self._figures = self._figures, {}

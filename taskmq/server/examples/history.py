@@ -127,6 +127,8 @@ HISTORY: Final[Mapping[str, Example]] = {
                         "seconds": 0.25,
                         "error": "ConnectionError",
                         "reason": "error",
+                        "message": "no answer from bank.example.com",
+                        "traceback": None,
                     }
                 ],
                 "next": None,

@@ -108,7 +108,7 @@ async def get_metrics(
 
 @get(
     f"{API}/failures",
-    permission=Permission.METRICS_READ,
+    permission=Permission.JOBS_READ,
     operation_id="listFailures",
     summary="Jobs of the broker lane that ended badly",
     tags=["history"],
@@ -124,12 +124,14 @@ async def list_failures(
     until: Until = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    *,
+    traceback: Annotated[bool, QueryParameter(description="With the ends of tracebacks.")] = False,
 ) -> FailureList:
     """What plain `task.send` jobs have come to, the last one first; jobs of the store are in `/jobs`."""
     which = FailureFilter(task=task, queue=queue, job=job_id, error=error, since=ms(since), until=ms(until))
     page = await TenantFigures(app, caller.tenant).failures(which, after=number_of(cursor), limit=limit)
     after = None if page.after is None else str(page.after)
-    return FailureList([_failure(one) for one in page.failures], after)
+    return FailureList([_failure(one, has_traceback=traceback) for one in page.failures], after)
 
 
 FIGURE_HANDLERS: Final[tuple[Any, ...]] = (list_rollups, query_metrics, get_metrics, list_failures)
@@ -174,7 +176,7 @@ def _rollup(one: Rollup) -> RollupView:
     )
 
 
-def _failure(one: RunFailure) -> FailureView:
+def _failure(one: RunFailure, *, has_traceback: bool) -> FailureView:
     return FailureView(
         job_id=one.job,
         at=instant_text(one.at),
@@ -187,4 +189,6 @@ def _failure(one: RunFailure) -> FailureView:
         seconds=one.seconds,
         error=one.error,
         reason=one.reason,
+        message=one.message,
+        traceback=one.traceback if has_traceback else None,
     )

@@ -3,7 +3,8 @@
 A job's event is a small struct in a list; a timer sends what there is every 100 ms, by topic. Events of jobs are off
 until a reader listens, which says so by the command `watch` for a minute: until then a job costs nothing here.
 Nothing is waited for. What the broker does not take at once, and what is beyond 20,000 events between two flushes, is
-dropped and counted, and the count is in every batch.
+dropped and counted, and the count is in every batch. What the error of a dead letter said goes on a topic of its own,
+before the events of jobs.
 """
 
 import asyncio
@@ -15,17 +16,28 @@ from taskmq.durable.service import pause
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import Envelope
 from taskmq.model.outcome import OUTCOME_NAMES, Dead, Outcome, Parked, Retried, Snoozed
-from taskmq.model.telemetry.events import Event, JobEvent, WorkerEvent, encode_batch, job_topic, worker_topic
+from taskmq.model.telemetry.events import (
+    Event,
+    FailureEvent,
+    JobEvent,
+    WorkerEvent,
+    encode_batch,
+    failure_topic,
+    job_topic,
+    worker_topic,
+)
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import logical_queue
 from taskmq.run.context import due_instant
 from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.services.error_words import ErrorWords
 
 __all__ = ["EventPublisher"]
 
 BEAT_SECONDS: Final = 10.0
 _FLUSH_SECONDS: Final = 0.1
 _PER_MESSAGE: Final = 500
+_FAILURES_PER_MESSAGE: Final = 20
 _MOST: Final = 20_000
 _LONGEST_WATCH: Final = 600.0
 _STARTED: Final = "started"
@@ -40,6 +52,7 @@ class EventPublisher:
         name: the worker's.
         status: how the worker is.
         clock: for the instants of events.
+        words: what is said of errors of dead letters.
         is_permanent: the events of jobs are sent all the time, and not only while a reader listens.
         beat_seconds: between two beats.
 
@@ -55,6 +68,7 @@ class EventPublisher:
         name: str,
         status: Callable[[], WorkerStatus],
         clock: Clock,
+        words: ErrorWords,
         is_permanent: bool = False,
         beat_seconds: float = BEAT_SECONDS,
     ) -> None:
@@ -64,9 +78,11 @@ class EventPublisher:
         self._name = name
         self._status = status
         self._clock = clock
+        self._words = words
         self._loop = asyncio.get_running_loop()
         self._number = 0
         self._waiting: list[JobEvent] = []
+        self._failures: list[FailureEvent] = []
         self._queues: dict[str, str] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_watching = False
@@ -125,6 +141,7 @@ class EventPublisher:
             self._timer = None
         if not self._waiting:
             return
+        self._send_failures()
         waiting, self._waiting = self._waiting, []
         topics: dict[tuple[bool, str, str], list[JobEvent]] = {}
         for event in waiting:
@@ -148,6 +165,16 @@ class EventPublisher:
         if self._is_watching:
             self._is_watching = False
             self._stats.on_start = self._stats.on_end = self._stats.on_park = None
+
+    def _send_failures(self) -> None:
+        """Send the words of errors; those that are not taken are no event less."""
+        failures, self._failures = self._failures, []
+        for start in range(0, len(failures), _FAILURES_PER_MESSAGE):
+            queues: dict[str, list[FailureEvent]] = {}
+            for failure in failures[start : start + _FAILURES_PER_MESSAGE]:
+                queues.setdefault(failure.queue, []).append(failure)
+            for queue, events in queues.items():
+                self._broker.announce(failure_topic(queue), encode_batch(self._name, events, dropped=self.dropped))
 
     def _send(self, topic: str, events: Sequence[Event]) -> None:
         if not self._broker.announce(topic, encode_batch(self._name, events, dropped=self.dropped)):
@@ -196,30 +223,34 @@ class EventPublisher:
     def _on_end(self, delivery: Delivery, envelope: Envelope, job_id: str, outcome: Outcome, seconds: float) -> None:
         if not (number := self._next_number()):
             return
-        delay = error = reason = None
+        delay = error = reason = words = None
         if isinstance(outcome, Retried):
             delay, error = outcome.delay.total_seconds(), type(outcome.error).__name__
         elif isinstance(outcome, Dead):
             error, reason = type(outcome.error).__name__, outcome.reason
+            if envelope.store is None:
+                words = self._words.of(envelope.task, outcome.error)
         elif isinstance(outcome, Snoozed):
             delay = outcome.delay.total_seconds()
-        self._add(
-            JobEvent(
-                event=OUTCOME_NAMES[type(outcome)],
-                number=number,
-                at=self._clock.now_ms(),
-                job_id=job_id,
-                task=envelope.task,
-                queue=self._queue_of(delivery),
-                attempt=envelope.attempt,
-                tenant=envelope.tenant or "",
-                seconds=round(seconds, 6),
-                delay=delay,
-                error=error,
-                reason=reason,
-                is_stored=envelope.store is not None,
-            )
+        event = JobEvent(
+            event=OUTCOME_NAMES[type(outcome)],
+            number=number,
+            at=self._clock.now_ms(),
+            job_id=job_id,
+            task=envelope.task,
+            queue=self._queue_of(delivery),
+            attempt=envelope.attempt,
+            tenant=envelope.tenant or "",
+            seconds=round(seconds, 6),
+            delay=delay,
+            error=error,
+            reason=reason,
+            is_stored=envelope.store is not None,
         )
+        self._add(event)
+        if words is not None:
+            facts = {name: getattr(event, name) for name in event.__struct_fields__}
+            self._failures.append(FailureEvent(**facts, message=words[0], traceback=words[1]))
 
     def _on_park(self, delivery: Delivery, parked: Parked) -> None:
         # With a delay it is not parked yet: another worker may know what to do.

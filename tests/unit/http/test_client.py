@@ -213,7 +213,7 @@ def _use_history(client: Client) -> None:
     assert client.logs.search("nothing", since=LATER).next is None
     assert client.figures.rollups(until=LATER).items == []
     assert client.figures.over_time("ended", step=600) is not None
-    assert client.figures.failures(task="report").items == []
+    assert client.figures.failures(task="report", traceback=True).items == []
     rule = RuleBody(metric="depth", threshold=100, channels=["https://example.com/hook"])
     assert client.alerts.put_rule("deep", rule).version == 1
     assert client.alerts.test_rule("deep") == ["https://example.com/hook"]

@@ -6,8 +6,8 @@ from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.history import FailureFilter, RollupFilter
 from taskmq.model.envelope import JSON, Envelope
 from taskmq.model.history.logs import KEPT_DAYS, LOGS_TASK, LogFilter, RunLine, RunLog, encode_logs
-from taskmq.model.history.rollups import Rollup, RollupKey, minute_of
-from taskmq.model.telemetry.events import JobEvent, encode_batch, job_topic
+from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure, minute_of
+from taskmq.model.telemetry.events import FailureEvent, JobEvent, encode_batch, failure_topic, job_topic
 from taskmq.scheduler.history import RunHistory, forget_old
 from tests.unit.scheduler.stage import START, Player, Stage, play, until
 
@@ -116,6 +116,63 @@ def test_what_workers_tell_is_counted_and_failures_of_plain_jobs_are_kept() -> N
             assert await _counted(stage) == {"started": 1, "succeeded": 1, "dead": 2}
             (failure,) = (await stage.store.history.rollups.failures(FailureFilter())).failures
             assert (failure.job, failure.tenant, failure.worker) == ("j-dead", "acme", "w")
+
+    play(test)
+
+
+def _fail(stage: Stage, number: int, text: str, *, is_plain_lost: bool = False) -> None:
+    """A worker's two events of a dead letter, the one with the words first."""
+    event = FailureEvent(
+        event="dead", number=number, at=stage.clock.now_ms(), job_id=f"j-{number}", task="t", queue="work",
+        error="OSError", message=text, traceback=f"Traceback ...: {text}",
+    )  # fmt: skip
+    stage.broker.announce(failure_topic("work"), encode_batch("w", [event], dropped=0))
+    if not is_plain_lost:
+        facts = {name: getattr(event, name) for name in JobEvent.__struct_fields__}
+        stage.broker.announce(job_topic("dead", "work"), encode_batch("w", [JobEvent(**facts)], dropped=0))
+
+
+async def _failures(stage: Stage) -> list[RunFailure]:
+    return (await stage.store.history.rollups.failures(FailureFilter(), limit=1_000)).failures
+
+
+def test_a_failure_is_kept_once_with_what_its_error_said() -> None:
+    async def test(stage: Stage) -> None:
+        async with stage.running(_history(stage, "a")):
+            await stage.pass_by(1)
+            _fail(stage, 1, "no route")
+            _fail(stage, 2, "no answer", is_plain_lost=True)
+            _tell(stage, "dead", number=3)
+            await stage.pass_by(6)
+
+            assert [(one.job, one.error, one.message, one.traceback) for one in await _failures(stage)] == [
+                ("j-dead", "", "", ""),
+                ("j-2", "OSError", "no answer", "Traceback ...: no answer"),
+                ("j-1", "OSError", "no route", "Traceback ...: no route"),
+            ]
+            assert await _counted(stage) == {"dead": 2}
+
+    play(test)
+
+
+def test_words_of_a_minute_are_bounded_and_failures_beyond_are_kept_without() -> None:
+    async def test(stage: Stage) -> None:
+        async with stage.running(_history(stage, "a")):
+            await stage.pass_by(1)
+            for number in range(400):
+                _fail(stage, number, "☂" * 1_500)
+            await stage.pass_by(6)
+
+            found = await _failures(stage)
+            said = [one for one in found if one.message]
+            assert len(found) == 400
+            assert sum(len(one.message) + len(one.traceback) for one in said) <= 200_000
+            assert (len(said[0].message), len(said)) == (1_000, 79)
+
+            await stage.pass_by(60)
+            _fail(stage, 500, "again")
+            await stage.pass_by(6)
+            assert (await _failures(stage))[0].message == "again"
 
     play(test)
 

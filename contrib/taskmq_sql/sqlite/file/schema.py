@@ -287,6 +287,9 @@ CREATE INDEX rollup_sum_minute ON rollup_sum (minute)
 """
 
 _RECENT_EVENTS: Final = "CREATE INDEX event_at ON event (at)"
+_FAILURE_WORDS: Final = """
+ALTER TABLE run_failure ADD COLUMN message TEXT NOT NULL DEFAULT '';
+ALTER TABLE run_failure ADD COLUMN traceback TEXT NOT NULL DEFAULT ''"""
 
 # One for each version, in their order. A step that was released never changes.
 _STEPS: Final = (
@@ -307,6 +310,7 @@ _STEPS: Final = (
     _BULK_KEYS,
     _SUMS,
     _RECENT_EVENTS,
+    _FAILURE_WORDS,
 )
 
 SCHEMA_VERSION: Final = len(_STEPS)

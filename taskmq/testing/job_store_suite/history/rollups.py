@@ -113,8 +113,9 @@ class RollupCases(HistoryCase):
     async def test_a_failure_is_read_as_it_was_told_the_last_one_first(self) -> None:
         rollups = self.history().rollups
         whole = _failure(
-            "j ☂", event="parked", tenant="acme", worker="w", attempt=3, seconds=1.5, error="OSError", reason="error"
-        )
+            "j ☂", event="parked", tenant="acme", worker="w", attempt=3, seconds=1.5, error="OSError", reason="error",
+            message="no ☂", traceback="Traceback ...\n" * 500,
+        )  # fmt: skip
 
         await rollups.add([], [whole, *(_failure(f"j{number}", at=_AT + number) for number in range(120))])
 
@@ -125,6 +126,7 @@ class RollupCases(HistoryCase):
         (found,) = (await rollups.failures(FailureFilter(job="j ☂"))).failures
         assert (found.event, found.tenant, found.worker, found.attempt) == ("parked", "acme", "w", 3)
         assert (found.seconds, found.error, found.reason, found.at) == (1.5, "OSError", "error", _AT)
+        assert (found.message, found.traceback) == (whole.message, whole.traceback)
         for which, expected in (
             (FailureFilter(tenant="acme"), 1),
             (FailureFilter(error="OSError", task="t", queue="q"), 1),

@@ -14,13 +14,24 @@ from taskmq.errors import UnsupportedFeature
 from taskmq.events.stream import as_broadcasting
 from taskmq.model.commands import Command, command_topic, encode_command
 from taskmq.model.envelope import decode_envelope
+from taskmq.model.history.redaction import Redactor
 from taskmq.model.jobs.registrations import TASKS_TOLD
-from taskmq.model.outcome import AlreadyDone, Outcome, Parked, Succeeded
-from taskmq.model.telemetry.events import Event, decode_batch, encode_batch
+from taskmq.model.outcome import AlreadyDone, Dead, Outcome, Parked, Succeeded
+from taskmq.model.telemetry.events import (
+    LONGEST_MESSAGE,
+    LONGEST_TRACEBACK,
+    Event,
+    FailureEvent,
+    decode_batch,
+    encode_batch,
+)
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt
+from taskmq.worker.config import LogErrors
 from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.services.error_words import ErrorWords
 from taskmq.worker.services.event_publisher import EventPublisher
+from taskmq.worker.settlement.error_text import ErrorTexts
 from taskmq_local import forget_memory, open_memory_broker
 from tests.unit.model.telemetry.test_events import STATUS
 from tests.unit.worker import virtual_time
@@ -280,7 +291,13 @@ class _Radio:
 def staged(radio: _Radio, *, beat_seconds: float = 60) -> tuple[EventPublisher, WorkerStats]:
     stats = WorkerStats()
     publisher = EventPublisher(
-        radio, stats, name="w", status=lambda: STATUS, clock=SystemClock(), beat_seconds=beat_seconds
+        radio,
+        stats,
+        name="w",
+        status=lambda: STATUS,
+        clock=SystemClock(),
+        words=ErrorWords(ErrorTexts(Redactor()), "traceback"),
+        beat_seconds=beat_seconds,
     )
     return publisher, stats
 
@@ -347,6 +364,61 @@ def test_events_go_in_batches_of_one_topic_starts_before_ends() -> None:
         announcer.close()
 
     asyncio.run(main())
+
+
+def raised(text: str) -> ValueError:
+    try:
+        raise ValueError(text)
+    except ValueError as error:
+        return error
+
+
+def test_words_of_an_error_are_on_a_topic_of_their_own_before_the_event() -> None:
+    async def main() -> None:
+        radio = _Radio()
+        announcer, stats = staged(radio)
+        announcer.watch()
+        once(stats, attempt_of("a", queue="images"), Dead("error", raised("password=hunter2 is wrong")))
+        announcer.flush()
+
+        (topic, (failure,), _), *others = [batch for batch in radio.take() if batch[0] != "worker.beat"]
+        assert topic == "failure.images"
+        assert isinstance(failure, FailureEvent)
+        assert (failure.event, failure.job_id, failure.error) == ("dead", "a", "ValueError")
+        assert failure.message == "password=[redacted] is wrong"
+        assert failure.traceback.endswith("ValueError: password=[redacted] is wrong\n")
+        ended = [event for _, events, _ in others for event in events if event.event == "dead"]
+        assert [(event.number, type(event)) for event in ended] == [(failure.number, JobEvent)]
+
+    asyncio.run(main())
+
+
+def test_of_one_kind_of_failure_ten_have_words_and_all_have_their_type() -> None:
+    async def main() -> None:
+        radio = _Radio()
+        announcer, stats = staged(radio)
+        announcer.watch()
+        for number in range(25):
+            once(stats, attempt_of(str(number)), Dead("error", raised("x" * 20_000)))
+        announcer.flush()
+
+        batches = radio.take()
+        failures = [event for topic, events, _ in batches if topic == "failure.q" for event in events]
+        dead = [event for topic, events, _ in batches if topic == "job.dead.q" for event in events]
+        assert len(failures) == 10
+        assert {(len(each.message), len(each.traceback)) for each in failures if isinstance(each, FailureEvent)} == {
+            (LONGEST_MESSAGE, LONGEST_TRACEBACK)
+        }
+        assert [event.error for event in dead if isinstance(event, JobEvent)] == ["ValueError"] * 25
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("said", "expected"), [("type", None), ("message", ("no", ""))])
+def test_words_of_errors_stay_in_the_worker_where_they_are_to(
+    said: LogErrors, expected: tuple[str, str] | None
+) -> None:
+    assert ErrorWords(ErrorTexts(Redactor()), said).of("t", raised("no")) == expected
 
 
 def test_a_duplicate_that_was_done_already_is_an_answered_run_in_events_and_counts() -> None:
