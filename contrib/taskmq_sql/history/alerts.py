@@ -1,6 +1,6 @@
 """Rules, alerts, silences and notices in tables; what they say is JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -12,7 +12,7 @@ from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence
 from taskmq.model.identity import AuditEntry
 from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.identity import note
-from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, first
+from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, first, places
 from taskmq_sql.jobs.values import can_be_kept
 
 __all__ = ["SqlAlerts"]
@@ -22,18 +22,15 @@ _PUT_RULE: Final = """
 insert into taskmq.alert_rule (tenant, name, version, content) values ($1, $2, $3, $4)
 on conflict (tenant, name) do update set version = excluded.version, content = excluded.content"""
 _ALERTS: Final = "select content, version from taskmq.alert"
-_VERSION: Final = "select version from taskmq.alert where tenant = $1 and rule = $2 and subject = $3"
-_PUT_ALERT: Final = """
-insert into taskmq.alert (tenant, rule, subject, version, changed, content) values ($1, $2, $3, $4, $5, $6)
+_ON_ALERT: Final = """
 on conflict (tenant, rule, subject) do update
 set version = excluded.version, changed = excluded.changed, content = excluded.content"""
 _ADD_SILENCE: Final = """
 insert into taskmq.alert_silence (id, tenant, ends, content) values ($1, $2, $3, $4)
 on conflict (id) do update set tenant = excluded.tenant, ends = excluded.ends, content = excluded.content"""
-_ADD_NOTICE: Final = """
-insert into taskmq.alert_notice (id, at, next_at, tries, content, tenant) values ($1, $2, $3, 0, $4, $5)
-on conflict (id) do nothing"""
 _PAGE: Final = 500
+# Rows of one statement: one rule may have an alert for each task, and the loop has other work.
+_TOGETHER: Final = 100
 _NOTICE: Final = "select content, next_at, tries from taskmq.alert_notice"
 
 
@@ -163,17 +160,56 @@ def _remove_silence(now: int, *, silence_id: str, audit: AuditEntry | None) -> S
 def _commit(now: int, *, alerts: Sequence[Alert], notices: Sequence[AlertNotice]) -> Steps[bool]:
     del now
     yield LOCK
-    for alert in alerts:
-        row = yield from first(_VERSION, alert.tenant, alert.rule, alert.subject)
-        if alert.version != (0 if row is None else row[0]):
-            return False
-    for alert in alerts:
-        yield from ask(
-            _PUT_ALERT, alert.tenant, alert.rule, alert.subject, alert.version + 1, alert.changed, _text(alert)
+    parts = list(_parts(alerts))
+    for tenant, rule, part in parts:
+        rows = yield from ask(
+            f"select subject, version from taskmq.alert where {_of_rule(part)}", tenant, rule, *_subjects(part)
         )
-    for notice in notices:
-        yield from ask(_ADD_NOTICE, notice.id, notice.at, notice.next, _text(notice), notice.rule.tenant)
+        present = {str(row[0]): row[1] for row in rows}
+        if any(alert.version != present.get(alert.subject, 0) for alert in part):
+            return False
+    for tenant, rule, part in parts:
+        # By subject: a statement cannot write a row twice.
+        latest = {alert.subject: alert for alert in part}.values()
+        yield from _insert(
+            "alert (tenant, rule, subject, version, changed, content)",
+            [(tenant, rule, each.subject, each.version + 1, each.changed, _text(each)) for each in latest],
+            _ON_ALERT,
+        )
+    for start in range(0, len(notices), _TOGETHER):
+        yield from _insert(
+            "alert_notice (id, at, next_at, tries, content, tenant)",
+            [
+                (each.id, each.at, each.next, 0, _text(each), each.rule.tenant)
+                for each in notices[start : start + _TOGETHER]
+            ],
+            "on conflict (id) do nothing",
+        )
     return True
+
+
+def _parts(alerts: Sequence[Alert]) -> Iterator[tuple[str, str, list[Alert]]]:
+    """Tenant, name and alerts of one rule each, as many as one statement takes."""
+    rules: dict[tuple[str, str], list[Alert]] = {}
+    for alert in alerts:
+        rules.setdefault((alert.tenant, alert.rule), []).append(alert)
+    for (tenant, rule), found in rules.items():
+        for start in range(0, len(found), _TOGETHER):
+            yield tenant, rule, found[start : start + _TOGETHER]
+
+
+def _of_rule(part: Sequence[Alert]) -> str:
+    return f"tenant = $1 and rule = $2 and subject in ({places(len(part), begin=3)})"
+
+
+def _subjects(part: Sequence[Alert]) -> list[str]:
+    return [alert.subject for alert in part]
+
+
+def _insert(into: str, rows: Sequence[tuple[object, ...]], conflict: str) -> Steps[None]:
+    width = len(rows[0])
+    values = ", ".join(f"({places(width, begin=place * width + 1)})" for place in range(len(rows)))
+    yield from ask(f"insert into taskmq.{into} values {values} {conflict}", *(value for row in rows for value in row))
 
 
 def _has_notices(now: int) -> Steps[bool]:
@@ -215,12 +251,10 @@ def _forget(now: int, *, before: int) -> Steps[None]:
     yield LOCK
     yield from ask("delete from taskmq.alert_silence where ends < $1", before)
     yield from ask("delete from taskmq.alert_notice where next_at is null and at < $1", before)
-    rows = yield from ask("select tenant, rule, subject, content from taskmq.alert where changed < $1", before)
-    for tenant, rule, subject, content in rows:
-        if msgspec.json.decode(content, type=Alert).state is AlertState.RESOLVED:
-            yield from ask(
-                "delete from taskmq.alert where tenant = $1 and rule = $2 and subject = $3", tenant, rule, subject
-            )
+    rows = yield from ask("select content from taskmq.alert where changed < $1", before)
+    old = [msgspec.json.decode(content, type=Alert) for (content,) in rows]
+    for tenant, rule, part in _parts([alert for alert in old if alert.state is AlertState.RESOLVED]):
+        yield from ask(f"delete from taskmq.alert where {_of_rule(part)}", tenant, rule, *_subjects(part))
 
 
 def _notice(row: Row) -> AlertNotice:

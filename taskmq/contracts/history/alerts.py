@@ -83,6 +83,9 @@ class AlertStore(Protocol):
     async def commit(self, alerts: Sequence[Alert], notices: Sequence[AlertNotice]) -> bool:
         """Write what a look came to: all of it in one transaction, or nothing and False.
 
+        There may be ten thousand alerts, as many as a rule has tasks: the transaction keeps other schedulers from
+        writing, so it takes far fewer statements than that, each of a bounded size.
+
         Nothing where an alert has another version than it had when it was read: another scheduler has looked
         meanwhile. A notice that is there already stays as it is.
         """

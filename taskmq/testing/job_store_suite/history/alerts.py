@@ -128,6 +128,30 @@ class AlertCases(HistoryCase):
         assert [(each.id, each.next) for each in await alerts.notices()] == [("n1", 0)]
 
     @case
+    async def test_thousands_of_alerts_are_written_together_or_not_at_all(self) -> None:
+        alerts, other = self.history().alerts, self.history().alerts
+        firing = [_alert(f"task:t{number:04}", rule=rule) for rule in ("a", "b") for number in range(1_250)]
+        notices = [_notice(f"n{number:04}") for number in range(1_250)]
+        assert await alerts.commit(firing, notices)
+        known = await other.alerts()
+        assert known == [replace(each, version=1) for each in firing]
+        assert len(await alerts.notices(limit=2_000)) == 1_250
+
+        changed = [replace(each, value=0.7, state=AlertState.RESOLVED, changed=9) for each in known]
+        for stale in (0, 1_249, 2_499):
+            behind = [replace(each, version=0) if place == stale else each for place, each in enumerate(changed)]
+            assert not await other.commit(behind, [_notice("never")])
+        assert await alerts.alerts() == known
+        assert len(await alerts.notices(limit=2_000)) == 1_250
+
+        assert await other.commit([*changed, replace(changed[0], value=0.8)], [*notices, _notice("n")])
+        assert [each.value for each in await alerts.alerts()] == [0.8, *[0.7] * 2_499]
+        assert {each.version for each in await alerts.alerts()} == {2}
+        assert len(await alerts.notices(limit=2_000)) == 1_251
+        await alerts.forget(before=10)
+        assert await other.alerts() == []
+
+    @case
     async def test_of_many_that_look_at_a_time_one_writes(self) -> None:
         stores = [self.history().alerts for _ in range(3)]
 

@@ -1,0 +1,41 @@
+"""How many statements a look at alerts takes: they run one after the other, and other schedulers wait for them."""
+
+import asyncio
+
+from taskmq.model.history.alerts import Alert, AlertState
+from taskmq_sql.history.alerts import SqlAlerts
+from taskmq_sql.identity.steps import Query, T, Work
+
+
+class _Empty:
+    """A `Runner` on tables without rows, which keeps the statements."""
+
+    def __init__(self) -> None:
+        self.statements: list[Query] = []
+
+    async def read(self, work: Work[T]) -> T:
+        return await self.write(work)
+
+    async def write(self, work: Work[T]) -> T:
+        steps = work(0)
+        try:
+            self.statements.append(next(steps))
+            while True:
+                self.statements.append(steps.send([]))
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+
+def test_ten_thousand_alerts_take_two_hundred_bounded_statements() -> None:
+    runner = _Empty()
+    alerts = [
+        Alert(tenant="", rule="r", subject=f"task:{n}", state=AlertState.FIRING, since=1, value=1.0, changed=1)
+        for n in range(10_000)
+    ]
+
+    assert asyncio.run(SqlAlerts(runner).commit(alerts, []))
+
+    assert runner.statements[0].text == "lock"
+    assert len(runner.statements) == 201
+    assert max(len(statement.args) for statement in runner.statements) <= 600
