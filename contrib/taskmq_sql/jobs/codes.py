@@ -33,6 +33,7 @@ EventKind = Literal[
     "detached",
     "preempt_requested",
     "preempted",
+    "ended",
 ]
 
 CODES: Final[dict[JobState, int]] = {
@@ -74,5 +75,6 @@ EVENT_CODES: Final[dict[EventKind, int]] = {
     "detached": 12,
     "preempt_requested": 13,
     "preempted": 14,
+    "ended": 15,
 }
 EVENT_KINDS: Final = {code: kind for kind, code in EVENT_CODES.items()}

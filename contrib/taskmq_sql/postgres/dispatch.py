@@ -219,7 +219,7 @@ class PostgresDispatch:
 
     async def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
         if endings := _endings(jobs, JobState.FAILED, reason):
-            await self._database.reports.run("statement", lambda connection: end(connection, endings))
+            await self._database.reports.run("transaction", lambda connection: _fail(connection, endings))
 
     async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
         async def take_over(connection: Connection) -> Sequence[Row]:
@@ -396,6 +396,15 @@ async def _undispatch(connection: Connection, jobs: Sequence[DispatchedJob], del
         ended = await end(connection, asked) if asked else ()
         notes += [Note(str(row["id"]), row["version"], "undispatched", JobState.CANCELLED, "", why) for row in ended]
     await note(connection, notes)
+
+
+async def _fail(connection: Connection, endings: Sequence[Ending]) -> None:
+    why = {each.id: "" if each.error is None else each.error.message for each in endings}
+    rows = await end(connection, endings)
+    await note(
+        connection,
+        [Note(str(row["id"]), row["version"], "ended", JobState.FAILED, text=why[str(row["id"])]) for row in rows],
+    )
 
 
 def _endings(jobs: Sequence[DispatchedJob], state: JobState, why: str) -> list[Ending]:

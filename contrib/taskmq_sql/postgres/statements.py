@@ -178,6 +178,8 @@ h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
       select id, due, token, expires, dispatched, started, tenant, queue, task, worker, version + 1, attempt,
              priority, 8, key, cancel_requested, '', {over}, '', body, taskmq.now_ms(), taskmq.now_ms() from x),
 e as (insert into taskmq.upstream_end (id, state) select id, 8 from x where has_dependents),
+n as (insert into taskmq.event (id, at, number, version, kind, state, actor, note)
+      select id, taskmq.now_ms(), nextval('taskmq.event_number'), version + 1, 15, 8, '', {over} from x),
 o as (insert into taskmq.dispatch_batch (slot, epoch, at, ids, tokens)
       select {slot}, {epoch}, taskmq.now_ms(), array_agg(id), array_agg(token) from u having count(*) > 0
       returning id)
@@ -459,7 +461,9 @@ UPSTREAM_FAILED: Final = f"""
 with gone as (
   delete from taskmq.job j using unnest($1::uuid[], $2::smallint[], $3::text[]) as r(id, outcome, why)
   where j.id = any($1::uuid[]) and j.id = r.id and j.state in (11, 12) returning j.*, r.outcome, r.why),
-e as (insert into taskmq.upstream_end (id, state) select id, outcome from gone where has_dependents)
+e as (insert into taskmq.upstream_end (id, state) select id, outcome from gone where has_dependents),
+n as (insert into taskmq.event (id, at, number, version, kind, state, actor, note)
+      select id, taskmq.now_ms(), nextval('taskmq.event_number'), version + 1, 15, outcome, '', why from gone)
 insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
 select id, due, token, expires, dispatched, started, tenant, queue, task, worker, version + 1, attempt, priority,
        outcome, key, cancel_requested, '', why, '', body, now, now

@@ -245,7 +245,7 @@ class DispatchStore(Protocol):
         ...
 
     async def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
-        """They can never be run: those that still have their tokens end as failed."""
+        """They can never be run: those that still have their tokens end as failed, with an event `ended`."""
         ...
 
     async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
@@ -287,8 +287,8 @@ class DispatchStore(Protocol):
         The end of a job that others wait for is written down with the end itself, and is done with here, in the order
         of those ends; a caller that dies before the commit has done nothing. A waiting job of which all dependencies
         are met is due now, or when it was to be; a held one stays held. One of which a dependency never will be met
-        ends (`taskmq.model.jobs.dependencies`), and so, later, do those that wait for it. No epoch: any number of
-        schedulers may do so at a time, and they share the work.
+        ends (`taskmq.model.jobs.dependencies`), with an event `ended`, and so, later, do those that wait for it. No
+        epoch: any number of schedulers may do so at a time, and they share the work.
         """
         ...
 

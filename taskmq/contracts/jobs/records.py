@@ -169,7 +169,9 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     Attributes:
         version: the job's afterwards.
         at: ms since the epoch.
-        kind: an operator's action, or what a worker's report or the scheduler has found.
+        kind: an operator's action, or what a worker's report or the scheduler has found. `ended`: the store has ended
+            the job itself, and no worker reports the end: its time was over before it was dispatched, what it waited
+            for will not come, or it can never be run.
         state: the job's afterwards.
         by: who has done it.
         note: why, or what was changed.
@@ -179,7 +181,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     at: int
     kind: Literal[
         "change", "cancel", "cancel_requested", "hold", "release", "retry", "superseded", "lost", "refused",
-        "undispatched", "unknown_attempt", "detached", "preempt_requested", "preempted",
+        "undispatched", "unknown_attempt", "detached", "preempt_requested", "preempted", "ended",
     ]  # fmt: skip
     state: JobState
     by: str = ""

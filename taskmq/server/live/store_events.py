@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from taskmq.contracts.jobs import JobAction, JobRecord, JobStore
+from taskmq.contracts.jobs import HistoryEntry, JobAction, JobRecord, JobStore
 from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.states import TERMINAL
 from taskmq.model.telemetry.events import JobEvent
 
 __all__ = ["StoreEvents"]
@@ -21,6 +22,8 @@ _NAMES: Final = {
     "release": "released",
     "retry": "requeued",
 }
+# Those that may be the job's end, and are named as it is.
+_ENDS: Final = ("ended", "undispatched")
 
 
 class StoreEvents:
@@ -60,7 +63,7 @@ class StoreEvents:
         for one in actions:
             entry = one.entry
             if self._is_new(one.job_id, f"{entry.kind} {entry.version}", entry.at):
-                yield _event(_NAMES.get(entry.kind, entry.kind), one, one.job_id, entry.at)
+                yield _event(_name(entry), one, one.job_id, entry.at)
 
     def _is_new(self, job_id: str, what: str, at: int) -> bool:
         key = (job_id, what)
@@ -68,6 +71,12 @@ class StoreEvents:
             return False
         self._seen[key] = at
         return True
+
+
+def _name(entry: HistoryEntry) -> str:
+    if entry.kind in _ENDS and entry.state in TERMINAL:
+        return str(entry.state)
+    return _NAMES.get(entry.kind, entry.kind)
 
 
 def _event(name: str, job: JobRecord | JobAction, job_id: str, at: int) -> JobEvent:

@@ -337,7 +337,7 @@ class JobModel:
         jobs: list[DispatchedJob] = []
         for job in taken:
             if job.expires is not None and job.expires <= self.now:
-                self._set(job, JobState.EXPIRED, error=_reason("its time was over before it started"))
+                self._end_by_itself(job, JobState.EXPIRED, "its time was over before it started")
             else:
                 token = next_token(job.token, self._dice.getrandbits(32))
                 changed = self._set(job, JobState.DISPATCHED, token=token, dispatched=self.now, started=None)
@@ -372,7 +372,7 @@ class JobModel:
     def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
         for one in jobs:
             if (job := self.under_way(one.id, one.token)) is not None:
-                self._set(job, JobState.FAILED, error=_reason(reason))
+                self._end_by_itself(job, JobState.FAILED, reason)
 
     def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
         if not self._holds(slot, epoch):
@@ -470,7 +470,7 @@ class JobModel:
         settled = self.dependencies.settle(limit)
         queues: set[str] = set()
         for job_id, end in settled.ends.items():
-            self._set(self.jobs[job_id], end.state, error=_reason(end.reason))
+            self._end_by_itself(self.jobs[job_id], end.state, end.reason)
         for job_id in settled.free:
             job = self.jobs[job_id]
             if job.state is JobState.HELD:
@@ -512,6 +512,11 @@ class JobModel:
         if after in TERMINAL:
             self.dependencies.end(job.id, after)
         return changed
+
+    def _end_by_itself(self, job: JobRecord, after: JobState, why: str) -> None:
+        """End a job of which no worker reports the end."""
+        error = _reason(why)
+        self._note(self._set(job, after, error=error), "ended", note=error.message)
 
     def _note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "") -> None:
         entry = HistoryEntry(version=job.version, at=self.now, kind=kind, state=job.state, by=by, note=note)

@@ -19,7 +19,7 @@ from taskmq.server.live.store_events import StoreEvents
 from taskmq.server.live.stream import EventFilter, event_lines
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store import JobModel, MemoryJobStore
-from taskmq.testing.job_store_suite.driver import HOUR, JobDriver
+from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after
 from taskmq_sql.sqlite.file import schema
 from taskmq_sql.sqlite.jobs import records
 from tests.unit.app_kit import new_url
@@ -432,6 +432,36 @@ def test_what_is_done_to_jobs_of_the_store_is_found_once_and_in_its_order() -> N
         assert [one.event for one in found] == ["submitted", "changed", "held"]
         assert {(one.job_id, one.tenant, one.task, one.queue, one.is_stored) for one in found} == {
             (job.id, "acme", job.task, job.queue, True)
+        }
+        assert await events.look() == []
+
+    asyncio.run(test())
+
+
+def test_ends_without_a_run_are_found_once_under_the_names_of_their_states() -> None:
+    async def test() -> None:
+        clock = FakeClock()
+        store = MemoryJobStore(JobModel(), clock=clock)
+        driver, events = JobDriver(store), StoreEvents(store)
+        expired = await driver.submit(queue="short", expires=HOUR)
+        failed, unwanted = await driver.dispatched(queue="broken"), await driver.dispatched(queue="unwanted")
+        follower = await driver.submit(detail=after(failed))
+        optional = await driver.submit(detail=after(unwanted, condition="failed"))
+        await driver.request_cancel(await driver.read(unwanted))
+        await events.look()
+        clock.advance(3_600)
+        await driver.try_dispatch(queue="short")
+        await driver.schedulers.fail([failed], reason="too large")
+        await driver.schedulers.undispatch([unwanted])
+        await driver.release()
+
+        found = {one.job_id: one.event for one in await events.look()}
+        assert found == {
+            expired.id: "expired",
+            failed.id: "failed",
+            unwanted.id: "cancelled",
+            follower.id: "upstream_failed",
+            optional.id: "skipped",
         }
         assert await events.look() == []
 

@@ -11,7 +11,7 @@ from taskmq_sql.jobs.codes import CONDITION_CODES, CONDITIONS
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
-from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, save
+from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_ends, save
 
 __all__ = ["Upstream", "depends_on", "has_ends", "release", "unmet"]
 
@@ -132,6 +132,7 @@ def _settle(
             if job.state == CODES[JobState.QUEUED]:
                 queues.add(job.queue)
     save(transaction, jobs.values())
+    note_ends(transaction, jobs.values())
     return queues
 
 

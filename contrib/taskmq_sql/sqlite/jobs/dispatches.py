@@ -11,7 +11,7 @@ from taskmq.model.states import JobState
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, UNDER_WAY, id_bytes, id_text
-from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
+from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_ends, note_events, save
 from taskmq_sql.sqlite.jobs.records import LISTED, record
 from taskmq_sql.sqlite.leases import is_held
 
@@ -164,6 +164,7 @@ def fail(transaction: Transaction, jobs: Sequence[DispatchedJob], reason: str) -
         job.step(JobState.FAILED, now=transaction.now)
         job.give_reason(reason)
     save(transaction, found)
+    note_ends(transaction, found)
 
 
 def take_over(transaction: Transaction, slot: int, epoch: int) -> list[DispatchBatch]:
@@ -258,6 +259,7 @@ class _Hand:
             job.step(JobState.EXPIRED, now=self._transaction.now)
             job.give_reason(_EXPIRED_REASON)
         save(self._transaction, expired.values())
+        note_ends(self._transaction, expired.values())
 
     def _hand_out(self, lane: Lane, row: Sequence[Any], number: int, node: str = "") -> None:
         job_id, _, key, task, attempt, last_token, expires, body = row

@@ -11,9 +11,9 @@ from taskmq.model.states import JobState
 from taskmq.model.units import storable
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
-from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, shard_of
+from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, shard_of
 
-__all__ = ["LiveJob", "load", "note_events", "save"]
+__all__ = ["LiveJob", "load", "note_ends", "note_events", "save"]
 
 _QUEUED: Final = CODES[JobState.QUEUED]
 _WAITS: Final = frozenset({CODES[JobState.SCHEDULED], CODES[JobState.RETRYING]})
@@ -135,6 +135,27 @@ def note_events(transaction: Transaction, events: Sequence[tuple[bytes, HistoryE
         for job_id, event in events
     ]
     run_each(transaction.connection, _NOTE, rows)
+
+
+def note_ends(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
+    """Write down of those that have ended that no worker reports it."""
+    note_events(
+        transaction,
+        [
+            (
+                job.id,
+                HistoryEntry(
+                    version=job.version,
+                    at=transaction.now,
+                    kind="ended",
+                    state=STATES[job.state],
+                    note=job.error or "",
+                ),
+            )
+            for job in jobs
+            if job.state in ENDED
+        ],
+    )
 
 
 def _values(job: LiveJob) -> tuple[Any, ...]:

@@ -120,6 +120,36 @@ class DependencyEnds(JobStoreCase):
         assert await driver.state(job) is JobState.UPSTREAM_FAILED
 
     @case
+    async def test_what_the_store_ends_itself_is_found_once_with_its_reason(self) -> None:
+        driver, store = self.driver(), self.store()
+        since = await store.now_ms()
+        expired = await driver.submit(queue="expired", expires=-1)
+        assert await driver.try_dispatch(queue="expired") is None
+        failed = await driver.dispatched(queue="failed")
+        follower = await driver.submit(queue="follower", detail=after(failed))
+        last = await driver.dispatched(queue="last", tenant="acme")
+        unwanted = await driver.submit(queue="unwanted", tenant="acme", detail=after(last, condition="failed"))
+        await driver.schedulers.fail([failed], reason="too large ☂")
+        await driver.accepted(last, "succeeded")
+        await driver.release()
+
+        ends = [one for one in await store.actions(since, limit=99) if one.entry.kind == "ended"]
+        assert {one.job_id: (one.queue, one.tenant, one.entry.state) for one in ends} == {
+            expired.id: ("expired", "", JobState.EXPIRED),
+            failed.id: ("failed", "", JobState.FAILED),
+            follower.id: ("follower", "", JobState.UPSTREAM_FAILED),
+            unwanted.id: ("unwanted", "acme", JobState.SKIPPED),
+        }
+        assert len(ends) == 4
+        for one in ends:
+            job = await driver.read(one.job_id)
+            assert (one.entry.version, one.entry.state) == (job.version, job.state)
+            assert job.error is not None
+            assert one.entry.note == job.error.message
+            assert [one.entry] == await store.events(job.id)
+        assert await store.events(last.id) == []
+
+    @case
     async def test_a_job_that_cannot_be_published_ends_those_that_wait_for_it(self) -> None:
         driver = self.driver()
         first = await driver.dispatched(queue="first")
