@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
@@ -13,6 +13,8 @@ from taskmq.contracts.jobs import Catalogued, Prunable
 from taskmq.model.jobs.registrations import TaskRegistration
 from taskmq.submission import Jobs
 from taskmq_sql.jobs.partitions import DAY, day_of, partition_statements
+from taskmq_sql.postgres.connections import Connection
+from taskmq_sql.postgres.upkeep.days import drop_day
 from tests.unit.app_kit import new_url
 
 
@@ -112,6 +114,55 @@ def test_a_day_that_was_detached_and_not_dropped_goes_next_time(job_store_url: s
         expected = {name for name, age in tables.items() if age == "kept"}
         assert {row[0] for row in rows} == expected | {"job_history_of_mine"}
         assert "old" in tables.values()
+
+    asyncio.run(main())
+
+
+class _Old13:
+    """A connection to a server that says it is PostgreSQL 13."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self.refused = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    async def fetchval(self, query: str, *args: object) -> Any:
+        if query == "show server_version_num":
+            return "130010"
+        return await self._connection.fetchval(query, *args)
+
+    async def execute(self, query: str, *args: object) -> Any:
+        try:
+            return await self._connection.execute(query, *args)
+        except asyncpg.LockNotAvailableError:
+            self.refused.set()
+            raise
+
+
+def test_jobs_end_while_a_day_waits_for_a_long_reader_on_postgresql_13(job_store_url: str) -> None:
+    async def main() -> None:
+        connection, reader = [await asyncpg.connect(job_store_url) for _ in range(2)]
+        now = await connection.fetchval("select taskmq.now_ms()")
+        statements = partition_statements(now - 40 * DAY)
+        (name,) = [name for name in statements if name.startswith("job_history") and day_of(name) == now // DAY - 40]
+        for statement in statements[name]:
+            await connection.execute(statement)
+        await reader.execute("begin; select count(*) from taskmq.job_history")
+        old = _Old13(connection)
+
+        async with _shop(job_store_url) as app, asyncio.timeout(30):
+            dropping = asyncio.create_task(drop_day(cast("Connection", old), "job_history", name))
+            await old.refused.wait()
+            await _ended(app.jobs, "new")
+            assert not dropping.done()
+            await reader.execute("commit")
+            await dropping
+
+        assert await connection.fetchval("select to_regclass($1) is null", f"taskmq.{name}")
+        await connection.close()
+        await reader.close()
 
     asyncio.run(main())
 

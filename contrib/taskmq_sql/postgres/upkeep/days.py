@@ -1,5 +1,6 @@
 """The days of the tables that are divided by day: made ahead, dropped when they have been kept for long enough."""
 
+import asyncio
 from typing import Final
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
@@ -12,6 +13,11 @@ __all__ = ["days_of", "drop_day", "drop_days", "make_days"]
 
 _PATIENCE: Final = "set local lock_timeout = '5s'"
 _CONCURRENTLY: Final = 140_000
+# Before PostgreSQL 14 all statements on the table queue behind the one that takes a day out of it, for as long as that
+# one waits for a reader: it waits briefly, and tries again.
+_NO_PATIENCE: Final = "set local lock_timeout = '50ms'"
+_TRIES: Final = 60
+_PAUSE: Final = 0.5
 # Few: each part may read the whole day to find its rows.
 _TOGETHER: Final = 50_000
 # By keys, a part of the day at a time: joined as a whole, each would read the whole of the other table.
@@ -106,12 +112,25 @@ async def _in_parts(connection: Connection, statement: str) -> None:
 
 
 async def _detach(connection: Connection, whole: str, part: str) -> None:
-    """Take a day out of its table; lists go on meanwhile where the server can do that (PostgreSQL 14)."""
+    """Take a day out of its table; others go on meanwhile, also where a long reader holds the table."""
     if int(await connection.fetchval("show server_version_num")) < _CONCURRENTLY:
-        await connection.execute(f"begin;{_PATIENCE};alter table {whole} detach partition {part};commit")
+        await _detach_in_between(connection, whole, part)
         return
     try:
         await connection.execute(f"alter table {whole} detach partition {part} concurrently")
     except asyncpg.ObjectNotInPrerequisiteStateError:
         # Another process was stopped in the middle of it.
         await connection.execute(f"alter table {whole} detach partition {part} finalize")
+
+
+async def _detach_in_between(connection: Connection, whole: str, part: str) -> None:
+    for left in reversed(range(_TRIES)):
+        try:
+            await connection.execute(f"begin;{_NO_PATIENCE};alter table {whole} detach partition {part};commit")
+        except asyncpg.LockNotAvailableError:
+            await connection.execute("rollback")
+            if not left:
+                raise
+            await asyncio.sleep(_PAUSE)
+        else:
+            return
