@@ -13,6 +13,7 @@ _MANY = 30
 _STEPS = 200
 _KEYS = 3
 _MINUTE = 60.0
+_LATE = 300
 
 
 class LimitCases(StateCase):
@@ -204,6 +205,21 @@ class LimitCases(StateCase):
         assert not first.granted
         assert not second.granted
         assert second.wait > first.wait + 1
+
+    @case
+    async def test_jobs_that_came_later_and_are_late_let_none_pass(self) -> None:
+        state = self.state()
+        key = new("rate")
+        await _enter(state.limits, "starts", RateDemand(key=key, interval=self.short * 5))
+        line = ["first", "second", *(f"never comes {number}" for number in range(_LATE))]
+        entries = [await _enter(state.limits, job, RateDemand(key=key, interval=0.001)) for job in line]
+        assert not any(entry.granted for entry in entries)
+
+        await self.advance(entries[-1].wait + 2.5)
+        assert (await _enter(state.limits, "passes", RateDemand(key=key, interval=5 * _MINUTE))).granted
+        first, second = [await _enter(state.limits, job, RateDemand(key=key, interval=20)) for job in line[:2]]
+
+        assert second.wait > first.wait + 10
 
     @case
     async def test_a_run_takes_all_that_it_demands_or_nothing(self) -> None:

@@ -16,17 +16,27 @@ local function ahead(line, before)
     return redis.call('ZCOUNT', line, string.format('%.0f', now - GRACE), before)
 end
 
+-- How many came before it and are not late. Looked at are the fewer of those that came before it and of those that are
+-- late; where both are many, the others that are late for longest count as come before it.
 local function rank(line, order)
     local before = redis.call('ZRANK', order, job) or 0
-    local since = '(' .. string.format('%.0f', now - GRACE)
-    local late = before > 0 and redis.call('ZREVRANGEBYSCORE', line, since, '-inf', 'LIMIT', 0, LOOKED_AT) or {}
-    if #late == 0 then
+    local since = string.format('%.0f', now - GRACE)
+    local late = before > 0 and redis.call('ZCOUNT', line, '-inf', '(' .. since) or 0
+    if late == 0 then
         return before
     end
-    -- Of more than that, those that are late for longest have come before it.
-    local gone = math.max(redis.call('ZCOUNT', line, '-inf', since) - LOOKED_AT, 0)
+    local gone = 0
+    if before <= math.min(late, LOOKED_AT) then
+        for _, name in ipairs(redis.call('ZRANGE', order, 0, before - 1)) do
+            if tonumber(redis.call('ZSCORE', line, name) or now) < tonumber(since) then
+                gone = gone + 1
+            end
+        end
+        return before - gone
+    end
+    gone = math.max(late - LOOKED_AT, 0)
     local place = tonumber(redis.call('ZSCORE', order, job))
-    for _, name in ipairs(late) do
+    for _, name in ipairs(redis.call('ZREVRANGEBYSCORE', line, '(' .. since, '-inf', 'LIMIT', 0, LOOKED_AT)) do
         if tonumber(redis.call('ZSCORE', order, name) or place) < place then
             gone = gone + 1
         end
