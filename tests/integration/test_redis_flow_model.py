@@ -96,9 +96,9 @@ class _Twins:
                 keys = [key, *draw(st.sampled_from([[], [FINISH]]))]
                 await self._both(lambda flows: flows.done(flow_id, keys, taker=owner, lease=seconds))
             case "expand":
-                calls = draw(_CALLS)
-                total = len(calls) + draw(st.integers(0, 1))
-                await self._both(lambda flows: flows.expand(flow_id, key, calls, first=0, total=total))
+                calls, first = draw(_CALLS), draw(st.sampled_from([0, 0, 0, 1]))
+                total = first + len(calls) + draw(st.integers(0, 1))
+                await self._both(lambda flows: flows.expand(flow_id, key, calls, first=first, total=total))
             case "append":
                 calls, name, closes = draw(_CALLS), draw(st.sampled_from(["", "n"])), draw(st.booleans())
                 await self._both(lambda flows: flows.append(flow_id, key, calls, name=name, closes=closes))

@@ -231,7 +231,8 @@ class FlowStore(Protocol):
         """Give a map that was taken some of its children, from number `first` on; it waits for all `total` of them.
 
         The map has succeeded when all have, and failed when all have ended and one has not succeeded. Its value is
-        their number.
+        their number. With the last child it is settled which there are: a map that was not given all has failed when
+        those that it has have ended.
         """
         ...
 

@@ -4,8 +4,9 @@
 -- All keys of a flow have its id as their hash tag and begin with KEYS[1], from which the others are made:
 --
 --     KEYS[1]   head, ttl, started, run, token, cancelled, is_open, is_redriving
---     :graph    r:KEY what a node is, c:KEY its call, o:KEY/N the nodes after it in pieces, t:KEY how many children,
---               n:KEY/NAME the first child that a batch was given under a name, n:KEY/ that of its next ones
+--     :graph    r:KEY what a node is, c:KEY its call, o:KEY/N the nodes after it in pieces, t:KEY how many children it
+--               is to have, k:KEY how many it has where those are not so many, n:KEY/NAME the first child that a batch
+--               was given under a name, n:KEY/ that of its next ones
 --     :states :values :claims   by node; a claim is its token, until when, and its owner
 --     :open :bad   the nodes that have not ended, and those that have without success
 --     :visits   nodes whose followers are to be visited, by the piece where to go on
@@ -61,7 +62,7 @@ end
 
 local function find(key)
     local map = string.match(key, '^(.+)%.%d+$')
-    local kept = call('HMGET', G, 'r:' .. (map or key), 't:' .. key)
+    local kept = call('HMGET', G, 'r:' .. (map or key), 't:' .. key, 'k:' .. key)
     if not kept[1] then
         return nil
     end
@@ -71,7 +72,7 @@ local function find(key)
     end
     return {
         key = key, map = map, kind = kind, rule = rule, count = tonumber(count), limit = tonumber(limit),
-        before = before, total = tonumber(kept[2]), state = call('HGET', S, key)
+        before = before, total = tonumber(kept[2]), children = tonumber(kept[3]), state = call('HGET', S, key)
     }
 end
 
@@ -121,7 +122,7 @@ end
 
 local function is_complete(node)
     if node.total then
-        return call('HLEN', F .. ':kids:' .. node.key) == node.total
+        return call('HLEN', F .. ':kids:' .. node.key) == (node.children or node.total)
     end
     if node.count == 0 then
         return true

@@ -221,6 +221,25 @@ class Flows(StateCase):
         assert set((await flows.states(flow_id)).values()) == {NodeState.SUCCEEDED}
 
     @case
+    async def test_a_map_that_was_not_given_all_its_children_fails_when_those_that_it_has_have_ended(self) -> None:
+        flows = self.state().flows
+        for gaps in ([(1, 1, 3), (2, 1, 3)], [(0, 1, 2), (0, 0, 0)], [(2, 0, 2)]):
+            flow_id = new("flow")
+            nodes = [FlowNode(key="m", kind="map"), FlowNode(key="last", rule="always", after=("m",))]
+            await flows.create(flow_id, b"", nodes, ttl=LONG)
+            await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+            for first, count, total in gaps:
+                await flows.expand(flow_id, "m", [b"x"] * count, first=first, total=total)
+            out = await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+            children = [key for key in out if key != "last"]
+            for key in children:
+                assert (await flows.states(flow_id))["m"] is NodeState.READY, gaps
+                out += await take_all(flows, flow_id, await end_node(flows, flow_id, key), taker=key)
+
+            assert (await flows.states(flow_id))["m"] is NodeState.FAILED, gaps
+            assert out == [*children, "last"]
+
+    @case
     async def test_a_map_that_has_begun_ends_with_its_children_whatever_is_before_it(self) -> None:
         flows = self.state().flows
         flow_id = new("flow")
