@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,7 +25,8 @@ class SentJob:
 
     Attributes:
         task: its task's name.
-        arguments: by parameter, defaults included, as the task will get them: encoded, decoded and validated.
+        arguments: by parameter, defaults included, as the task will get them: encoded, decoded and validated. A
+            workflow's step has them once it has begun: only then are the values of the steps before it looked up.
         queue: as people name it.
         eta: not to run before; None: at once.
         envelope: all that travels.
@@ -51,6 +52,16 @@ class SendRecorder(Middleware):
     def __init__(self, app: TaskMQ) -> None:
         self.sent: list[SentJob] = []
         self._app = app
+        # The places of steps in `sent`, by their jobs.
+        self._steps: dict[str, int] = {}
+
+    async def execute(self, execution: Execution, proceed: Proceed) -> object:
+        envelope = execution.envelope
+        place = self._steps.pop(envelope.id, None)
+        if place is not None and envelope.blob is None:
+            arguments = self._arguments(envelope, execution.content_type)
+            self.sent[place] = replace(self.sent[place], arguments=arguments)
+        return await proceed(execution)
 
     def send(self, sending: Sending) -> AbstractContextManager[object]:
         return self._record(sending)
@@ -59,10 +70,11 @@ class SendRecorder(Middleware):
     def _record(self, sending: Sending) -> Generator[None, None, None]:
         yield
         envelope = sending.envelope
-        task = self._app.tasks.get(envelope.task)
         arguments: Arguments = {}
-        if task is not None:
-            arguments = _bound(task, *task.signature.decode(envelope.args, envelope.kwargs, sending.content_type))
+        if envelope.flow is None:
+            arguments = self._arguments(envelope, sending.content_type)
+        else:
+            self._steps[envelope.id] = len(self.sent)
         self.sent.append(
             SentJob(
                 job=self._app.job(envelope.id),
@@ -74,6 +86,12 @@ class SendRecorder(Middleware):
                 envelope=envelope,
             )
         )
+
+    def _arguments(self, envelope: Envelope, content_type: str) -> Arguments:
+        task = self._app.tasks.get(envelope.task)
+        if task is None:
+            return {}
+        return _bound(task, *task.signature.decode(envelope.args, envelope.kwargs, content_type))
 
 
 class FailureCatcher(Middleware):

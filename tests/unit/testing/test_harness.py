@@ -26,6 +26,7 @@ from taskmq import (
     UnsupportedFeature,
     WorkQueue,
     chain,
+    chord,
 )
 from taskmq.testing import Harness
 from tests.unit.app_kit import Witness
@@ -94,6 +95,27 @@ def test_jobs_run_when_the_test_says_so_with_what_travelled(shop: Shop) -> None:
     size.width = 8
     shop.bench.drain()
     assert shop.done == [("b", Size(7))]
+
+
+def test_steps_of_a_workflow_are_given_the_values_of_others_as_by_a_worker(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    @shop.app.task(name="total")
+    async def total(numbers: list[int], start: int) -> int:
+        return sum(numbers) + start
+
+    header = [shop.flaky.options(delay="1h").s(0), shop.flaky.s(0)]
+    flow = chord(header, total.options(delay="2h").s(5)).send()
+    shop.bench.drain()
+
+    assert flow.result() == 7
+    assert [(one.task, one.arguments) for one in shop.bench.sent] == [
+        ("flaky", {"fails": 0}),
+        ("flaky", {"fails": 0}),
+        ("total", {"numbers": [1, 1], "start": 5}),
+    ]
+    shop.bench.assert_sent(total, [1, 1], start=5)
+    assert not caplog.records
 
 
 def test_a_result_that_nothing_will_bring_is_not_waited_for_for_ever(shop: Shop) -> None:
