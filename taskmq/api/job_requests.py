@@ -69,8 +69,8 @@ class ChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     Attributes:
         schedule_time: when it is to run, with a time zone; or `delay` from now on, such as "10m".
-        payload: in place of its arguments by name; `kwargs` is the same.
-        args: in place of its arguments by place.
+        payload, args: in place of all its arguments, those by name and those by place; `kwargs` is the same as
+            `payload`.
         expires_at: when it is not to start any more.
         note: why; for its history.
     """
@@ -98,10 +98,17 @@ class CloneBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     Attributes:
         job_id: of the new one. Default: one of the store's.
         schedule_time: when it is to run. Default: now.
+        payload, args: in place of all its arguments, those by name and those by place; `kwargs` is the same as
+            `payload`. Default: the same call.
+        priority: default: the same.
     """
 
     job_id: ShortText | None = None
     schedule_time: Instant | None = None
+    payload: dict[str, Any] | None = None
+    kwargs: dict[str, Any] | None = None
+    args: list[Any] | None = None
+    priority: PriorityLevel | None = None
 
 
 class BeginBulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

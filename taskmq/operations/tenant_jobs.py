@@ -317,15 +317,29 @@ class TenantJobs:
         record = await self.get(job_id)
         self._check_task(record.task)
         if record.state.is_final:
-            return await self._clone(record, "job.retry", new_id=new_id, at=None, note=note)
+            return await self._clone(record, "job.retry", new_id=new_id, note=note)
         await self._jobs.aretry(record.id, version=version, by=self._by, note=note)
         return await self.get(record.id)
 
-    async def clone(self, job_id: str, *, new_id: str | None = None, at: datetime | None = None) -> JobRecord:
-        """Submit another job with the same call, which is linked to it; it is the caller's."""
+    async def clone(
+        self,
+        job_id: str,
+        *,
+        new_id: str | None = None,
+        at: datetime | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+    ) -> JobRecord:
+        """Submit another job of the same task, which is linked to this one; it is the caller's.
+
+        Args:
+            args, kwargs: in place of all its arguments; default: the same call.
+        """
         record = await self.get(job_id)
         self._check_task(record.task)
-        return await self._clone(record, "job.clone", new_id=new_id, at=at, note="", owner=self._name)
+        changes = {"args": args, "kwargs": kwargs, "priority": priority}
+        return await self._clone(record, "job.clone", new_id=new_id, at=at, owner=self._name, changes=changes)
 
     async def _clone(
         self,
@@ -333,17 +347,22 @@ class TenantJobs:
         action: str,
         *,
         new_id: str | None,
-        at: datetime | None,
-        note: str,
+        at: datetime | None = None,
+        note: str = "",
         owner: str | None = None,
+        changes: Mapping[str, Any] = {},
     ) -> JobRecord:
+        changes = {name: value for name, value in changes.items() if value is not None}
         if isinstance(self._by, Actor):
             # Before it is done: the transaction that submits it knows no audit.
             by = replace(self._by, note=note or self._by.note)
             facts: dict[str, Any] = {} if new_id is None else {"new_id": new_id}
+            if changes:
+                # Never to what: arguments are for the task alone.
+                facts["changed"] = ", ".join(changes)
             entry = by.entry(action, kind="job", subject=record.id, tenant=record.tenant, after=facts)
             await self._app.sessions.store().identity.audit.add([entry])
-        job = await self._jobs.aclone(record.id, new_id=new_id, at=at, owner=owner)
+        job = await self._jobs.aclone(record.id, new_id=new_id, at=at, owner=owner, **changes)
         return await self._jobs.aget(job.id)
 
     @property

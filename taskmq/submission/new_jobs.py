@@ -13,7 +13,7 @@ from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Sending, Submission
-from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
+from taskmq.model.envelope import VERSION, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.keys import tenant_key
@@ -100,14 +100,25 @@ def new_job(
     )
 
 
-def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int, owner: str | None = None) -> NewJob:
-    """Another job with the same call, which knows whose repetition it is.
+def cloned(
+    record: JobRecord,
+    *,
+    job_id: str | None,
+    now: int,
+    due: int,
+    owner: str | None = None,
+    call: tuple[msgspec.Raw, msgspec.Raw] | None = None,
+    priority: int | None = None,
+) -> NewJob:
+    """Another job of the same task, which knows whose repetition it is.
 
     It neither expires, nor takes a unique key, nor waits for those that the first one has waited for.
 
     Args:
         now, due: ms since the epoch.
         owner: default: that of the first one.
+        call: arguments by place and by name, encoded; default: those of the first one.
+        priority: default: that of the first one.
 
     Raises:
         InvalidOption: an id or an owner that cannot be.
@@ -117,6 +128,10 @@ def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int, owner: 
     key = None if job_id is None else _text("job_id", job_id, 255)
     name = fresh if key is None else tenant_key(record.tenant or None, key)
     envelope = replace(decode_envelope(record.body), id=name, enqueued=now, expires=None)
+    if call is not None:
+        envelope = replace(envelope, v=VERSION, args=call[0], kwargs=call[1], blob=None)
+    if priority is not None:
+        envelope = replace(envelope, priority=priority)
     return _job(
         envelope,
         id=fresh,

@@ -502,25 +502,50 @@ class Jobs(JobQueries):
         return self._handle_of(record)
 
     def clone(
-        self, job_id: str, *, new_id: str | None = None, at: datetime | None = None, owner: str | None = None
+        self,
+        job_id: str,
+        *,
+        new_id: str | None = None,
+        at: datetime | None = None,
+        owner: str | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        priority: int | None = None,
     ) -> Job[Any]:
-        """Submit another job with the same call, which is linked to it.
+        """Submit another job of the same task, which is linked to this one.
 
         Args:
             new_id: its id; default: one of the store's.
             at: when it is to run; default: now.
-            owner: default: that of the first one.
+            owner, priority: default: those of the first one.
+            args, kwargs: in place of all its arguments; default: the same call.
+
+        Raises:
+            InvalidArguments: they do not fit the task.
         """
-        return self.sessions.run_sync(self.aclone(job_id, new_id=new_id, at=at, owner=owner), instead="aclone")
+        call = self.aclone(job_id, new_id=new_id, at=at, owner=owner, args=args, kwargs=kwargs, priority=priority)
+        return self.sessions.run_sync(call, instead="aclone")
 
     async def aclone(
-        self, job_id: str, *, new_id: str | None = None, at: datetime | None = None, owner: str | None = None
+        self,
+        job_id: str,
+        *,
+        new_id: str | None = None,
+        at: datetime | None = None,
+        owner: str | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        priority: int | None = None,
     ) -> Job[Any]:
         """Do what `clone` does, without blocking the event loop."""
         record = await self._store.get(job_id)
         now = self.sessions.clock.now_ms()
         due = now if at is None else instant_ms(at, what="at")
-        job = cloned(record, job_id=new_id, now=now, due=due, owner=owner)
+        class_of(priority)
+        call = None
+        if args is not None or kwargs is not None:
+            call = await self._store.encoded_call(record, args or (), kwargs or {})
+        job = cloned(record, job_id=new_id, now=now, due=due, owner=owner, call=call, priority=priority)
         await self._store.submit(job)
         return Job(name_of(job), task=job.task, jobs=self, returns=self._returns(job.task))
 

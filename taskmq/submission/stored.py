@@ -1,6 +1,6 @@
 """What an app does with jobs of the store: one decision at a time, compared and set."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -271,12 +271,22 @@ class StoredJobs:
         """The change with its arguments in their wire form."""
         if change.call is msgspec.UNSET:
             return change
+        return msgspec.structs.replace(change, call=await self.encoded_call(record, *change.call))
+
+    async def encoded_call(
+        self, record: JobRecord, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[msgspec.Raw, msgspec.Raw]:
+        """Other arguments for the task of a job, in their wire form.
+
+        Raises:
+            InvalidArguments, EncodeError: they do not fit the task.
+            InvalidOption: neither the app nor a worker has the task.
+        """
         if (signature := await self._signature_of(record.task)) is None:
             raise InvalidOption(
                 f"job {record.id}: neither the app nor a worker has its task {record.task!r}, so its arguments stay"
             )
-        args, kwargs = change.call
-        return msgspec.structs.replace(change, call=signature.encode(tuple(args), dict(kwargs), JSON))
+        return signature.encode(tuple(args), dict(kwargs), JSON)
 
     async def _after(self, job_id: str, decision: Decision) -> JobRecord:
         record = await self.get(job_id)

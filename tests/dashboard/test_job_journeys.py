@@ -203,7 +203,7 @@ def test_a_job_is_held_changed_released_and_cancelled_by_keys(eyes: Eyes, site: 
 
 
 def test_a_job_is_edited_and_run_as_another_one(eyes: Eyes, site: Served) -> None:
-    (made,) = site.submit(a_job("edited", priority=7), tenant="acme")
+    (made,) = site.submit(a_job("edited", priority=7, labels={"batch": "edited"}), tenant="acme")
     page = eyes.open(f"jobs/{made['id']}").page
 
     eyes.click("Edit and run")
@@ -212,13 +212,39 @@ def test_a_job_is_edited_and_run_as_another_one(eyes: Eyes, site: Served) -> Non
     eyes.click("Run as another job")
     eyes.see("The arguments by name cannot be read")
     assert violations(page) == []
+    arguments.fill('{"account": "eve"}')
+    eyes.click("Run as another job")
+    eyes.see("missing")
+    eyes.forgiven.append("422")
     arguments.fill('{"account": "eve", "cents": 7}')
+    page.get_by_label("Run at, in this browser's zone").fill("2099-01-31T10:00:00")
+    page.get_by_label("Priority, 0 to 9").fill("9")
     eyes.click("Run as another job")
 
     eyes.see('"account": "eve"')
-    assert made["id"] not in page.url
+    expect(page.get_by_role("link", name=made["id"])).to_be_visible()
     another = site.api.get(f"/jobs/{page.url.rpartition('/')[2]}").json()
-    assert (another["priority"], another["tenant"]) == (7, "acme")
+    assert (another["priority"], another["tenant"], another["retry_of"]) == (9, "acme", made["id"])
+    assert (another["state"], another["labels"]) == ("scheduled", {"batch": "edited"})
+
+
+def test_arguments_by_place_stay_where_those_by_name_are_changed(eyes: Eyes, site: Served) -> None:
+    by_place = {"payload": {"cents": 250}, "args": ["ann"]}
+    (made,) = site.submit(a_job("placed", **by_place))
+    page = eyes.open(f"jobs/{made['id']}").page
+
+    eyes.click("Change")
+    page.get_by_role("textbox", name="Arguments by name").fill('{"cents": 9}')
+    eyes.click("Change")
+    eyes.see('"cents": 9')
+    found = site.api.get("/jobs/placed", params={"expand": "payload"}).json()
+    assert (found["payload"], found["args"]) == ({"cents": 9}, ["ann"])
+    eyes.click("Edit and run")
+    page.get_by_role("textbox", name="Arguments by place").fill('["bob"]')
+    eyes.click("Run as another job")
+
+    eyes.see('"bob"')
+    assert made["id"] not in page.url
 
 
 def test_what_others_change_is_shown_without_a_reload(eyes: Eyes, site: Served) -> None:

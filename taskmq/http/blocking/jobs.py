@@ -181,9 +181,29 @@ class JobCalls:
         """Run a job now: one that waits at once; one that has ended again, as another job."""
         return self._act("retryJob", job_id, version, note, key=new_id or new_key())
 
-    def clone(self, job_id: str, *, new_id: str | None = None, at: datetime | None = None) -> ChangedJob:
-        """Submit another job with the same call, which is linked to this one."""
-        body = CloneBody(job_id=new_id, schedule_time=at)
+    def clone(
+        self,
+        job_id: str,
+        *,
+        new_id: str | None = None,
+        at: datetime | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        priority: PriorityLevel | None = None,
+    ) -> ChangedJob:
+        """Submit another job of the same task, which is linked to this one.
+
+        Args:
+            args, kwargs: in place of all its arguments; default: the same call.
+            priority: default: the same.
+        """
+        body = CloneBody(
+            job_id=new_id,
+            schedule_time=at,
+            args=None if args is None else list(args),
+            kwargs=None if kwargs is None else dict(kwargs),
+            priority=priority,
+        )
         key = new_key() if new_id is None else None
         path = {"job_id": job_id}
         return self._connection.ask("cloneJob", ChangedJob, path=path, body=body, key=key)

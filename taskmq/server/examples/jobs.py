@@ -135,7 +135,9 @@ JOBS: Final[Mapping[str, Example]] = {
         answers={200: {**_CHANGED, "status": "retried", "state": "queued"}, 201: {**_CHANGED, "status": "retried"}},
     ),
     "cloneJob": Example(
-        parameters=_OF_JOB, body={"job_id": "order-17-again"}, answers={201: {**_CHANGED, "status": "cloned"}}
+        parameters=_OF_JOB,
+        body={"job_id": "order-17-again", "payload": {"key": "updated_value"}},
+        answers={201: {**_CHANGED, "status": "cloned"}},
     ),
     "createJobOfDocument": Example(
         body={"name": "data_processing", "description": "once a year", "parameters": {"key": "value"}},

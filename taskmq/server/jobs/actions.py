@@ -12,8 +12,9 @@ from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import JobConflict
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.inputs import OwnJobs, idempotency_key, matched_version
+from taskmq.server.inputs import OwnJobs, idempotency_key, matched_version, priority_number
 from taskmq.server.jobs.changes import changed
+from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
 __all__ = ["ACTIONS", "ActionBody", "CloneBody"]
@@ -89,11 +90,19 @@ async def clone_job(
     jobs: OwnJobs,
     data: JSONBody[CloneBody | None] = None,
 ) -> Response[ChangedJob]:
-    """Submit another job with the same call, which is linked to this one."""
+    """Submit another job of the same task, linked to this one: with the same call, or with other arguments."""
     body = data or CloneBody()
+    if body.payload is not None and body.kwargs is not None:
+        raise Problem.about("kwargs", "payload and kwargs are the same: say one of them")
     record = await jobs.get(job_id)
-    new_id = body.job_id or idempotency_key(request.headers)
-    after = await jobs.clone(record.id, new_id=new_id, at=body.schedule_time)
+    after = await jobs.clone(
+        record.id,
+        new_id=body.job_id or idempotency_key(request.headers),
+        at=body.schedule_time,
+        args=body.args,
+        kwargs=body.kwargs if body.payload is None else body.payload,
+        priority=priority_number(body.priority),
+    )
     return changed("cloned", after, jobs, code=201)
 
 

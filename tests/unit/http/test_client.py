@@ -120,8 +120,10 @@ def _use_jobs(client: Client) -> None:
         client.jobs.result("one")
     again = client.jobs.retry("one", new_id="again")
     assert (again.status, again.job_id) == ("retried", "again")
-    copied = client.jobs.clone("one", new_id="copy", at=LATER)
+    copied = client.jobs.clone("one", new_id="copy", at=LATER, args=["b"], kwargs={"number": 4}, priority="high")
     assert (copied.status, copied.job_id, copied.state) == ("cloned", "copy", "scheduled")
+    copy = client.jobs.get("copy", expand=["payload"])
+    assert (copy.args, copy.payload, copy.priority, copy.retry_of) == (["b"], {"number": 4}, 8, found.id)
     assert client.jobs.count("status:cancelled").count == 1
     counts = client.jobs.counts(["status:cancelled", "task:none"], max_age=1)
     assert [(one.filter, one.count) for one in counts] == [("status:cancelled", 1), ("task:none", 0)]

@@ -1,5 +1,7 @@
 """Jobs over HTTP."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.server.kit import DOCUMENT, Site
@@ -282,3 +284,42 @@ def test_running_again_what_has_ended_is_in_the_audit(site: Site) -> None:
         ("job.retry", job, "acme-admin", "once more"),
         ("job.cancel", job, "acme-admin", ""),
     ]
+
+
+def test_a_job_is_repeated_with_other_arguments_and_priority(site: Site) -> None:
+    site.submit(priority="low", labels={"team": "web"})
+    changes = {"payload": {"key": "secret"}, "priority": 9, "job_id": "edited"}
+
+    cloned = site("POST", "/jobs/order-17/clone", changes)
+    again = site("POST", "/jobs/order-17/clone", changes)
+    other = site("POST", "/jobs/order-17/clone", {**changes, "payload": {"key": "another"}})
+
+    assert (cloned.status_code, again.json()["id"]) == (201, cloned.json()["id"])
+    assert (other.status_code, other.json()["code"]) == (409, "job_conflict")
+    made = site("GET", "/jobs/edited?expand=payload").json()
+    first = site("GET", "/jobs/order-17?expand=payload").json()
+    assert (made["payload"], made["priority"], made["labels"]) == ({"key": "secret"}, 9, {"team": "web"})
+    assert (made["retry_of"], first["payload"], first["priority"]) == (first["id"], {"key": "value"}, 1)
+    entries = site("GET", "/audit?action=job.clone").json()["items"]
+    assert entries[-1]["after"] == {"new_id": "edited", "changed": "kwargs, priority"}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [({"payload": {}, "kwargs": {}}, "kwargs"), ({"priority": 10}, "priority"), ({"args": {}}, "args")],
+)
+def test_what_is_wrong_about_a_clone_is_named(site: Site, body: dict[str, Any], field: str) -> None:
+    site.submit()
+
+    answer = site("POST", "/jobs/order-17/clone", body)
+
+    assert (answer.status_code, [one["field"] for one in answer.json()["errors"]]) == (400, [field])
+
+
+def test_a_clone_whose_arguments_do_not_fit_is_refused(site: Site) -> None:
+    site.submit()
+
+    answer = site("POST", "/jobs/order-17/clone", {"payload": {"colour": "red"}})
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_arguments")
+    assert site.ids() == ["order-17"]

@@ -59,49 +59,63 @@ function parsed(text, what) {
   }
 }
 
+/** The arguments of a job as they can be edited: the fields, and what is to be sent. Both kinds are sent where one was
+ * edited, for the API puts them in place of all that there were.
+ * @param {any} job */
+function useArguments(job) {
+  const before = { payload: job.payload ? pretty(job.payload) : "", args: job.args ? pretty(job.args) : "" };
+  const [now, set] = useState(before);
+  const type = (/** @type {string} */ name) => (/** @type {any} */ e) => set({ ...now, [name]: e.target.value });
+  const hint = job.payload ? "" : "They are kept elsewhere, for they are large; empty: as they are.";
+  return {
+    edited: () => (now.payload === before.payload && now.args === before.args ? {} : {
+      payload: parsed(now.payload || "{}", "The arguments by name"), args: parsed(now.args || "[]", "The arguments by place"),
+    }),
+    fields: html`<${Field} label="Arguments by name" hint=${hint}><textarea value=${now.payload} spellcheck=${false} onInput=${type("payload")} /><//>
+      <${Field} label="Arguments by place" hint=${hint}><textarea class="short" value=${now.args} spellcheck=${false} onInput=${type("args")} /><//>`,
+  };
+}
+
+/** When a job is to run, and before which others.
+ * @param {{when: string, setWhen: (text: string) => void, priority: string, setPriority: (text: string) => void, hint: string}} props */
+const TimeFields = ({ when, setWhen, priority, setPriority, hint }) => html`
+  <${Field} label="Run at, in this browser's zone" hint=${hint}><input type="datetime-local" step="1" value=${when} onInput=${(/** @type {any} */ e) => setWhen(e.target.value)} /><//>
+  <${Field} label="Priority, 0 to 9"><input type="number" min="0" max="9" value=${priority} onInput=${(/** @type {any} */ e) => setPriority(e.target.value)} /><//>`;
+
 function EditAndRun({ job, close }) {
-  const [payload, setPayload] = useState(pretty(job.payload ?? {}));
-  const [args, setArgs] = useState(pretty(job.args ?? []));
+  const { fields, edited } = useArguments(job);
+  const [when, setWhen] = useState("");
+  const [priority, setPriority] = useState(String(job.priority));
   const run = async () => {
-    const made = await call("POST", "jobs", {
-      query: job.tenant ? { tenant: job.tenant } : {},
-      body: {
-        job_type: job.task, payload: parsed(payload, "The arguments by name"), args: parsed(args, "The arguments by place"),
-        priority: job.priority, labels: job.labels,
-        description: `like ${job.job_id}, with other arguments`.slice(0, 200),
-      },
+    const made = await send(`jobs/${part(job.id)}/clone`, {
+      ...edited(), ...(when ? { schedule_time: new Date(when).toISOString() } : {}), ...(Number(priority) === job.priority ? {} : { priority: Number(priority) }),
     });
     notify("Submitted as another job.");
     go(["jobs", made.id]);
   };
   return html`<${Confirm} title="Edit and run" close=${close} act=${run} verb="Run as another job">
-    <p>Task <code>${job.task}</code>. This job stays as it is.</p>
-    <${Field} label="Arguments by name"><textarea value=${payload} spellcheck=${false} onInput=${(/** @type {any} */ e) => setPayload(e.target.value)} /><//>
-    <${Field} label="Arguments by place"><textarea value=${args} spellcheck=${false} onInput=${(/** @type {any} */ e) => setArgs(e.target.value)} /><//>
-  <//>`;
+    <p>Task <code>${job.task}</code>. This job stays as it is; the other one is linked to it.</p>
+    ${fields}<${TimeFields} when=${when} setWhen=${setWhen} priority=${priority} setPriority=${setPriority} hint="Empty: now." /><//>`;
 }
 
 function Change({ job, close, done }) {
+  const { fields, edited } = useArguments(job);
   const [when, setWhen] = useState("");
   const [delay, setDelay] = useState("");
   const [priority, setPriority] = useState(String(job.priority));
-  const [payload, setPayload] = useState(job.payload ? pretty(job.payload) : "");
   const act = async (/** @type {string} */ note) => {
-    const body = /** @type {Record<string, unknown>} */ ({ note });
+    const body = /** @type {Record<string, unknown>} */ ({ note, ...edited() });
     if (when) body.schedule_time = new Date(when).toISOString();
     if (delay) body.delay = delay;
     if (Number(priority) !== job.priority) body.priority = Number(priority);
-    if (job.payload && payload !== pretty(job.payload)) body.payload = parsed(payload, "The arguments");
     await call("PATCH", `jobs/${part(job.id)}`, { body, headers: { "If-Match": `"${job.version}"` } });
     notify("Changed.");
     done();
   };
   return html`<${Confirm} title="Change" close=${close} act=${act} verb="Change" note>
-    <${Field} label="Run at, in this browser's zone" hint=${`Now: ${instant(job.schedule_time)}`}><input type="datetime-local" step="1" value=${when} onInput=${(/** @type {any} */ e) => setWhen(e.target.value)} /><//>
-    <${Field} label="Or in" hint="Such as 10m or 2h; 0s for now."><input value=${delay} onInput=${(/** @type {any} */ e) => setDelay(e.target.value)} /><//>
-    <${Field} label="Priority, 0 to 9"><input type="number" min="0" max="9" value=${priority} onInput=${(/** @type {any} */ e) => setPriority(e.target.value)} /><//>
-    ${job.payload && html`<${Field} label="Arguments by name"><textarea value=${payload} spellcheck=${false} onInput=${(/** @type {any} */ e) => setPayload(e.target.value)} /><//>`}
-  <//>`;
+    <${TimeFields} when=${when} setWhen=${setWhen} priority=${priority} setPriority=${setPriority} hint=${`Now: ${instant(job.schedule_time)}`} />
+    <${Field} label="Or run in" hint="Such as 10m or 2h; 0s for now."><input value=${delay} onInput=${(/** @type {any} */ e) => setDelay(e.target.value)} /><//>
+    ${fields}<//>`;
 }
 
 function Actions({ job, reload }) {
