@@ -4,7 +4,7 @@ import asyncio
 import re
 import shutil
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from importlib.resources import files
@@ -19,11 +19,14 @@ from taskmq import TaskMQ
 from taskmq.access import IdentityAdministration, PasswordHasher
 from taskmq.contracts.identity import Actor
 from taskmq.model.identity import Membership, Role
+from taskmq.scheduler import Scheduler
+from taskmq.scheduler.alerts.settings import AlertSettings
 from taskmq.server import ServerSettings, build
 from taskmq.server.process import ServerProcess
+from taskmq.worker import Worker, WorkerConfig
 from tests.servers.errors import ServerUnavailable
 
-__all__ = ["PASSWORD", "Eyes", "Served", "a_job", "browsing", "serving", "violations"]
+__all__ = ["PASSWORD", "Eyes", "Served", "a_job", "browsing", "serving", "violations", "watching", "working"]
 
 PASSWORD = "correct horse battery"
 WIDE = {"width": 1280, "height": 900}
@@ -47,9 +50,11 @@ def a_job(name: str, **more: object) -> dict[str, object]:
 class Served:
     """A served app."""
 
-    def __init__(self, url: str, app: TaskMQ, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, url: str, app: TaskMQ, loop: asyncio.AbstractEventLoop, *, twin: Callable[[], TaskMQ]) -> None:
         self.url = url
         self.app = app
+        # The same app once more, for a process beside the server.
+        self.twin = twin
         self._loop = loop
         self._started: list[Future[object]] = []
         self.api = httpx.Client(base_url=f"{url}/api/v1", timeout=30)
@@ -60,9 +65,17 @@ class Served:
         """Run this where the app is served: a browser's tests have a loop of their own."""
         asyncio.run_coroutine_threadsafe(doing, self._loop).result(30)
 
+    def begin(self, doing: Coroutine[Any, Any, object]) -> Future[object]:
+        """Start this where the app is served; the caller waits for its end."""
+        return asyncio.run_coroutine_threadsafe(doing, self._loop)
+
     def start(self, doing: Coroutine[Any, Any, object]) -> None:
         """Start this where the app is served; it is cancelled as the server stops, and may not have failed then."""
-        self._started.append(asyncio.run_coroutine_threadsafe(doing, self._loop))
+        self._started.append(self.begin(doing))
+
+    def call(self, doing: Callable[[], None]) -> None:
+        """Have the loop of the served app call this."""
+        self._loop.call_soon_threadsafe(doing)
 
     def close(self) -> None:
         """End what was started, and the connections."""
@@ -82,10 +95,22 @@ class Served:
 
 
 @contextmanager
-def serving(folder: Path, **settings: Any) -> Iterator[Served]:
-    """Serve an app with accounts of its own at a free port, in a thread."""
-    app = TaskMQ(f"memory://{uuid4()}", store=f"sqlite:///{folder}/jobs.db?synchronous=normal")
-    define(app)
+def serving(folder: Path, *, more: Callable[[TaskMQ], None] | None = None, **settings: Any) -> Iterator[Served]:
+    """Serve an app with accounts of its own at a free port, in a thread.
+
+    Args:
+        more: what the app has beside the usual tasks.
+    """
+    broker = f"memory://{uuid4()}"
+
+    def twin() -> TaskMQ:
+        made = TaskMQ(broker, store=f"sqlite:///{folder}/jobs.db?synchronous=normal")
+        define(made)
+        if more is not None:
+            more(made)
+        return made
+
+    app = twin()
     chosen = ServerSettings(port=0, rate=0, **settings)
     process = ServerProcess(build(app, settings=chosen), chosen)
     ready = threading.Event()
@@ -107,7 +132,7 @@ def serving(folder: Path, **settings: Any) -> Iterator[Served]:
     thread = threading.Thread(target=run, name="dashboard", daemon=True)
     thread.start()
     assert ready.wait(40), "the server does not start"
-    served = Served(said[0], app, loops[0])
+    served = Served(said[0], app, loops[0], twin=twin)
     try:
         yield served
         served.close()
@@ -192,6 +217,21 @@ class Eyes:
     def _failed(self, url: str, failure: str) -> None:
         if _EXPECTED.search(failure) is None:
             self.wrong.append(f"request: {url}: {failure}")
+
+
+@contextmanager
+def working(served: Served) -> Iterator[None]:
+    """A worker and a scheduler beside the server, until the block ends."""
+    worker = Worker(served.twin(), WorkerConfig(name="w1", concurrency=4, grace=1, capture_logs="debug"))
+    scheduler = Scheduler(served.twin(), counts_runs=True, alerts=AlertSettings())
+    ends = [served.begin(worker.run()), served.begin(scheduler.run())]
+    try:
+        yield
+    finally:
+        served.call(worker.drain)
+        served.call(scheduler.stop)
+        for end in ends:
+            end.result(30)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import { may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { count } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
+import { JobLink } from "../lib/job_link.js";
 import { Code, Confirm, Empty, Head, notify, Section, Shown, Table, When } from "../lib/parts.js";
 import { change, to } from "../lib/route.js";
 
@@ -31,7 +32,7 @@ function Purge({ queue, group, close, reload }) {
 function Letters({ queue, fingerprint }) {
   return html`<${Section} title="Letters" actions=${html`<button type="button" onClick=${() => change({ fingerprint: "" })}>Close</button>`}>
     <${Shown} loaded=${useData(`dead-letters/${part(queue)}`, { fingerprint, limit: 50 }, [])}>${({ items }) => items.map((/** @type {any} */ one, /** @type {number} */ at) => html`<div key=${at}>
-      <p><a href=${to(["jobs", one.job_id])}>${one.job_id}</a> · attempt ${one.attempt} · <${When} at=${one.died} /> at ${one.worker || "a worker"}</p>
+      <p><${JobLink} name=${one.job_id} /> · attempt ${one.attempt} · <${When} at=${one.died} /> at ${one.worker || "a worker"}</p>
       <details><summary>Traceback<span class="sr"> of ${one.job_id}</span></summary><${Code} label=${`Traceback ${at + 1}`} text=${one.traceback || one.error} /></details></div>`)}<//><//>`;
 }
 

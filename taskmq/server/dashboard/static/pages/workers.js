@@ -3,8 +3,8 @@
 import { useData } from "../lib/data.js";
 import { count, size, span } from "../lib/format.js";
 import { html } from "../lib/html.js";
+import { JobLink } from "../lib/job_link.js";
 import { Code, Empty, Facts, Head, Section, Shown, Table, When } from "../lib/parts.js";
-import { to } from "../lib/route.js";
 
 const Slots = ({ worker }) => html`<div class="slots" role="img" aria-label=${`${worker.running} of ${worker.slots} slots are busy`}>
   ${Array.from({ length: Math.min(worker.slots, 200) }, (_, at) => html`<i key=${at} class=${at < worker.running ? "is-busy" : ""}></i>`)}</div>`;
@@ -14,7 +14,7 @@ const One = ({ worker }) => html`<${Section} title=${worker.name} actions=${html
   <${Facts} of=${[["Busy", `${worker.running} of ${worker.slots}`], ["Wait for a slot", count(worker.backlog)], ["Queues", worker.queues.join(", ")], ["Paused", worker.paused.join(", ")],
     ["Host", worker.host], ["Process", worker.pid], ["Memory", size(worker.memory)], ["Version", worker.version], ["Started", html`<${When} at=${worker.started} />`]]} />
   ${worker.jobs.length > 0 && html`<${Table} label=${`Runs at ${worker.name}`} columns=${["Runs", "Task", "Queue", "For"]}>${worker.jobs.map((/** @type {any} */ job) => html`<tr key=${job.job_id} data-row>
-    <td><a href=${to(["jobs", job.job_id])}>${job.job_id}</a></td><td>${job.task}</td><td>${job.queue}</td><td class="number">${span(job.seconds)}</td></tr>`)}<//>`}<//>`;
+    <td><${JobLink} name=${job.job_id} /></td><td>${job.task}</td><td>${job.queue}</td><td class="number">${span(job.seconds)}</td></tr>`)}<//>`}<//>`;
 
 export default function Workers() {
   const loaded = useData("workers", { max_age: 3 }, ["worker"]);
