@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from playwright.sync_api import expect
 
 from taskmq import TaskMQ
 from tests.dashboard.kit import Eyes, Served, serving, working
+from tests.servers.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -23,6 +25,7 @@ class Shop:
     def __init__(self) -> None:
         self.is_printer_broken = True
         self.may_end = asyncio.Event()
+        self.may_pack = asyncio.Semaphore(0)
 
     def define(self, app: TaskMQ) -> None:
         @app.task(name="shop.print", queue="print", retry=None)
@@ -34,6 +37,14 @@ class Shop:
         @app.task(name="shop.count", queue="stock", retry=None)
         async def count_stock(shelf: str) -> None:
             await self.may_end.wait()
+
+        @app.task(name="shop.pack", queue="pack", retry=None)
+        async def pack(lines: int) -> None:
+            """Logs so many lines whenever it may go on, and ends the second time."""
+            for turn in (1, 2):
+                for number in range(lines):
+                    _LOG.warning("turn %s, box %s", turn, number)
+                await self.may_pack.acquire()
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +76,50 @@ def test_jobs_that_only_the_broker_knows_are_named_without_a_link(eyes: Eyes, si
     expect(page.locator("h1").first).to_have_text("@acme:count: C")
     site.call(shop.may_end.set)
     expect(page.locator(".head .state")).to_contain_text("succeeded")
+
+
+def test_the_log_of_a_job_is_followed_until_its_end(eyes: Eyes, site: Served, shop: Shop) -> None:
+    (job,) = site.submit({"job_type": "shop.pack", "args": [250]})
+    _wait_for_line(site, job["id"], "turn 1, box 249")
+    page = eyes.page
+    page.clock.install()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/logs?" in request.url else None)
+    eyes.open(f"jobs/{job['id']}")
+    log = page.get_by_label("Log", exact=True)
+    status = page.locator(".card [role=status]")
+
+    expect(log).to_contain_text("turn 1, box 249")
+    assert log.evaluate("list => list.scrollHeight - list.scrollTop - list.clientHeight") < 2
+    page.keyboard.press("p")
+    expect(status).to_have_text("paused")
+    before = len(asked)
+    site.call(shop.may_pack.release)
+    _wait_for_line(site, job["id"], "turn 2, box 249")
+    page.clock.fast_forward(60_000)
+    assert len(asked) == before
+    log.evaluate("list => { list.scrollTop = 0 }")
+    page.keyboard.press("p")
+
+    expect(log).to_contain_text("turn 2, box 249")
+    assert log.evaluate("list => list.scrollTop") == 0
+    site.call(shop.may_pack.release)
+    expect(status).to_have_text("ended", timeout=20_000)
+    eyes.see_count(page.get_by_role("button", name="Pause the log"), 0)
+    before = len(asked)
+    page.clock.fast_forward(60_000)
+    with page.expect_response(re.compile("/history")):
+        page.keyboard.press(".")
+    assert len(asked) == before
+    # The newest 200 lines that there were, and all that came.
+    eyes.see_count(log.locator("tbody tr"), 450)
+    eyes.click("From the beginning")
+    expect(log.locator("tbody tr").first).to_contain_text("turn 1, box 0")
+
+
+def _wait_for_line(site: Served, job: str, text: str) -> None:
+    def found() -> list[object]:
+        lines: list[object] = site.api.get(f"/jobs/{job}/logs", params={"text": text}).json()["items"]
+        return lines
+
+    eventually(found)

@@ -2,6 +2,7 @@
 /** One job: how far it is, why it waits, what has happened to it, and what can be done. */
 import { address, ApiError, API, call, may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
+import { Followed } from "../lib/follow.js";
 import { between, instant, pretty, span } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { LEVELS, Lines } from "../lib/log.js";
@@ -151,16 +152,25 @@ function Actions({ job, reload }) {
     ${open === "edit" && html`<${EditAndRun} job=${job} close=${close} />`}`;
 }
 
-/** What its runs have logged; the level is in the address. */
+/** What its runs have logged, from the beginning, page by page. */
+function Pages({ job, level, from }) {
+  const loaded = useData(`jobs/${part(job.id)}/logs`, { level, cursor: from, limit: 200 });
+  return html`<${Shown} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`
+    ${items.length ? html`<${Lines} lines=${items} />` : html`<p class="dim">No lines${from ? " after these" : ""}.</p>`}
+    <div class="bar">${from && !ENDED.has(job.state) && html`<a href=${to(["jobs", job.id], { level })}>Follow</a>`}
+      ${from && from !== "0" && html`<a href=${to(["jobs", job.id], { level, from: "0" })}>From the beginning</a>`}
+      ${items.length >= 200 && next && html`<a href=${to(["jobs", job.id], { level, from: next })}>Later lines</a>`}</div>`}<//>`;
+}
+
+/** What its runs have logged; followed where the job had not ended when the page was opened. The level is in the address. */
 function Log({ job, level, from }) {
-  const where = `jobs/${part(job.id)}/logs`;
-  const loaded = useData(where, { level, cursor: from, limit: 200 });
+  const [isLive] = useState(!ENDED.has(job.state));
   const choose = (/** @type {any} */ event) => change({ level: event.target.value, from: "" });
   const actions = html`<div class="actions"><label class="inline"><span class="sr">From which level on</span><select value=${level} onChange=${choose}>${LEVELS.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
-    <a href=${address(`${where}/text`, { level })} download>Download</a></div>`;
-  return html`<${Section} title="Log" actions=${actions}><${Shown} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`
-    ${items.length ? html`<${Lines} lines=${items} />` : html`<p class="dim">No lines${from ? " after these" : ""}.</p>`}
-    <div class="bar">${from && html`<a href=${to(["jobs", job.id], { level })}>From the beginning</a>`}${items.length >= 200 && next && html`<a href=${to(["jobs", job.id], { level, from: next })}>Later lines</a>`}</div>`}<//><//>`;
+    <a href=${address(`jobs/${part(job.id)}/logs/text`, { level })} download>Download</a></div>`;
+  return html`<${Section} title="Log" actions=${actions}>${isLive && !from
+    ? html`<${Followed} key=${level} id=${job.id} level=${level} runs=${job.state === "running"} hasStarted=${Boolean(job.start_time)} isOver=${ENDED.has(job.state)} />`
+    : html`<${Pages} job=${job} level=${level} from=${from} />`}<//>`;
 }
 
 function Details({ job, reload, level, from }) {

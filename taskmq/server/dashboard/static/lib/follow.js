@@ -1,0 +1,73 @@
+// @ts-check
+/** The log of a job that has not ended: its newest lines, and each further one as it comes. */
+import { part, read } from "./api.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { Lines } from "./log.js";
+import { Failure } from "./parts.js";
+import { to } from "./route.js";
+
+const EVERY = 2000;
+const TOGETHER = 200;
+const MOST = 1000;
+/** Lines reach the store behind the end of their run: so often they are asked for after it. */
+const AFTER_RUN = 3;
+/** How near to its end a list is scrolled that goes on to show its end. */
+const NEAR = 40;
+
+/** @param {{id: string, level: string, runs: boolean, hasStarted: boolean, isOver: boolean}} props */
+export function Followed({ id, level, runs, hasStarted, isOver }) {
+  const [log, set] = useState(/** @type {{lines: any[], hasEarlier: boolean} | null} */ (null));
+  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [isPaused, pause] = useState(false);
+  const [isWhole, rest] = useState(false);
+  const after = useRef(/** @type {string | null} */ (null));
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  const isAtEnd = useRef(true);
+  useEffect(() => {
+    if (isPaused) return undefined;
+    const stopped = new AbortController();
+    let timer = 0;
+    let left = runs ? Infinity : hasStarted ? AFTER_RUN : 1;
+    const look = async () => {
+      if (!document.hidden) {
+        try {
+          const isFirst = after.current === null;
+          const page = isFirst ? await read("logs", { job_id: id, level, limit: TOGETHER }, stopped.signal)
+            : await read(`jobs/${part(id)}/logs`, { level, cursor: after.current, limit: TOGETHER }, stopped.signal);
+          const items = isFirst ? page.items.reverse() : page.items;
+          after.current = String(items.at(-1)?.number ?? after.current ?? "");
+          const isFull = items.length >= TOGETHER;
+          set((/** @type {{lines: any[], hasEarlier: boolean} | null} */ before) => {
+            const lines = [...(before?.lines ?? []), ...items];
+            return { lines: lines.slice(-MOST), hasEarlier: (before?.hasEarlier ?? isFull) || lines.length > MOST };
+          });
+          setError(null);
+          left -= isFull && !isFirst ? 0 : 1;
+        } catch (failure) {
+          if (stopped.signal.aborted) return;
+          setError(/** @type {Error} */ (failure));
+        }
+      }
+      if (left > 0) timer = window.setTimeout(look, EVERY);
+      else rest(isOver);
+    };
+    look();
+    return () => { stopped.abort(); clearTimeout(timer); };
+  }, [isPaused, runs, hasStarted, isOver]);
+  const box = () => place.current?.querySelector(".scroll");
+  useLayoutEffect(() => {
+    const list = box();
+    if (list && isAtEnd.current) list.scrollTop = list.scrollHeight;
+  }, [log]);
+  const scrolled = () => {
+    const list = box();
+    if (list) isAtEnd.current = list.scrollHeight - list.scrollTop - list.clientHeight < NEAR;
+  };
+  const word = isWhole ? "ended" : isPaused ? "paused" : runs || isOver ? "follows" : "waits for the run";
+  return html`<div class="bar"><span class="state" role="status">${word}</span>
+      ${!isWhole && (isPaused || runs || isOver) && html`<button type="button" data-key="p" title="p" aria-pressed=${isPaused} onClick=${() => pause(!isPaused)}>Pause the log</button>`}
+      ${log?.hasEarlier && html`<a href=${to(["jobs", id], { level, from: "0" })}>From the beginning</a>`}</div>
+    ${error && html`<${Failure} error=${error} />`}
+    ${log === null ? !error && html`<p class="note" role="status" data-loading>Loading …</p>`
+      : log.lines.length ? html`<div class="follow" ref=${place} onScrollCapture=${scrolled}><${Lines} lines=${log.lines} /></div>` : html`<p class="dim">No lines${isWhole ? "" : " yet"}.</p>`}`;
+}
