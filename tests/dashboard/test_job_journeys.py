@@ -111,6 +111,38 @@ def test_the_same_is_done_to_many_jobs_once_their_number_was_typed(eyes: Eyes, s
     assert entry["after"]["filter"] == "label.batch:many"
 
 
+def test_many_jobs_are_changed_once_the_change_was_previewed(eyes: Eyes, site: Served) -> None:
+    site.submit(*(a_job(f"change-{n}", priority=1, labels={"batch": "change"}) for n in range(6)))
+    page = eyes.open("jobs?filter=label.batch%3Achange").page
+
+    eyes.click("All that fit …")
+    page.get_by_label("What").select_option("change")
+    expect(page.get_by_role("button", name="Preview")).to_be_disabled()
+    page.get_by_label("Or run in").fill("soon")
+    eyes.forgiven.append("status of 400")
+    eyes.click("Preview")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("soon")
+    page.get_by_label("Or run in").fill("")
+    page.get_by_label("Run at, in this browser's zone").fill("2098-05-01T09:00:00")
+    page.get_by_label("Priority, 0 to 9").fill("9")
+    eyes.click("Preview")
+    preview = page.get_by_label("Preview", exact=True)
+    eyes.see_count(preview.locator("tbody tr"), 5)
+    expect(preview).to_contain_text("1 → 9")
+    eyes.see("the newest 5 of 6")
+    assert violations(page) == []
+    assert {job["priority"] for job in site.api.get("/jobs?filter=label.batch:change").json()} == {1}
+    # Another change has to be previewed again.
+    page.get_by_label("Priority, 0 to 9").fill("8")
+    eyes.click("Preview")
+    page.locator("[data-typed]").fill("6")
+    eyes.click("Do it")
+
+    expect(page.locator("[data-done]")).to_have_text("6 done, 0 stayed as they were.")
+    jobs = site.api.get("/jobs?filter=label.batch:change").json()
+    assert {(job["priority"], job["schedule_time"][:7]) for job in jobs} == {(8, "2098-05")}
+
+
 def test_a_bulk_operation_has_a_page_and_is_aborted_there(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"slow-{n}", labels={"batch": "slow"}) for n in range(3)))
     # The first job is done to at once, the next one after a hundred seconds.

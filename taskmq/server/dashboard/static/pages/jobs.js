@@ -1,10 +1,11 @@
 // @ts-check
 /** Jobs by a filter, page by page; and the same done to many of them. */
-import { call, may, part, read, send, session } from "../lib/api.js";
+import { may, part, read, session } from "../lib/api.js";
+import { Bulk } from "../lib/bulk.js";
 import { useData } from "../lib/data.js";
 import { between, count, failure, span } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
-import { Dialog, Empty, Failure, Field, Head, Shown, State, Table, When } from "../lib/parts.js";
+import { Empty, Head, Shown, State, Table, When } from "../lib/parts.js";
 import { change, to } from "../lib/route.js";
 
 const CHIPS = [
@@ -36,55 +37,6 @@ function Filter({ filter }) {
     <input id="filter" data-filter value=${text} placeholder="status:failed task:billing.* created:>-24h" spellcheck=${false} autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} />
     <button type="submit">Filter</button>
   </form>`;
-}
-
-/** @param {{filter: string, close: () => void, what: string, reload: () => void}} props */
-function Bulk({ filter, close, what, reload }) {
-  const [action, choose] = useState("retry");
-  const [note, setNote] = useState("");
-  const [matched, setMatched] = useState(/** @type {number | null} */ (null));
-  const [typed, type] = useState("");
-  const [progress, setProgress] = useState(/** @type {any} */ (null));
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
-  const control = useMemo(() => ({ isStopped: false, isGone: false }), []);
-  const said = filter ? { filter } : { everything: true };
-  useEffect(() => { send("bulk", { action, ...said, dry_run: true }).then((found) => setMatched(found.matched), setError); return () => { control.isGone = true; }; }, []);
-  const run = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    setError(null);
-    try {
-      let now = /** @type {any} */ (await send("bulk/operations", { action, ...said, note }));
-      const path = `bulk/operations/${part(now.bulk_id)}`;
-      for (;;) {
-        setProgress({ ...now, refusals: now.refusals.slice(0, 20), isOver: now.state !== "running" });
-        if (now.state !== "running") break;
-        if (control.isGone) return;
-        await new Promise((go) => setTimeout(go, 300));
-        now = /** @type {any} */ (await (control.isStopped ? call("DELETE", path) : read(path)));
-      }
-    } catch (failure) {
-      setError(/** @type {Error} */ (failure));
-      setProgress((/** @type {any} */ before) => before && { ...before, isOver: true });
-    }
-    reload();
-  };
-  const isSure = matched !== null && typed === String(matched);
-  return html`<${Dialog} title="Do the same to many jobs" close=${close}><form onSubmit=${run}>
-    <p>Jobs that fit <code>${what || filter || "no filter: all of them"}</code>: <strong data-matched>${matched === null ? "…" : count(matched)}</strong></p>
-    <${Field} label="What"><select value=${action} disabled=${progress !== null} onChange=${(/** @type {any} */ e) => choose(e.target.value)}>
-      ${[["retry", "Run again, or now"], ["cancel", "Cancel"], ["hold", "Hold"], ["release", "Release"]].map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}</select><//>
-    <${Field} label="Note, for the histories and the audit"><input value=${note} maxLength="500" onInput=${(/** @type {any} */ e) => setNote(e.target.value)} /><//>
-    ${progress === null && html`<${Field} label=${`Type ${matched ?? "…"}, the number of jobs, to confirm`}><input value=${typed} inputMode="numeric" autoComplete="off" data-typed onInput=${(/** @type {any} */ e) => type(e.target.value)} /><//>`}
-    ${progress && html`<div role="status"><progress max=${matched ?? 1} value=${progress.done + progress.refused} aria-label="Progress"></progress>
-      <p data-done>${count(progress.done)} done, ${count(progress.refused)} stayed as they were${progress.isOver ? "." : " …"}</p><p><a href=${to(["bulk", progress.bulk_id])}>Its page</a>; it goes on without this one.</p></div>
-      ${progress.refusals.map((/** @type {any} */ one) => html`<p key=${one.job_id} class="dim">${one.job_id}: ${one.detail}</p>`)}`}
-    ${error && html`<${Failure} error=${error} />`}
-    <div class="dialog-foot">
-      ${progress && !progress.isOver && html`<button type="button" onClick=${() => { control.isStopped = true; }}>Stop</button>`}
-      <button type="button" onClick=${close}>${progress?.isOver ? "Close" : "Back"}</button>
-      ${progress === null && html`<button type="submit" class="primary" disabled=${!isSure}>Do it</button>`}
-    </div>
-  </form><//>`;
 }
 
 /** What one has to change about a filter that fits nothing.
