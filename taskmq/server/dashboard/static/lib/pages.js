@@ -20,7 +20,7 @@ export const PAGES = [
   { name: "metrics", title: "Metrics", needs: "metrics.read" },
   { name: "alerts", title: "Alerts", needs: "alerts.read" },
   { name: "audit", title: "Audit", needs: "audit.read" },
-  { name: "users", title: "Users", needs: "users.read" },
+  { name: "users", title: "Users", needs: "members.read" },
   { name: "account", title: "Account", needs: "account.read" },
 ];
 

@@ -1,9 +1,10 @@
 // @ts-check
-/** One's own account: roles, password, API tokens. */
-import { call, may, part, send, session } from "../lib/api.js";
+/** One's own account: roles, password, sessions, API tokens. */
+import { may, send, session } from "../lib/api.js";
+import { Sessions, Tokens } from "../lib/credentials.js";
 import { useData } from "../lib/data.js";
 import { html, useState } from "../lib/html.js";
-import { Action, Code, Confirm, copy, Dialog, Facts, Field, Head, notify, Section, Shown, Table, When } from "../lib/parts.js";
+import { Code, Confirm, copy, Dialog, Facts, Field, Head, notify, Section } from "../lib/parts.js";
 
 function Password({ close }) {
   const [before, setBefore] = useState("");
@@ -17,14 +18,16 @@ function AddToken({ close, made }) {
   const [name, setName] = useState("");
   const [scopes, setScopes] = useState("");
   const [tasks, setTasks] = useState("*");
+  const [tenants, setTenants] = useState("");
   const [until, setUntil] = useState("");
   const words = (/** @type {string} */ text) => text.split(/[\s,]+/).filter(Boolean);
   const act = async () => made(await send("tokens", {
-    name, tasks: words(tasks), ...(scopes.trim() ? { scopes: words(scopes) } : {}), ...(until ? { expires_at: new Date(until).toISOString() } : {}),
+    name, tasks: words(tasks), ...(scopes.trim() ? { scopes: words(scopes) } : {}), ...(tenants.trim() ? { tenants: words(tenants) } : {}), ...(until ? { expires_at: new Date(until).toISOString() } : {}),
   }));
   return html`<${Confirm} title="Make a token" verb="Make" close=${close} act=${act}>
     <${Field} label="Name"><input value=${name} required onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
     <${Field} label="Scopes" hint="Such as jobs.read jobs.submit, or viewer; empty for all that you may do."><input value=${scopes} onInput=${(/** @type {any} */ e) => setScopes(e.target.value)} /><//>
+    <${Field} label="Tenants" hint="Empty for all of yours."><input value=${tenants} onInput=${(/** @type {any} */ e) => setTenants(e.target.value)} /><//>
     <${Field} label="Tasks" hint="Patterns of those that it may call."><input value=${tasks} onInput=${(/** @type {any} */ e) => setTasks(e.target.value)} /><//>
     <${Field} label="Ends" hint="Empty: never."><input type="datetime-local" value=${until} onInput=${(/** @type {any} */ e) => setUntil(e.target.value)} /><//><//>`;
 }
@@ -38,10 +41,8 @@ export default function Account() {
   const mayChange = may("account.change") && caller?.via === "session";
   return html`<${Head} title="Account">${mayChange && html`<button type="button" onClick=${() => show("password")}>Change the password</button><button type="button" onClick=${() => show("token")}>Make a token</button>`}<//>
     <${Section} title="Who you are"><${Facts} of=${[["Name", caller?.user], ["By", caller?.via], ["Server", `${server?.app}, taskmq ${server?.version}`], ["Roles", caller?.memberships.map((one) => `${one.role} of ${one.tenant === "*" ? "the instance" : one.tenant}`).join(", ")]]} /><//>
-    <${Section} title="API tokens"><${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
-      ? html`<${Table} label="Tokens" columns=${["Name", "Scopes", "Tasks", "Last used", "Ends", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.id}><td>${one.name}</td><td>${one.scopes?.join(", ") ?? "all"}</td><td>${one.tasks.join(", ")}</td><td><${When} at=${one.last_used} /></td><td>${one.expires_at ? html`<${When} at=${one.expires_at} />` : "never"}</td>
-          <td>${may("account.change") && html`<${Action} kind="danger" act=${async () => { await call("DELETE", `tokens/${part(one.id)}`); notify("Revoked."); loaded.reload(); }}>Revoke<//>`}</td></tr>`)}<//>`
-      : html`<p class="dim">You have none. Programs sign in with one: <code>Authorization: Bearer TOKEN</code></p>`}<//><//>
+    <${Sessions} where="sessions" needs="account.change" />
+    <${Tokens} where="tokens" needs="account.change" loaded=${loaded}>You have none. Programs sign in with one: <code>Authorization: Bearer TOKEN</code><//>
     ${open === "password" && html`<${Password} close=${close} />`}
     ${open === "token" && html`<${AddToken} close=${close} made=${(/** @type {any} */ token) => { setMade(token); loaded.reload(); }} />`}
     ${made && html`<${Dialog} title="The token, shown this once" close=${() => setMade(null)}><${Code} label="Token" text=${made.secret} /><button type="button" class="primary" onClick=${() => copy(made.secret)}>Copy</button><//>`}`;

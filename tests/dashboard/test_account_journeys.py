@@ -1,0 +1,128 @@
+"""Users, tenants, roles, sessions and tokens, as administrators and users handle them, in a real browser."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.dashboard.kit import PASSWORD, Eyes, Served, serving, violations, watching
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """An app that one signs in to; the tests of this module share it."""
+    folder: Path = tmp_path_factory.mktemp("site")
+    with serving(folder) as served:
+        yield served
+
+
+def _sign_in(eyes: Eyes, name: str) -> None:
+    # Who has not signed in is refused, which a browser's console has.
+    eyes.forgiven.append("401")
+    eyes.open()
+    eyes.page.get_by_label("Name").fill(name)
+    eyes.page.get_by_label("Password").fill(PASSWORD)
+    eyes.click("Sign in")
+    expect(eyes.page.get_by_role("button", name="Sign out")).to_be_visible()
+
+
+def _add_user(eyes: Eyes, name: str, tenant: str, role: str) -> None:
+    eyes.open("users")
+    eyes.click("Add a user")
+    form = eyes.page.get_by_role("dialog")
+    form.get_by_label("Name").fill(name)
+    form.get_by_label("Password").fill(PASSWORD)
+    form.get_by_label("Tenant").fill(tenant)
+    form.get_by_label("Role").select_option(role)
+    eyes.click("Add")
+    expect(eyes.page.get_by_label("Users", exact=True).get_by_role("link", name=name)).to_be_visible()
+
+
+def test_a_user_is_added_signs_in_makes_a_token_and_is_shut_out(browser: Browser, site: Served) -> None:
+    with watching(browser, site) as admin, watching(browser, site) as nora:
+        _sign_in(admin, "root")
+        _add_user(admin, "nora", "acme", "submitter")
+        assert violations(admin.page) == []
+        _sign_in(nora, "nora")
+        nora.open("account")
+        nora.click("Make a token")
+        nora.page.get_by_label("Name", exact=True).fill("laptop")
+        nora.page.get_by_label("Scopes").fill("jobs.read account.read")
+        nora.page.get_by_label("Ends").fill("2099-01-31T09:00")
+        nora.click("Make")
+        secret = nora.page.get_by_label("Token", exact=True).inner_text()
+        nora.click("Close")
+        expect(nora.page.get_by_label("Tokens")).to_contain_text("jobs.read")
+        assert secret not in nora.page.content()
+        bearer = {"Authorization": f"Bearer {secret}"}
+        assert httpx.get(f"{site.url}/api/v1/jobs", headers=bearer).status_code == 200
+        assert httpx.get(f"{site.url}/api/v1/tasks", headers=bearer).status_code == 403
+
+        page = admin.page
+        admin.click("nora")
+        expect(page.get_by_label("Roles", exact=True)).to_contain_text("submitter")
+        expect(page.get_by_label("Sessions")).to_contain_text("127.0.0.1")
+        assert violations(page) == []
+        page.get_by_label("Tokens").get_by_role("button", name="Revoke").click()
+        admin.see("None. Users make their own")
+        assert httpx.get(f"{site.url}/api/v1/jobs", headers=bearer).status_code == 401
+        page.get_by_label("Sessions").get_by_role("button", name="End").click()
+        admin.see("Signed in nowhere.")
+        nora.page.keyboard.press(".")
+        expect(nora.page.get_by_label("Password")).to_be_visible()
+
+        admin.click("Erase")
+        page.get_by_label("Type nora to confirm").fill("nora")
+        admin.click("Erase for good")
+        expect(page.locator("h1").first).to_have_text("Users")
+        admin.see_count(page.get_by_role("link", name="nora"), 0)
+
+
+def test_tenants_are_added_described_disabled_and_removed(browser: Browser, site: Served) -> None:
+    with watching(browser, site) as eyes:
+        _sign_in(eyes, "root")
+        page = eyes.open("users").page
+        eyes.click("Add a tenant")
+        page.get_by_label("Name", exact=True).fill("globex")
+        eyes.click("Add")
+        row = page.get_by_label("Tenants", exact=True).get_by_role("row", name="globex")
+
+        row.get_by_role("button", name="Describe").click()
+        page.get_by_label("Description").fill("Globex Ltd")
+        eyes.click("Keep")
+        expect(row).to_contain_text("Globex Ltd")
+        row.get_by_role("button", name="Disable").click()
+        expect(row).to_contain_text("disabled")
+        row.get_by_role("button", name="Remove").click()
+        page.get_by_label("Type globex to confirm").fill("globex")
+        eyes.click("Remove")
+
+        eyes.see_count(row, 0)
+
+
+def test_an_administrator_of_a_tenant_gives_and_takes_roles_there_alone(browser: Browser, site: Served) -> None:
+    with watching(browser, site) as admin, watching(browser, site) as eyes:
+        _sign_in(admin, "root")
+        _add_user(admin, "amos", "acme", "admin")
+        _sign_in(eyes, "amos")
+        page = eyes.open("users").page
+        members = page.get_by_label("Who has which role")
+
+        expect(members.get_by_role("row", name="vera")).to_contain_text("viewer")
+        eyes.see_count(page.get_by_label("Users", exact=True), 0)
+        eyes.see_count(members.get_by_role("row", name="root"), 0)
+        eyes.click("Give a role in a tenant")
+        form = page.get_by_role("dialog")
+        form.get_by_label("User", exact=True).fill("vera")
+        form.get_by_label("Role").select_option("submitter")
+        form.get_by_label("Tasks").fill("report billing.*")
+        assert violations(page) == []
+        eyes.click("Give")
+        expect(members.get_by_role("row", name="vera")).to_contain_text("report, billing.*")
+        members.get_by_role("row", name="vera").get_by_role("button", name="Take away").click()
+
+        eyes.see_count(members.get_by_role("row", name="vera"), 0)
