@@ -50,7 +50,7 @@ _COMMANDS = {
     "send": ("taskmq.cli.operators.send:send", "Send a task by name, without importing its module."),
     "job": (
         "taskmq.cli.jobs.job:app",
-        "Jobs: show, cancel, reschedule; of the store: submit, list, change, hold, release, retry, explain.",
+        "Jobs: show, cancel, reschedule; of the store: submit, list, change, hold, release, retry, explain, logs.",
     ),
     "bulk": ("taskmq.cli.jobs.bulk:app", "The same done to many jobs of the store: begin, list, show, abort."),
     "definition": ("taskmq.cli.jobs.definition:app", "Templates of jobs: put, show, list, versions, delete."),
@@ -84,7 +84,10 @@ _COMMANDS = {
         "taskmq.cli.operators.topology:app",
         "What taskmq needs at the broker: plan, apply, diff, export, policies, permissions, migrate.",
     ),
-    "store": ("taskmq.cli.operators.store:app", "The job store's tables: upgrade, current, check."),
+    "store": (
+        "taskmq.cli.operators.store:app",
+        "The job store: upgrade, current, check, prune, archive, read, erase, import from beats.",
+    ),
     "admin": (
         "taskmq.cli.administration.admin:app",
         "Who may do what, at the job store: init, user, token, tenant, role.",
