@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -37,7 +37,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Installa
     write_files(ROOT / "docs" / "http.md", folder)
     write_files(_PAGE, folder)
     for block in blocks_of(_PAGE):
-        if named := re.match(r"// (\w+\.\w+)\n", block.text):
+        if named := re.match(r"(?://|#) (\w+\.\w+)\n", block.text):
             (folder / named[1]).write_text(block.text)
     cli = [sys.executable, "-m", "taskmq", "--app", "shop:app"]
     printed = ""
@@ -74,10 +74,12 @@ def test_the_python_examples_print_results_and_errors(installation: _Installatio
     assert installation.run(sys.executable, "follow.py").strip() == "['A', 'B', 'C']"
 
 
+def _commands(about: str) -> list[str]:
+    return [command for block in blocks_of(_PAGE) for command in block.commands if about in command]
+
+
 def test_the_shell_example_submits_one_job_however_often(installation: _Installation) -> None:
-    (submit, look) = [
-        command for block in blocks_of(_PAGE) for command in block.commands if command.startswith("curl ")
-    ]
+    (submit, look) = _commands("order-18")
 
     first, second = (json.loads(installation.run("bash", "-c", submit)) for _ in range(2))
 
@@ -96,3 +98,20 @@ def test_the_java_example_submits_a_job(installation: _Installation) -> None:
     status, _, body = installation.run("java", "Submit.java").partition(" ")
 
     assert (status, json.loads(body)["job_id"]) == ("201", "order-20")
+
+
+def test_a_graph_in_yaml_is_submitted_and_each_job_waits_for_those_before_it(installation: _Installation) -> None:
+    (write, submit), (_, look) = _commands("close.json"), _commands("order-18")
+
+    def ended(job_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(installation.run("bash", "-c", look.replace("order-18", job_id)))
+        return found if found["end_time"] else {}
+
+    installation.run("bash", "-c", write.replace("python", sys.executable, 1))
+    outcomes = [json.loads(installation.run("bash", "-c", submit))["items"] for _ in range(2)]
+
+    assert [[item["is_new"] for item in items] for items in outcomes] == [[True] * 4, [False] * 4]
+    closed = eventually(lambda: ended("close-2027-01"), "the end of the job that waits for two")
+    alarm = eventually(lambda: ended("alarm-2027-01"), "the end of the job that is not needed")
+    assert (closed["result"], alarm["state"]) == ("CLOSE", "skipped")
+    assert max(ended(job_id)["end_time"] for job_id in ("orders-2027-01", "payments-2027-01")) <= closed["start_time"]
