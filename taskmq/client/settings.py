@@ -4,6 +4,7 @@ Read when an app is first used, never at import. Unknown keys are errors: a miss
 silently.
 """
 
+import functools
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -117,10 +118,15 @@ def _table(value: object, source: str) -> tuple[dict[str, Any], str]:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        return _parsed(path.read_text("utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidSetting(f"{path} cannot be read: {error}") from error
+
+
+# Each app of a process reads the file; a project's takes as long to parse as the rest of an app takes to make.
+@functools.lru_cache(maxsize=4)
+def _parsed(text: str) -> dict[str, Any]:
+    return tomllib.loads(text)
 
 
 def _known(key: str, source: str) -> str:
