@@ -20,12 +20,13 @@ from taskmq.model.history.logs import LogFilter, LogPage
 from taskmq.model.jobs.dependencies import DependencyCondition, generations
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.jobs.pools import known_reason
 from taskmq.model.keys import tenant_key
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration
 from taskmq.options.task_options import CallOptions
-from taskmq.submission.explain import Explanation
+from taskmq.submission.explain import Explanation, explain_job
 
 __all__ = ["JobOrder", "JobOutcomes", "SubmitOutcome", "TenantJobs"]
 
@@ -214,7 +215,8 @@ class TenantJobs:
 
     async def history(self, job_id: str) -> Sequence[HistoryEntry]:
         """What happened to the job beside the ordinary steps, the earliest first."""
-        return await self._app.sessions.store().events((await self.get(job_id)).id)
+        entries = await self._app.sessions.store().events((await self.get(job_id)).id)
+        return entries if self._tenant is None else [_known(entry, self._tenant) for entry in entries]
 
     async def attempts(self, job_id: str) -> Sequence[AttemptRecord]:
         """Its attempts that did not end it, the earliest first."""
@@ -222,7 +224,7 @@ class TenantJobs:
 
     async def explain(self, job_id: str) -> Explanation:
         """What the job waits for."""
-        return await self._jobs.aexplain((await self.get(job_id)).id)
+        return await explain_job(self._app.sessions.store(), await self.get(job_id), reader=self._tenant)
 
     async def logs(self, job_id: str, which: LogFilter, *, after: int | None = None, limit: int = 50) -> LogPage:
         """What the job's runs have logged, the earliest first.
@@ -373,6 +375,12 @@ class TenantJobs:
     def _check_task(self, task: str) -> None:
         if not self._allows(task):
             raise NotPermitted(f"task {task!r} is not among those that you may call")
+
+
+def _known(entry: HistoryEntry, tenant: str) -> HistoryEntry:
+    """The entry as the tenant may know it."""
+    is_about_others = entry.kind in {"preempt_requested", "preempted"}
+    return replace(entry, note=known_reason(entry.note, tenant)) if is_about_others else entry
 
 
 def _not_found(job_id: str) -> JobNotFound:

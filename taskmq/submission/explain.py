@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from taskmq.contracts.jobs import JobRecord, JobStore, slot_key
-from taskmq.model.jobs.pools import SLOTS_ASKED, TenantPool, path_of, shares_of
+from taskmq.contracts.jobs import HistoryEntry, JobRecord, JobStore, slot_key
+from taskmq.model.jobs.pools import SLOTS_ASKED, TenantPool, known_reason, path_of, shares_of
 from taskmq.model.jobs.quotas import run_name
 from taskmq.model.nodes import JobNeeds, added, why_unplaced
 from taskmq.model.resources import Amounts
@@ -34,8 +34,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     reasons: list[str]
 
 
-async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
+async def explain_job(store: JobStore, record: JobRecord, *, reader: str | None = None) -> Explanation:
     """What the job waits for, as far as the store knows.
+
+    Args:
+        reader: the tenant whom it is explained to, which learns no other's name; None: one who may know all.
 
     Raises:
         StoreUnavailable: it could not be reached.
@@ -53,7 +56,7 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
             reasons.append(f"it waits for {what}, {_when(record.due)}, in {max(record.due - now, 0) / 1000:.0f} s")
         case JobState.QUEUED:
             reasons.append(f"it is ready since {_when(record.due)} and waits for its turn in queue {record.queue!r}")
-            reasons += await _gave_way(store, record)
+            reasons += await _gave_way(store, record, reader)
             reasons += await _limit(store, record)
             reasons += await _place(store, record)
             reasons += await _quotas(store, record)
@@ -67,7 +70,7 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
             )
         case JobState.RUNNING:
             reasons.append(f"it runs at {record.worker or 'a worker'} since {_when(record.started)}")
-            reasons += await _gives_way(store, record)
+            reasons += await _gives_way(store, record, reader)
         case _:
             return Explanation(state=record.state, reasons=[])
     if record.state not in UNDERWAY:
@@ -81,22 +84,26 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
     return Explanation(state=record.state, reasons=reasons)
 
 
-async def _gave_way(store: JobStore, record: JobRecord) -> list[str]:
+async def _gave_way(store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
     """For whom its last run was stopped, if it was."""
     events = [event for event in await store.events(record.id) if event.kind == "preempted"]
     if not events or events[-1].at < (record.dispatched or 0):
         return []
     last = events[-1]
-    return [f"it was {last.note}, {_when(last.at)}: it goes on in the same attempt when it is its turn"]
+    return [f"it was {_reason(last, reader)}, {_when(last.at)}: it goes on in the same attempt when it is its turn"]
 
 
-async def _gives_way(store: JobStore, record: JobRecord) -> list[str]:
+async def _gives_way(store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
     """For whom it is asked to stop, if it is."""
     return [
-        f"it is asked to give way since {_when(event.at)}: {event.note}"
+        f"it is asked to give way since {_when(event.at)}: {_reason(event, reader)}"
         for event in await store.events(record.id)
         if event.kind == "preempt_requested" and event.at >= (record.dispatched or 0)
     ][:1]
+
+
+def _reason(event: HistoryEntry, reader: str | None) -> str:
+    return event.note if reader is None else known_reason(event.note, reader)
 
 
 async def _limit(store: JobStore, record: JobRecord) -> list[str]:

@@ -28,7 +28,10 @@ __all__ = [
     "Sharing",
     "TenantPool",
     "check_pools",
+    "known_reason",
     "path_of",
+    "pool_group",
+    "preemption_reason",
     "read_sharing",
     "shares_of",
 ]
@@ -185,6 +188,23 @@ def check_pools(pools: Iterable[TenantPool]) -> dict[str, TenantPool]:
             seen.add(above)
             above = found[above].parent if above in found else None
     return found
+
+
+def pool_group(name: str) -> str:
+    """What people know a pool by that is owed something."""
+    return f"pool {name}"
+
+
+def preemption_reason(group: str) -> str:
+    """Why a run is stopped, for its job's history: for the jobs of that pool or class."""
+    return f"preempted by {group}"
+
+
+def known_reason(reason: str, tenant: str) -> str:
+    """A `preemption_reason` as the tenant of the job may know it: no pool of another tenant is named."""
+    if reason.startswith(preemption_reason(pool_group(""))) and reason != preemption_reason(pool_group(tenant)):
+        return preemption_reason("another pool")
+    return reason
 
 
 def path_of(tenant: str, pools: Mapping[str, TenantPool]) -> list[TenantPool]:

@@ -9,7 +9,7 @@ from math import ceil, floor
 from typing import Final
 
 from taskmq.contracts.jobs import Lane
-from taskmq.model.jobs.pools import SLOTS_ASKED, Amounts, QueuePolicy, TenantPool, path_of
+from taskmq.model.jobs.pools import SLOTS_ASKED, Amounts, QueuePolicy, TenantPool, path_of, pool_group
 from taskmq.model.topology import CLASSES, class_of
 from taskmq.scheduler.fairness.accounts import Accounts
 from taskmq.scheduler.fairness.queue_turns import IN_CLASSES
@@ -43,7 +43,7 @@ class Guarantees:
             least = {name: amount * honoured for name, amount in pool.min.items() if name in capacities}
             if SLOTS_ASKED in least:
                 least[SLOTS_ASKED] = float(ceil(least[SLOTS_ASKED] - _TINY))
-            self._promise(_pool_name(pool.name), least)
+            self._promise(pool_group(pool.name), least)
         if policy.policy in IN_CLASSES and not policy.strict:
             whole = sum(policy.shares.values())
             for name in CLASSES:
@@ -52,17 +52,13 @@ class Guarantees:
 
     def groups(self, lane: Lane) -> tuple[str, ...]:
         """To which of those in `least` the jobs of a lane belong, the outermost pool first, the class last."""
-        names = [_pool_name(pool.name) for pool in path_of(lane.tenant, self._pools)]
+        names = [pool_group(pool.name) for pool in path_of(lane.tenant, self._pools)]
         names.append(_class_name(class_of(lane.priority)))
         return tuple(name for name in names if name in self.least)
 
     def _promise(self, name: str, least: Amounts) -> None:
         if some := {resource: amount for resource, amount in least.items() if amount > 0}:
             self.least[name] = some
-
-
-def _pool_name(name: str) -> str:
-    return f"pool {name}"
 
 
 def _class_name(name: str) -> str:

@@ -29,7 +29,7 @@ from taskmq.durable.service import pause
 from taskmq.errors import MalformedMessage, StoreUnavailable
 from taskmq.model.commands import PREEMPT, Command, Preemption, command_topic, encode_command
 from taskmq.model.envelope import decode_envelope
-from taskmq.model.jobs.pools import QueuePolicy, TenantPool
+from taskmq.model.jobs.pools import QueuePolicy, TenantPool, preemption_reason
 from taskmq.model.nodes import HostNode, JobNeeds, NodeTold, capacity_of
 from taskmq.model.states import JobState
 from taskmq.scheduler.fairness import Guarantees
@@ -235,7 +235,7 @@ class PreemptionWatch:
 
     async def _ask(self, record: JobRecord, eviction: Eviction, policy: QueuePolicy) -> bool:
         """Write down that a run is to leave; whether it is."""
-        reason = f"preempted by {eviction.group}"
+        reason = preemption_reason(eviction.group)
         update = JobUpdate(
             id=record.id,
             before=record.state,

@@ -4,6 +4,11 @@ from typing import Any
 
 import pytest
 
+from taskmq.contracts.jobs import DispatchedJob
+from taskmq.model.jobs.pools import pool_group, preemption_reason
+from taskmq.model.jobs.reports import PREEMPTED
+from taskmq.model.outcome import ErrorRecord
+from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.unit.server.kit import DOCUMENT, Site
 
 
@@ -323,3 +328,32 @@ def test_a_clone_whose_arguments_do_not_fit_is_refused(site: Site) -> None:
 
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_arguments")
     assert site.ids() == ["order-17"]
+
+
+def test_a_tenant_does_not_read_for_which_other_one_its_run_was_stopped(site: Site) -> None:
+    reason = preemption_reason(pool_group("other"))
+
+    async def be_asked() -> DispatchedJob:
+        driver = JobDriver(site.app.sessions.store())
+        job = await driver.dispatched(tenant="acme")
+        await driver.updated(await driver.accepted(job, "started"), kind="preempt_requested", note=reason)
+        return job
+
+    async def give_way(job: DispatchedJob) -> None:
+        why = ErrorRecord(type_name=PREEMPTED, message=reason)
+        await JobDriver(site.app.sessions.store()).accepted(job, "interrupted", error=why)
+
+    def read(by: str) -> str:
+        paths = (f"/jobs/{job.id}/explain", f"/jobs/{job.id}/history", f"/jobs/{job.id}?expand=logs")
+        return "".join(site("GET", path, by=by).text for path in paths)
+
+    with site.client.portal() as portal:
+        job = portal.call(be_asked)
+        asked, shown = read("acme-admin"), read("all-viewer")
+        portal.call(give_way, job)
+        gone = read("acme-admin")
+
+    assert (asked.count("preempted by another pool"), gone.count("preempted by another pool")) == (3, 5)
+    assert 'other"' not in asked + gone
+    assert "pool other" not in asked + gone
+    assert shown.count("preempted by pool other") == 3

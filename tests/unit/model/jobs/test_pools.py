@@ -11,7 +11,10 @@ from taskmq.model.jobs.pools import (
     Sharing,
     TenantPool,
     check_pools,
+    known_reason,
     path_of,
+    pool_group,
+    preemption_reason,
     read_sharing,
 )
 from tests.unit.scheduler.fairness.cluster import pools_of
@@ -67,3 +70,13 @@ def test_what_a_store_has_kept_of_pools_is_read_and_a_pool_has_one_name() -> Non
     assert read_sharing('{"version": 3, "pools": {"a": {"name": "a"}}}').pools == pools_of(TenantPool(name="a"))
     with pytest.raises(InvalidOption, match="pool 'a' is listed as 'b'"):
         Sharing(pools={"b": TenantPool(name="a")})
+
+
+def test_a_tenant_learns_of_its_own_pool_and_of_classes_by_whom_a_run_was_stopped() -> None:
+    own, foreign = (preemption_reason(pool_group(name)) for name in ("acme", "beta"))
+    of_a_class = preemption_reason("class high")
+
+    assert known_reason(own, "acme") == "preempted by pool acme"
+    assert known_reason(foreign, "acme") == "preempted by another pool"
+    assert known_reason(own, "") == "preempted by another pool"
+    assert known_reason(of_a_class, "acme") == "preempted by class high"
