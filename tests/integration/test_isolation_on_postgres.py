@@ -1,0 +1,47 @@
+"""What `tests/unit/server/test_isolation.py` shows, in PostgreSQL: nothing crosses between tenants.
+
+`TASKMQ_TEST_ISOLATION_EXAMPLES` says how many pairs of histories the campaign tries, 500 by default.
+"""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.servers import PostgreSQL
+from tests.unit.server.isolation import EXAMPLES, STEPS, Step, Town, check_isolation, open_town
+
+_CAMPAIGN = int(os.environ.get("TASKMQ_TEST_ISOLATION_EXAMPLES", "500"))
+
+
+@pytest.fixture(scope="module")
+def towns(postgres_server: PostgreSQL, _job_store_template: str) -> Iterator[tuple[Town, Town]]:
+    urls = [postgres_server.create_database(template=_job_store_template) for _ in range(2)]
+    with open_town(urls[0]) as alone, open_town(urls[1]) as both:
+        yield alone, both
+    for url in urls:
+        postgres_server.drop_database(url)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_what_one_tenant_has_is_not_there_for_the_other(towns: tuple[Town, Town], name: str) -> None:
+    check_isolation(*towns, *EXAMPLES[name])
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(mine=STEPS, theirs=STEPS)
+def test_a_tenant_is_answered_as_if_there_were_no_other(
+    towns: tuple[Town, Town], mine: list[Step], theirs: list[Step]
+) -> None:
+    check_isolation(*towns, mine, theirs)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3000)
+@settings(max_examples=_CAMPAIGN, deadline=None, suppress_health_check=list(HealthCheck))
+@given(mine=STEPS, theirs=STEPS)
+def test_many_histories_of_two_tenants_do_not_meet(
+    towns: tuple[Town, Town], mine: list[Step], theirs: list[Step]
+) -> None:
+    check_isolation(*towns, mine, theirs)
