@@ -179,6 +179,18 @@ class IdentityAdministration:
         await self._store.accounts.remove_membership(user_id, tenant, by=by)
         self._forget()
 
+    async def remove_member(self, user: str, tenant: str, *, by: Actor) -> None:
+        """Take the role on the tenant away from the user of that name; one without a role there is as unknown.
+
+        Raises:
+            IdentityConflict: see `AccountStore.remove_membership`.
+            IdentityNotFound: no user of that name has a role there.
+        """
+        found = await self._store.accounts.account_named(user)
+        if found is None or all(one.tenant != tenant for one in found[0].memberships):
+            raise IdentityNotFound(f"no user {user[:80]!r} has a role in {tenant!r}")
+        await self.remove_role(found[0].user.id, tenant, by=by)
+
     async def add_tenant(self, name: str, *, by: Actor, description: str = "") -> Tenant:
         """See `AccountStore.add_tenant`.
 

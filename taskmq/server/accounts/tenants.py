@@ -131,8 +131,7 @@ async def set_member(
 async def remove_member(user: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven) -> dict[str, str]:
     """Take the role in the tenant away from the user of that name."""
     tenant = _named_tenant(caller)
-    administration, user_id = accounts_of(request.app.state).administration, await _user_id(request, user)
-    await administration.remove_role(user_id, tenant, by=caller.actor())
+    await accounts_of(request.app.state).administration.remove_member(user, tenant, by=caller.actor())
     return {"status": "removed"}
 
 
