@@ -18,8 +18,8 @@ const NEAR = 40;
 export function Followed({ id, level, runs, hasStarted, isOver }) {
   const [log, set] = useState(/** @type {{lines: any[], hasEarlier: boolean} | null} */ (null));
   const [error, setError] = useState(/** @type {Error | null} */ (null));
-  const [isPaused, pause] = useState(false);
-  const [isWhole, rest] = useState(false);
+  const [isPaused, setPaused] = useState(false);
+  const [isWhole, setWhole] = useState(false);
   const after = useRef(/** @type {string | null} */ (null));
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   const isAtEnd = useRef(true);
@@ -29,6 +29,7 @@ export function Followed({ id, level, runs, hasStarted, isOver }) {
     let timer = 0;
     let left = runs ? Infinity : hasStarted ? AFTER_RUN : 1;
     const look = async () => {
+      let pause = EVERY;
       if (!document.hidden) {
         try {
           const isFirst = after.current === null;
@@ -42,14 +43,15 @@ export function Followed({ id, level, runs, hasStarted, isOver }) {
             return { lines: lines.slice(-MOST), hasEarlier: (before?.hasEarlier ?? isFull) || lines.length > MOST };
           });
           setError(null);
-          left -= isFull && !isFirst ? 0 : 1;
+          if (isFull && !isFirst) pause = 0;
+          else left -= 1;
         } catch (failure) {
           if (stopped.signal.aborted) return;
           setError(/** @type {Error} */ (failure));
         }
       }
-      if (left > 0) timer = window.setTimeout(look, EVERY);
-      else rest(isOver);
+      if (left > 0) timer = window.setTimeout(look, pause);
+      else setWhole(isOver);
     };
     look();
     return () => { stopped.abort(); clearTimeout(timer); };
@@ -65,7 +67,7 @@ export function Followed({ id, level, runs, hasStarted, isOver }) {
   };
   const word = isWhole ? "ended" : isPaused ? "paused" : runs || isOver ? "follows" : "waits for the run";
   return html`<div class="bar"><span class="state" role="status">${word}</span>
-      ${!isWhole && (isPaused || runs || isOver) && html`<button type="button" data-key="p" title="p" aria-pressed=${isPaused} onClick=${() => pause(!isPaused)}>Pause the log</button>`}
+      ${!isWhole && (isPaused || runs || isOver) && html`<button type="button" data-key="p" title="p" aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>Pause the log</button>`}
       ${log?.hasEarlier && html`<a href=${to(["jobs", id], { level, from: "0" })}>From the beginning</a>`}</div>
     ${error && html`<${Failure} error=${error} />`}
     ${log === null ? !error && html`<p class="note" role="status" data-loading>Loading …</p>`
