@@ -232,6 +232,20 @@ def test_what_happens_while_a_page_is_read_is_shown_too(eyes: Eyes, site: Served
     expect(page.locator(".head .state")).to_contain_text("held")
 
 
+def test_what_others_looked_at_before_it_happened_is_read_again(eyes: Eyes) -> None:
+    page = eyes.page
+    page.clock.install()
+    eyes.open("queues")
+    looks = re.compile("/api/v1/queues")
+
+    with page.expect_request(looks):
+        page.keyboard.press(".")
+        page.clock.fast_forward(3_500)
+
+    with page.expect_request(looks, timeout=5_000):
+        page.clock.fast_forward(3_500)
+
+
 def test_two_tabs_share_one_stream_of_events(eyes: Eyes, site: Served) -> None:
     first = eyes.open().page
     expect(first.locator(".pill")).to_contain_text("live")

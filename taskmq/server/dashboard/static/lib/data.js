@@ -44,18 +44,25 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
     ).finally(() => { if (!stopped.signal.aborted) busy.current = false; });
     return () => stopped.abort();
   }, [key, turn]);
+  const age = 1000 * Number(query.max_age ?? 0);
   useEffect(() => {
     let timer = 0;
+    let later = 0;
+    const readAgain = () => again((/** @type {number} */ n) => n + 1);
     const more = () => {
       // What happened while it is read may be missing in it.
       timer = busy.current ? window.setTimeout(more, BUSY) : 0;
-      if (!busy.current) again((/** @type {number} */ n) => n + 1);
+      if (busy.current) return;
+      readAgain();
+      // So may it be in a look that others share, which is from before it happened.
+      clearTimeout(later);
+      later = age ? window.setTimeout(() => { if (!document.hidden) readAgain(); }, age) : 0;
     };
     const stop = onEvents(kinds, () => {
       timer ||= window.setTimeout(more, Math.max(0, begun.current + least - Date.now()));
     });
-    return () => { stop(); clearTimeout(timer); };
-  }, [kinds.join(), least]);
+    return () => { stop(); clearTimeout(timer); clearTimeout(later); };
+  }, [kinds.join(), least, age]);
   const isOurs = found.key === key;
   return {
     data: isOurs ? found.data : null,

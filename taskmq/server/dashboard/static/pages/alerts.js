@@ -3,9 +3,10 @@
 import { call, may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { span } from "../lib/format.js";
-import { html, useState } from "../lib/html.js";
+import { html, useEffect, useState } from "../lib/html.js";
 import { Action, Confirm, Empty, Failure, Field, Head, notify, Section, Shown, Table, When } from "../lib/parts.js";
 
+const EVERY = 10_000;
 const KINDS = /** @type {any} */ ({ __proto__: null, firing: ["s-failed", "✗"], pending: ["s-retrying", "◔"], resolved: ["s-succeeded", "✓"] });
 const RULE = { metric: "failure_rate", threshold: 0.1, task: "", queue: "", each: "", window: 300, pending_for: 60, severity: "warning", channels: "", note: "", below: false, is_enabled: true };
 
@@ -33,7 +34,7 @@ function Rule({ rule, close, reload }) {
   const number = (/** @type {string} */ field, /** @type {string} */ label, hint = "") => html`<${Field} label=${label} hint=${hint}><input type="number" step="any" min="0" required value=${said[field]} onInput=${set(field)} /><//>`;
   return html`<${Confirm} title=${rule ? `Rule ${rule.name}` : "A rule"} verb="Keep" close=${close} act=${act}>
     ${metrics.error && html`<${Failure} error=${metrics.error} />`}
-    <${Field} label="Name"><input value=${name} required disabled=${rule !== null} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
+    <${Field} label="Name" hint="Letters, digits, dots, dashes; no spaces."><input value=${name} required disabled=${rule !== null} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
     <${Field} label="Figure" hint=${metrics.data?.items[said.metric] ?? ""}><select value=${said.metric} onChange=${set("metric")}>${[...new Set([said.metric, ...Object.keys(metrics.data?.items ?? {})])].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select><//>
     <label class="check"><input type="checkbox" checked=${said.below} onChange=${set("below")} /> Fires below the threshold, and not beyond it</label>
     ${number("threshold", "Threshold")}
@@ -56,6 +57,11 @@ export default function Alerts() {
   const close = () => show(null);
   const reload = () => { alerts.reload(); rules.reload(); silences.reload(); notices.reload(); };
   const mayChange = may("alerts.change");
+  // No event says that rules were looked at.
+  useEffect(() => {
+    const timer = setInterval(() => { if (!document.hidden) { alerts.reload(); notices.reload(); } }, EVERY);
+    return () => clearInterval(timer);
+  }, []);
   return html`<${Head} title="Alerts" sub=${alerts.data ? `${alerts.data.firing} firing, ${alerts.data.pending} pending` : ""}>${mayChange && html`<button type="button" onClick=${() => show({ what: "rule", of: null })}>Add a rule</button>`}<//>
     <${Shown} loaded=${alerts}>${(/** @type {any} */ { items }) => items.length
       ? html`<${Table} label="Alerts" columns=${["State", "Rule", "Of", "Severity", "Value", "Since", "Told", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.rule} ${one.subject}`} data-row><td><${Word} state=${one.state} />${one.is_silenced && html` <span class="badge">silenced</span>`}</td><td>${one.rule}</td><td>${one.subject || "all"}</td><td>${one.severity}</td>
