@@ -187,16 +187,16 @@ class Eyes:
         return self.settle()
 
     def settle(self) -> Self:
-        expect(self.page.locator("h1").first).to_be_visible(timeout=_PATIENCE)
-        expect(self.page.locator("[data-loading]")).to_have_count(0, timeout=_PATIENCE)
+        expect(self.page.locator("h1").first).to_be_visible()
+        expect(self.page.locator("[data-loading]")).to_have_count(0)
         return self
 
     def see(self, text: str) -> None:
         """Wait for a text."""
-        expect(self.page.get_by_text(text).first).to_be_visible(timeout=_PATIENCE)
+        expect(self.page.get_by_text(text).first).to_be_visible()
 
     def see_count(self, found: Locator, count: int) -> None:
-        expect(found).to_have_count(count, timeout=_PATIENCE)
+        expect(found).to_have_count(count)
 
     def click(self, name: str) -> None:
         """Press the button, or follow the link, of that name; in the dialog where one is open."""
@@ -240,6 +240,7 @@ def browsing() -> Iterator[Browser]:
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
         raise ServerUnavailable("no Chromium here: run as root: .venv/bin/python -m tests.servers install chromium")
+    expect.set_options(timeout=_PATIENCE)
     with sync_playwright() as engine:
         browser = engine.chromium.launch(executable_path=program, args=["--no-sandbox"])
         try:

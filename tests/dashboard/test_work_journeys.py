@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from taskmq import TaskMQ
-from tests.dashboard.kit import Eyes, Served, serving, working
+from tests.dashboard.kit import Eyes, Served, serving, violations, working
 from tests.servers.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -23,7 +23,8 @@ class Shop:
     """What the tasks of these tests wait for, or find out of order."""
 
     def __init__(self) -> None:
-        self.is_printer_broken = True
+        self.is_printer_broken = False
+        self.printed: list[str] = []
         self.may_end = asyncio.Event()
         self.may_pack = asyncio.Semaphore(0)
 
@@ -32,6 +33,7 @@ class Shop:
         async def print_label(order: str) -> str:
             if self.is_printer_broken:
                 raise ValueError(f"no paper for {order}")
+            self.printed.append(order)
             return f"printed {order}"
 
         @app.task(name="shop.count", queue="stock", retry=None)
@@ -87,7 +89,7 @@ def test_the_log_of_a_job_is_followed_until_its_end(eyes: Eyes, site: Served, sh
     page.on("request", lambda request: asked.append(request.url) if "/logs?" in request.url else None)
     eyes.open(f"jobs/{job['id']}")
     log = page.get_by_label("Log", exact=True)
-    status = page.locator(".card [role=status]")
+    status = page.locator(".card .state[role=status]")
 
     expect(log).to_contain_text("turn 1, box 249")
     assert log.evaluate("list => list.scrollHeight - list.scrollTop - list.clientHeight") < 2
@@ -104,7 +106,7 @@ def test_the_log_of_a_job_is_followed_until_its_end(eyes: Eyes, site: Served, sh
     expect(log).to_contain_text("turn 2, box 249")
     assert log.evaluate("list => list.scrollTop") == 0
     site.call(shop.may_pack.release)
-    expect(status).to_have_text("ended", timeout=20_000)
+    expect(status).to_have_text("ended")
     eyes.see_count(page.get_by_role("button", name="Pause the log"), 0)
     before = len(asked)
     page.clock.fast_forward(60_000)
@@ -115,6 +117,143 @@ def test_the_log_of_a_job_is_followed_until_its_end(eyes: Eyes, site: Served, sh
     eyes.see_count(log.locator("tbody tr"), 450)
     eyes.click("From the beginning")
     expect(log.locator("tbody tr").first).to_contain_text("turn 1, box 0")
+
+
+def test_letters_are_sent_again_once_what_was_behind_them_is_mended(eyes: Eyes, site: Served, shop: Shop) -> None:
+    shop.is_printer_broken = True
+    for order in ("17", "18"):
+        site.run(site.app.tasks["shop.print"].asend(order))
+    eventually(lambda: _letters(site) == 2)
+    page = eyes.open("dead-letters").page
+
+    eyes.click("print")
+    row = page.get_by_label("Failures").get_by_role("row", name="ValueError")
+    row.get_by_role("link", name="ValueError").click()
+    eyes.see_count(page.get_by_title(_NO_PAGE), 2)
+    assert violations(page) == []
+    shop.is_printer_broken = False
+    row.get_by_role("button", name="Send again").click()
+    eyes.click("Send again")
+
+    eyes.see("2 were sent again.")
+    eyes.see("No dead letters in this queue")
+    eventually(lambda: {"17", "18"} <= set(shop.printed))
+    assert _letters(site) == 0
+
+
+def test_a_queue_is_paused_purged_and_resumed(eyes: Eyes, site: Served, shop: Shop) -> None:
+    shop.is_printer_broken = False
+    page = eyes.open("queues/print").page
+    page.keyboard.press("p")
+    page.get_by_label("Note").fill("out of paper")
+    eyes.click("Pause")
+    eyes.see("out of paper")
+    eventually(lambda: _paused(site) == ["print"])
+    for order in ("purged 1", "purged 2"):
+        site.run(site.app.tasks["shop.print"].asend(order))
+
+    page.keyboard.press(".")
+    expect(page.get_by_text("Wait for a worker").locator("xpath=..")).to_contain_text("2")
+    eyes.click("Purge")
+    expect(page.get_by_role("button", name="Delete the messages")).to_be_disabled()
+    page.get_by_label("Type print to confirm").fill("print")
+    eyes.click("Delete the messages")
+    eyes.see("2 messages were deleted.")
+    (kept,) = site.submit({"job_type": "shop.print", "args": ["kept"]})
+    eyes.click("Resume")
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    eyes.open(f"jobs/{kept['id']}")
+
+    expect(page.locator(".head .state")).to_contain_text("succeeded")
+    assert "kept" in shop.printed
+    assert not {"purged 1", "purged 2"} & set(shop.printed)
+
+
+def test_occurrences_of_the_past_are_made_up_for_after_a_look_at_them(eyes: Eyes, site: Served) -> None:
+    page = eyes.open("schedules/nightly").page
+
+    eyes.click("Make up for …")
+    page.get_by_label("From", exact=True).fill("2026-11-20T00:00:00")
+    page.get_by_label("To", exact=True).fill("2026-11-22T00:00:00")
+    eyes.click("Start them")
+    eyes.see("Look first which occurrences these are.")
+    eyes.click("Which are these?")
+    instants = page.get_by_label("Occurrences", exact=True)
+    expect(instants).to_contain_text("2026-11-20T01:00:00.000Z\n2026-11-21T01:00:00.000Z")
+    assert violations(page) == []
+    eyes.click("Start them")
+    eyes.see("2 occurrences are made up for.")
+    eyes.open("jobs?filter=task%3Areport")
+
+    succeeded = page.locator("tr[data-row]").filter(has_text="succeeded")
+    eyes.see_count(succeeded, 2)
+
+
+def test_a_line_is_searched_for_and_leads_to_its_job_whose_log_is_kept(
+    eyes: Eyes, site: Served, shop: Shop, tmp_path: Path
+) -> None:
+    (job,) = site.submit({"job_type": "shop.pack", "args": [3]})
+    _wait_for_line(site, job["id"], "turn 1, box 2")
+    page = eyes.open("logs").page
+
+    page.keyboard.press("/")
+    page.keyboard.type("box 2")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Log", exact=True).locator("tbody tr").first).to_contain_text("turn 1, box 2")
+    page.get_by_role("link", name="shop.pack").first.click()
+    expect(page.get_by_role("status").filter(has_text="follows")).to_be_visible()
+    for _ in range(2):
+        site.call(shop.may_pack.release)
+    expect(page.get_by_label("Log", exact=True)).to_contain_text("turn 2, box 2")
+    with page.expect_download() as kept:
+        eyes.click("Download")
+    kept.value.save_as(tmp_path / "job.log")
+
+    lines = (tmp_path / "job.log").read_text().splitlines()
+    assert [line.partition("shop: ")[2] for line in lines] == [
+        f"turn {a}, box {b}" for a in (1, 2) for b in (0, 1, 2)
+    ]
+
+
+def test_an_alert_fires_is_seen_silenced_and_ends_with_its_rule(eyes: Eyes, site: Served) -> None:
+    page = eyes.open("alerts").page
+    eyes.see("Nothing is wrong")
+
+    eyes.click("Add a rule")
+    form = page.get_by_role("dialog")
+    form.get_by_label("Name").fill("few-workers")
+    form.get_by_label("Figure").select_option("workers")
+    form.get_by_label("Fires below").check()
+    form.get_by_label("Threshold", exact=True).fill("3")
+    form.get_by_role("textbox", name=re.compile("^Queue")).fill("print")
+    form.get_by_label("Fires after").fill("0")
+    eyes.click("Keep")
+    alert = page.get_by_label("Alerts").get_by_role("row", name="few-workers")
+    # Rules are looked at each ten seconds.
+    expect(alert).to_contain_text("firing", timeout=60_000)
+    expect(page.locator("h1 + p")).to_have_text("1 firing, 0 pending")
+    alert.get_by_role("button", name="Silence").click()
+    page.get_by_label("Note").fill("more are on their way")
+    eyes.click("Silence")
+    expect(alert).to_contain_text("silenced")
+    expect(page.get_by_label("Silences")).to_contain_text("more are on their way")
+    assert violations(page) == []
+    page.get_by_label("Rules").get_by_role("button", name="Remove").click()
+    eyes.click("Remove")
+
+    eyes.see("Nothing is wrong")
+
+
+def _letters(site: Served) -> int:
+    groups: list[dict[str, int]] = site.api.get("/dead-letters/print/groups").json()["items"]
+    return sum(group["count"] for group in groups)
+
+
+def _paused(site: Served) -> list[str]:
+    """The queues that the worker knows to be paused."""
+    (found,) = site.api.get("/workers").json()["items"]
+    paused: list[str] = found["paused"]
+    return paused
 
 
 def _wait_for_line(site: Served, job: str, text: str) -> None:
