@@ -13,8 +13,8 @@ __all__ = ["days_of", "drop_day", "drop_days", "make_days"]
 
 _PATIENCE: Final = "set local lock_timeout = '5s'"
 _CONCURRENTLY: Final = 140_000
-# Before PostgreSQL 14 all statements on the table queue behind the one that takes a day out of it, for as long as that
-# one waits for a reader: it waits briefly, and tries again.
+# Before PostgreSQL 14 all statements on the table queue behind the one that takes a day out of it while that one
+# waits for a reader: it waits briefly, and tries again.
 _NO_PATIENCE: Final = "set local lock_timeout = '50ms'"
 _TRIES: Final = 60
 _PAUSE: Final = 0.5
