@@ -128,7 +128,7 @@ class MemoryFlow:
             awaited.missing.discard(node.key)
             awaited.ended[node.key] = node.state
             follower = self.nodes[key]
-            arrived.append((follower, not awaited.missing if follower.total is None else self.is_complete(follower)))
+            arrived.append((follower, self.is_complete(follower)))
         return arrived
 
     def revive(self, node: Node) -> None:

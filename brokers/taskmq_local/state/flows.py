@@ -45,10 +45,11 @@ _CHANGE: Final = """
     UPDATE flows SET expires = ttl + ?2 WHERE id = ?1 AND expires > ?2 RETURNING number, run, token, cancelled
 """
 _NODE: Final = "n.key, n.kind, n.rule, n.bound, n.parent, n.state, n.total, n.visit, n.token, n.owner, n.until"
-# Children are what a node waits for once it is known how many there are; "/" is what follows "." in order.
+# Children are what a node waits for once it is known how many there are, and before that those before it; "/" is what
+# follows "." in order.
 _MISSING: Final = """
     SELECT 1 FROM flow_edges m WHERE m.flow = n.flow AND m.after = n.key AND m.arrived = 0
-    AND (n.total IS NULL OR (m.before > n.key || '.' AND m.before < n.key || '/'))
+    AND (m.before > n.key || '.' AND m.before < n.key || '/') = (n.total IS NOT NULL)
 """
 _FOLLOWERS: Final = f"""
     SELECT {_NODE}, EXISTS ({_MISSING}) FROM flow_edges e JOIN flow_nodes n ON n.flow = e.flow AND n.key = e.after

@@ -1,2 +1,6 @@
-redis.call('HDEL', KEYS[1], 'is_redriving')
+-- ARGV: who has driven it anew.
+local kept = redis.call('HGET', KEYS[1], 'is_redriving')
+if kept and string.match(kept, '^%S+') == ARGV[1] then
+    redis.call('HDEL', KEYS[1], 'is_redriving')
+end
 return 1

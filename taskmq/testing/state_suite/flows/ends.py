@@ -451,6 +451,62 @@ class Flows(StateCase):
         assert found == ["last"]
 
     @case
+    async def test_a_map_that_was_cancelled_before_it_had_all_its_children_gets_the_others_when_driven_anew(
+        self,
+    ) -> None:
+        flows = self.state().flows
+        flow_id = new("flow")
+        await flows.create(flow_id, b"", [FlowNode(key="m", kind="map"), FlowNode(key="1", after=("m",))], ttl=LONG)
+        await flows.take(flow_id, taker="a", lease=LONG)
+        await flows.expand(flow_id, "m", [b"x"], first=0, total=2)
+        await flows.cancel(flow_id, reason="no")
+
+        assert await flows.redrive(flow_id) == 3
+        out = await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        assert sorted(out) == ["m", "m.0"]
+        await flows.expand(flow_id, "m", [b"x", b"y"], first=0, total=2)
+        out = await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        assert out == ["m.1"]
+        await take_all(flows, flow_id, await end_node(flows, flow_id, "m.0"), taker="b")
+        assert await take_all(flows, flow_id, await end_node(flows, flow_id, "m.1"), taker="b") == ["1"]
+
+    @case
+    async def test_a_map_without_all_its_children_that_is_driven_anew_waits_for_those_before_it(self) -> None:
+        flows = self.state().flows
+        flow_id = new("flow")
+        nodes = [FlowNode(key="1"), FlowNode(key="m", kind="map", rule="always", after=("1",))]
+        await flows.create(flow_id, b"", nodes, ttl=LONG)
+        await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        await end_node(flows, flow_id, "1", NodeState.CANCELLED)
+        await flows.expand(flow_id, "m", [b"x"], first=0, total=2)
+        await flows.cancel(flow_id, reason="no")
+
+        assert await flows.redrive(flow_id) == 3
+        out = await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        assert sorted(out) == ["1", "m.0"]
+        assert await take_all(flows, flow_id, await end_node(flows, flow_id, "m.0"), taker="b") == []
+        assert (await flows.states(flow_id))["m"] is NodeState.WAITING
+        assert await take_all(flows, flow_id, await end_node(flows, flow_id, "1"), taker="b") == ["m"]
+
+    @case
+    async def test_of_several_that_drive_a_flow_anew_at_a_time_one_does(self) -> None:
+        states = [self.state() for _ in range(4)]
+        flows = states[0].flows
+        flow_id = new("flow")
+        nodes = [FlowNode(key=str(number)) for number in range(350)]
+        await flows.create(flow_id, b"", nodes, ttl=LONG)
+        await flows.cancel(flow_id, reason="no")
+
+        counts = await asyncio.gather(*(state.flows.redrive(flow_id) for state in states))
+
+        assert sorted(counts) == [0, 0, 0, len(nodes)]
+        record = await flows.look(flow_id)
+        assert record is not None
+        assert (record.run, record.unfinished) == (1, len(nodes))
+        out = await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        assert sorted(out) == sorted(node.key for node in nodes)
+
+    @case
     async def test_a_flow_that_has_not_ended_or_has_succeeded_is_not_driven_anew(self) -> None:
         flows = self.state().flows
         flow_id = new("flow")
