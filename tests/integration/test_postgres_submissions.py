@@ -9,6 +9,7 @@ import pytest
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import DispatchedJob, JobStore, Submitted
+from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.driver import JobDriver, after
@@ -79,6 +80,38 @@ def test_a_key_that_is_submitted_while_its_job_is_erased_is_free(job_store_url: 
         if "unique" in said:
             (other,) = await driver.store.submit([await driver.new(**said)])
             assert (other.id, other.is_duplicate) == (again[0].id, True)
+
+    _run(job_store_url, test)
+
+
+@pytest.mark.parametrize("options", [_plain, _unique, _waiting])
+@pytest.mark.parametrize("most", [3, 4])
+def test_a_job_whose_namesake_is_erased_meanwhile_counts_in_its_quota(
+    job_store_url: str, options: Options, most: int
+) -> None:
+    async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
+        one, two = await _ended(driver, "1"), await _ended(driver, "2")
+        said = await options(driver)
+        again = [await driver.new(key="1", **said), await driver.new(key="2")]
+        quota = Quota(tenant="", a_day=most)
+        assert await driver.store.limit(Quotas(version=1, quotas={usage_name(""): quota}))
+        for _ in range(2):
+            await driver.submit()
+        await connection.execute("begin")
+        await forget_ended(connection, [two.id])
+
+        submitting = asyncio.create_task(driver.store.submit(again))
+        while not await probe.fetchval(_BLOCKED):
+            await asyncio.sleep(0)
+        await forget_ended(connection, [one.id])
+        await connection.execute("commit")
+
+        answers = await submitting
+        assert sum(answer.is_new for answer in answers) == most - 2
+        assert sum(answer.exceeded is not None for answer in answers) == 4 - most
+        (usage,) = (await driver.store.quota_usage([usage_name("")])).values()
+        assert usage.jobs == most
+        assert (await driver.submitted()).exceeded is not None
 
     _run(job_store_url, test)
 

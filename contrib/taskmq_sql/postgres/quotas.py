@@ -237,21 +237,27 @@ class Admission:
         self.over: dict[int, QuotaExcess] = {}
         self._book = book
         self._now = now
-        self._admitted: dict[int, CountedJob] = {}
+        self._counted: dict[str, CountedJob] = {}
 
-    def admit(self, place: int, job: NewJob) -> bool:
-        """Count the job in; False: it is beyond a quota."""
+    def admit(self, job: NewJob) -> QuotaExcess | None:
+        """Count the job in, once; or what it is beyond."""
+        if job.id in self._counted:
+            return None
         seen = counted(job, now=self._now)
-        if (excess := self._book.admit(**seen)) is not None:
-            self.over[place] = excess
-            return False
-        self._admitted[place] = seen
-        return True
+        if (excess := self._book.admit(**seen)) is None:
+            self._counted[job.id] = seen
+        return excess
 
-    async def write(self, connection: Connection, made: Container[int]) -> None:
-        """Write down what those have used up that were made, by their places."""
-        for place, seen in self._admitted.items():
-            if place not in made:
+    def count(self, job: NewJob) -> None:
+        """Count a job that was made, once: it was known, and erased before it was inserted."""
+        if job.id not in self._counted:
+            seen = self._counted[job.id] = counted(job, now=self._now)
+            self._book.count(**seen)
+
+    async def write(self, connection: Connection, made: Container[str]) -> None:
+        """Write down what those have used up that were made, by their ids."""
+        for job_id, seen in self._counted.items():
+            if job_id not in made:
                 self._book.take_back(**seen)
         await _write(connection, self._book.changed)
 
@@ -284,7 +290,9 @@ async def admit_jobs(
         names_of = {job.id} if job.key is None else {job.id, (job.tenant, job.key)}
         if seen & names_of:
             continue
-        if admission.admit(place, job):
+        if (excess := admission.admit(job)) is not None:
+            admission.over[place] = excess
+        else:
             seen |= names_of
     return admission
 

@@ -4,7 +4,7 @@ Jobs with unique keys cost some more: their keys are locked, in one order everyw
 do jobs that wait for others: they are made held, and in the same transaction it is written what they wait for.
 
 Each statement sees what was committed when it began. So a job that was in the way of an insert may have been erased
-when it is looked up for the answer: what was submitted is inserted again then.
+when it is looked up for the answer: what was submitted is inserted again then, where its quotas have room.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,7 +26,7 @@ from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import Unmet, find_upstream, wait
 from taskmq_sql.postgres.names import Names
-from taskmq_sql.postgres.quotas import admit_jobs, concern, lock_usage
+from taskmq_sql.postgres.quotas import Admission, admit_jobs, concern, lock_usage
 from taskmq_sql.postgres.statements import SUBMIT, SUBMIT_KEYED
 
 __all__ = ["Numbers", "insert_jobs", "numbers_of", "submit"]
@@ -111,9 +111,9 @@ async def _insert_where_room(
     admission = await admit_jobs(connection, quotas, jobs, places, tenants=numbers.tenants, usage=usage)
     over = admission.over
     rest = [place for place in range(len(jobs)) if place not in over]
-    made = await insert_jobs(connection, [jobs[place] for place in rest], numbers) if rest else []
+    made = await insert_jobs(connection, [jobs[place] for place in rest], numbers, admission) if rest else []
     answers = dict(zip(rest, made, strict=True))
-    await admission.write(connection, {place for place, answer in answers.items() if answer.is_new})
+    await admission.write(connection, {answer.id for answer in made if answer.is_new})
     return [over_quota(job, over[place]) if place in over else answers[place] for place, job in enumerate(jobs)]
 
 
@@ -130,30 +130,51 @@ def _upstream(jobs: Sequence[NewJob]) -> dict[str, list[str]]:
     return {job.id: [each.id for each in _depends_on(job)] for job in reversed(jobs)}
 
 
-async def insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
-    """Submit in the transaction that is open on the connection."""
+async def insert_jobs(
+    connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, admission: Admission | None = None
+) -> list[Submitted]:
+    """Submit in the transaction that is open on the connection.
+
+    Args:
+        admission: counts also those that were there when it was made, and are erased.
+    """
     if any(job.detail is not None and job.detail.depends_on for job in jobs):
-        return await _insert_in_turns(connection, jobs, numbers)
-    return await _insert_by(_insert_jobs, connection, jobs, numbers)
+        return await _insert_in_turns(connection, jobs, numbers, admission)
+    return await _insert_by(_insert_jobs, connection, jobs, numbers, admission)
 
 
 async def _insert_by(
-    insert: _Insert, connection: Connection, jobs: Sequence[NewJob], numbers: Numbers
+    insert: _Insert, connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, admission: Admission | None
 ) -> list[Submitted]:
     """Submit, and once more those jobs that were erased in between."""
     answers = await insert(connection, jobs, numbers)
-    while erased := [place for place, answer in enumerate(answers) if _is_erased(answer)]:
+    while True:
+        if admission is not None:
+            _count_in(jobs, answers, admission)
+        if not (erased := [place for place, answer in enumerate(answers) if _is_erased(answer)]):
+            return answers
         again = await insert(connection, [jobs[place] for place in erased], numbers)
         for place, answer in zip(erased, again, strict=True):
             answers[place] = answer
-    return answers
+
+
+def _count_in(jobs: Sequence[NewJob], answers: list[Submitted], admission: Admission) -> None:
+    """Count those that were made; those that are to be made once more are refused where there is no room for them."""
+    for job, answer in zip(jobs, answers, strict=True):
+        if answer.is_new:
+            admission.count(job)
+    for place, (job, answer) in enumerate(zip(jobs, answers, strict=True)):
+        if _is_erased(answer) and (excess := admission.admit(job)) is not None:
+            answers[place] = over_quota(job, excess)
 
 
 def _is_erased(answer: Submitted) -> bool:
     return answer.state is JobState.UNKNOWN and answer.refusal is None
 
 
-async def _insert_in_turns(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
+async def _insert_in_turns(
+    connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, admission: Admission | None
+) -> list[Submitted]:
     """Submit jobs of which some wait for others, each behind those of the same call that it waits for."""
     places: dict[str, list[int]] = {}
     for place, job in enumerate(jobs):
@@ -170,7 +191,9 @@ async def _insert_in_turns(connection: Connection, jobs: Sequence[NewJob], numbe
         turn = sorted(place for job_id in group for place in places[job_id])
         for place, answer in zip(
             turn,
-            await _insert_by(_insert_waiting, connection, [renamed(jobs[place], known) for place in turn], numbers),
+            await _insert_by(
+                _insert_waiting, connection, [renamed(jobs[place], known) for place in turn], numbers, admission
+            ),
             strict=True,
         ):
             answers[place] = answer

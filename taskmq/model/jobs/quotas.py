@@ -256,22 +256,27 @@ class QuotaBook:
 
     def admit(self, **job: Unpack[CountedJob]) -> QuotaExcess | None:
         """Count a job in; or the first limit beyond which it would be, and nothing is counted."""
-        tenant, user, size, is_queued = job["tenant"], job["user"], job["size"], job["is_queued"]
-        quotas = self._quotas.of(tenant, user)
-        after: dict[str, QuotaUsage] = {}
-        for quota in quotas:
-            name = usage_name(quota.tenant, quota.user)
-            usage = self._today(self.changed.get(name) or self._usage.get(name) or QuotaUsage())
-            if (excess := self._excess(quota, usage, size=size, is_queued=is_queued)) is not None:
+        size, is_queued = job["size"], job["is_queued"]
+        for quota in self._quotas.of(job["tenant"], job["user"]):
+            excess = self._excess(quota, self._usage_of(quota), size=size, is_queued=is_queued)
+            if excess is not None:
                 return excess
+        self.count(**job)
+        return None
+
+    def count(self, **job: Unpack[CountedJob]) -> None:
+        """Count a job in that is made already, also beyond its limits."""
+        tenant, size = job["tenant"], job["size"]
+        quotas = self._quotas.of(tenant, job["user"])
+        for quota in quotas:
+            usage = self._usage_of(quota)
             used_until = usage.used_until
             if quota.rate is not None and quota.on_limit == "refuse":
                 used_until = max(used_until, self._now) + 1000 / quota.rate
-            after[name] = QuotaUsage(usage.day, usage.jobs + 1, usage.bytes + size, used_until)
-        self.changed |= after
-        if quotas and is_queued:
+            name = usage_name(quota.tenant, quota.user)
+            self.changed[name] = QuotaUsage(usage.day, usage.jobs + 1, usage.bytes + size, used_until)
+        if quotas and job["is_queued"]:
             self._queued[tenant] = self._queued.get(tenant, 0) + 1
-        return None
 
     def take_back(self, **job: Unpack[CountedJob]) -> None:
         """Uncount a job that was not made: another one has its key, or a job that it depends on is unknown."""
@@ -286,7 +291,9 @@ class QuotaBook:
         if quotas and job["is_queued"]:
             self._queued[tenant] -= 1
 
-    def _today(self, usage: QuotaUsage) -> QuotaUsage:
+    def _usage_of(self, quota: Quota) -> QuotaUsage:
+        name = usage_name(quota.tenant, quota.user)
+        usage = self.changed.get(name) or self._usage.get(name) or QuotaUsage()
         day = self._now // _DAY
         return usage if usage.day == day else QuotaUsage(day, 0, 0, usage.used_until)
 
