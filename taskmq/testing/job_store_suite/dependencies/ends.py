@@ -1,11 +1,13 @@
 """What the end of a job means to those that wait for it."""
 
+import itertools
 from collections.abc import Sequence
 
 from taskmq.contracts.jobs import AppliedReport, JobDetail, JobRecord, Released
 from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency, after_upstream
 from taskmq.model.jobs.filters import JobFilter
-from taskmq.model.states import TERMINAL, JobState
+from taskmq.model.jobs.reports import Report
+from taskmq.model.states import CHANGEABLE, TERMINAL, UNDERWAY, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after, report
 from taskmq.testing.runner import case
@@ -150,6 +152,64 @@ class DependencyEnds(JobStoreCase):
         assert await store.events(last.id) == []
 
     @case
+    async def test_a_job_that_is_cancelled_in_whichever_state_ends_those_that_wait_for_it(self) -> None:
+        driver = self.driver()
+
+        for state in sorted(CHANGEABLE | UNDERWAY):
+            first = await driver.make(state, queue=f"first {state}")
+            second = await driver.submit(queue=f"second {state}", detail=after(first))
+            third = await driver.submit(queue=f"third {state}", detail=after(second))
+            anyway = await driver.submit(queue=f"anyway {state}", detail=after(first, condition="ended"))
+            await _cancel(driver, first)
+            assert await driver.state(first) is JobState.CANCELLED, state
+            queues = await driver.release()
+
+            assert await driver.state(second) is JobState.UPSTREAM_FAILED, state
+            assert await driver.state(third) is JobState.UPSTREAM_FAILED, state
+            assert await driver.state(anyway) is JobState.QUEUED, state
+            assert queues == {anyway.queue}
+            for job in (second, third, anyway):
+                assert await driver.store.unmet(job.id) == []
+
+    @case
+    async def test_a_cancelled_job_is_not_woken_by_those_that_it_waited_for(self) -> None:
+        driver = self.driver()
+
+        for held in (False, True):
+            first = await driver.dispatched(queue=f"first {held}")
+            second = await driver.submit(queue=f"second {held}", held=held, detail=after(first))
+            third = await driver.submit(queue=f"third {held}", detail=after(second, condition="ended"))
+            await _cancel(driver, second)
+            assert await driver.release() == {third.queue}
+            cancelled = await driver.read(second)
+            await driver.accepted(first, "succeeded")
+            assert await driver.release() == set()
+
+            assert await driver.read(second) == cancelled
+            assert cancelled.state is JobState.CANCELLED
+            assert await driver.lanes(second.queue) == []
+            assert [job.id for job in (await driver.dispatch(queue=third.queue)).jobs] == [third.id]
+
+    @case
+    async def test_a_chain_is_cancelled_from_either_end_and_each_job_ends_once(self) -> None:
+        driver = self.driver()
+
+        for state, backwards in itertools.product(sorted(CHANGEABLE | UNDERWAY), (False, True)):
+            chain = [await driver.make(state, queue=f"{state} {backwards}")]
+            for _ in range(3):
+                chain.append(await driver.submit(queue=f"{state} {backwards}", detail=after(chain[-1])))
+            for job in reversed(chain) if backwards else chain:
+                await _cancel(driver, await driver.read(job))
+                await driver.release()
+
+            found = [await driver.read(job) for job in chain]
+            rest = JobState.CANCELLED if backwards else JobState.UPSTREAM_FAILED
+            assert [job.state for job in found] == [JobState.CANCELLED, rest, rest, rest], (state, backwards)
+            for job in found[1:]:
+                ends = [entry for entry in await driver.store.events(job.id) if entry.state in TERMINAL]
+                assert [(entry.state, entry.version) for entry in ends] == [(rest, job.version)]
+
+    @case
     async def test_a_job_that_cannot_be_published_ends_those_that_wait_for_it(self) -> None:
         driver = self.driver()
         first = await driver.dispatched(queue="first")
@@ -226,3 +286,13 @@ async def _end(driver: JobDriver, job_id: str, state: JobState) -> None:
         await driver.accepted(job, "succeeded" if state is JobState.SUCCEEDED else "failed")
         return
     await driver.updated(record, state)
+
+
+async def _cancel(driver: JobDriver, job: JobRecord) -> None:
+    """Cancel the job, as an operator and its worker do; nothing where it has ended."""
+    if job.state in CHANGEABLE:
+        await driver.updated(job, JobState.CANCELLED, kind="cancel")
+    elif job.state in UNDERWAY:
+        asked = await driver.request_cancel(job)
+        end = Report(id=asked.id, token=asked.token, attempt=asked.attempt, worker="w1", kind="cancelled")
+        await driver.schedulers.apply([end])

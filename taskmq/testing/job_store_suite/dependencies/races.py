@@ -68,3 +68,63 @@ class DependencyRaces(JobStoreCase):
             await driver.release()
 
             assert await driver.state(job) is JobState.QUEUED
+
+    @case
+    async def test_a_job_that_is_cancelled_while_others_are_submitted_that_wait_for_it_ends_all_of_them(self) -> None:
+        driver, other, third = self.driver(), self.driver(), self.driver()
+
+        for turn in range(_ROUNDS):
+            first = await driver.submit(queue=f"first {turn}", held=True)
+            async with asyncio.TaskGroup() as group:
+                calls = [
+                    group.create_task((other, third)[number % 2].submitted(queue="rest", detail=after(first)))
+                    for number in range(_AT_A_TIME)
+                ]
+                group.create_task(driver.update(first, JobState.CANCELLED, kind="cancel"))
+                group.create_task(third.release())
+            await driver.release()
+
+            assert {await driver.state(call.result().id) for call in calls} == {JobState.UPSTREAM_FAILED}
+        assert await driver.lanes("rest") == []
+
+    @case
+    async def test_a_job_that_is_cancelled_in_the_moment_it_is_let_go_is_cancelled_or_runs(self) -> None:
+        driver, other, third = self.driver(), self.driver(), self.driver()
+
+        for turn in range(_ROUNDS):
+            first = await driver.dispatched(queue=f"first {turn}")
+            job = await driver.submit(queue=f"second {turn}", detail=after(first))
+            last = await driver.submit(queue=f"last {turn}", detail=after(job))
+            async with asyncio.TaskGroup() as group:
+                group.create_task(driver.report(first, "succeeded"))
+                group.create_task(third.release())
+                cancelling = group.create_task(other.update(job, JobState.CANCELLED, kind="cancel"))
+            await driver.release()
+
+            is_cancelled = cancelling.result() is not None
+            assert await driver.state(job) is (JobState.CANCELLED if is_cancelled else JobState.QUEUED)
+            assert await driver.state(last) is (JobState.UPSTREAM_FAILED if is_cancelled else JobState.WAITING)
+            batch = await driver.try_dispatch(queue=job.queue)
+            assert (batch is None) is is_cancelled
+
+    @case
+    async def test_a_whole_chain_that_is_cancelled_at_once_waits_for_nothing(self) -> None:
+        drivers = [self.driver() for _ in range(3)]
+        driver = drivers[0]
+
+        for turn in range(_ROUNDS):
+            chain = [await driver.submit(queue=f"first {turn}")]
+            for _ in range(4):
+                chain.append(await driver.submit(queue=f"rest {turn}", detail=after(chain[-1])))
+            async with asyncio.TaskGroup() as group:
+                for number, job in enumerate(chain):
+                    group.create_task(drivers[number % 3].update(job, JobState.CANCELLED, kind="cancel"))
+                group.create_task(drivers[1].release())
+                submitting = group.create_task(drivers[2].submitted(queue=f"rest {turn}", detail=after(chain[2])))
+            await driver.release()
+
+            ends = [await driver.state(job) for job in (*(each.id for each in chain), submitting.result().id)]
+            assert ends[0] is JobState.CANCELLED
+            assert set(ends[1:]) <= {JobState.CANCELLED, JobState.UPSTREAM_FAILED}
+            assert ends[-1] is JobState.UPSTREAM_FAILED
+            assert await driver.lanes(f"rest {turn}") == []
