@@ -223,34 +223,57 @@ class EventPublisher:
     def _on_end(self, delivery: Delivery, envelope: Envelope, job_id: str, outcome: Outcome, seconds: float) -> None:
         if not (number := self._next_number()):
             return
-        delay = error = reason = words = None
+        delay = error = reason = None
         if isinstance(outcome, Retried):
             delay, error = outcome.delay.total_seconds(), type(outcome.error).__name__
         elif isinstance(outcome, Dead):
             error, reason = type(outcome.error).__name__, outcome.reason
             if envelope.store is None:
-                words = self._words.of(envelope.task, outcome.error)
+                self._add_words(delivery, envelope, outcome, number=number, job_id=job_id, seconds=seconds)
         elif isinstance(outcome, Snoozed):
             delay = outcome.delay.total_seconds()
-        event = JobEvent(
-            event=OUTCOME_NAMES[type(outcome)],
-            number=number,
-            at=self._clock.now_ms(),
-            job_id=job_id,
-            task=envelope.task,
-            queue=self._queue_of(delivery),
-            attempt=envelope.attempt,
-            tenant=envelope.tenant or "",
-            seconds=round(seconds, 6),
-            delay=delay,
-            error=error,
-            reason=reason,
-            is_stored=envelope.store is not None,
+        self._add(
+            JobEvent(
+                event=OUTCOME_NAMES[type(outcome)],
+                number=number,
+                at=self._clock.now_ms(),
+                job_id=job_id,
+                task=envelope.task,
+                queue=self._queue_of(delivery),
+                attempt=envelope.attempt,
+                tenant=envelope.tenant or "",
+                seconds=round(seconds, 6),
+                delay=delay,
+                error=error,
+                reason=reason,
+                is_stored=envelope.store is not None,
+            )
         )
-        self._add(event)
-        if words is not None:
-            facts = {name: getattr(event, name) for name in event.__struct_fields__}
-            self._failures.append(FailureEvent(**facts, message=words[0], traceback=words[1]))
+
+    def _add_words(
+        self, delivery: Delivery, envelope: Envelope, outcome: Dead, *, number: int, job_id: str, seconds: float
+    ) -> None:
+        """Add what an error said; apart from the event, whose way costs successes no more for it."""
+        if (words := self._words.of(envelope.task, outcome.error)) is None:
+            return
+        message, traceback = words
+        self._failures.append(
+            FailureEvent(
+                event=OUTCOME_NAMES[Dead],
+                number=number,
+                at=self._clock.now_ms(),
+                job_id=job_id,
+                task=envelope.task,
+                queue=self._queue_of(delivery),
+                attempt=envelope.attempt,
+                tenant=envelope.tenant or "",
+                seconds=round(seconds, 6),
+                error=type(outcome.error).__name__,
+                reason=outcome.reason,
+                message=message,
+                traceback=traceback,
+            )
+        )
 
     def _on_park(self, delivery: Delivery, parked: Parked) -> None:
         # With a delay it is not parked yet: another worker may know what to do.
