@@ -4,6 +4,7 @@ The core imports `taskmq.contracts.broker`; these are the same names, where user
 """
 
 from taskmq.contracts.broker import (
+    Alarming,
     Archiving,
     Broadcasting,
     Broker,
@@ -24,6 +25,7 @@ from taskmq.contracts.broker import (
 )
 
 __all__ = [
+    "Alarming",
     "Archiving",
     "Broadcasting",
     "Broker",

@@ -39,6 +39,7 @@ _LARGE: Final = 128 * 2**20
 _SMALL: Final = 16 * 2**20
 _DRAIN_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 5.0
+_PROBE: Final = "alarm.probe"
 
 
 class RabbitMQBroker:
@@ -252,6 +253,14 @@ class RabbitMQBroker:
                 continue
             found.append(QueueStats(queue, ready=ready, unsettled=None, delayed=None, consumers=consumers))
         return found
+
+    async def alarm(self) -> str | None:
+        """See `taskmq.contracts.broker.Alarming`."""
+        parts = self._open()
+        await parts.sending.opened(OPEN_SECONDS)
+        # RabbitMQ blocks a connection, and says so, once it has sent a message during the alarm.
+        parts.announcements.announce(_PROBE, b"{}")
+        return parts.sending.blocked
 
     async def unsettled(self) -> Mapping[str, int] | None:
         """See `taskmq.broker.Counting`."""

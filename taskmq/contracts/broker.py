@@ -32,6 +32,7 @@ from taskmq.model.topology import ReportQueue, WorkQueue
 
 __all__ = [
     "HANDED_OVER",
+    "Alarming",
     "Archiving",
     "Broadcasting",
     "Broker",
@@ -498,6 +499,21 @@ class Deleting(Protocol):
 
         Raises:
             QueueMissing: the queue does not exist.
+            BrokerUnavailable: the broker could not be reached.
+        """
+        ...
+
+
+@runtime_checkable
+class Alarming(Protocol):
+    """A broker that takes no messages while it is short of memory or disk, and says so to who sends one."""
+
+    async def alarm(self) -> str | None:
+        """Why it takes no messages, in its words; None while it takes them.
+
+        Each call sends a message to no queue: an alarm that has begun since the last call is known at the next one.
+
+        Raises:
             BrokerUnavailable: the broker could not be reached.
         """
         ...

@@ -35,7 +35,7 @@ __all__ = [
 
 AlertMetric = Literal[
     "failure_rate", "failures", "retries", "ended", "wait_p95", "run_p95", "silence", "depth", "age", "dead_letters",
-    "workers", "schedules_late",
+    "workers", "schedules_late", "broker_alarm",
 ]  # fmt: skip
 
 METRICS: Final[Mapping[str, str]] = {
@@ -51,11 +51,12 @@ METRICS: Final[Mapping[str, str]] = {
     "dead_letters": "dead letters of a queue",
     "workers": "live workers of a queue; with `below`: too few of them",
     "schedules_late": "seconds for which the latest schedule has been due",
+    "broker_alarm": "1 while RabbitMQ takes no messages as it is short of memory or disk, else 0",
 }
 """What a rule can look at."""
 PER_QUEUE: Final = frozenset({"depth", "age", "dead_letters", "workers"})
 """Figures of queues; they belong to no tenant."""
-_OF_INSTANCE: Final = PER_QUEUE | {"schedules_late"}
+_OF_INSTANCE: Final = PER_QUEUE | {"schedules_late", "broker_alarm"}
 
 Severity = Literal["info", "warning", "critical"]
 

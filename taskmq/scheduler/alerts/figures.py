@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from taskmq.app import TaskMQ
+from taskmq.contracts.broker import Alarming
 from taskmq.contracts.history import RollupFilter, history_of
 from taskmq.contracts.jobs import JobStore
 from taskmq.errors import TaskMQError
@@ -68,6 +69,8 @@ class AlertFigures:
             return found
         if rule.metric == "schedules_late":
             return {"": await self._schedules_late()}
+        if rule.metric == "broker_alarm":
+            return await self._broker_alarm()
         if rule.metric == "workers" and not self._workers.knows_all:
             return None
         if rule.metric not in self._queues:
@@ -142,6 +145,12 @@ class AlertFigures:
             for due in await self._store.schedules.due(slot, until=self._now, limit=1):
                 late = max(late, self._now - due.due)
         return late / 1000
+
+    async def _broker_alarm(self) -> dict[str, float] | None:
+        broker = self._app.sessions.current().broker
+        if not isinstance(broker, Alarming):
+            return None
+        return {"": 0.0 if await broker.alarm() is None else 1.0}
 
     def _names(self) -> list[str]:
         """The queues that the app's tasks have, and those that live workers consume."""

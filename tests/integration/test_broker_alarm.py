@@ -1,0 +1,54 @@
+"""An alarm of RabbitMQ as schedulers see it, which have nothing else to send: an alert begins and ends with it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.contracts.history import history_of
+from taskmq.model.history.alerts import AlertRule
+from taskmq.scheduler.alerts import AlertSettings, AlertWatch
+from taskmq.scheduler.signals import LiveWorkers
+from taskmq.testing.runner import eventually
+from tests.servers import RabbitMQ
+
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(150)]
+
+_RULE = AlertRule(name="rabbitmq", metric="broker_alarm", threshold=0, severity="critical")
+
+
+def test_an_alert_begins_and_ends_with_an_alarm_of_the_broker(tmp_path: Path) -> None:
+    async def main(server: RabbitMQ) -> None:
+        async with TaskMQ(server.create_vhost(), store=f"sqlite:///{tmp_path}/jobs.db") as app:
+            store = app.sessions.store()
+            alerts = history_of(store).alerts
+            await alerts.put_rule(_RULE)
+            watch = AlertWatch(app, store, alerts, LiveWorkers(), AlertSettings(), me="a")
+
+            async def states() -> list[str]:
+                await watch.look()
+                return [str(alert.state) for alert in await alerts.alerts()]
+
+            assert [await states() for _ in range(3)] == [[], [], []]
+            alarm = server.alarm("memory")
+            await asyncio.to_thread(alarm.__enter__)
+            await eventually(states, ["firing"], within=40)
+            await asyncio.to_thread(alarm.__exit__, None, None, None)
+            await eventually(states, ["resolved"], within=40)
+
+    with RabbitMQ() as server:
+        asyncio.run(main(server))
+
+
+def test_a_broker_without_alarms_decides_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with TaskMQ("memory://", store=f"sqlite:///{tmp_path}/jobs.db") as app:
+            store = app.sessions.store()
+            alerts = history_of(store).alerts
+            await alerts.put_rule(AlertRule(name="no-alarm", metric="broker_alarm", threshold=1, below=True))
+            await AlertWatch(app, store, alerts, LiveWorkers(), AlertSettings(), me="a").look()
+
+            assert await alerts.alerts() == []
+
+    asyncio.run(main())
