@@ -18,6 +18,7 @@ from taskmq.model.units import storable
 __all__ = [
     "BUCKETS",
     "MINUTE",
+    "MISSED",
     "QUARTER",
     "Buckets",
     "Rollup",
@@ -33,6 +34,8 @@ __all__ = [
 
 MINUTE: Final = 60_000
 QUARTER: Final = 15 * MINUTE
+MISSED: Final = "missed"
+"""Among the outcomes of a task: occurrences of schedules that were not emitted in time, and never will be."""
 BUCKETS: Final = 60
 """The last one has everything from about nine days on."""
 _PER_DOUBLING: Final = 2

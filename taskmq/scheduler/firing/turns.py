@@ -7,8 +7,10 @@ from typing import Final
 import msgspec
 
 from taskmq.app import TaskMQ
+from taskmq.contracts.history import Remembering
 from taskmq.contracts.jobs import DueSchedule, JobStore, Lane, OccurrenceJob, ScheduleFiring, StoredSchedule
 from taskmq.errors import JobConflict, JobNotFound, StoreUnavailable, TaskMQError, TooLarge
+from taskmq.model.history.rollups import MISSED, Rollup, RollupKey, minute_of
 from taskmq.model.keys import scheduled_job_id
 from taskmq.scheduler.firing.due_loop import DueLoop, StoreClock
 from taskmq.scheduler.firing.occurrences import job_of
@@ -41,6 +43,7 @@ class _Decided(msgspec.Struct, frozen=True):
     firing: ScheduleFiring
     claims: list[OccurrenceClaim]
     cancel: list[str]
+    missed: int
 
 
 class ScheduleTurns:
@@ -61,6 +64,7 @@ class ScheduleTurns:
         counts: SchedulerCounts,
     ) -> None:
         self._app = app
+        self._whole_store = store
         self._store = store.schedules
         self._lease = lease
         self._fired = fired
@@ -123,6 +127,7 @@ class ScheduleTurns:
         # Claims of the row are those of workflows, or of a beat that may have sent what it has claimed.
         earlier = {(claim.instant, claim.run) for claim in record.claims}
         by_hand = record.history
+        missed = record.counts.missed
         turn = take_turn(record, rule, now=now, replica=Replica(row.app, "scheduler", holds_back=True))
         occurrences = self._occurrences(row, rule, record, turn, earlier=earlier, now=now)
         if rule.workflow is None:
@@ -137,7 +142,7 @@ class ScheduleTurns:
                 # Again, where a scheduler died before it had done so.
                 cancel = [run.job_id for run in record.active]
         firing = ScheduleFiring(before=row, record=encode_record(record), next=following, occurrences=occurrences)
-        return _Decided(rule, firing, turn.claims, cancel)
+        return _Decided(rule, firing, turn.claims, cancel, record.counts.missed - missed)
 
     def _occurrences(
         self,
@@ -186,6 +191,22 @@ class ScheduleTurns:
             self._fired(lanes)
         for one in done:
             await self._cancel(one.cancel)
+        await self._count_missed(done, at)
+
+    async def _count_missed(self, done: Sequence[_Decided], at: int) -> None:
+        """Have rules of alerts see what was missed, among the figures of the task by the minute."""
+        found: dict[RollupKey, Rollup] = {}
+        for one in done:
+            if one.missed:
+                tenant = "" if one.rule.call is None else one.rule.call.tenant or ""
+                key = RollupKey(minute_of(at), one.rule.task, one.rule.queue, tenant)
+                found.setdefault(key, Rollup(key)).merge_outcomes(Rollup(key, {MISSED: one.missed}))
+        if not found or not isinstance(self._whole_store, Remembering):
+            return
+        try:
+            await self._whole_store.history.rollups.add(list(found.values()))
+        except StoreUnavailable as error:
+            _log.warning("missed occurrences of %d tasks are in no figures: %s", len(found), error)
 
     async def _cancel(self, jobs: Sequence[str]) -> None:
         for job_id in jobs:

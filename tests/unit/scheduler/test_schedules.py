@@ -16,13 +16,17 @@ import pytest
 
 from taskmq import InvalidArguments, InvalidOption, TaskMQ, chain
 from taskmq.beat.beat import occurrence_job_id
+from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import JobRecord, ScheduleChange
 from taskmq.errors import UnknownTask
 from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import decode_envelope
+from taskmq.model.history.alerts import AlertRule
 from taskmq.model.states import JobState
 from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULED_FOR
 from taskmq.schedule import cron, every, once
+from taskmq.scheduler.alerts import AlertSettings, AlertWatch
+from taskmq.scheduler.signals import LiveWorkers
 from taskmq.schedules.record import Emitted
 from taskmq.schedules.triggers import jitter_of
 from taskmq.testing.job_store import JobModel, MemoryJobStore
@@ -164,6 +168,15 @@ def test_what_the_code_defines_no_more_stops_with_a_line_in_the_log(caplog: pyte
     ]
 
 
+async def _values_of_alert(process: Process) -> list[float]:
+    """What an alert about missed occurrences says."""
+    alerts = history_of(process.store).alerts
+    await alerts.put_rule(AlertRule(name="missed", metric="missed", threshold=0))
+    watch = AlertWatch(process.app, process.store, alerts, LiveWorkers(), AlertSettings(), me="a")
+    await watch.look()
+    return [alert.value for alert in await alerts.alerts()]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -199,6 +212,7 @@ def test_after_two_hours_without_schedulers_each_mode_makes_up_for_its_own_count
         assert status.missed == 120 - expected
         assert status.coalesced == (119 if options["catchup"] == "once" else 0)
         assert status.fired == before["s0"] + expected
+        assert await _values_of_alert(again) == ([schedules * (120 - expected)] if expected < 120 else [])
 
     play(test, _tasks)
 
