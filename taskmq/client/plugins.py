@@ -48,6 +48,8 @@ _OWN: Final[Mapping[str, Mapping[str, str]]] = {
     "taskmq.blobs": {"file": "taskmq_local:open_file_blobs", "s3": "taskmq_s3:open_blobs"},
 }
 """The entry points of this distribution; its metadata says the same."""
+_EXTRAS: Final[Mapping[str, str]] = {"taskmq_redis": "redis"}
+"""What installs the packages that an adapter imports at once."""
 
 
 def open_broker(url: str, options: BrokerOptions) -> Broker:
@@ -65,6 +67,7 @@ def open_state(url: str, options: BrokerOptions) -> State:
 
     Raises:
         InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.
+        UnsupportedFeature: what its adapter needs is not installed.
     """
     opener = cast("Callable[[str, BrokerOptions], State]", _load("taskmq.states", url, what="state"))
     return opener(url, options)
@@ -123,7 +126,14 @@ def _load(group: str, url: str, *, what: str) -> Any:
         raise InvalidSetting(f"the {what} URL has no scheme: it looks like amqp://host/ or local://PATH")
     if (own := _OWN.get(group, {}).get(scheme)) is not None:
         module, _, name = own.partition(":")
-        return getattr(importlib.import_module(module), name)
+        try:
+            return getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:
+            if (extra := _EXTRAS.get(module)) is None:
+                raise
+            raise UnsupportedFeature(
+                f"the {what} {scheme}:// needs {error.name}: pip install 'taskmq[{extra}]'"
+            ) from error
     known = entry_points(group=group)
     if not (found := known.select(name=scheme)):
         names = ", ".join(sorted(f"{point.name}://" for point in known))

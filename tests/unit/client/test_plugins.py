@@ -1,3 +1,4 @@
+import sys
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 
@@ -63,6 +64,15 @@ def test_an_unknown_scheme_is_named_with_the_known_ones() -> None:
 def test_a_broker_s_scheme_is_no_state_s_scheme() -> None:
     with pytest.raises(InvalidSetting, match=r"no installed state serves there://; known: kept://$"):
         open_state("there://host/", BrokerOptions())
+
+
+def test_a_state_whose_client_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("redis", "taskmq_redis")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "redis", None)  # what an installation without the extra is like
+
+    with pytest.raises(UnsupportedFeature, match=r"^the state redis:// needs redis\S*: pip install 'taskmq\[redis\]'$"):
+        open_state("redis://localhost/0", BrokerOptions())
 
 
 @pytest.mark.parametrize("open_it", _OPENERS)
