@@ -129,6 +129,21 @@ def test_a_line_about_a_job_or_a_connection_never_carries_another_job_s_fields(
     assert [line for line in run.log.splitlines() if " taskmq" in line and _TAIL.search(line)] == []
 
 
+def test_a_line_about_a_message_does_not_carry_the_fields_of_a_thread_that_still_runs(local_project: Project) -> None:
+    project = local_project
+    project.write(JOBS)
+    run = project.start()
+    project.send("threaded", "a")
+    project.wait_for("started", "a")
+
+    _publish(project, b'{"task":"jobs.unknown"}')
+    run.wait_for_log("put back")
+    project.open("a")
+
+    (line,) = [line for line in run.log.splitlines() if "put back" in line]
+    assert line.endswith("'jobs.unknown' is not registered here: does the app import the module that defines it?")
+
+
 def _publish(project: Project, body: bytes) -> None:
     message = Outgoing(queue="default", body=body, content_type="application/json", job_id="own", task="any")
 

@@ -183,4 +183,5 @@ class Processor:
         reason = f"task {envelope.task!r} is not registered"
         if count >= self._config.unknown_attempts:
             return Parked(f"{reason} at any worker that has seen the message in {count + 1} tries")
-        return Parked(reason, delay=timedelta(seconds=self._config.unknown_delay * 2**count))
+        hint = "does the app import the module that defines it?"
+        return Parked(f"{reason} here: {hint}", delay=timedelta(seconds=self._config.unknown_delay * 2**count))
