@@ -48,8 +48,18 @@ def _imported(name: str, target: str) -> ModuleType:
     except ModuleNotFoundError as error:
         # Only when it is the target itself that is missing, not something it imports.
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            raise AppNotFound(f"{target!r}: there is no module {error.name!r} here; use MODULE:ATTRIBUTE") from error
+            hint = f": did you mean '{of_package}'?" if (of_package := _app_in_parent(error.name)) else ""
+            raise AppNotFound(
+                f"{target!r}: there is no module {error.name!r} here; use MODULE:ATTRIBUTE{hint}"
+            ) from error
         raise
+
+
+def _app_in_parent(name: str) -> str:
+    """`module:attribute` of the app that was asked for as `module.attribute`; "" where there is none."""
+    parent, _, attribute = name.rpartition(".")
+    found = getattr(sys.modules.get(parent), attribute, None)
+    return f"{parent}:{attribute}" if isinstance(found, TaskMQ) else ""
 
 
 def _apps(module: ModuleType) -> list[str]:

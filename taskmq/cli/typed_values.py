@@ -33,7 +33,8 @@ def json_value(option: str, text: str, kind: type[list[object]] | type[dict[str,
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise InvalidOption(f"{option} is no JSON: {error}") from None
+        form = """'[1, "two"]'""" if kind is list else """'{"name": "value"}'"""
+        raise InvalidOption(f"{option} is no JSON, write for example {form}: {error}") from None
     if not isinstance(value, kind):
         raise InvalidOption(f"{option} must be a JSON {'array' if kind is list else 'object'}")
     return msgspec.Raw(text.encode())

@@ -48,6 +48,7 @@ _OWN: Final[Mapping[str, Mapping[str, str]]] = {
     "taskmq.blobs": {"file": "taskmq_local:open_file_blobs", "s3": "taskmq_s3:open_blobs"},
 }
 """The entry points of this distribution; its metadata says the same."""
+_SETTINGS: Final = {"taskmq.brokers": "url=", "taskmq.states": "state=", "taskmq.stores": "store="}
 _EXTRAS: Final[Mapping[str, str]] = {"taskmq_redis": "redis"}
 """What installs the packages that an adapter imports at once."""
 
@@ -137,5 +138,7 @@ def _load(group: str, url: str, *, what: str) -> Any:
     known = entry_points(group=group)
     if not (found := known.select(name=scheme)):
         names = ", ".join(sorted(f"{point.name}://" for point in known))
-        raise InvalidSetting(f"no installed {what} serves {scheme}://; known: {names}")
+        others = [setting for other, setting in _SETTINGS.items() if other != group and scheme in _OWN[other]]
+        hint = f"; {scheme}:// is for {' and '.join(others)}" if others else ""
+        raise InvalidSetting(f"no installed {what} serves {scheme}://; known: {names}{hint}")
     return next(iter(found)).load()

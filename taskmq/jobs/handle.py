@@ -137,7 +137,8 @@ class Job(Generic[R_co]):
         limit = None if timeout is None else parse_duration(timeout, what="timeout")
         record = await self._jobs.wait_for_result(self.id, None if limit is None else limit.total_seconds())
         if record is None:
-            raise ResultTimeout(f"job {self.id} has not ended within {limit or timedelta()}; it goes on")
+            seconds = 0.0 if limit is None else limit.total_seconds()
+            raise ResultTimeout(f"job {self.id} has not ended within {seconds:g} s; it goes on")
         return record
 
     def state(self) -> JobState:

@@ -8,7 +8,7 @@ methods). What the worker would refuse is refused before it is sent: `encode` de
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -40,7 +40,10 @@ def _encode_hook(value: object) -> Any:
     kind = type(value)
     dump: Callable[..., Any] | None = getattr(kind, "model_dump", None)
     if dump is None:
-        raise TypeError(f"a value of type {kind.__qualname__} has no form on the wire")
+        raise TypeError(
+            f"a value of type {kind.__qualname__} has no form on the wire: use texts, numbers, lists, dictionaries, "
+            "dataclasses or pydantic models"
+        )
     return dump(value, mode="json")
 
 
@@ -242,6 +245,15 @@ class _Compiled:
         self._check_bound(len(values), named)
         return values, named
 
+    def place_without_form(self, args: Sequence[object], kwargs: Mapping[str, object], content_type: str) -> str:
+        """The first argument that has no form on the wire, as the beginning of an error."""
+        for name, value in (*zip((p.name for p in self.positional), args, strict=False), *kwargs.items()):
+            try:
+                encode_value(value, content_type)
+            except EncodeError:
+                return f"argument {name!r}: "
+        return ""
+
     def _make_whole(self, content_type: str) -> Callable[[Raw | bytes], tuple[Any, ...]]:
         kinds: Any = tuple(parameter.kind for parameter in self.positional)
         whole = self.whole[content_type] = _decoder(tuple.__class_getitem__(kinds), content_type).decode
@@ -379,7 +391,8 @@ class Signature:
             raw_args = Raw(encode_value(args, content_type))
             raw_kwargs = Raw(encode_value(kwargs, content_type)) if kwargs else NO_KWARGS
         except EncodeError as error:
-            raise EncodeError(f"task {self._owner}: {error}") from error.__cause__
+            place = compiled.place_without_form(args, kwargs, content_type)
+            raise EncodeError(f"task {self._owner}: {place}{error}") from error.__cause__
         compiled.decode(raw_args, raw_kwargs, content_type)
         return raw_args, raw_kwargs
 

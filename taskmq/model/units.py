@@ -55,6 +55,8 @@ def parse_duration(value: Duration, *, what: str = "duration") -> timedelta:
         except (TypeError, OverflowError, ValueError):
             result = None
     if result is None or result < timedelta(0):
+        if isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value):
+            raise InvalidOption(f"{what}={value!r} has no unit: for seconds write '{value}s'")
         raise InvalidOption(
             f"{what}={value!r} is no duration: use a timedelta, seconds >= 0, or text such as '30s' or '1h30m'"
         )

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import HTTPException, InternalServerException, ValidationException
+from litestar.exceptions import HTTPException, InternalServerException, SerializationException, ValidationException
 
 from taskmq.api.problems import MEDIA_TYPE, PROBLEMS, FieldProblem, ProblemDetails
 from taskmq.errors import (
@@ -198,6 +198,8 @@ def _detail_of(error: HTTPException, status: int) -> str:
             return "there is nothing at this path: /api/openapi.json lists what there is"
         case 413:
             return "the body is larger than this server takes"
+        case 400 if isinstance(error.__cause__, SerializationException):
+            return f"the body cannot be read: {error.detail}"
         case _:
             return error.detail
 

@@ -396,7 +396,7 @@ class Flow(Generic[R_co]):
         if record.unfinished:
             seconds = None if limit is None else limit.total_seconds()
             if not await self._until_ended(record.run, seconds):
-                raise ResultTimeout(f"workflow {self.id} has not ended within {limit}; it goes on")
+                raise ResultTimeout(f"workflow {self.id} has not ended within {seconds:g} s; it goes on")
         # By itself, not by what was awaited: that is kept for a shorter time.
         head, state = decode_head(record.head), await self.astate()
         if state.state == "cancelled":

@@ -119,15 +119,17 @@ def test_a_queue_that_does_not_exist_is_not_found_and_not_created(taskmq: Here) 
 @pytest.mark.parametrize(
     ("tokens", "words"),
     [
-        (["t", "--args", "[1"], "--args is no JSON"),
+        (["t", "--args", "[1"], "--args is no JSON, write for example '[1, \"two\"]'"),
+        (["t", "--args", "1,2"], "--args is no JSON"),
         (["t", "--args", '{"a": 1}'], "--args must be a JSON array"),
         (["t", "--kwargs", "[1]"], "--kwargs must be a JSON object"),
-        (["t", "--kwargs", "{1: 2}"], "--kwargs is no JSON"),
+        (["t", "--kwargs", "{1: 2}"], '--kwargs is no JSON, write for example \'{"name": "value"}\''),
         (["no such name"], "task name"),
         (["t", "--queue", "taskmq.parking"], "queue name"),
         (["t", "--priority", "10"], "priority=10"),
         (["t", "--delay", "soon"], "delay"),
         (["t", "--wait", "--timeout", "soon"], "timeout"),
+        (["t", "--wait", "--timeout", "3"], "timeout='3' has no unit: for seconds write '3s'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

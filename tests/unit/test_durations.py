@@ -68,6 +68,8 @@ def test_a_harness_and_a_fake_clock_take_texts() -> None:
     FakeClock(0).advance("1h")
     with pytest.raises(InvalidOption, match="timeout='soon' is no duration"):
         Harness(app, timeout="soon")
+    with pytest.raises(InvalidOption, match=r"^timeout='60' has no unit: for seconds write '60s'$"):
+        Harness(app, timeout="60")
 
 
 @pytest.mark.parametrize("grace", ["1m30s", timedelta(seconds=90), 90.0])

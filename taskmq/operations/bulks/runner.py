@@ -85,7 +85,7 @@ class BulkRunner:
                 return _IDLE_LOOK
             now = await store.now_ms()
         except StoreUnavailable as error:
-            _log.warning("bulks wait: %s", error)
+            _log.warning("bulk operations wait: %s", error)
             return _LOOK
         return min([_LOOK, *(max(due - now, 0) / 1000 for due in dues)])
 

@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -12,10 +12,11 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.history import AlertNotice, AlertStore, KeptRule, history_of
 from taskmq.contracts.identity import Actor
 from taskmq.errors import InvalidOption, JobConflict
-from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, AlertState, Silence, check_rule
+from taskmq.model.history.alerts import METRICS, Alert, AlertChange, AlertRule, AlertState, Silence, check_rule
 from taskmq.model.history.channels import is_told, parse_channel, shown_channel
 from taskmq.model.history.rollups import minute_of
 from taskmq.model.identity import AuditEntry
+from taskmq.model.units import did_you_mean
 
 __all__ = ["TenantAlerts", "read_rules"]
 
@@ -176,5 +177,17 @@ def read_rules(values: Sequence[Any]) -> list[AlertRule]:
         try:
             found.append(msgspec.convert(value, AlertRule))
         except msgspec.ValidationError as error:
-            raise InvalidOption(f"rule {len(found) + 1} of the file: {error}") from error
+            raise InvalidOption(f"rule {len(found) + 1} of the file: {_readable(value, error)}") from error
     return found
+
+
+def _readable(value: Any, error: msgspec.ValidationError) -> str:
+    """What is wrong with a rule, with what may have been meant."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, object]", value)
+        known = [field.encode_name for field in msgspec.structs.fields(AlertRule)]
+        if unknown := [name for name in fields if name not in known]:
+            return f"there is no field {unknown[0]!r}: {did_you_mean(unknown[0], known)}"
+        if isinstance(metric := fields.get("metric"), str) and metric not in METRICS:
+            return f"there is no metric {metric!r}: {did_you_mean(metric, METRICS)}"
+    return str(error)

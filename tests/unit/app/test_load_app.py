@@ -103,6 +103,13 @@ def test_a_module_that_is_not_there_is_named(write: Write, target: str, missing:
         load_app(target)
 
 
+def test_an_app_with_a_dot_before_its_name_is_found_in_the_message(write: Write) -> None:
+    write("loaded_dotted.py", _ONE)
+
+    with pytest.raises(AppNotFound, match=r"use MODULE:ATTRIBUTE: did you mean 'loaded_dotted:app'\?$"):
+        load_app("loaded_dotted.app")
+
+
 @pytest.mark.parametrize("target", ["", ":", ":app", ".", "..", ".app:app", "a..b:app", "../app.py", "/app.py"])
 def test_what_is_no_module_name_is_refused(write: Write, target: str) -> None:
     with pytest.raises(AppNotFound, match=r"is no module name; use MODULE:ATTRIBUTE$"):

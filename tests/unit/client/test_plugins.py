@@ -66,12 +66,19 @@ def test_a_broker_s_scheme_is_no_state_s_scheme() -> None:
         open_state("there://host/", BrokerOptions())
 
 
+def test_the_scheme_of_another_setting_is_said_to_be_that() -> None:
+    with pytest.raises(InvalidSetting, match=r"serves redis://; known: .*; redis:// is for state=$"):
+        open_broker("redis://host/", BrokerOptions())
+
+
 def test_a_state_whose_client_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in ("redis", "taskmq_redis")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "redis", None)  # what an installation without the extra is like
 
-    with pytest.raises(UnsupportedFeature, match=r"^the state redis:// needs redis\S*: pip install 'taskmq\[redis\]'$"):
+    with pytest.raises(
+        UnsupportedFeature, match=r"^the state redis:// needs redis\S*: pip install 'taskmq\[redis\]'$"
+    ):
         open_state("redis://localhost/0", BrokerOptions())
 
 

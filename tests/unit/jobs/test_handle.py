@@ -104,7 +104,7 @@ def test_a_timeout_that_cannot_be_is_refused(timeout: Any) -> None:
         job(Records()).result(timeout)
 
 
-@pytest.mark.parametrize(("timeout", "shown"), [(3, "0:00:03"), (0, "0:00:00"), ("90s", "0:01:30")])
+@pytest.mark.parametrize(("timeout", "shown"), [(3, "3 s"), (0, "0 s"), ("90s", "90 s")])
 def test_a_job_that_does_not_end_in_time_goes_on(timeout: Any, shown: str) -> None:
     with pytest.raises(ResultTimeout, match=rf"^job 7 has not ended within {shown}; it goes on$"):
         job(Records()).result(timeout)

@@ -574,7 +574,7 @@ def test_what_has_no_form_on_the_wire_is_an_encode_error_that_names_the_task(con
 
 
 def test_messagepack_holds_no_number_of_more_than_64_bits() -> None:
-    with pytest.raises(EncodeError, match=r"^task shop.sell: can't serialize ints"):
+    with pytest.raises(EncodeError, match=r"^task shop.sell: argument 'value': can't serialize ints"):
         signature(taking(int)).encode((2**64,), {}, MSGPACK)
 
 

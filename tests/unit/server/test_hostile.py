@@ -86,6 +86,13 @@ def test_a_body_that_is_no_job_is_refused(site: Site, content: bytes) -> None:
     assert site.ids() == []
 
 
+def test_a_body_that_ends_too_early_is_said_to_be_what_cannot_be_read(site: Site) -> None:
+    answer = site("POST", "/jobs", content=b'{"job_type": "x"', headers={"Content-Type": "application/json"})
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+    assert answer.json()["detail"] == "the body cannot be read: Input data was truncated"
+
+
 def test_a_body_that_is_too_large_is_refused_and_the_limit_can_be_set(site: Site, tmp_path: Path) -> None:
     body = {"job_type": "data_processing", "payload": {"key": "x" * (1 << 20)}}
     (tmp_path / "other").mkdir()
