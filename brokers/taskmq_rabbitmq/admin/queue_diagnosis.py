@@ -148,7 +148,7 @@ def comparison_findings(comparison: Comparison) -> list[Finding]:
     ]
     missing = [entry for entry in comparison.entries if entry.status == "missing"]
     # On a virtual host without any of it, no app has started yet.
-    has_begun = any(entry.status != "missing" and _is_everybodys(entry) for entry in comparison.entries)
+    has_begun = any(_is_there(entry) and _is_everybodys(entry) for entry in comparison.entries)
     everybodys = [f"{entry.kind} {entry.name}" for entry in missing if has_begun and _is_everybodys(entry)]
     if everybodys:
         finding = f"missing: {_several(everybodys)}: delays, retries and dead letters of all queues go through it"
@@ -165,6 +165,11 @@ def comparison_findings(comparison: Comparison) -> list[Finding]:
     if not findings and comparison.blind is None:
         findings.append(Finding("ok", "topology", "everything is as taskmq declares it"))
     return findings
+
+
+def _is_there(entry: TopologyEntry) -> bool:
+    """Whether it was found at the broker. Over AMQP bindings are never seen; queues and exchanges are found."""
+    return entry.status not in ("missing", "later") and (entry.status, entry.kind) != ("unseen", "binding")
 
 
 def _is_everybodys(entry: TopologyEntry) -> bool:

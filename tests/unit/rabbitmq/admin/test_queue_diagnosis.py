@@ -184,6 +184,18 @@ def test_what_all_queues_need_and_is_missing_is_a_problem(kind: str, name: str, 
     assert (finding.level, f"missing: {kind} {name}" in finding.finding) == (level, True)
 
 
+def test_without_the_http_api_a_fresh_virtual_host_is_no_problem_and_one_in_use_is() -> None:
+    lacking = TopologyEntry("missing", "queue", "taskmq.parking")
+    of_fresh = (lacking, TopologyEntry("unseen", "binding", "taskmq.dlx -> taskmq.parking []"))
+    of_used = (*of_fresh, TopologyEntry("unseen", "exchange", "taskmq.dlx", "exists"))
+
+    levels = [
+        [level for level, *_ in comparison_findings(Comparison(it, blind="no API"))] for it in (of_fresh, of_used)
+    ]
+
+    assert levels == [["warning"], ["problem"]]
+
+
 @pytest.mark.parametrize(
     ("version", "policy", "longest", "level"),
     [
