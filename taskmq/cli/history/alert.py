@@ -165,6 +165,7 @@ def tell_test(name: str, /, *, tenant: _Tenant = "") -> int:
             note(f"there is no rule {name!r}")
             return NOT_FOUND
         print_rows(("channel",), [{"channel": shown_channel(channel)} for channel in channels])
+        note("a scheduler sends it; `taskmq alert notices` shows what came of it")
         return OK
 
     return run_with_app(run)

@@ -113,6 +113,7 @@ def tell_test(client: Client, *, name: str, tenant: str) -> int:
     except RequestRefused as error:
         return _absent(error, f"there is no rule {name!r}")
     print_rows(("channel",), [{"channel": shown_channel(channel)} for channel in channels])
+    note("a scheduler sends it; `taskmq alert notices` shows what came of it")
     return OK
 
 
