@@ -74,7 +74,7 @@ class Ours:
 
     def next(self, room: int, now: float) -> list[VirtualJob]:
         # By age one at a time is exact.
-        room = 1 if self.shares.wants_heads() else min(room, self._count)
+        room = 1 if self.shares.goes_by_heads(_QUEUE) else min(room, self._count)
         found: list[VirtualJob] = []
         for pick in self.shares.picks(lambda _: room, limit=room, now=now):
             waiting = self.waiting[pick.lane]
@@ -82,7 +82,7 @@ class Ours:
             if not waiting:
                 del self.waiting[pick.lane]
                 self.shares.exhausted(pick.lane)
-            elif self.shares.wants_heads():
+            elif self.shares.goes_by_heads(_QUEUE):
                 self.shares.arrived(pick.lane, (waiting[0].submitted, waiting[0].expires))
         self._count -= len(found)
         for job in found:

@@ -21,7 +21,6 @@ from taskmq.contracts.stores import State, Timekeeper, state_required
 from taskmq.durable.service import unless_set
 from taskmq.errors import SendError, StateUnavailable, TooLarge, UnsupportedFeature
 from taskmq.model.envelope import LAST_INSTANT
-from taskmq.model.keys import scheduled_job_id
 from taskmq.model.telemetry.metrics import BeatSnapshot
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.occurrence import due_instant
@@ -31,7 +30,7 @@ from taskmq.schedules.triggers import jitter_of
 from taskmq.schedules.turn import LEASE_MS, Replica, Turn, complete, give_up, hand_back, take_turn
 from taskmq.version import VERSION
 
-__all__ = ["Beat", "BeatStatus", "occurrence_job_id"]
+__all__ = ["Beat", "BeatStatus"]
 
 _log = logging.getLogger("taskmq.beat")
 
@@ -47,11 +46,6 @@ _MARGIN_MS: Final = 1_000
 _SILENT: Final = 15.0
 
 _ClaimChange = Callable[[ScheduleEntry, ScheduleRecord, list[OccurrenceClaim]], None]
-
-
-def occurrence_job_id(app: TaskMQ, schedule: str, instant: int) -> str:
-    """The id of the job that `schedule` emits for its nominal instant (ms): the same from every replica."""
-    return scheduled_job_id(app.name, schedule, instant)
 
 
 class BeatStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ learns in batches what has become of batches: that the broker has confirmed them
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, DispatchStore, JobRecord
@@ -160,14 +160,6 @@ class Ledger:
     def last_heard(self, job_id: str) -> float | None:
         """When the worker of a job without a message said so; None where the job has its message."""
         return self._detached.get(job_id)
-
-    def keep_only(self, job_ids: Iterable[str]) -> int:
-        """Let go of all jobs but these; how many that were."""
-        kept = frozenset(job_ids)
-        gone = [(job_id, flight) for job_id, flight in self._flights.items() if job_id not in kept]
-        for job_id, flight in gone:
-            self._leave(job_id, flight)
-        return len(gone)
 
     async def wait_until_drained(self) -> None:
         """Return once nothing is in flight."""

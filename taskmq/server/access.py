@@ -57,11 +57,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         """What histories call the caller."""
         return self.identity.user
 
-    @property
-    def is_everybody(self) -> bool:
-        """Whether the call is about everybody's things, and those that belong to no tenant."""
-        return self.tenant is None
-
     def actor(self, note: str = "") -> Actor:
         """Who the audit says that did what the call asks for."""
         return actor_of(self.identity, address=self.address, request_id=self.request_id, note=note)

@@ -293,7 +293,7 @@ class TestPolicies(RabbitMQCase):
         broker = self.broker()
         queue = await self.queue(broker)
         await self.policy({"message-ttl": 300})
-        level_queue = delay.level_name(delay.levels_of(32_000)[0])
+        level_queue = delay.level_name(delay.units(32_000).bit_length() - 1)
         await self.until_effective(level_queue, "message-ttl")
         due = int(time.time() * 1000) + 32_000
 

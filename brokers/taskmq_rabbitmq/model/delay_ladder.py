@@ -38,7 +38,6 @@ __all__ = [
     "jump_key",
     "level_name",
     "level_ttl",
-    "levels_of",
     "pass_key",
     "units",
     "ways",
@@ -67,16 +66,6 @@ _JOURNEY_V1: Final = re.compile(r"(?:[01]\.){28}(?P<queue>.+)", re.DOTALL)
 def units(delay_ms: int) -> int:
     """How many units a message has to wait: rounded up, so that it is never early; at most 2^28 - 1."""
     return min(max(0, -(-delay_ms // UNIT_MS)), (1 << LEVELS) - 1)
-
-
-def levels_of(delay_ms: int) -> list[int]:
-    """The levels that a message waits on, in their order.
-
-    Args:
-        delay_ms: what is above `MAX_DELAY_MS` waits that long.
-    """
-    count = units(delay_ms)
-    return [level for level in range(count.bit_length()) if count >> level & 1]
 
 
 def ways(delay_ms: int) -> list[str]:

@@ -3,17 +3,15 @@
 from typing import Final, Literal
 
 from taskmq.model.jobs.dependencies import DependencyCondition
-from taskmq.model.states import CHANGEABLE, TERMINAL, UNDERWAY, JobState
+from taskmq.model.states import UNDERWAY, JobState
 
 __all__ = [
-    "CHANGEABLE_CODES",
     "CODES",
     "CONDITIONS",
     "CONDITION_CODES",
     "EVENT_CODES",
     "EVENT_KINDS",
     "STATES",
-    "TERMINAL_CODES",
     "UNDERWAY_CODES",
     "EventKind",
 ]
@@ -53,9 +51,7 @@ CODES: Final[dict[JobState, int]] = {
 }
 STATES: Final = {code: state for state, code in CODES.items()}
 
-CHANGEABLE_CODES: Final = tuple(sorted(CODES[state] for state in CHANGEABLE))
 UNDERWAY_CODES: Final = tuple(sorted(CODES[state] for state in UNDERWAY))
-TERMINAL_CODES: Final = tuple(sorted(CODES[state] for state in TERMINAL))
 
 CONDITION_CODES: Final[dict[DependencyCondition, int]] = {"succeeded": 1, "ended": 2, "failed": 3}
 CONDITIONS: Final[dict[int, DependencyCondition]] = {code: condition for condition, code in CONDITION_CODES.items()}

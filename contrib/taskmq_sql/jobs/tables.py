@@ -63,7 +63,6 @@ __all__ = [
     "BY_DAY",
     "HEAD",
     "LONGEST_BODY",
-    "NAMES",
     "SCHEMA",
     "VERSION_TABLE",
     "allocation",
@@ -535,6 +534,5 @@ setting: Final = Table(
     PrimaryKeyConstraint("name", name="setting_pkey"),
 )
 
-NAMES: Final = {"tenant": tenant, "queue": queue, "task": task, "worker": worker}
 BY_DAY: Final = {"job_history": "ended", "attempt": "at", "event": "at"}
 """Tables that are divided by day, and the column that says which."""

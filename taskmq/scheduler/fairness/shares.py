@@ -60,7 +60,7 @@ class Shares:
         """These are the lanes that have jobs. Who was there before keeps its place.
 
         Args:
-            heads: of lanes in queues whose policy goes by age (`wants_heads`).
+            heads: of lanes in queues whose policy goes by age (`goes_by_heads`).
         """
         by_queue: dict[str, dict[Lane, Head | None]] = {}
         for lane in lanes:
@@ -90,10 +90,6 @@ class Shares:
     def goes_by_heads(self, queue: str) -> bool:
         """Whether a queue goes by the age of jobs."""
         return self._policies.get(queue, FAIR).policy in BY_HEADS
-
-    def wants_heads(self) -> bool:
-        """Whether a queue here goes by the age of jobs."""
-        return any(turns.by_heads for turns in self._queues.values())
 
     def exhausted(self, lane: Lane) -> None:
         """The lane had fewer jobs than were picked: none counts as waiting until the next refresh."""

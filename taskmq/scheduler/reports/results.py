@@ -48,11 +48,6 @@ class AcceptedResults:
         self._results: ResultStore | None = app.sessions.current().stores.results
         self._has_trouble = False
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether there is a state to put them into."""
-        return self._results is not None
-
     async def put(self, ends: Sequence[AcceptedEnd]) -> None:
         """Put those whose tasks keep results; return once that is done, or the state does not answer."""
         if self._results is None:

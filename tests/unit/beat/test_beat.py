@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from taskmq import Context, TaskMQ
 from taskmq.beat import Beat
-from taskmq.beat.beat import occurrence_job_id
 from taskmq.contracts.stores import KeptRecord, RecordChange
 from taskmq.errors import UnsupportedFeature
 from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import Envelope, decode_envelope
+from taskmq.model.keys import scheduled_job_id
 from taskmq.reactions import FileArrived
 from taskmq.run.context import SCHEDULE_DUE, SCHEDULE_NAME, SCHEDULED_FOR, due_instant
 from taskmq.schedules import ScheduleEntry
@@ -50,7 +50,7 @@ def test_three_replicas_emit_each_occurrence_once() -> None:
         assert await stage.emitted() == list(range(10, 601, 10))
         ids = [delivery.message_id for delivery in await stage.app.messages("work")]
         assert len(set(ids)) == 60
-        assert ids[0] == occurrence_job_id(stage.app, "tick", START + 10_000)
+        assert ids[0] == scheduled_job_id(stage.app.name, "tick", START + 10_000)
 
     _play(test)
 
@@ -244,7 +244,7 @@ def test_another_replica_completes_a_claim_whose_owner_died_before_publishing() 
         assert (await stage.emitted())[:1] == [10]
         assert sorted(await stage.emitted()) == [10, 20]
         ids = [delivery.message_id for delivery in await stage.app.messages("work")]
-        assert occurrence_job_id(stage.app, "tick", START + 10_000) in ids
+        assert scheduled_job_id(stage.app.name, "tick", START + 10_000) in ids
 
     _play(test)
 

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from taskmq import InvalidOption, TaskMQ, chain, dag, group
-from taskmq.beat.beat import occurrence_job_id
 from taskmq.beat.emitter import Emission, Emitter
 from taskmq.contracts.stores.flows import NodeState
 from taskmq.model.envelope import Envelope, decode_envelope
+from taskmq.model.keys import scheduled_job_id
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.record import OccurrenceClaim
 from taskmq.schedules.triggers import every
@@ -54,7 +54,7 @@ def test_three_replicas_start_one_workflow_for_each_occurrence() -> None:
 
         sent = await _sent(stage)
         instants = [START + 10_000 * number for number in range(1, 6)]
-        assert [each.root for each in sent] == [occurrence_job_id(stage.app, "nightly", at) for at in instants]
+        assert [each.root for each in sent] == [scheduled_job_id(stage.app.name, "nightly", at) for at in instants]
         assert [each.task for each in sent] == ["load"] * 5
         metas = [each.meta or {} for each in sent]
         assert [int(meta[SCHEDULED_FOR]) for meta in metas] == instants
@@ -77,7 +77,7 @@ def test_an_occurrence_that_another_replica_starts_again_is_the_same_workflow() 
             emission = Emission((await app.schedules.aall())["nightly"], claim)
             assert await Emitter(app).publish([emission], now=START + 10_000) == {}
 
-        assert [each.root for each in await _sent(stage)] == [occurrence_job_id(first, "nightly", START + 10_000)]
+        assert [each.root for each in await _sent(stage)] == [scheduled_job_id(first.name, "nightly", START + 10_000)]
 
     _play(test)
 
@@ -99,7 +99,7 @@ def test_a_scheduled_workflow_runs_to_its_end_and_its_steps_know_the_occurrence(
         await settle_loop()
 
         for name, at, value in (("graph", 20_000, {"shout": "A"}), ("group", 20_000, ["b", "c"])):
-            flow = app.flow(occurrence_job_id(app, name, START + at))
+            flow = app.flow(scheduled_job_id(app.name, name, START + at))
             assert (await flow.astate()).state == "succeeded"
             assert await flow.aresult(1) == value
             assert set((await flow.astate()).steps.values()) == {NodeState.SUCCEEDED}
@@ -122,8 +122,8 @@ def test_a_step_without_options_is_the_task_and_one_with_options_keeps_them() ->
         (plain,) = await _sent(stage)
         (urgent,) = [decode_envelope(each.body) for each in await stage.app.messages("work.p.high")]
 
-        assert (plain.id, plain.flow) == (occurrence_job_id(app, "plain", START + 10_000), None)
-        assert (urgent.root, urgent.priority) == (occurrence_job_id(app, "urgent", START + 10_000), 9)
+        assert (plain.id, plain.flow) == (scheduled_job_id(app.name, "plain", START + 10_000), None)
+        assert (urgent.root, urgent.priority) == (scheduled_job_id(app.name, "urgent", START + 10_000), 9)
         entries = await app.schedules.aall()
         assert (entries["plain"].starts, entries["urgent"].starts) == ("load", "workflow of load")
 

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from taskmq import InvalidArguments, InvalidOption, TaskMQ, chain
-from taskmq.beat.beat import occurrence_job_id
 from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import JobRecord, ScheduleChange
 from taskmq.errors import UnknownTask
 from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.history.alerts import AlertRule
+from taskmq.model.keys import scheduled_job_id
 from taskmq.model.states import JobState
 from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULED_FOR
 from taskmq.schedule import cron, every, once
@@ -85,7 +85,7 @@ def test_an_occurrence_has_the_id_that_a_beat_would_give_it_and_needs_no_state()
 
         (job,) = stage.model.jobs.values()
         envelope = decode_envelope(job.body)
-        assert job.key == envelope.id == occurrence_job_id(process.app, "mine", START + 5_000)
+        assert job.key == envelope.id == scheduled_job_id(process.app.name, "mine", START + 5_000)
         assert envelope.key is None
         assert SCHEDULE_LIMIT not in (envelope.meta or {})
         assert bytes(envelope.args) == b"[7]"
@@ -111,7 +111,7 @@ def test_equal_names_of_two_tenants_fire_jobs_of_their_own_tenant() -> None:
         }  # fmt: skip
         assert len({envelope.id for envelope in fired.values()}) == 3
         assert fired["acme"].tenant == "acme"
-        assert fired["acme"].id == f"@acme:{occurrence_job_id(process.app, '@acme:mine', START + 5_000)}"
+        assert fired["acme"].id == f"@acme:{scheduled_job_id(process.app.name, '@acme:mine', START + 5_000)}"
         assert [job.id for job in stage.model.jobs.values()] != []
 
         run = await process.app.schedules.arun("@acme:mine")
@@ -577,7 +577,7 @@ def test_a_workflow_is_claimed_in_the_store_and_started_once() -> None:
             sent = [decode_envelope(each.body, each.content_type) for each in found]
         instants = [int((each.meta or {})[SCHEDULED_FOR]) for each in sent]
         assert len(instants) == len(set(instants)) >= 3
-        assert [each.root for each in sent] == [occurrence_job_id(process.app, "flow", at) for at in instants]
+        assert [each.root for each in sent] == [scheduled_job_id(process.app.name, "flow", at) for at in instants]
         status = await process.app.schedules.astatus("flow")
         assert status.fired == len(sent) == len(status.history)
         assert stage.model.jobs == {}

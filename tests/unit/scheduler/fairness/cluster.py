@@ -60,7 +60,7 @@ class Cluster:
                 started.append((str(next(self.numbers)), pick.lane))
             if not waiting:
                 self.shares.exhausted(pick.lane)
-            elif self.shares.wants_heads():
+            elif self.shares.goes_by_heads(pick.lane.queue):
                 self.shares.arrived(pick.lane, waiting[0])
         needs = {name: self.needs[lane.tenant] for name, lane in started if lane.tenant in self.needs}
         self.shares.taken([(name, lane.tenant, lane) for name, lane in started], needs)

@@ -113,7 +113,7 @@ def test_jobs_of_one_lane_are_taken_for_as_old_as_its_first_for_a_while() -> Non
     picked = {pick.lane: pick.count for pick in shares.picks(lambda _: 12, limit=12)}
 
     assert picked == {old: 8, young: 4}
-    assert shares.wants_heads()
+    assert shares.goes_by_heads(QUEUE)
 
 
 @pytest.mark.parametrize("kinds", [("high", "low"), ("high", "default", "low")])
