@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,12 +34,16 @@ def test_what_a_page_refers_to_exists(page: Path, target: Path) -> None:
     assert target.exists(), f"{page.relative_to(ROOT)} refers to {target}"
 
 
+@cache
+def _functions(file: str) -> set[str]:
+    tree = ast.parse((ROOT / file).read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
 def test_every_test_that_a_page_names_is_there() -> None:
     for page in PAGES:
         for file, name in _TEST.findall(page.read_text()):
-            tree = ast.parse((ROOT / file).read_text())
-            found = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-            assert name in found, f"{page.name}: {file} has no {name}"
+            assert name in _functions(file), f"{page.name}: {file} has no {name}"
 
 
 def test_no_page_has_a_line_of_trailing_blanks_or_tabs() -> None:
