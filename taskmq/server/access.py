@@ -20,7 +20,17 @@ from taskmq.api.problems import FieldProblem
 from taskmq.app import TaskMQ
 from taskmq.contracts.identity import Actor
 from taskmq.errors import NotAuthenticated
-from taskmq.model.identity import RULES, Identity, Permission, Place, allows_task, may, roles_in, scope_for
+from taskmq.model.identity import (
+    RULES,
+    Identity,
+    Permission,
+    Place,
+    allows_task,
+    may,
+    network_of,
+    roles_in,
+    scope_for,
+)
 from taskmq.model.units import did_you_mean
 from taskmq.server.edge import fact_of
 from taskmq.server.problems import Problem
@@ -87,35 +97,61 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestLimits:
-    """How much one server takes of one credential, and how many bad ones of one address."""
+    """How much one server takes of one credential, and of one address without a good one.
+
+    Of an address count bad credentials, and calls for everybody that cost something (`is_limited=`), such as a
+    sign-in. IPv6 addresses count by their network (/64), of which one client has all addresses.
+    """
 
     def __init__(self, rate: float) -> None:
-        self.requests = RateLimits(rate=rate, burst=max(rate * 10, 1))
+        self._requests = RateLimits(rate=rate, burst=max(rate * 10, 1))
         # Each costs a look into the store; who is signed in is not held up by those who are not.
-        self.failures = RateLimits(rate=min(rate, 10.0), burst=min(max(rate * 10, 1), 100.0))
+        self._strangers = RateLimits(rate=min(rate, 10.0), burst=min(max(rate * 10, 1), 100.0))
+
+    def take_call(self, connection: ASGIConnection[Any, Any, Any, Any]) -> None:
+        """Count a call of an address.
+
+        Raises:
+            Problem: there were too many; it says how long to wait.
+        """
+        _check_wait(self._strangers.take(_network(connection), now=_now(connection)))
+
+    async def identify(
+        self, connection: ASGIConnection[Any, Any, Any, Any], find: Callable[[], Awaitable[Identity]]
+    ) -> Identity:
+        """Whom a credential belongs to; a bad one is counted for the address, a good one by itself.
+
+        Raises:
+            NotAuthenticated: it is not good.
+            Problem: there were too many; it says how long to wait.
+        """
+        network, now = _network(connection), _now(connection)
+        _check_wait(self._strangers.wait(network, now=now))
+        try:
+            identity = await find()
+        except NotAuthenticated:
+            self._strangers.take(network, now=now)
+            raise
+        _check_wait(self._requests.take(identity.credential or identity.user_id, now=now))
+        return identity
 
 
 async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
     """The guard of every handler.
 
     Raises:
-        Problem: the caller is not signed in, may not, or the query has parameters that the handler does not know.
+        Problem: the caller is not signed in, may not, or the query has parameters that the handler does not know; or
+            there were too many calls.
     """
     needs = permission_of(handler)
+    state = connection.app.state
+    limits: RequestLimits = state["limits"]
     if needs is None:
+        if handler.opt.get("is_limited"):
+            limits.take_call(connection)
         _check_query(connection, handler)
         return
-    state = connection.app.state
-    address = "" if connection.client is None else connection.client.host
-    limits: RequestLimits = state["limits"]
-    now = state["app"].sessions.clock.monotonic()
-    _check_wait(limits.failures.wait(address, now=now))
-    try:
-        identity = await state["identify"](connection)
-    except NotAuthenticated:
-        limits.failures.take(address, now=now)
-        raise
-    _check_wait(limits.requests.take(identity.credential or identity.user_id, now=now))
+    identity = await limits.identify(connection, lambda: state["identify"](connection))
     tenant = _tenant_of(connection, identity, needs)
     method = fact_of(connection.scope, "method")
     if state["settings"].read_only and method not in _READS and not handler.opt.get("changes_nothing"):
@@ -125,7 +161,7 @@ async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: Bas
         identity=identity,
         permission=needs,
         tenant=tenant,
-        address=address,
+        address=_address(connection),
         request_id=fact_of(connection.scope, "taskmq_request_id"),
     )
 
@@ -179,6 +215,19 @@ def _tenant_of(connection: ASGIConnection[Any, Any, Any, Any], identity: Identit
         return only
     names = ", ".join(sorted(scope.tenants))
     raise Problem(400, "tenant_missing", f"which tenant? Say ?tenant= with one of {names}")
+
+
+def _address(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
+    return "" if connection.client is None else connection.client.host
+
+
+def _network(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
+    return network_of(_address(connection))
+
+
+def _now(connection: ASGIConnection[Any, Any, Any, Any]) -> float:
+    app: TaskMQ = connection.app.state["app"]
+    return app.sessions.clock.monotonic()
 
 
 def _check_wait(seconds: int) -> None:

@@ -9,9 +9,12 @@ from litestar.datastructures import State
 from taskmq.errors import TaskMQError
 from taskmq.server.access import PUBLIC
 from taskmq.server.inputs import ServedApp
+from taskmq.server.live.samples import shared_look
 from taskmq.server.settings import API
 
 __all__ = ["HEALTH_HANDLERS", "HealthView"]
+
+_SECONDS: Final = 1.0
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,11 +49,14 @@ async def live() -> HealthView:
     tags=["health"],
 )
 async def ready(app: ServedApp, state: State) -> Response[HealthView]:
-    """200 where the job store answers; 503 where it does not, and where this server is about to stop."""
+    """200 where the job store answers; 503 where it does not, and where this server is about to stop.
+
+    The store is asked once a second at most, whoever asks how often.
+    """
     if state.get("is_stopping"):
         return Response(HealthView(status="not ready"), status_code=503, headers={"Retry-After": "5"})
     try:
-        await app.sessions.store().now_ms()
+        await shared_look(state, "ready", _SECONDS, app.sessions.store().now_ms)
     except TaskMQError:
         return Response(HealthView(status="not ready", store=False), status_code=503, headers={"Retry-After": "5"})
     return Response(HealthView(status="ready", store=True))

@@ -5,9 +5,10 @@ one place is stopped soon, and does not lock out the user, who comes from anothe
 """
 
 import hashlib
+from ipaddress import AddressValueError, IPv6Address, IPv6Network
 from typing import Final, NamedTuple
 
-__all__ = ["FORGET_AFTER_MS", "ThrottleKey", "failures_at", "throttle_keys", "touches", "wait_after"]
+__all__ = ["FORGET_AFTER_MS", "ThrottleKey", "failures_at", "network_of", "throttle_keys", "touches", "wait_after"]
 
 FORGET_AFTER_MS: Final = 15 * 60 * 1000
 """Failures count for so long after the last of them."""
@@ -32,11 +33,23 @@ class ThrottleKey(NamedTuple):
 
 def throttle_keys(name: str, address: str) -> tuple[ThrottleKey, ...]:
     """What a failed login of that name from that address counts for."""
+    network = network_of(address)
     return (
-        ThrottleKey(_hashed("pair", name.casefold(), address), 5, FORGET_AFTER_MS),
+        ThrottleKey(_hashed("pair", name.casefold(), network), 5, FORGET_AFTER_MS),
         ThrottleKey(_hashed("name", name.casefold()), 20, 60_000),
-        ThrottleKey(_hashed("address", address), 50, FORGET_AFTER_MS, is_shared=True),
+        ThrottleKey(_hashed("address", network), 50, FORGET_AFTER_MS, is_shared=True),
     )
+
+
+def network_of(address: str) -> str:
+    """What counts as one address: of IPv6 the network (/64), in which one client has as many as it wants."""
+    if ":" not in address:
+        return address
+    try:
+        found = IPv6Address(address)
+    except AddressValueError:
+        return address
+    return str(found.ipv4_mapped or IPv6Network((int(found), 64), strict=False))
 
 
 def failures_at(failures: int, *, at: int, now: int) -> int:

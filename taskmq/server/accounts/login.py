@@ -17,7 +17,7 @@ from taskmq.api.sign_in import (
 )
 from taskmq.errors import InvalidOption, NotAuthenticated
 from taskmq.model.identity import RULES, Identity, Permission, Place, is_token, may, scope_for
-from taskmq.server.access import PUBLIC
+from taskmq.server.access import PUBLIC, RequestLimits
 from taskmq.server.edge import fact_of
 from taskmq.server.inputs import CallerGiven, instant_text
 from taskmq.server.problems import Problem
@@ -69,16 +69,16 @@ async def authorize(data: JSONBody[AuthorizeBody], request: Request[Any, Any, An
     if data.action not in set(Permission):
         raise Problem.about("action", f"there is no permission {data.action!r}", "such as jobs.read")
     access = accounts_of(request.app.state).access
-    if is_token(data.token):
-        identity = await access.authenticate(token=data.token)
-    else:
-        identity = await access.authenticate(session=data.token)
+    given = {"token" if is_token(data.token) else "session": data.token}
+    limits: RequestLimits = request.app.state["limits"]
+    identity = await limits.identify(request, lambda: access.authenticate(**given))
     return AuthorizeView(may(identity, Permission(data.action), data.resource or None))
 
 
 _LOGIN: Final[dict[str, Any]] = {
     "status_code": 200,
     "permission": PUBLIC,
+    "is_limited": True,
     "changes_nothing": True,
     "summary": "Sign in",
     "tags": ["sign-in"],

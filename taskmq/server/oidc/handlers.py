@@ -23,7 +23,7 @@ from taskmq.errors import (
     ServerUnavailable,
 )
 from taskmq.model.identity import check_name
-from taskmq.server.access import PUBLIC, RequestLimits
+from taskmq.server.access import PUBLIC
 from taskmq.server.edge import fact_of
 from taskmq.server.oidc.provider import OidcProvider, PendingLogin, ProvidedUser
 from taskmq.server.problems import Problem
@@ -42,6 +42,7 @@ _ACTOR: Final = "OIDC"
 @get(
     f"{API}/auth/oidc/login",
     permission=PUBLIC,
+    is_limited=True,
     operation_id="beginOidcLogin",
     summary="Sign in by the provider",
     tags=["sign-in"],
@@ -63,6 +64,7 @@ async def begin_login(request: Request[Any, Any, Any], next: FromQuery[str] = ""
 @get(
     f"{API}/auth/oidc/callback",
     permission=PUBLIC,
+    is_limited=True,
     operation_id="endOidcLogin",
     summary="Come back from the provider",
     tags=["sign-in"],
@@ -77,17 +79,10 @@ async def end_login(request: Request[Any, Any, Any]) -> Response[None]:
     """
     provider = _provider(request)
     address = "" if request.client is None else request.client.host
-    limits: RequestLimits = request.app.state["limits"]
-    now = request.app.state["app"].sessions.clock.monotonic()
-    if wait := limits.failures.wait(address, now=now):
-        raise Problem(429, "too_many_requests", f"wait {wait} s", headers={"Retry-After": str(wait)})
     try:
         pending = _pending(request)
         user = await provider.user(pending, dict(request.query_params.items()))
         begun = await _session(request, provider, user, address)
-    except (NotAuthenticated, NotPermitted):
-        limits.failures.take(address, now=now)
-        raise
     except ServerUnavailable as error:
         raise _unavailable(error) from error
     is_secure = fact_of(request.scope, "scheme") == "https"

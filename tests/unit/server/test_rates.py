@@ -1,13 +1,17 @@
 """How many requests a caller may send."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from taskmq.access import IdentityAdministration, PasswordHasher
+from taskmq.contracts.identity import Actor
 from taskmq.errors import InvalidSetting
 from taskmq.server import ServerSettings
 from taskmq.server.rates import RateLimits
-from tests.unit.server.kit import open_site
+from taskmq.testing import FakeClock
+from tests.unit.server.kit import Site, open_site
 
 
 def test_a_burst_is_taken_and_then_as_many_as_the_rate_allows() -> None:
@@ -64,6 +68,95 @@ def test_an_address_with_many_bad_credentials_has_to_wait(tmp_path: Path) -> Non
 
     assert answers == [401, 429, 429]
     assert public == 200
+
+
+_COSTLY: dict[str, tuple[str, str, Any, dict[str, str]]] = {
+    "logIn": ("POST", "/auth/login", {"username": "ann", "password": "wrong"}, {}),
+    "logInOfDocument": ("POST", "/auth/login", {"username": "ann", "password": "wrong"}, {}),
+    "authorize": ("POST", "/auth/authorize", {"token": "x", "action": "jobs.read"}, {}),
+    "authorizeOfDocument": ("POST", "/auth/authorize", {"token": "tmq_" + "a" * 43, "action": "jobs.read"}, {}),
+    "beginOidcLogin": ("GET", "/auth/oidc/login", None, {}),
+    "endOidcLogin": ("GET", "/auth/oidc/callback?state=x&code=y", None, {}),
+    # By its signature.
+    "sendEvent": ("POST", "/events?source=shop", {}, {"Taskmq-Signature": f"t=1,n=a,v1={'0' * 64}"}),
+}
+_FREE = {"getLiveness", "getReadiness", "getOpenApi"}
+"""What is ready at hand, or asked of the store once a second for all."""
+
+
+def test_each_call_for_everybody_is_free_or_limited(site: Site) -> None:
+    paths: dict[str, Any] = site("GET", "/api/openapi.json", by=None).json()["paths"]
+    public = {one["operationId"] for methods in paths.values() for one in methods.values() if not one["security"]}
+
+    assert public == _FREE | _COSTLY.keys() - {"sendEvent"}
+
+
+@pytest.mark.parametrize("name", _COSTLY)
+def test_an_address_that_calls_too_often_without_a_sign_in_has_to_wait(tmp_path: Path, name: str) -> None:
+    method, path, body, headers = _COSTLY[name]
+    path = path if name.endswith("Document") else f"/api/v1{path}"
+    with open_site(tmp_path, ServerSettings(rate=0.001)) as site:
+        first, second = (site(method, path, body, by=None, headers=headers) for _ in range(2))
+        # One mechanism for all of them; who has signed in is not held up.
+        other = site("POST", "/auth/authorize", {"token": "x", "action": "jobs.read"}, by=None)
+        free = [
+            site("GET", each, by=None).status_code for each in ("/health/live", "/health/ready", "/api/openapi.json")
+        ]
+
+    assert first.status_code in {401, 404}
+    assert (second.status_code, second.json()["code"], other.status_code) == (429, "too_many_requests", 429)
+    assert int(second.headers["retry-after"]) > 1
+    assert free == [200, 200, 200]
+
+
+def test_what_a_client_says_of_its_address_does_not_count(tmp_path: Path) -> None:
+    body = {"username": "ann", "password": "wrong"}
+    with open_site(tmp_path, ServerSettings(rate=0.001)) as site:
+        statuses = [
+            site("POST", "/auth/login", body, by=None, headers={"X-Forwarded-For": f"192.0.2.{number}"}).status_code
+            for number in range(3)
+        ]
+
+    assert statuses == [401, 429, 429]
+
+
+def test_a_token_that_is_asked_about_counts_by_itself(tmp_path: Path) -> None:
+    with open_site(tmp_path, ServerSettings(rate=0.001)) as site:
+        secret = _token_of_a_user(site)
+        asked = {"token": secret, "action": "jobs.read"}
+        good = [site("POST", "/auth/authorize", asked, by=None).status_code for _ in range(2)]
+        bad = site("POST", "/auth/authorize", {"token": "x", "action": "jobs.read"}, by=None).status_code
+
+    assert good == [200, 429]
+    # Its address has done nothing wrong so far.
+    assert bad == 401
+
+
+def _token_of_a_user(site: Site) -> str:
+    async def add() -> str:
+        administration = IdentityAdministration(
+            site.app.sessions.store().identity, hasher=PasswordHasher(time_cost=1, memory_cost=64)
+        )
+        user = await administration.add_user("ann", None, by=Actor(user="tests"))
+        return (await administration.add_token(user.id, "ci", by=Actor(user="tests"))).secret
+
+    with site.client.portal() as portal:
+        return portal.call(add)
+
+
+def test_a_flood_of_probes_asks_the_store_once_a_second(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_site(tmp_path, clock=clock) as site:
+        assert site("GET", "/health/ready", by=None).status_code == 200
+        asked = site.served.litestar.state["samples"]["ready"]
+        first = asked.at
+        for _ in range(3):
+            assert site("GET", "/health/ready", by=None).json() == {"status": "ready", "store": True}
+        shared = asked.at
+        clock.advance(1.1)
+        assert site("GET", "/health/ready", by=None).status_code == 200
+
+    assert shared == first < asked.at
 
 
 def test_a_rate_that_cannot_be_is_refused() -> None:

@@ -1,7 +1,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq.model.identity import FORGET_AFTER_MS, ThrottleKey, failures_at, throttle_keys, touches, wait_after
+from taskmq.model.identity import (
+    FORGET_AFTER_MS,
+    ThrottleKey,
+    failures_at,
+    network_of,
+    throttle_keys,
+    touches,
+    wait_after,
+)
 
 
 def test_waits_begin_after_the_free_failures_and_double_up_to_the_longest() -> None:
@@ -46,3 +54,15 @@ def test_a_use_is_written_down_once_a_minute_or_sooner_for_what_ends_sooner() ->
     assert touches(0, 10_000, idle_ms=20_000)
     assert not touches(0, 9_999, idle_ms=20_000)
     assert not touches(0, 59_999, idle_ms=3_600_000)
+
+
+def test_one_client_of_ipv6_counts_as_one_whichever_of_its_addresses_it_takes() -> None:
+    networks = {
+        network_of(address) for address in ("2001:db8:1:2::1", "2001:DB8:1:2:ffff::9", "2001:db8:1:2::1%eth0")
+    }
+
+    assert networks == {"2001:db8:1:2::/64"}
+    assert network_of("2001:db8:1:3::1") == "2001:db8:1:3::/64"
+    assert network_of("::ffff:192.0.2.1") == network_of("192.0.2.1") == "192.0.2.1"
+    assert [network_of(text) for text in ("", "unix:", "testclient")] == ["", "unix:", "testclient"]
+    assert throttle_keys("ann", "2001:db8:1:2::1") == throttle_keys("ann", "2001:db8:1:2::2")
