@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
@@ -30,7 +31,7 @@ from taskmq.api.schedules import ScheduleLine, ScheduleView
 from taskmq.api.sign_in import TokenView
 from taskmq.api.workers import TaskView, WorkerView, WorkflowView
 from taskmq.contracts.identity import Actor
-from taskmq.model.identity import read_scopes
+from taskmq.model.identity import Permission, read_scopes
 from taskmq.model.nodes import JobNeeds
 from tests.cli.kit import Here, Result, Started, bury, declare, fill, run_process
 from tests.servers import eventually
@@ -355,6 +356,67 @@ def test_a_token_makes_no_tokens_through_a_server(places: Places) -> None:
 
     assert refused.code == 4
     assert "a token makes no tokens: sign in" in refused.err
+
+
+def test_a_password_that_is_set_through_a_server_ends_sessions_and_is_in_the_audit(
+    places: Places, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    empty = tmp_path_factory.mktemp("empty")
+    first, second = "seven green bicycles", "eight yellow kayaks"
+    variables = {"TASKMQ_SERVER": places.server, "TASKMQ_TOKEN": os.environ["TASKMQ_TOKEN"]}
+
+    def run(*tokens: str, text: str = "") -> Result:
+        return run_process(empty, *tokens, env=variables, text=text)
+
+    def log_in(password: str) -> httpx.Response:
+        body = {"username": "ann", "password": password}
+        return httpx.post(f"{places.server}/api/v1/auth/login", json=body)
+
+    def me(session: str) -> int:
+        headers = {"Authorization": f"Bearer {session}"}
+        return httpx.get(f"{places.server}/api/v1/auth/me", headers=headers).status_code
+
+    assert run("admin", "user", "add", "ann", text=f"{first}\n").code == 0
+    session = log_in(first).json()["token"]
+    assert me(session) == 200
+    short = run("admin", "user", "password", "ann", text="short\n")
+    unknown = run("admin", "user", "password", "nobody", text=f"{second}\n")
+    changed = run("admin", "user", "password", "ann", text=f"{second}\n")
+    entries = run("-o", "json", "audit", "list", "--action", "user.").data
+
+    assert (short.code, unknown.code, changed.code) == (2, 3, 0)
+    assert "their sessions have ended" in changed.err
+    assert me(session) == 401
+    assert (log_in(first).status_code, log_in(second).status_code) == (401, 200)
+    last = entries[0]
+    assert (last["action"], last["user"], last["via"], last["address"]) == (
+        "user.password",
+        "root",
+        "token",
+        "127.0.0.1",
+    )
+    assert not any(secret in str(entries) for secret in (first, second, "argon2"))
+
+
+def test_a_password_is_set_through_a_server_by_those_who_may_change_users(places: Places, home: Path) -> None:
+    async def token_without(folder: Path) -> str:
+        async with TaskMQ("memory://token", store=f"sqlite:///{folder}/jobs.db") as app:
+            store = app.sessions.store().identity
+            administration = IdentityAdministration(store, hasher=PasswordHasher(time_cost=1, memory_cost=64))
+            found = await store.accounts.account_named("root")
+            assert found is not None
+            scopes = frozenset(Permission) - {Permission.USERS_CHANGE}
+            made = await administration.add_token(found[0].user.id, "reader", by=Actor(), scopes=scopes)
+            return made.secret
+
+    variables = {"TASKMQ_SERVER": places.server, "TASKMQ_TOKEN": asyncio.run(token_without(home / "there"))}
+
+    refused = run_process(home, "admin", "user", "password", "root", env=variables, text="eight yellow kayaks\n")
+    first = run_process(home, "admin", "init", env=variables, text="eight yellow kayaks\n")
+
+    assert (refused.code, "users.change" in refused.err) == (4, True)
+    # There is nobody yet whom a server could let in.
+    assert (first.code, "does not go through a server" in first.err) == (2, True)
 
 
 def test_workers_are_shown_and_told_the_same_here_and_there(places: Places, home: Path) -> None:
