@@ -64,7 +64,8 @@ function parsed(text, what) {
  * edited, for the API puts them in place of all that there were.
  * @param {any} job */
 function useArguments(job) {
-  const before = { payload: job.payload ? pretty(job.payload) : "", args: job.args ? pretty(job.args) : "" };
+  // As they were when the form was opened, whatever others change meanwhile.
+  const [before] = useState({ payload: job.payload ? pretty(job.payload) : "", args: job.args ? pretty(job.args) : "" });
   const [now, set] = useState(before);
   const type = (/** @type {string} */ name) => (/** @type {any} */ e) => set({ ...now, [name]: e.target.value });
   const hint = job.payload ? "" : "They are kept elsewhere, for they are large; empty: as they are.";
@@ -100,6 +101,7 @@ function EditAndRun({ job, close }) {
 }
 
 function Change({ job, close, done }) {
+  const [version] = useState(job.version);
   const { fields, edited } = useArguments(job);
   const [when, setWhen] = useState("");
   const [delay, setDelay] = useState("");
@@ -109,7 +111,7 @@ function Change({ job, close, done }) {
     if (when) body.schedule_time = new Date(when).toISOString();
     if (delay) body.delay = delay;
     if (Number(priority) !== job.priority) body.priority = Number(priority);
-    await call("PATCH", `jobs/${part(job.id)}`, { body, headers: { "If-Match": `"${job.version}"` } });
+    await call("PATCH", `jobs/${part(job.id)}`, { body, headers: { "If-Match": `"${version}"` } });
     notify("Changed.");
     done();
   };
