@@ -1,4 +1,4 @@
-"""Names of attributes. OpenTelemetry's for messaging are not stable yet, so they stand in one place."""
+"""Names of attributes, with the spans that have them. OpenTelemetry's for messaging are not stable yet."""
 
 from typing import Final
 
@@ -21,18 +21,33 @@ __all__ = [
 ]
 
 SYSTEM: Final = "messaging.system"
+"""both: `rabbitmq`, or what `Tracing(system=...)` says."""
 OPERATION: Final = "messaging.operation.name"
+"""both: `publish` or `process`."""
 OPERATION_TYPE: Final = "messaging.operation.type"
+"""both: `send` or `process`."""
 DESTINATION: Final = "messaging.destination.name"
+"""both: the queue, as people name it."""
 MESSAGE: Final = "messaging.message.id"
+"""both: the job's id."""
 CONVERSATION: Final = "messaging.message.conversation_id"
+"""both: the id of the job that all began with, or the job's own."""
 ERROR: Final = "error.type"
+"""both, where the call or the run failed: the name of the error's type."""
 
 TASK: Final = "taskmq.task.name"
+"""both: the task's name."""
 ATTEMPT: Final = "taskmq.attempt"
+"""process: which attempt it is, from 1."""
 MAX_ATTEMPTS: Final = "taskmq.max_attempts"
+"""process: how many there may be."""
 PRIORITY: Final = "taskmq.job.priority"
+"""both, where the call has one: its priority."""
 TENANT: Final = "taskmq.tenant"
+"""both, where the job has one: its tenant."""
 REDELIVERED: Final = "taskmq.redelivered"
+"""process: whether another worker may have had the message before."""
 WAITED: Final = "taskmq.queue_delay_ms"
-OUTCOME: Final = "taskmq.model.outcome"
+"""process: milliseconds from the call to the run."""
+OUTCOME: Final = "taskmq.outcome"
+"""process: `succeeded`, `failed`, `retried`, `snoozed`, `rejected`, `ignored` or `interrupted`."""

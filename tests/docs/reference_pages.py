@@ -18,7 +18,7 @@ from tests.docs.blocks import ROOT
 from tests.docs.options_page import PAGE as OPTIONS
 from tests.docs.process_tables import PROCESS_TABLES
 from tests.docs.settings_tables import SETTING_TABLES
-from tests.docs.telemetry_tables import EVENT_TABLES, METRIC_TABLES
+from tests.docs.telemetry_tables import EVENT_TABLES, METRIC_TABLES, SPAN_TABLES
 
 __all__ = ["ERRORS", "TABLES", "filled", "leaf_commands"]
 
@@ -106,11 +106,12 @@ def _leaves(found: App | Callable[..., object], path: str) -> Iterator[tuple[str
             yield from _leaves(found[name], f"{path} {name}")
 
 
+_OF_OPERATIONS = (*SETTING_TABLES.items(), *METRIC_TABLES.items(), *SPAN_TABLES.items())
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "errors": (ERRORS, _errors),
     "controls": (ERRORS, _controls),
     "commands": (_COMMAND_PAGE, _commands),
-    **{name: (_OPERATIONS, table) for name, table in (*SETTING_TABLES.items(), *METRIC_TABLES.items())},
+    **{name: (_OPERATIONS, table) for name, table in _OF_OPERATIONS},
     **{name: (_EVENTS, table) for name, table in EVENT_TABLES.items()},
     "goals of the job store": (_SCHEDULER, lambda: goals_table(_FIGURES)),
     **{name: (OPTIONS, table) for name, table in PROCESS_TABLES.items()},

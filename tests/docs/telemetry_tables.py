@@ -4,7 +4,7 @@ import ast
 import inspect
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Final
 
@@ -25,10 +25,11 @@ from taskmq.model.telemetry.metrics import (
     Source,
 )
 from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq_otel import attributes
 from taskmq_prometheus import ProcessCollector, SendMetrics
 from tests.docs.options_page import texts_of
 
-__all__ = ["EVENT_TABLES", "METRIC_TABLES"]
+__all__ = ["EVENT_TABLES", "METRIC_TABLES", "SPAN_TABLES"]
 
 _SCHEDULES: Final = [ScheduleCount("t", {"due": 1})]
 # One series of each metric: what is counted does not matter here, and names and labels do.
@@ -107,6 +108,27 @@ def _listed(module: ModuleType, literal: str) -> list[tuple[str, str]]:
     raise AssertionError(f"{module.__name__}.{literal} has no text below it")
 
 
+def _span_attributes() -> str:
+    rows: list[str] = []
+    for name, text in _texts(attributes):
+        of, _, what = text.partition(": ")
+        rows.append(f"| `{getattr(attributes, name)}` | {of} | {what.rstrip('.')} |")
+    return "\n".join(["| attribute | of the span | is |", "|---|---|---|", *rows])
+
+
+def _texts(module: ModuleType) -> Iterator[tuple[str, str]]:
+    """Each public constant with the text below it."""
+    found: dict[str, str] = {}
+    for assignment, after in itertools.pairwise(ast.parse(inspect.getsource(module)).body):
+        match assignment, after:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = text
+            case _:
+                pass
+    assert sorted(found) == sorted(module.__all__)
+    yield from found.items()
+
+
 def _fields() -> str:
     lines = ["| field | of | is |", "|---|---|---|"]
     kinds = {"batch": events.EventBatch, "job": JobEvent, "worker": WorkerEvent}
@@ -129,3 +151,5 @@ EVENT_TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "fields of events": _fields,
     "status of workers": _status,
 }
+
+SPAN_TABLES: Final[Mapping[str, Callable[[], str]]] = {"attributes of spans": _span_attributes}

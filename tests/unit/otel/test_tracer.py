@@ -18,7 +18,7 @@ from taskmq.model.envelope import JSON, Envelope
 from taskmq.run.context import Context
 from taskmq.run.execution import Execution
 from taskmq.worker import Worker, WorkerConfig
-from taskmq_otel import Relation, Tracing
+from taskmq_otel import Relation, Tracing, attributes
 from tests.unit.otel.site import TARGET, app, exporter, provider
 
 SENDER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -31,7 +31,7 @@ def _fresh() -> Iterator[None]:
     exporter.clear()
 
 
-def _run(*names: str, args: tuple[Any, ...] = (), spans: int | None = None) -> list[Any]:
+def _run(*names: str, args: tuple[Any, ...] = (), spans: int | None = None, call: Any = None) -> list[Any]:
     """Send each task and wait for its result, or its error; and for so many spans."""
 
     async def main() -> list[Any]:
@@ -40,7 +40,7 @@ def _run(*names: str, args: tuple[Any, ...] = (), spans: int | None = None) -> l
         await worker.is_ready.wait()
         results: list[Any] = []
         for name in names:
-            job = await app.tasks[name].asend(*args)
+            job = await (call or app.tasks[name]).asend(*args)
             try:
                 results.append(await job.aresult(timeout=30))
             except TaskFailed as error:
@@ -102,13 +102,25 @@ def test_a_call_and_its_run_are_one_trace_with_the_facts_of_the_job_and_no_argum
     assert "a-secret" not in f"{sent}{ran}"
 
 
+def test_spans_have_the_attributes_that_are_listed_and_no_other() -> None:
+    listed = {getattr(attributes, name) for name in attributes.__all__}
+    options = app.tasks["fails"].options(tenant="acme", priority=3)
+    _run("fails", args=("x",), call=options)
+
+    (send,), (run,) = _spans(SpanKind.PRODUCER), _spans(SpanKind.CONSUMER)
+
+    assert set(_attributes(run)) == listed
+    of_runs = {"taskmq.attempt", "taskmq.max_attempts", "taskmq.redelivered", "taskmq.queue_delay_ms"}
+    assert set(_attributes(send)) == listed - of_runs - {"taskmq.outcome", "error.type"}
+
+
 def test_a_failure_is_in_the_runs_span() -> None:
     _run("fails", args=("x",))
 
     (run,) = _spans(SpanKind.CONSUMER)
     assert run.status.status_code is StatusCode.ERROR
     assert _attributes(run)["error.type"] == "LookupError"
-    assert _attributes(run)["taskmq.model.outcome"] == "failed"
+    assert _attributes(run)["taskmq.outcome"] == "failed"
     (event,) = run.events
     assert dict(event.attributes or {})["exception.message"] == "not here"
     (send,) = _spans(SpanKind.PRODUCER)
@@ -130,7 +142,7 @@ def test_each_run_has_a_span_with_its_outcome_and_all_are_of_the_same_trace(
     _run(task)
 
     runs = _spans(SpanKind.CONSUMER)
-    assert [_attributes(run)["taskmq.model.outcome"] for run in runs] == outcomes
+    assert [_attributes(run)["taskmq.outcome"] for run in runs] == outcomes
     assert runs[0].status.status_code is status
     assert len({_ids(span)[0] for span in exporter.get_finished_spans()}) == 1
 
