@@ -3,7 +3,7 @@
     echo       a bare Litestar application on the same uvicorn, which reads the same body and answers
     store      `app.jobs.asubmit` by as many callers, from the process that sends the requests
     post       POST /jobs at 1, 16 and 64 clients, each with a connection of its own
-    get        one job, 16 clients
+    get        one job, 16 and 64 clients
     list       pages of 50 among --rows ended jobs, by several filters, one client
     pages      what each page of the dashboard asks for among --rows ended jobs: lists, counts, figures, failures
     streams    POST while 50 streams of events are open

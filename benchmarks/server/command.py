@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import secrets
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ from tests.servers.ports import PortLease
 __all__ = ["main"]
 
 _CLIENTS: Final = (1, 16, 64)
+_TURNS: Final = 8
 _STREAMS: Final = 50
 _PER_USER: Final = 10
 _IDLE: Final = 1_000
@@ -85,12 +87,13 @@ class _Bench:
             await _until_open(port)
             # Its first requests open its connections to the store.
             await closed_loop(port, 16, 1.0, self._job)
-            if "posts" in only:
+            if "posts" in only or "gets" in only:
                 with _echo(echo):
                     await _until_open(echo)
-                    await self._posts(port, echo)
-            if "gets" in only:
-                await self._gets(port)
+                    if "posts" in only:
+                        await self._posts(port, echo)
+                    if "gets" in only:
+                        await self._gets(port, echo)
             if "lists" in only:
                 await self._lists(port)
             if "pages" in only:
@@ -139,13 +142,34 @@ class _Bench:
         await asyncio.gather(*(call() for _ in range(callers)))
         return len(taken) / seconds, taken
 
-    async def _gets(self, port: int) -> None:
+    async def _gets(self, port: int, echo: int) -> None:
         client = await WebClient.opened(port)
         name = (await client.ask(self._job()))["job_id"]
         await client.aclose()
         request = get(f"{_JOBS}/{name}", self._tokens[0])
-        rate, taken = await closed_loop(port, 16, self._options.seconds, lambda *_: request)
-        self._keep("get, 16 clients", {"requests/s": rate, **spread(taken)})
+        for clients in _CLIENTS[1:]:
+            rates: list[float] = []
+            plain: list[float] = []
+            taken: list[float] = []
+            # In turns, each beside its echo: on a machine with other work only ratios mean something.
+            for _ in range(_TURNS):
+                seconds = self._options.seconds / _TURNS * 2
+                plain.append((await closed_loop(echo, clients, seconds, self._job))[0])
+                rate, some = await closed_loop(port, clients, seconds, lambda *_: request)
+                rates.append(rate)
+                taken.extend(some)
+            ratios = [rate / of_echo for rate, of_echo in zip(rates, plain, strict=True)]
+            self._keep(
+                f"get, {clients} clients",
+                {
+                    "requests/s": statistics.median(rates),
+                    **spread(taken),
+                    "echo/s": statistics.median(plain),
+                    "rate : echo": statistics.median(ratios),
+                    "rate : echo, least": min(ratios),
+                    "rate : echo, most": max(ratios),
+                },
+            )
 
     async def _lists(self, port: int) -> None:
         worst = 0.0

@@ -23,6 +23,7 @@ def test_every_row_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "post, 16 clients",
         "post, 64 clients",
         "get, 16 clients",
+        "get, 64 clients",
         "list, 600 rows",
         "pages, 600 rows",
         "post, 16 clients, 50 streams",
