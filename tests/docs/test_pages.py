@@ -15,6 +15,7 @@ from tests.docs.blocks import PAGES, ROOT, blocks_of
 from tests.servers import eventually
 
 _LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
+_PLACE = re.compile(r"\]\(([^)#\s:]*)#([^)\s]+)\)")
 _PATH = re.compile(r"`((?:taskmq|brokers|contrib|tests|docs|benchmarks)/[\w./]+)`")
 _TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
@@ -32,6 +33,21 @@ def _mentions() -> list[tuple[Path, Path]]:
 @pytest.mark.parametrize(("page", "target"), _mentions(), ids=lambda path: path.name)
 def test_what_a_page_refers_to_exists(page: Path, target: Path) -> None:
     assert target.exists(), f"{page.relative_to(ROOT)} refers to {target}"
+
+
+@cache
+def _places(page: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    texts = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", text).replace(" ", "-") for text in texts}
+
+
+def test_every_heading_that_a_link_leads_to_is_there() -> None:
+    for page in PAGES:
+        for target, place in _PLACE.findall(page.read_text()):
+            known = _places((page.parent / target).resolve() if target else page)
+            assert place in known, f"{page.relative_to(ROOT)} links to {target}#{place}"
 
 
 @cache
