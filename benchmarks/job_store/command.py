@@ -16,6 +16,7 @@ from benchmarks.job_store.embedded import sqlite
 from benchmarks.job_store.figures import Figures, keep, text_of
 from benchmarks.job_store.gated import gated
 from benchmarks.job_store.lists import day_dropped, lists
+from benchmarks.job_store.logged import by_line, talk
 from benchmarks.job_store.peers import compared
 from benchmarks.job_store.stage import DURABLE, Servers, Stage
 from benchmarks.job_store.takeover import scheduler_killed
@@ -128,6 +129,20 @@ class _Run:
 
                 self._keep(f"behind a gate, {count:,} jobs", asyncio.run(measure(stage, count)))
 
+    def logged(self) -> None:
+        jobs = max(self._options.jobs // 4, 1)
+
+        async def measure(stage: Stage, *options: str) -> Figures:
+            async with stage.app:
+                return await talk(stage, jobs, *options)
+
+        for _ in range(self._options.rounds):
+            with Stage.opened(self._servers) as stage:
+                without = asyncio.run(measure(stage))
+            with Stage.opened(self._servers) as stage:
+                kept = asyncio.run(measure(stage, "--capture-logs", "info"))
+            self._keep("logged", by_line(without, kept, jobs))
+
     def embedded(self) -> None:
         for _ in range(self._options.rounds):
             self._keep("SQLite", asyncio.run(sqlite(self._options.jobs)))
@@ -158,6 +173,7 @@ ROWS: Final[dict[str, Callable[[_Run], None]]] = {
     "tenants": _Run.tenants,
     "killed": _Run.killed,
     "gated": _Run.gated,
+    "logged": _Run.logged,
     "sqlite": _Run.embedded,
     "peers": _Run.peers,
 }

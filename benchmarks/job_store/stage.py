@@ -128,7 +128,7 @@ class Stage:
             broker = servers.rabbitmq.create_vhost()
             settings = {"TASKMQ_URL": broker, "TASKMQ_STORE": store, "TASKMQ_APP": "bench:app"}
             app = TaskMQ(broker, store=store, name="sender")
-            for task, queue in (("nothing", QUEUE), ("stamp", QUEUE), ("alone", "alone")):
+            for task, queue in (("nothing", QUEUE), ("stamp", QUEUE), ("talk", QUEUE), ("alone", "alone")):
                 app.task(name=task, queue=queue, retry=None)(_elsewhere)
             stage = cls(servers, store, app, folder, servers.pids(), {**os.environ, **settings})
             stage.command("store", "upgrade")
@@ -139,9 +139,14 @@ class Stage:
         """Run a command of taskmq to its end."""
         subprocess.run(self._argv(words), cwd=self.folder, env=self._environment, check=True, capture_output=True)
 
-    def start(self, role: str, *options: str, name: str = "") -> subprocess.Popen[bytes]:
-        """Start a process of taskmq, which ends with the stage."""
-        process = subprocess.Popen(self._argv((role, *options)), cwd=self.folder, env=self._environment)
+    def start(self, role: str, *options: str, name: str = "", errors: int | None = None) -> subprocess.Popen[bytes]:
+        """Start a process of taskmq, which ends with the stage.
+
+        Args:
+            errors: where its standard error goes; default: to the benchmark's own.
+        """
+        argv = self._argv((role, *options))
+        process = subprocess.Popen(argv, cwd=self.folder, env=self._environment, stderr=errors)
         self._processes.callback(_end, process)
         self.pids[name or role] = process.pid
         return process

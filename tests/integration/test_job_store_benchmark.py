@@ -22,6 +22,7 @@ _SLOW = {
     "tenants": ["tenants"],
     "killed": ["scheduler killed"],
     "gated": ["behind a gate, 1 jobs", "behind a gate, 10 jobs"],
+    "logged": ["logged"],
 }
 
 
