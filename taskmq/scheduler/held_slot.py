@@ -21,7 +21,7 @@ from typing import Final
 from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import DispatchBatch, JobStore, Lane
 from taskmq.durable.service import ServiceGroup, pause, unless_set
-from taskmq.errors import StoreUnavailable
+from taskmq.errors import InvalidOption, StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.states import JobState
 from taskmq.model.topology import reports_queue
@@ -102,7 +102,7 @@ class HeldSlot:
             quotas=store.quotas,
             passage=GatePassage(Gates(TaskDemands(app.tasks.by_name.values())), store.dispatching, lease),
             placer=placer,
-            is_placed=lambda queue: app.producer.queue(queue).placed,
+            is_placed=self._is_placed,
             unsure=self.stop,
             counts=counts,
         )
@@ -146,7 +146,7 @@ class HeldSlot:
             slot=lease.slot,
             slots_of=workers.slots_of,
             described=self.dispatcher.described,
-            is_placed=lambda queue: app.producer.queue(queue).placed,
+            is_placed=self._is_placed,
             counts=counts,
         )
         self._is_stopping = asyncio.Event()
@@ -228,7 +228,7 @@ class HeldSlot:
     async def _located(self, batch: DispatchBatch) -> DispatchBatch:
         """The batch, whose jobs know the nodes that they were placed on."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
-        while any(self._app.producer.queue(job.queue).placed for job in batch.jobs):
+        while any(self._is_placed(job.queue) for job in batch.jobs):
             try:
                 return await self._placer.located(batch)
             except StoreUnavailable:
@@ -250,6 +250,13 @@ class HeldSlot:
         rest = [job for job in batch.jobs if not self._runs_once(job.task)]
         if rest:
             self.dispatcher.publish(DispatchBatch(batch.id, False, rest))
+
+    def _is_placed(self, queue: str) -> bool:
+        try:
+            return self._app.producer.queue(queue).placed
+        except InvalidOption:
+            # A version that knew other rules has submitted to it: the publisher pauses the queue, and says why.
+            return False
 
     def _runs_once(self, task: str) -> bool:
         return task in self._app.tasks and self._app.tasks[task].plan.ack == "early"

@@ -92,3 +92,23 @@ def test_a_job_whose_confirm_is_lost_is_published_again_with_its_token_and_ends_
         assert stage.job(job_id).state is JobState.SUCCEEDED
 
     play(test)
+
+
+def test_a_queue_whose_name_is_not_allowed_any_more_is_paused_and_its_slot_serves_the_others() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        slot = stage.model.slot_of("work")
+        # Reserved since: an earlier version has taken the job.
+        names = (f"taskmq.{number}" for number in range(100))
+        old = next(name for name in names if stage.model.slot_of(name) == slot)
+        (kept,) = await stage.submit(queue=old)
+        await until(lambda: process.scheduler.status().paused.keys() == {old})
+        (other,) = await stage.submit()
+        await stage.playing()
+
+        await until(lambda: stage.job(other).state is JobState.SUCCEEDED)
+
+        assert "not starting with" in process.scheduler.status().paused[old]
+        assert stage.job(kept).state is JobState.QUEUED
+
+    play(test)
