@@ -89,6 +89,7 @@ class SlotLeases:
         # Those that are being given back: held still, until their work has stopped.
         self._going: set[int] = set()
         self._wanting: int | None = None
+        self._ending: asyncio.TimerHandle | None = None
         self._keeper = LeaseKeeper("slots", seconds=LEASE, renew=self._renew)
         self._waking = asyncio.Event()
         self._is_stopping = False
@@ -146,6 +147,8 @@ class SlotLeases:
     async def aclose(self) -> None:
         """Renew nothing any more."""
         await self._keeper.aclose()
+        if self._ending is not None:
+            self._ending.cancel()
         with contextlib.suppress(StateUnavailable, StoreUnavailable):
             await self._want_no_more()
             await self._mark.end()
@@ -192,6 +195,7 @@ class SlotLeases:
                     lease = self._held[slot] = HeldLease(slot, epoch, until)
                     taken.append(f"{slot} (epoch {epoch})")
                     self._keeper.watch()
+                    self._watch_ends()
                     self._taken(lease)
         finally:
             if taken:
@@ -233,6 +237,16 @@ class SlotLeases:
         now = asyncio.get_running_loop().time()
         for lease in [lease for lease in self._held.values() if lease.until <= now]:
             self._lose(lease)
+        self._watch_ends()
+
+    def _watch_ends(self) -> None:
+        """Drop what expires next as it does, also where the store is asked and does not answer."""
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+        if self._held:
+            end = min(lease.until for lease in self._held.values())
+            self._ending = asyncio.get_running_loop().call_at(end, self._drop_expired)
 
     def _lose(self, lease: HeldLease) -> None:
         if self._held.get(lease.slot) is lease:

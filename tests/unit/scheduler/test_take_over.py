@@ -1,12 +1,14 @@
 """Schedulers that come, go, die and are cut off from the store."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Pick
-from taskmq.errors import BrokerUnavailable, StoreUnavailable
+from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
 from taskmq.scheduler.slots import LEASE
@@ -97,6 +99,37 @@ def test_a_lost_answer_of_a_dispatch_has_the_slot_taken_anew_and_no_job_waits() 
 
         assert sorted(lost) == sorted(job_ids)
         assert {stage.job(job_id).token >> 32 for job_id in job_ids} == {1}
+
+    play(test)
+
+
+def test_a_scheduler_whose_store_does_not_answer_stops_when_its_leases_end() -> None:
+    async def test(stage: Stage) -> None:
+        store, hangs = stage.store, asyncio.Event()
+        leases = store.dispatching.leases
+
+        def hanging(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+            async def ask(*args: Any, **options: Any) -> Any:
+                if hangs.is_set():
+                    # As long as a connection waits.
+                    await asyncio.sleep(60)
+                    raise StateUnavailable("no answer (staged)", is_certain=False)
+                return await call(*args, **options)
+
+            return ask
+
+        for name in ("acquire", "find", "renew"):
+            vars(leases)[name] = hanging(getattr(leases, name))
+        first = stage.start(store=store)
+        await until(lambda: len(first.scheduler.status().slots) == 8)
+        second = stage.start()
+        await until(lambda: len(second.scheduler.status().slots) == 4)
+
+        hangs.set()
+        await stage.pass_by(LEASE + 1)
+
+        assert second.scheduler.status().slots == list(range(8))
+        assert first.scheduler.status().slots == []
 
     play(test)
 
