@@ -2,12 +2,13 @@
 
 import inspect
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from taskmq.app import TaskMQ
+from taskmq.errors import InvalidArguments
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Middleware, Proceed, Sending
 from taskmq.model.envelope import Envelope
@@ -25,8 +26,9 @@ class SentJob:
 
     Attributes:
         task: its task's name.
-        arguments: by parameter, defaults included, as the task will get them: encoded, decoded and validated. A
-            workflow's step has them once it has begun: only then are the values of the steps before it looked up.
+        arguments: by parameter, defaults included, as the task will get them: encoded, decoded and validated. Of a
+            workflow's step they are complete once it has begun: only then are the values of the steps before it
+            looked up.
         queue: as people name it.
         eta: not to run before; None: at once.
         envelope: all that travels.
@@ -71,9 +73,9 @@ class SendRecorder(Middleware):
         yield
         envelope = sending.envelope
         arguments: Arguments = {}
-        if envelope.flow is None:
+        with suppress(InvalidArguments) if envelope.flow is not None else nullcontext():
             arguments = self._arguments(envelope, sending.content_type)
-        else:
+        if envelope.flow is not None:
             self._steps[envelope.id] = len(self.sent)
         self.sent.append(
             SentJob(

@@ -19,7 +19,7 @@ from taskmq.testing.state_suite.claims import Claims
 from taskmq.testing.state_suite.closure import StateClosureCases
 from taskmq.testing.state_suite.crash_counts import CrashCountCases
 from taskmq.testing.state_suite.delays import Delays
-from taskmq.testing.state_suite.flows import FlowLists, Flows
+from taskmq.testing.state_suite.flows import FlowLists, FlowRedrives, Flows
 from taskmq.testing.state_suite.leases import Leases
 from taskmq.testing.state_suite.limits import LimitCases
 from taskmq.testing.state_suite.models.checkpoints import CheckpointsByModel
@@ -47,6 +47,7 @@ class StateSuite(
     Checkpoints,
     CheckpointsByModel,
     Flows,
+    FlowRedrives,
     FlowLists,
     FlowsByModel,
     StateClosureCases,

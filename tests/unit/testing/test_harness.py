@@ -106,6 +106,7 @@ def test_steps_of_a_workflow_are_given_the_values_of_others_as_by_a_worker(
 
     header = [shop.flaky.options(delay="1h").s(0), shop.flaky.s(0)]
     flow = chord(header, total.options(delay="2h").s(5)).send()
+    shop.bench.assert_sent(shop.flaky, 0)
     shop.bench.drain()
 
     assert flow.result() == 7

@@ -2,5 +2,6 @@
 
 from taskmq.testing.state_suite.flows.ends import Flows
 from taskmq.testing.state_suite.flows.lists import FlowLists
+from taskmq.testing.state_suite.flows.redrives import FlowRedrives
 
-__all__ = ["FlowLists", "Flows"]
+__all__ = ["FlowLists", "FlowRedrives", "Flows"]
