@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -177,6 +179,17 @@ def test_every_command_of_the_files_is_one_that_there_is(
     for command in sorted(seen):
         done = taskmq(*command, "--app", "nowhere:app")
         assert "nowhere" in done.err, (command, done.err)
+
+
+def test_the_image_is_built_in_a_copy_of_the_files_with_extras_that_there_are(tmp_path: Path) -> None:
+    copy = shutil.copytree(DEPLOY, tmp_path / "deploy")
+    build = yaml.safe_load((copy / "compose.yml").read_text())["x-taskmq"]["build"]
+    dockerfile = copy / build["context"] / build["dockerfile"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    (extras,) = re.findall(r'^ARG EXTRAS="(.+)"$', dockerfile.read_text(), re.MULTILINE)
+
+    assert set(extras.split(",")) <= project["optional-dependencies"].keys()
 
 
 @pytest.mark.parametrize("file", _YAML, ids=lambda path: path.name)
