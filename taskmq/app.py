@@ -66,7 +66,7 @@ class TaskMQ:
         store: the job store, such as `postgresql://host/db` or `sqlite:///PATH`: jobs that are submitted, listed and
             changed. Default: `$TASKMQ_STORE` or the settings file, else none.
         name: shown at the broker, and what the app's schedules belong to.
-        include: modules that define tasks with `taskmq.task`.
+        include: modules that define tasks; imported at the first look at `app.tasks`: by a worker, when it starts.
         middleware: code around sending and running, the outermost first.
         default_queue: the queue of tasks that name none.
         queues: queues that are to be otherwise than `WorkQueue(name)`.

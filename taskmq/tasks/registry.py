@@ -22,7 +22,7 @@ class TaskRegistry(Mapping[str, Task[..., Any]]):
 
     Args:
         default_queue: of tasks that do not name one.
-        include: modules that define tasks with `taskmq.task`.
+        include: modules that define tasks.
 
     Attributes:
         dependencies: what the tasks depend on.

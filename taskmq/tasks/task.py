@@ -488,7 +488,10 @@ class Task(Call[P, R_co]):
             InvalidOption: none has yet.
         """
         if self._services is None:
-            raise InvalidOption(f"task {self.name} belongs to no app yet: app.include({self.__module__!r})")
+            raise InvalidOption(
+                f"task {self.name} belongs to no app yet: say app.include({self.__module__!r}) in the app's module "
+                "and import that here; TaskMQ(include=...) alone waits for the first look at app.tasks"
+            )
         return self._services
 
     @property

@@ -53,8 +53,8 @@ def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
         return own + [app.producer.queue(name) for name in dict.fromkeys(config.queues)]
     if not app.tasks.queues:
         raise InvalidOption(
-            "the app has no tasks, so there is no queue to consume: import the modules that define them in the "
-            "app's module, or name queues"
+            "the app has no tasks, so there is no queue to consume: name the modules that define them, "
+            "TaskMQ(include=[...]), or name queues"
         )
     return own + app.tasks.queues
 

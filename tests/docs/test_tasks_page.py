@@ -24,12 +24,26 @@ def test_every_example_of_the_page_is_a_file(tmp_path: Path) -> None:
         "call_audit.py",
         "call_imports.py",
         "call_orders.py",
+        "call_shop.py",
         "imports.py",
         "orders.py",
+        "shop/app.py",
+        "shop/mails.py",
+        "shop/orders.py",
         "test_orders.py",
         "watch_imports.py",
     }
     assert all(block.file_name for block in blocks_of(_PAGE))
+
+
+@pytest.mark.slow
+def test_a_worker_has_the_tasks_of_all_modules_that_the_app_includes(tmp_path: Path) -> None:
+    write_files(_PAGE, tmp_path)
+
+    with Started(tmp_path, "worker", "shop.app:app") as worker:
+        worker.says("tasks   shop.mails.confirm, shop.orders.place")
+
+        assert _said_by(tmp_path, "call_shop.py") == ["order 7 is confirmed"]
 
 
 @pytest.mark.slow

@@ -477,7 +477,7 @@ def test_a_task_of_no_app_cannot_be_sent_and_says_what_to_do() -> None:
         lambda: defined.send_many([(1,)]),
         lambda: defined.options(queue="x").send(1),
     ):
-        with pytest.raises(InvalidOption, match=rf"add belongs to no app yet: app.include\('{__name__}'\)"):
+        with pytest.raises(InvalidOption, match=rf"add belongs to no app yet: say app.include\('{__name__}'\)"):
             send()
 
 
