@@ -149,11 +149,13 @@ def _build(tokens: Sequence[str]) -> App:
     def meta(  # pyright: ignore[reportUnusedFunction]
         *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
         app: Annotated[str | None, Parameter(help="MODULE:ATTRIBUTE of the app; default $TASKMQ_APP.")] = None,
-        url: Annotated[str | None, Parameter(help="The broker; over the app's own and $TASKMQ_URL.")] = None,
+        url: Annotated[str | None, Parameter(help="The broker, instead of the app's own and $TASKMQ_URL.")] = None,
         state: Annotated[
-            str | None, Parameter(help="The shared state; over the app's own and $TASKMQ_STATE.")
+            str | None, Parameter(help="The shared state, instead of the app's own and $TASKMQ_STATE.")
         ] = None,
-        store: Annotated[str | None, Parameter(help="The job store; over the app's own and $TASKMQ_STORE.")] = None,
+        store: Annotated[
+            str | None, Parameter(help="The job store, instead of the app's own and $TASKMQ_STORE.")
+        ] = None,
         server: Annotated[
             str | None,
             Parameter(

@@ -145,7 +145,7 @@ def right_findings(rights: Rights, *, user: str, declares: bool) -> list[Finding
     if can_send and rights.consume:
         return [Finding("ok", about, f"{user!r} may send and consume: enough for a worker, not for an operator")]
     if can_send and rights.consume is None:
-        which = "whether it may consume was not tried: name the app with --app, and no messages may wait"
+        which = "whether it may consume was not tried: that takes a queue of the app (--app) where nothing waits"
         return [Finding("ok", about, f"{user!r} may send: enough for a producer; {which}")]
     finding = f"what {user!r} may do could not be tried"
     return [Finding("warning", about, finding, "see the other findings, and try again; `taskmq topology apply`")]
