@@ -47,6 +47,8 @@ class BulkRunner:
         self._me = me
         self._only = only
         self._is_stopping = False
+        # For the store, which has not been reached since that was logged.
+        self._is_waiting = False
         self._awake = asyncio.Event()
 
     def stop(self) -> None:
@@ -73,6 +75,7 @@ class BulkRunner:
         dues: list[int] = []
         try:
             found = await self._open(store)
+            self._is_waiting = False
             for bulk in found:
                 if self._is_stopping:
                     break
@@ -85,7 +88,9 @@ class BulkRunner:
                 return _IDLE_LOOK
             now = await store.now_ms()
         except StoreUnavailable as error:
-            _log.warning("bulk operations wait: %s", error)
+            if not self._is_waiting:
+                self._is_waiting = True
+                _log.warning("bulk operations wait for the store: %s", error)
             return _LOOK
         return min([_LOOK, *(max(due - now, 0) / 1000 for due in dues)])
 

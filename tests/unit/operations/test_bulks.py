@@ -362,7 +362,9 @@ def test_tasks_that_who_began_it_may_not_call_stay_as_they_are_and_it_says_why()
     play(test)
 
 
-def test_a_store_that_is_away_is_asked_again() -> None:
+def test_a_store_that_is_away_is_asked_again_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    lines: list[int] = []
+
     async def test(stage: Stage) -> None:
         await _jobs(stage, 5)
         bulk = await _bulks(stage).begin(BulkOrder("hold", ""))
@@ -371,12 +373,17 @@ def test_a_store_that_is_away_is_asked_again() -> None:
 
         async with stage.running(BulkRunner(_app(stage, store), me="a")):
             await stage.pass_by(3)
+            lines.append(caplog.text.count("bulk operations wait for the store"))
             store.is_reachable = True
             await stage.pass_by(6)
+            store.is_reachable = False
+            await stage.pass_by(9)
+            lines.append(caplog.text.count("bulk operations wait for the store"))
 
         assert (await _ended(stage, bulk)).done == 5
 
     play(test)
+    assert lines == [1, 2]
 
 
 def test_a_scheduler_carries_bulks_out() -> None:
