@@ -129,7 +129,7 @@ def test_a_line_about_a_job_or_a_connection_never_carries_another_job_s_fields(
     assert [line for line in run.log.splitlines() if " taskmq" in line and _TAIL.search(line)] == []
 
 
-def test_a_line_about_a_message_does_not_carry_the_fields_of_a_thread_that_still_runs(local_project: Project) -> None:
+def test_a_line_about_a_message_has_no_fields_of_a_thread_that_runs(local_project: Project) -> None:
     project = local_project
     project.write(JOBS)
     run = project.start()
