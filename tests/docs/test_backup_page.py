@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ from tests.docs.blocks import ROOT
 from tests.docs.page_shell import PageShell
 from tests.integration.scheduler_stage import JOBS, Database, Stage, file_database, postgres_database, staged
 from tests.servers import PostgreSQL
+from tests.servers.waiting import until
 
 _PAGE = ROOT / "docs" / "backup.md"
 
@@ -56,10 +58,13 @@ def test_jobs_that_ran_since_a_dump_end_once_and_none_runs_again(
             for job_id in early:
                 kinds = [event.kind for event in await stage.store.events(job_id)]
                 assert kinds == ["hold", "unknown_attempt"]
+
+            async def two_are_parked() -> bool:
+                return await _parked(stage) >= 2
+
             # No invitation came after the restore; what was submitted since is for people to see.
             assert len(stage.invitations) == JOBS + 2
-            while await _parked(stage) < 2:
-                await asyncio.sleep(0.01)
+            await until(two_are_parked)
             shell.run("taskmq bulk begin release")
             await scheduler.stop()
 
@@ -135,9 +140,7 @@ def test_jobs_whose_messages_were_purged_are_dispatched_again(
             database.sql("update taskmq.job set dispatched = dispatched - 360000")
             database.sql("update taskmq.dispatch_batch set at = at - 360000")
 
-            async with asyncio.timeout(120):
-                while len(stage.deliveries) < JOBS:
-                    await asyncio.sleep(0.05)
+            await until(lambda: len(stage.deliveries) >= JOBS, within=timedelta(minutes=2))
             jobs = await stage.until_ended(ids)
 
             assert {(job.state, job.token >> 32, job.attempt) for job in jobs} == {(JobState.SUCCEEDED, 2, 1)}

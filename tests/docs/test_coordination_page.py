@@ -16,6 +16,7 @@ from taskmq.testing.coordinator_suite import CoordinatorSuite
 from taskmq_local import forget_memory
 from taskmq_local.memory.leases import LeaseShelf, MemoryLeases
 from tests.docs.blocks import ROOT, blocks_of
+from tests.servers.waiting import until
 
 _PAGE = ROOT / "docs" / "coordination.md"
 _YEAR = 365 * 24 * 60
@@ -42,11 +43,12 @@ def test_a_process_leads_and_all_of_them_share(importers: dict[str, Any], capsys
     async def main() -> None:
         async with app.member("importers", "other") as other:
             tasks = [asyncio.create_task(importers[name]()) for name in ("lead", "share")]
-            held = None
-            async with asyncio.timeout(20):
-                while held is None or len(await other.members()) < 2 or not _has_printed(capsys, shares):
-                    held = await app.sessions.coordinator().find("lock:importers: leader")
-                    await asyncio.sleep(0.005)
+
+            async def are_there() -> bool:
+                held = await app.sessions.coordinator().find("lock:importers: leader")
+                return held is not None and len(await other.members()) >= 2 and _has_printed(capsys, shares)
+
+            await until(are_there)
             rest = other.share(importers["PARTS"], await other.members())
             for task in tasks:
                 task.cancel()

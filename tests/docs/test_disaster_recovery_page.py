@@ -17,6 +17,7 @@ from tests.docs.blocks import ROOT
 from tests.docs.page_shell import PageShell
 from tests.integration.scheduler_stage import Database, Process, Stage, staged
 from tests.servers import PostgreSQL
+from tests.servers.waiting import until
 
 _PAGE = ROOT / "docs" / "disaster-recovery.md"
 _JOBS = 50
@@ -46,9 +47,7 @@ class _Submitter:
     async def more(self, count: int = _JOBS) -> None:
         """Return once so many more were confirmed."""
         enough = len(self.confirmed) + count
-        async with asyncio.timeout(_PATIENCE):
-            while len(self.confirmed) < enough:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(self.confirmed) >= enough)
 
     async def stop(self) -> None:
         self.task.cancel()
@@ -65,9 +64,7 @@ class _Pair:
         self.database = Database(self.url, second.sql, "", "select count(*) from taskmq.dispatch_batch")
 
     async def until(self, server: PostgreSQL, statement: str, expected: str) -> None:
-        async with asyncio.timeout(_PATIENCE):
-            while server.sql(statement) != expected:
-                await asyncio.sleep(0.05)
+        await until(lambda: server.sql(statement) == expected, statement)
 
     async def cut(self) -> None:
         """The second server follows no more."""

@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from taskmq.supervisor.config import SupervisorConfig
 from taskmq.worker.child_protocol import ChildSpec
 from taskmq.worker.config import WorkerConfig
 from tests.e2e.supervise import Options
+from tests.servers.waiting import eventually
 
 __all__ = ["PATIENCE", "LoneWorker", "Project", "Run", "is_alive", "until"]
 
@@ -346,10 +347,10 @@ def until(
     details: Callable[[], str] = lambda: "",
 ) -> None:
     """Return once `condition` holds."""
-    end = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < end, f"not within {within} s: {what}\n{details()}"
-        time.sleep(0.02)
+    try:
+        eventually(condition, what, within=timedelta(seconds=within))
+    except TimeoutError as error:
+        raise AssertionError(f"{error}\n{details()}") from error
 
 
 def is_alive(pid: int) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 from taskmq.contracts.broker import BrokerOptions
@@ -20,6 +21,7 @@ from taskmq.errors import StateUnavailable
 from taskmq.model.states import JobState
 from taskmq.testing.state_suite.progress import reported
 from taskmq_redis import RedisState, open_state
+from tests.servers.waiting import until
 
 PATIENCE = 20.0
 DUE = 1_700_000_000_000
@@ -148,11 +150,12 @@ def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, ob
 
 async def answers(state: State, *, within: float = PATIENCE) -> None:
     """Return once the state answers again."""
-    async with asyncio.timeout(within):
-        while True:
-            try:
-                await state.results.get("nothing")
-            except StateUnavailable:
-                await asyncio.sleep(0.02)
-            else:
-                return
+
+    async def answers_now() -> bool:
+        try:
+            await state.results.get("nothing")
+        except StateUnavailable:
+            return False
+        return True
+
+    await until(answers_now, within=timedelta(seconds=within))

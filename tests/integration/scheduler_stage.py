@@ -28,6 +28,7 @@ from taskmq.testing import FlakyBroker
 from taskmq_local import forget_memory, open_memory_broker
 from taskmq_sql import open_job_store
 from tests.servers import PostgreSQL
+from tests.servers.waiting import until
 from tests.unit.app_kit import OneSession
 
 __all__ = ["JOBS", "Database", "Stage", "file_database", "postgres_database", "staged"]
@@ -199,18 +200,16 @@ class Stage:
 
     async def until_ended(self, ids: list[str]) -> list[JobRecord]:
         """All of them, once each has ended; until then the worker goes on."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                await self.finish()
-                jobs = await self.read(ids)
-                if all(job.state.is_final for job in jobs):
-                    return jobs
-                await asyncio.sleep(0.01)
+
+        async def have_ended() -> bool:
+            await self.finish()
+            return all(job.state.is_final for job in await self.read(ids))
+
+        await until(have_ended)
+        return await self.read(ids)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while not holds():
-                await asyncio.sleep(0.01)
+        await until(holds)
 
 
 class Process:

@@ -17,6 +17,7 @@ from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt, Permit
 from taskmq.worker.guards.idempotency import IdempotencyGuard
 from tests.servers import Redis
+from tests.servers.waiting import until
 from tests.unit.app_kit import new_url
 
 LEASE = 1.5
@@ -115,9 +116,7 @@ async def result(job: Job[str]) -> str:
 
 
 async def count(till: Till, runs: int) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while len(till.runs) < runs:
-            await asyncio.sleep(0.02)
+    await until(lambda: len(till.runs) >= runs, f"{runs} runs")
 
 
 def test_while_redis_is_paused_no_job_with_a_key_starts_and_then_it_does(redis: Redis, passages: Passages) -> None:

@@ -23,9 +23,9 @@ from taskmq_sql import open_job_store
 from taskmq_sql.migrations import upgrade
 from taskmq_sql.sqlite.store import SqliteJobStore
 from tests.servers import PostgreSQL, TcpProxy
+from tests.servers.waiting import until
 from tests.unit.app_kit import new_url
 
-_PATIENCE: Final = 30.0
 _CALLERS: Final = 20
 _LARGE: Final = 100_000
 
@@ -80,18 +80,14 @@ async def _until_one_session(url: str, state: str) -> None:
     """Return once one session of the database is in that state, in which the server leaves it for 5 s only."""
     query = f"select count(*) from pg_stat_activity where datname = current_database() and {state}"
     connection: Any = await cast("Any", asyncpg).connect(url)
+
+    async def there_is_one() -> bool:
+        return bool(await connection.fetchval(query) == 1)
+
     try:
-        async with asyncio.timeout(_PATIENCE):
-            while await connection.fetchval(query) != 1:
-                await asyncio.sleep(0.01)
+        await until(there_is_one, state)
     finally:
         await connection.close()
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(_PATIENCE):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 def test_a_submission_whose_answer_is_cut_off_is_unknown_and_one_job_when_repeated(server: Server) -> None:
@@ -103,7 +99,7 @@ def test_a_submission_whose_answer_is_cut_off_is_unknown_and_one_job_when_repeat
                 await app.jobs.asubmit("report", "2026-12", job_id=f"earlier-{number}")
             server.proxy.hold_answers(True)
             submitting = asyncio.create_task(app.jobs.asubmit("report", "2027-01", job_id="this"))
-            await _until(lambda: server.count() == 3)
+            await until(lambda: server.count() == 3)
 
             server.proxy.cut()
             server.proxy.hold_answers(False)
@@ -175,11 +171,11 @@ def test_a_server_that_restarts_under_load_keeps_what_it_has_acknowledged() -> N
             callers = [asyncio.create_task(submit()) for _ in range(_CALLERS)]
             for stop in (server.stop, server.kill):
                 before = len(acknowledged)
-                await _until(lambda: len(acknowledged) > before + 5 * _CALLERS)  # noqa: B023 - asked in this turn
+                await until(lambda: len(acknowledged) > before + 5 * _CALLERS)  # noqa: B023 - asked in this turn
                 await asyncio.to_thread(stop)
                 await asyncio.to_thread(server.start)
             before = len(acknowledged)
-            await _until(lambda: len(acknowledged) > before + 5 * _CALLERS)
+            await until(lambda: len(acknowledged) > before + 5 * _CALLERS)
             is_over.set()
             await asyncio.gather(*callers)
         kept = server.sql("select key from taskmq.job_key").split()
@@ -276,9 +272,10 @@ def test_a_scheduler_frozen_in_a_transaction_does_not_keep_its_slot_from_others(
                 server.proxy.hold_answers(True)
             await _until_one_session(job_store_url, "state = 'idle in transaction'")
 
-            async with asyncio.timeout(_PATIENCE):
-                while not isinstance(await leases.acquire("slot:0", owner="other", seconds=60), int):
-                    await asyncio.sleep(0.01)
+            async def has_the_slot() -> bool:
+                return isinstance(await leases.acquire("slot:0", owner="other", seconds=60), int)
+
+            await until(has_the_slot)
 
             server.proxy.hold_answers(False)
             with pytest.raises(StoreUnavailable):

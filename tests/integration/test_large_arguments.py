@@ -10,6 +10,7 @@ from taskmq.errors import StoreUnavailable
 from taskmq.model.envelope import decode_envelope
 from taskmq.scheduler import Scheduler
 from taskmq.worker import Worker, WorkerConfig
+from tests.servers.waiting import until
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -56,8 +57,7 @@ def test_messages_and_jobs_of_the_store_refer_to_arguments_of_megabytes(amqp_url
             record = await app.jobs.aget(waiting.id)
             assert len(record.body) < 1000
             assert decode_envelope(record.body).blob is not None
-            while sent.id not in seen:
-                await asyncio.sleep(0.01)
+            await until(lambda: sent.id in seen)
             assert seen[sent.id] == 3 * len(_BIG)
         finally:
             scheduler.stop()

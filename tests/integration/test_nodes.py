@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ from taskmq.model.nodes import AllocationFilter
 from taskmq.model.states import JobState
 from taskmq.scheduler import Scheduler
 from taskmq.worker import Worker, WorkerConfig
+from tests.servers.waiting import until
 
 pytestmark = pytest.mark.rabbitmq
 
-_PATIENCE = 60.0
 _Ran = dict[int, str]
 
 
@@ -47,12 +47,6 @@ async def _running(*runs: tuple[Callable[[], None], Coroutine[Any, Any, None]]) 
                 task.result()
 
 
-async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(_PATIENCE):
-        while not await condition():
-            await asyncio.sleep(0.02)
-
-
 def _worker(url: str, path: Path, node: str, ran: _Ran, **more: Any) -> tuple[Callable[[], None], Any]:
     config = WorkerConfig(node=node, concurrency=4, grace=5.0, name=node, **more)
     worker = Worker(_app(url, path, node, ran), config)
@@ -74,14 +68,14 @@ def test_jobs_run_on_the_node_that_has_what_they_need(amqp_url: str, tmp_path: P
             return bool(scheduler.status().slots)
 
         async with app, _running((scheduler.stop, scheduler.run())), AsyncExitStack() as stack:
-            await _until(listens)
+            await until(listens)
             await stack.enter_async_context(_running(gpu, plain))
             nodes = app.sessions.store().nodes
 
             async def are_known() -> bool:
                 return {node.name for node in await nodes.nodes()} == {"g", "p"}
 
-            await _until(are_known)
+            await until(are_known)
             jobs = [
                 await app.jobs.asubmit("train", 1, resources={"gpu": 1}),
                 await app.jobs.asubmit("train", 2, resources={"cpu": 6}),
@@ -93,7 +87,7 @@ def test_jobs_run_on_the_node_that_has_what_they_need(amqp_url: str, tmp_path: P
             async def have_ended() -> bool:
                 return all([(await app.jobs.aget(job.id)).state is JobState.SUCCEEDED for job in jobs])
 
-            await _until(have_ended)
+            await until(have_ended)
             explained = await app.jobs.aexplain(never.id)
             assert any("unschedulable" in reason for reason in explained.reasons), explained
             assert (await app.jobs.aget(never.id)).state is JobState.QUEUED

@@ -5,7 +5,7 @@ import contextlib
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from taskmq.model.states import JobState
 from taskmq.scheduler import Scheduler
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory
+from tests.servers.waiting import until
 
 _PATIENCE = 60.0
 _REASON = "preempted by pool acme"
@@ -77,7 +78,7 @@ async def _running(scheduler: Scheduler, worker: Worker) -> AsyncIterator[None]:
 
     try:
         # So that it hears of the worker's slots at once, and not by the worker's next beat.
-        await _until(is_ready)
+        await until(is_ready)
         tasks.append(asyncio.create_task(worker.run()))
         yield
     finally:
@@ -87,12 +88,6 @@ async def _running(scheduler: Scheduler, worker: Worker) -> AsyncIterator[None]:
         for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 task.result()
-
-
-async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(_PATIENCE):
-        while not await condition():
-            await asyncio.sleep(0.02)
 
 
 async def _expect_to_give_way(url: str, state: str, store: str) -> None:
@@ -112,14 +107,14 @@ async def _expect_to_give_way(url: str, state: str, store: str) -> None:
         async def run() -> bool:
             return set(await states(*(job.id for job in long))) == {JobState.RUNNING}
 
-        await _until(run)
+        await until(run)
         # At once: of two that came one after the other, the second could have the room that the first had got.
         urgent = await app.jobs.asubmit_many(app.tasks["urgent"].options(tenant="acme"), [(), ()])
 
         async def have_ended() -> bool:
             return set(await states(*(job.id for job in (*long, *urgent)))) == {JobState.SUCCEEDED}
 
-        await _until(have_ended)
+        await until(have_ended)
         assert [await job.aresult() for job in long] == [7, 8]
         for job in long:
             record = await app.jobs.aget(job.id)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -18,6 +19,7 @@ from taskmq.worker import Worker, WorkerConfig
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
 from tests.integration.frame_proxy import FrameProxy
 from tests.integration.rabbitmq_case import RabbitMQCase
+from tests.servers.waiting import until
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -252,13 +254,14 @@ class TestPublishing(AccessCase):
 
         await self.permit()
 
-        async with asyncio.timeout(self.patience):
-            while True:
-                try:
-                    await broker.publish(message(queue, "one", due=due), timeout=30)
-                    break
-                except AccessDenied:
-                    await asyncio.sleep(0.1)
+        async def is_allowed() -> bool:
+            try:
+                await broker.publish(message(queue, "one", due=due), timeout=30)
+            except AccessDenied:
+                return False
+            return True
+
+        await until(is_allowed, within=timedelta(seconds=self.patience))
 
     @case
     async def test_what_may_have_been_taken_before_the_right_was_lost_is_unknown(self) -> None:

@@ -4,10 +4,9 @@ Each trap is shown at the broker itself, on a ladder of the same shape under ano
 by a publish that lacks it. Where the versions differ, each says what it does.
 """
 
-import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pika.exceptions  # type: ignore[import-untyped]
@@ -24,6 +23,7 @@ from taskmq_rabbitmq.model.entities import Binding, Exchange, delivery_binding
 from tests.integration.rabbitmq_case import RabbitMQCase
 from tests.integration.raw_rabbitmq import OURS, Raw, level, short_ladder, stays
 from tests.servers import RabbitMQ
+from tests.servers.waiting import until
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -339,19 +339,14 @@ class TestPolicies(RabbitMQCase):
             found = await self.http("GET", f"queues/{{vhost}}/{queue}")
             return key in (found.get("effective_policy_definition") or {})
 
-        await self.soon(effective)
+        await until(effective)
 
     async def until_counted(self, queue: str, count: int) -> None:
         async def counted() -> bool:
             found = await self.http("GET", f"queues/{{vhost}}/{queue}")
             return bool(found.get("messages_dlx", -1) == count)
 
-        await self.soon(counted)
-
-    async def soon(self, check: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(30):
-            while not await check():
-                await asyncio.sleep(0.1)
+        await until(counted)
 
 
 def test_a_delivery_limit_of_minus_one_destroys_what_is_given_back_before_4_0(

@@ -21,6 +21,7 @@ from taskmq.testing.broker_suite import message
 from taskmq_rabbitmq import open_broker
 from tests.integration.migrating import migrate
 from tests.servers import RabbitMQ
+from tests.servers.waiting import until
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(300)]
 
@@ -257,8 +258,7 @@ def test_messages_that_a_vanished_worker_holds_are_waited_for(server: RabbitMQ, 
         broker = open_broker(url, BrokerOptions(name="test"))
         held: list[Delivery] = []
         consumer = await broker.consume([Subscription("q", 5)], held.append)
-        while len(held) < 5:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(held) == 5)
         # It takes no more, and still works on what it has.
         await consumer.stop()
         migration = asyncio.create_task(migrate(url, WorkQueue("q")))

@@ -10,6 +10,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, eventually, raises
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
+from tests import servers
 from tests.integration.rabbitmq_case import CUT_OFF, OwnNodeCase, RabbitMQCase
 
 pytestmark = pytest.mark.rabbitmq
@@ -244,12 +246,13 @@ class TestStopped(OwnNodeCase):
 
     def wait_for_port(self) -> float:
         """When the port accepts."""
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
+
+        def accepts() -> float:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.server.port), timeout=1):
                 return time.monotonic()
-            time.sleep(0.02)
-        raise TimeoutError("the node did not come back")
+            return 0
+
+        return servers.eventually(accepts, "that the node is back", within=timedelta(minutes=1))
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from taskmq.errors import StateUnavailable
 from tests.integration.redis_case import DUE, PATIENCE, answers, calls_of, opened, record, run, waiting
 from tests.servers import Redis, TcpProxy
 from tests.servers.ports import PortLease
+from tests.servers.waiting import until
 
 _NO_NEED = {"done"}  # of nothing: there is nothing to ask
 
@@ -240,7 +241,7 @@ def test_a_call_whose_answer_is_lost_is_made_again_where_that_is_harmless(redis:
                     begin = asyncio.create_task(state.starts.begin(job, ttl=60))
                     claim = asyncio.create_task(state.claims.claim(job, job_id=job, owner="w", lease=60, ttl=60))
                     cancel = asyncio.create_task(state.delays.cancel(job))
-                    await _until(redis, f"taskmq:{{{job}}}:claim")
+                    await _until_there(redis, f"taskmq:{{{job}}}:claim")
                     proxy.cut()
                     proxy.hold_answers(False)
 
@@ -532,20 +533,18 @@ def test_a_state_needs_two_connections_however_many_wait(redis: Redis) -> None:
 
 async def _until_subscribed(redis: Redis, count: int) -> None:
     """Return once so many channels have listeners."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            channels = redis.command("PUBSUB", "CHANNELS")
-            assert isinstance(channels, list)
-            if len(channels) == count:
-                return
-            await asyncio.sleep(0.02)
+
+    def are_there() -> bool:
+        channels = redis.command("PUBSUB", "CHANNELS")
+        assert isinstance(channels, list)
+        return len(channels) == count
+
+    await until(are_there, f"{count} channels")
 
 
-async def _until(redis: Redis, key: str) -> None:
+async def _until_there(redis: Redis, key: str) -> None:
     """Return once there is such a key."""
-    async with asyncio.timeout(PATIENCE):
-        while not redis.command("EXISTS", key):
-            await asyncio.sleep(0.01)
+    await until(lambda: redis.command("EXISTS", key) == 1, key)
 
 
 async def _command(reader: asyncio.StreamReader) -> list[bytes]:

@@ -22,6 +22,7 @@ from tests.servers import Redis, eventually
 from tests.servers.certificates import Authority
 from tests.servers.ports import PortLease
 from tests.servers.redis import ask
+from tests.servers.waiting import until
 
 
 def test_a_unix_socket_will_do(tmp_path: Path) -> None:
@@ -55,9 +56,7 @@ def test_tls_trusts_those_whom_the_given_authority_names_and_nobody_else(tmp_pat
             with pytest.raises(StateUnavailable, match=r"(?i)certificate|tls|ssl|connection"):
                 await state.results.get("job")
         # Closing takes its time where the other side has to say goodbye; nothing is left behind.
-        async with asyncio.timeout(PATIENCE):
-            while _descriptors() > before:
-                await asyncio.sleep(0.02)
+        await until(lambda: _descriptors() <= before)
 
     with ExitStack() as stack:
         lease = stack.enter_context(PortLease(2))

@@ -16,6 +16,7 @@ from taskmq.model.commands import TASKS, command_topic
 from taskmq.scheduler import Scheduler
 from taskmq.worker import Worker, WorkerConfig
 from tests.docs.blocks import ROOT, blocks_of
+from tests.servers.waiting import until
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -92,6 +93,9 @@ def _sets(event: asyncio.Event) -> Callable[[str, bytes], None]:
 async def _until_known(app: TaskMQ, task: str) -> None:
     store = app.sessions.store()
     assert isinstance(store, Catalogued)
-    async with asyncio.timeout(_PATIENCE):
-        while not await store.tasks.registrations([task]):
-            await asyncio.sleep(0.05)
+    tasks = store.tasks
+
+    async def is_known() -> bool:
+        return bool(await tasks.registrations([task]))
+
+    await until(is_known, task)

@@ -20,11 +20,11 @@ from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue
 from taskmq.scheduler import Scheduler
 from taskmq.testing.job_store import JobModel, MemoryJobStore
+from tests.servers.waiting import until
 from tests.unit.app_kit import OneSession
 
 pytestmark = pytest.mark.rabbitmq
 
-_PATIENCE = 60.0
 _QUEUE = WorkQueue("work", delivery_limit=2)
 
 
@@ -58,22 +58,17 @@ async def _running(*processes: _Process) -> AsyncIterator[None]:
         await asyncio.wait({process.task for process in processes})
 
 
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(_PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def _consume(broker: Broker, deliver: Callable[[Delivery], None]) -> None:
     """Take what is in the queue of invitations, once that is there."""
-    async with asyncio.timeout(_PATIENCE):
-        while True:
-            try:
-                await broker.consume([Subscription(jobs_queue("work"), 200, is_punctual=True)], deliver)
-            except QueueMissing:
-                await asyncio.sleep(0.05)
-            else:
-                return
+
+    async def is_consumed() -> bool:
+        try:
+            await broker.consume([Subscription(jobs_queue("work"), 200, is_punctual=True)], deliver)
+        except QueueMissing:
+            return False
+        return True
+
+    await until(is_consumed)
 
 
 def _jobs(count: int) -> Iterator[NewJob]:
@@ -104,22 +99,22 @@ def test_of_two_schedulers_one_dies_in_the_middle_and_every_job_has_one_accepted
             reporting.add(asyncio.create_task(_succeed(broker, delivery)))
 
         async with _running(second):
-            await _until(lambda: len(second.scheduler.status().slots) == 4)
+            await until(lambda: len(second.scheduler.status().slots) == 4)
             holder = first if model.slot_of("work") in first.scheduler.status().slots else second
             # The one that dies is the one that dispatches.
             victim, heir = (first, second) if holder is first else (second, first)
             async with _running(heir):
                 await victim.store.submit(list(_jobs(3_000)))
                 await _consume(broker, deliver)
-                await _until(lambda: sum(job.state.is_final for job in model.jobs.values()) > 300)
+                await until(lambda: sum(job.state.is_final for job in model.jobs.values()) > 300)
                 await victim.kill()
 
-                await _until(lambda: all(job.state.is_final for job in model.jobs.values()))
+                await until(lambda: all(job.state.is_final for job in model.jobs.values()))
 
                 assert {job.state for job in model.jobs.values()} == {JobState.SUCCEEDED}
                 # Each is dispatched once: what was under way when its scheduler died had its token still.
                 assert {job.token >> 32 for job in model.jobs.values()} == {1}
-                await _until(lambda: heir.scheduler.status().in_flight == {})
+                await until(lambda: heir.scheduler.status().in_flight == {})
         await asyncio.gather(*reporting)
         await broker.aclose()
 
@@ -135,7 +130,7 @@ def test_a_job_whose_message_comes_back_too_often_has_failed(amqp_url: str) -> N
             await process.store.submit(list(_jobs(1)))
             await _consume(broker, lambda delivery: delivery.requeue())
 
-            await _until(lambda: all(job.state.is_final for job in model.jobs.values()))
+            await until(lambda: all(job.state.is_final for job in model.jobs.values()))
 
             (job,) = model.jobs.values()
             assert job.state is JobState.FAILED

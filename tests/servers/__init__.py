@@ -20,7 +20,7 @@ from tests.servers.postgres import PostgreSQL
 from tests.servers.proxy import TcpProxy
 from tests.servers.rabbitmq import RabbitMQ, StartRabbitMQ
 from tests.servers.redis import Redis
-from tests.servers.waiting import eventually
+from tests.servers.waiting import eventually, until
 
 __all__ = [
     "NotSupported",
@@ -35,4 +35,5 @@ __all__ = [
     "StartRabbitMQ",
     "TcpProxy",
     "eventually",
+    "until",
 ]

@@ -1,7 +1,8 @@
-"""The one place of the test suite that waits by polling."""
+"""The one place of the test suite that waits by polling: `eventually` in a thread, `until` on a loop."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
 
@@ -31,3 +32,26 @@ def eventually(
             raise TimeoutError(f"{what} did not come true within {within.total_seconds():g} s")
         time.sleep(every.total_seconds())
     return value
+
+
+async def until(
+    check: Callable[[], bool | Awaitable[bool]],
+    what: str = "the condition",
+    *,
+    within: timedelta = timedelta(minutes=1),
+    every: timedelta = timedelta(milliseconds=10),
+) -> None:
+    """Return once `check` is true; the loop goes on meanwhile. By the loop's clock, which may be a virtual one.
+
+    Raises:
+        TimeoutError: it was not in time; the message says what was awaited.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within.total_seconds()
+    while True:
+        found = check()
+        if found if isinstance(found, bool) else await found:
+            return
+        if loop.time() > deadline:
+            raise TimeoutError(f"{what} did not come true within {within.total_seconds():g} s")
+        await asyncio.sleep(every.total_seconds())

@@ -43,9 +43,3 @@ def execution(
     return Execution(
         context, function, args, kwargs, envelope, "application/json", timeout, soft_timeout=soft_timeout
     )
-
-
-async def until(condition: Callable[[], bool], *, within: float = 10) -> None:
-    async with asyncio.timeout(within):
-        while not condition():
-            await asyncio.sleep(0.005)

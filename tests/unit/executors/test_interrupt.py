@@ -14,7 +14,8 @@ from taskmq import SoftTimeout
 from taskmq.errors import TaskTimeout
 from taskmq.executors import CoroutineExecutor, ThreadExecutor
 from taskmq.executors.interrupt import ThreadInterrupt
-from tests.unit.executors.kit import LOOPS, execution, run, until
+from tests.servers.waiting import eventually, until
+from tests.unit.executors.kit import LOOPS, execution, run
 from tests.unit.worker import virtual_time
 
 
@@ -222,13 +223,16 @@ def test_it_waits_until_the_thread_has_left_a_lock_of_the_standard_library() -> 
 
     thread = threading.Thread(target=lambda: ended.append(call.call(function)))
     thread.start()
-    assert thread.ident is not None
-    while sys._current_frames()[thread.ident].f_globals["__name__"] != "threading" or call.interrupt() != "later":
-        time.sleep(0.001)
+    ident = thread.ident
+    assert ident is not None
+
+    def is_in_a_lock() -> bool:
+        return sys._current_frames()[ident].f_globals["__name__"] == "threading" and call.interrupt() == "later"
+
+    eventually(is_in_a_lock)
     assert call.interrupt() == "later"
     go.set()
-    while call.interrupt() == "later":
-        time.sleep(0.001)
+    eventually(lambda: call.interrupt() != "later")
     thread.join()
 
     ((value, error),) = ended

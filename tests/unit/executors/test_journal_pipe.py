@@ -16,7 +16,8 @@ from taskmq.model.envelope import JSON, Envelope
 from taskmq.run.context import Context
 from taskmq.run.execution import Execution
 from taskmq.run.journal import RunJournal
-from tests.unit.executors.kit import run, until
+from tests.servers.waiting import until
+from tests.unit.executors.kit import run
 
 _TASKS = """
 import logging, multiprocessing, os, threading, time, warnings

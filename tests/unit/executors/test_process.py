@@ -20,7 +20,8 @@ from taskmq.model.envelope import JSON, MSGPACK, Envelope
 from taskmq.run.context import Context
 from taskmq.run.execution import Execution
 from taskmq.testing.runner import CancelPoint
-from tests.unit.executors.kit import LOOPS, run, until
+from tests.servers.waiting import until
+from tests.unit.executors.kit import LOOPS, run
 
 TASKS = '''
 import asyncio, ctypes, os, signal, subprocess, sys, time
@@ -438,9 +439,12 @@ def test_a_run_may_be_cancelled_at_any_moment_of_its_start_and_no_process_is_lef
 def test_no_more_processes_run_than_there_are_slots() -> None:
     async def test(executor: ProcessExecutor) -> None:
         runs = [asyncio.ensure_future(executor.run(_execution("sleep", 0.05))) for _ in range(6)]
-        while not all(each.done() for each in runs):
+
+        def are_over() -> bool:
             assert len(_children()) <= 2
-            await asyncio.sleep(0.01)
+            return all(each.done() for each in runs)
+
+        await until(are_over)
         await asyncio.gather(*runs)
 
     _in_loop(test)
@@ -504,7 +508,7 @@ def test_processes_end_with_the_worker_that_has_started_them(tmp_path: Path) -> 
         env={**os.environ, "PYTHONPATH": root, "PYTHONDONTWRITEBYTECODE": "1"},
     )
     try:
-        asyncio.run(until(lambda: all(Path(f"{started}{n}").exists() for n in ("", "-2")), within=20))
+        asyncio.run(until(lambda: all(Path(f"{started}{n}").exists() for n in ("", "-2"))))
         asyncio.run(until(lambda: all(Path(f"{started}{n}").read_text() for n in ("", "-2"))))
         pids = [int(Path(f"{started}{n}").read_text()) for n in ("", "-2")]
         assert all(_is_alive(pid) for pid in pids)

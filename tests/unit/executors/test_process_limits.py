@@ -15,7 +15,8 @@ from taskmq.errors import MemoryExceeded, ResultTooLarge, SoftTimeout, TaskMQErr
 from taskmq.executors import ProcessExecutor
 from taskmq.executors.memory import MemoryGroup
 from taskmq.model.resources import Grant
-from tests.unit.executors.kit import run, until
+from tests.servers.waiting import until
+from tests.unit.executors.kit import run
 from tests.unit.executors.test_process import _children, _execution
 
 TASKS = """

@@ -12,7 +12,8 @@ import pytest
 from taskmq.errors import TaskTimeout, WorkerLost
 from taskmq.executors import ThreadExecutor
 from taskmq.run.context import Context
-from tests.unit.executors.kit import LOOPS, execution, run, until
+from tests.servers.waiting import until
+from tests.unit.executors.kit import LOOPS, execution, run
 
 _variable: ContextVar[str] = ContextVar("_variable", default="unset")
 

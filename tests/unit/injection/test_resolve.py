@@ -12,6 +12,7 @@ from taskmq.injection.resolve import Dependencies
 from taskmq.run.context import current_context
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory
+from tests.servers.waiting import until
 
 
 class Log:
@@ -261,8 +262,7 @@ def test_what_has_the_scope_of_the_worker_is_made_once_and_ended_when_it_has_dra
 
     async def test() -> None:
         jobs = [await kind.asend(n) for n in range(4) for kind in (coroutine, threaded)]
-        while "open pool" not in log.words:
-            await asyncio.sleep(0.005)
+        await until(lambda: "open pool" in log.words)
         opened.set()
         for job in jobs:
             await job.aresult(timeout=10)

@@ -1,7 +1,7 @@
 """What the tests of the embedded broker share."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from taskmq.contracts.broker import Broker, Delivery, Outgoing
@@ -48,13 +48,6 @@ class Inbox(list[Delivery]):
     @property
     def texts(self) -> list[str]:
         return [delivery.body.decode() for delivery in self]
-
-
-async def until(condition: Callable[[], bool], *, within: float = PATIENCE) -> None:
-    """Return once `condition` holds."""
-    async with asyncio.timeout(within):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 async def ready(broker: Broker, queue: str = "q") -> int:

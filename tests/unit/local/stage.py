@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.servers.waiting import eventually
 from tests.unit.local.kit import PATIENCE
 
 _ROOT = Path(__file__).parents[3]
@@ -45,10 +46,10 @@ class Actor:
 
     def has_said(self, count: int, *, within: float = PATIENCE) -> None:
         """Return once it has said `count` lines."""
-        give_up = time.monotonic() + within
-        while len(self.lines) < count:
-            assert time.monotonic() < give_up, f"said {len(self.lines)} of {count} lines: {self.lines[-3:]}"
-            time.sleep(0.002)
+        try:
+            eventually(lambda: len(self.lines) >= count, within=timedelta(seconds=within))
+        except TimeoutError as error:
+            raise AssertionError(f"said {len(self.lines)} of {count} lines: {self.lines[-3:]}") from error
 
     def tell(self) -> None:
         assert self._process.stdin is not None

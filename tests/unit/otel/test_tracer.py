@@ -19,6 +19,7 @@ from taskmq.run.context import Context
 from taskmq.run.execution import Execution
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_otel import Relation, Tracing, attributes
+from tests.servers.waiting import until
 from tests.unit.otel.site import TARGET, app, exporter, provider
 
 SENDER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -45,9 +46,7 @@ def _run(*names: str, args: tuple[Any, ...] = (), spans: int | None = None, call
                 results.append(await job.aresult(timeout=30))
             except TaskFailed as error:
                 results.append(error)
-        async with asyncio.timeout(10):
-            while spans is not None and len(exporter.get_finished_spans()) < spans:
-                await asyncio.sleep(0.01)
+        await until(lambda: spans is None or len(exporter.get_finished_spans()) >= spans)
         worker.drain()
         await running
         return results

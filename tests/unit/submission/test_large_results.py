@@ -16,6 +16,7 @@ from taskmq.model.states import JobState
 from taskmq.scheduler import Scheduler
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq.worker import Worker, WorkerConfig
+from tests.servers.waiting import until
 from tests.unit.app_kit import new_url
 
 _PATIENCE = 30.0
@@ -108,9 +109,7 @@ def test_a_result_waits_with_its_worker_until_its_place_can_be_reached(
 
     async def test(app: TaskMQ, _: Worker) -> None:
         job: Job[Any] = await app.jobs.asubmit("echo", "x", 5_000)
-        async with asyncio.timeout(_PATIENCE):
-            while "is not stored yet" not in caplog.text:
-                await asyncio.sleep(0.01)
+        await until(lambda: "is not stored yet" in caplog.text)
         assert not (await app.jobs.aget(job.id)).state.is_final
         (tmp_path / "file").unlink()
 

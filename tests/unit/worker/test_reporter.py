@@ -10,6 +10,7 @@ from taskmq import TaskMQ
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.child_protocol import ChildReady, ChildReport, read_line
 from taskmq.worker.reporter import Reporter
+from tests.servers.waiting import until
 from tests.unit.app_kit import new_url
 
 PERIOD = 0.01
@@ -35,10 +36,11 @@ class Reader:
             pass
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
-            while not holds():
-                self.read()
-                await asyncio.sleep(PERIOD)
+        def has_read() -> bool:
+            self.read()
+            return holds()
+
+        await until(has_read)
 
     @property
     def reports(self) -> list[ChildReport]:

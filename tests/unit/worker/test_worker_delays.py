@@ -10,6 +10,7 @@ from taskmq import RetryPolicy, TaskMQ
 from taskmq.errors import UnsupportedFeature
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory
+from tests.servers.waiting import until
 
 
 @pytest.fixture
@@ -34,18 +35,22 @@ def test_a_job_s_retry_waits_in_the_state_and_runs_when_its_time_has_come(url: s
             has_run.set()
             return "done"
 
+        async def waits() -> bool:
+            return bool(await app.jobs.alist_waiting())
+
+        async def nothing_waits() -> bool:
+            return not await waits()
+
         job = await flaky.asend()
         worker = Worker(app, WorkerConfig())
         running = asyncio.create_task(worker.run())
         async with asyncio.timeout(20):
             await has_failed.wait()
-            while not [waiting.id for waiting in await app.jobs.alist_waiting()]:
-                await asyncio.sleep(0.005)
+            await until(waits)
             assert [waiting.id for waiting in await app.jobs.alist_waiting()] == [job.id]
             await has_run.wait()
             assert await job.aresult(timeout=10) == "done"
-            while await app.jobs.alist_waiting():
-                await asyncio.sleep(0.005)
+            await until(nothing_waits)
             worker.drain()
             await running
 

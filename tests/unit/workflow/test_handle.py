@@ -29,6 +29,7 @@ from taskmq.operations.workflows import redrive_workflow
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.worker import Worker
 from taskmq.workflow.service import Redriven
+from tests.servers.waiting import until
 
 _FAST = RetryPolicy(max_attempts=3, base="1ms", cap="1ms")
 
@@ -204,8 +205,12 @@ def test_a_redrive_removes_the_dead_letters_of_what_runs_again_and_no_other() ->
             assert await redrive_workflow(shop.app, flow.id) == Redriven(2, 1)
             with pytest.raises(FlowFailed):
                 await flow.aresult(10)
-            while len(left := await letters(shop)) < 2:
-                await asyncio.sleep(0.01)
+
+            async def both_are_there() -> bool:
+                return len(await letters(shop)) >= 2
+
+            await until(both_are_there)
+            left = await letters(shop)
             theirs = [job for job in left if str(job).startswith(other.id)]
             (ours,) = [str(job) for job in left if job not in theirs]
             assert len(theirs) == 1
@@ -319,8 +324,7 @@ def test_no_more_calls_of_a_map_run_at_a_time_than_its_limit_says() -> None:
     async def run() -> None:
         async with shop.open():
             flow = await (shop.numbers.s(20) | shop.waits.s().each(limit=3)).asend()
-            while shop.most < 3:
-                await asyncio.sleep(0.01)
+            await until(lambda: shop.most >= 3)
             state = await flow.astate()
             assert state.count(NodeState.READY) == 21
             shop.gate.set()
@@ -375,8 +379,7 @@ def test_a_cancelled_flow_stops_what_runs_and_starts_nothing_more() -> None:
     async def run() -> None:
         async with shop.open():
             flow = await (group(shop.waits.s(n) for n in range(3)) | shop.total.s()).asend()
-            while shop.running < 3:
-                await asyncio.sleep(0.01)
+            await until(lambda: shop.running >= 3)
             assert await flow.acancel("enough")
             with pytest.raises(JobCancelled, match="enough"):
                 await flow.aresult(20)
@@ -419,8 +422,11 @@ def test_a_flow_that_is_not_known_is_reported_and_its_messages_are_dead() -> Non
             flow = await shop.named.s("lost").asend()
             shop.app.sessions.current().state.flows._shelf.clear()  # type: ignore[union-attr]
             async with shop.open():
-                while not (await shop.app.sessions.current().broker.stats(["default.dlq"]))[0].ready:
-                    await asyncio.sleep(0.01)
+
+                async def is_dead() -> bool:
+                    return bool((await shop.app.sessions.current().broker.stats(["default.dlq"]))[0].ready)
+
+                await until(is_dead)
             assert not shop.ran
             assert flow.id
 

@@ -1,6 +1,5 @@
 """Announcements in the SQLite file: how long and how many are kept, and what happens when a ring is lost."""
 
-import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine
 from contextlib import closing
@@ -13,7 +12,8 @@ from taskmq_local import open_local_broker
 from taskmq_local.broker.broker import LocalBroker
 from taskmq_local.broker.listener import last_broadcast, write_broadcast
 from taskmq_local.database.schema import open_connection
-from tests.unit.local.kit import PATIENCE, run
+from tests.servers.waiting import until
+from tests.unit.local.kit import run
 
 Test = Callable[[LocalBroker, list[str]], Coroutine[Any, Any, None]]
 
@@ -29,12 +29,6 @@ def with_broker(folder: Path, test: Test, *, clock: FakeClock | None = None) -> 
             await broker.aclose()
 
     run(main())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def rows(folder: Path) -> list[str]:

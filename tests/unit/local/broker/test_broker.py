@@ -15,7 +15,8 @@ from taskmq_local import open_local_broker
 from taskmq_local.broker.broker import LocalBroker
 from taskmq_local.database.schema import SCHEMA_VERSION
 from taskmq_local.database.work import Durability
-from tests.unit.local.kit import PATIENCE, Inbox, declare, message, ready, run, send, until
+from tests.servers.waiting import until
+from tests.unit.local.kit import PATIENCE, Inbox, declare, message, ready, run, send
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from taskmq.errors import BrokerUnavailable, QueueMissing, Unroutable
 from taskmq.model.topology import UNROUTABLE
 from taskmq.testing.fake_clock import FakeClock
 from taskmq_local import MemoryBroker, forget_memory, open_memory_broker
-from tests.unit.local.kit import Inbox, declare, message, run, send, settle_loop, until
+from tests.servers.waiting import until
+from tests.unit.local.kit import Inbox, declare, message, run, send, settle_loop
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from taskmq.errors import AccessDenied, BrokerUnavailable
 from taskmq_rabbitmq.connect.credentials import CertificateCredentials, CredentialSource, PasswordCredentials
 from taskmq_rabbitmq.model.url import parse_url
 from tests.servers.tokens import TokenServer, signed_token
+from tests.servers.waiting import until
 
 
 @asynccontextmanager
@@ -218,8 +219,7 @@ def test_a_renewal_that_fails_is_warned_about_once_and_tried_again(caplog: pytes
             login.on_renewed(lambda _: renewed.set())
             first = await login.secret()
             server.answer = (503, b"")
-            while len(server.forms) < 4:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(server.forms) >= 4)
             server.answer = (200, None)
             await renewed.wait()
             assert first != await login.secret()

@@ -22,6 +22,7 @@ from taskmq.worker.attempt import Attempt
 from taskmq.worker.run.journal_service import JournalService
 from taskmq.worker.run.processor import Processor
 from taskmq_local import forget_memory
+from tests.servers.waiting import until
 from tests.unit.worker.bench import NOW, run
 from tests.unit.worker.staged import FakeDelivery
 
@@ -109,8 +110,11 @@ def test_the_first_progress_is_written_at_once_and_the_last_at_the_end(app: Task
         first = loop.time()
         for done in range(2, 5):
             ctx.progress(done, 10, "b")
-        while await found(app) == (1, 10, "a"):
-            await asyncio.sleep(0.01)
+
+        async def is_written() -> bool:
+            return await found(app) != (1, 10, "a")
+
+        await until(is_written)
         assert loop.time() - first >= 0.4
         assert await found(app) == (4, 10, "b")
 
@@ -142,9 +146,12 @@ def test_a_state_that_is_down_is_no_matter_for_progress_and_is_said_once(
         ctx.progress(4)
         await asyncio.sleep(0)
         down.is_down = False
+
+        async def is_written() -> bool:
+            return await found(app) == (4, None, "")
+
         # Nothing new is told: what was not written is written by itself.
-        while await found(app) != (4, None, ""):
-            await asyncio.sleep(0.01)
+        await until(is_written)
         await recorder.aclose()
         await app.aclose()
 
@@ -355,8 +362,11 @@ def test_saved_steps_are_forgotten_after_a_success_and_kept_for_a_dead_job(app: 
             await job.aresult(timeout=5)
         # As a dead letter that is replayed does.
         await t.options(job_id="job-1").asend(fails=False)
-        while await job.astate() is not JobState.SUCCEEDED:
-            await asyncio.sleep(0.01)
+
+        async def has_succeeded() -> bool:
+            return await job.astate() is JobState.SUCCEEDED
+
+        await until(has_succeeded)
 
     async def look() -> None:
         state = app.sessions.current().state

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from taskmq.worker.run.task_pool import LOOP_BUDGET, TaskPool, WorkItem
+from tests.servers.waiting import until
 from tests.unit.worker.staged import settle_loop
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
@@ -354,8 +355,7 @@ def test_tools_that_need_the_current_task_work_in_every_piece() -> None:
             return True
 
         yard.give(timed, *"abcdef")
-        while len(yard.ended) < 6:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(yard.ended) == 6)
 
         assert all(error is None for _, error in yard.ended)
 

@@ -33,6 +33,7 @@ from taskmq.worker.services.error_words import ErrorWords
 from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq.worker.settlement.error_text import ErrorTexts
 from taskmq_local import forget_memory, open_memory_broker
+from tests.servers.waiting import until
 from tests.unit.model.telemetry.test_events import STATUS
 from tests.unit.worker import virtual_time
 from tests.unit.worker.staged import FakeDelivery
@@ -443,9 +444,7 @@ def test_events_leave_by_themselves_soon() -> None:
         once(stats, attempt_of("a"))
         assert not radio.messages
 
-        async with asyncio.timeout(PATIENCE):
-            while len(radio.messages) < 2:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(radio.messages) >= 2)
         announcer.close()
 
     asyncio.run(main())
@@ -577,9 +576,7 @@ def test_a_stream_of_events_of_workers_asks_for_none_of_jobs() -> None:
         as_broadcasting(app.sessions.current().broker).announce(
             command_topic("ping"), encode_command(Command(id="1", name="ping"))
         )
-        async with asyncio.timeout(PATIENCE):
-            while "worker.command.ping" not in heard:
-                await asyncio.sleep(0.01)
+        await until(lambda: "worker.command.ping" in heard)
 
         assert heard == ["worker.command.watch", "worker.command.ping"]
 

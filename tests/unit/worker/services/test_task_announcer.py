@@ -8,9 +8,10 @@ from taskmq.events.stream import as_broadcasting
 from taskmq.model.jobs.registrations import TASKS_TOLD, ToldTasks, decode_told
 from taskmq.worker.services.task_announcer import TaskAnnouncer
 from taskmq_local import forget_memory
+from tests.servers.waiting import until
 from tests.unit.worker import virtual_time
 from tests.unit.worker.services.test_commands import tell
-from tests.unit.worker.services.test_event_publisher import PATIENCE, run, working
+from tests.unit.worker.services.test_event_publisher import run, working
 
 _NAME = "task-announcer"
 
@@ -84,9 +85,7 @@ def test_a_running_worker_obeys_who_asks_for_its_tasks() -> None:
         async with working(app):
             (answer,) = await tell(app, "tasks", "w")
             assert answer.verdict == "done"
-            async with asyncio.timeout(PATIENCE):
-                while len(heard) < 2:
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(heard) >= 2)
         assert {told.worker for told in heard} == {"w"}
 
     run(test)

@@ -1,0 +1,268 @@
+"""No test waits for a time that could wait for an event, and none bounds how long something may take."""
+
+import ast
+import functools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.house.tree import ROOT
+
+_TESTS: Final = ROOT / "tests"
+# Campaigns measure; they are no part of the gate.
+_CAMPAIGNS: Final = _TESTS / "faults"
+_CLOCKS: Final = {"monotonic", "perf_counter", "time", "monotonic_ns", "perf_counter_ns", "time_ns"}
+_SLEEPS: Final = {"asyncio.sleep", "time.sleep"}
+_POLLING: Final = "tests/servers/waiting.py"
+# A loop whose time does not pass by itself: sleeping on it takes none.
+_VIRTUAL: Final = "tests.unit.worker.virtual_time"
+# Reason -> file -> functions.
+_SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
+    "The time of a server, a lease or a heartbeat is what is tested, and nothing is to happen meanwhile.": {
+        "integration/test_local_processes.py": {
+            "test_a_stopped_process_keeps_its_messages_and_can_settle_them_later"
+        },
+        "integration/test_rabbitmq_consumer_timeout.py": {
+            "test_a_consumer_that_says_it_takes_long_is_left_alone",
+            "test_a_policy_cannot_cut_it_off_either",
+        },
+        "integration/test_rabbitmq_handover.py": {
+            "test_a_long_task_runs_once_and_nobody_else_is_disturbed",
+            "test_a_state_down_for_longer_than_the_lease_changes_nothing_for_one_worker",
+            "test_what_a_killed_worker_was_at_runs_elsewhere_after_the_lease",
+            "test_what_waits_for_a_slot_goes_back_in_time",
+            "test_with_a_state_that_is_down_a_keeper_is_not_run_by_others_and_not_lost",
+            "test_without_a_state_it_runs_twice",
+        },
+        "integration/test_rabbitmq_migration.py": {"test_messages_that_a_vanished_worker_holds_are_waited_for"},
+        "integration/test_rabbitmq_outages.py": {
+            "test_a_quiet_connection_stays",
+            "test_consumers_are_back_within_seconds_after_their_node_is",
+        },
+        "integration/test_rabbitmq_queue_kinds.py": {"_send_letters"},
+        "integration/test_rabbitmq_watchdog.py": {"stays_ready"},
+        "unit/client/test_bulk.py": {"test_who_makes_calls_slowly_does_not_wait_for_a_full_chunk"},
+        "unit/executors/test_process_limits.py": {
+            "test_many_runs_that_end_right_at_their_soft_timeout_leave_no_alarm_behind"
+        },
+        "unit/local/database/test_database.py": {"test_closing_while_the_file_is_locked_ends_everything_that_waits"},
+        "unit/rabbitmq/connect/test_credentials.py": {"test_nothing_is_fetched_after_closing"},
+    },
+    "The loop or a thread is held up on purpose, and turns again afterwards.": {
+        "integration/test_rabbitmq_held_up.py": {
+            "test_a_loop_that_stands_for_nearly_two_heartbeats_keeps_its_connections",
+            "test_a_send_whose_deadline_passes_while_the_loop_stands_is_not_unknown",
+            "test_an_answer_that_came_while_the_loop_stood_is_an_answer",
+        },
+        "unit/executors/test_interrupt.py": {"test_a_real_cancellation_in_the_same_turn_goes_first"},
+        "unit/rabbitmq/connect/test_held_up.py": {
+            "_hold_up",
+            "test_what_falls_due_in_the_next_stall_has_a_grace_of_its_own",
+        },
+        "unit/worker/host/test_event_loop.py": {
+            "_hold_up",
+            "test_a_call_into_c_that_holds_the_interpreter_is_reported_afterwards",
+            "test_a_loop_that_stands_is_told_with_its_stack_and_its_runs_and_when_it_is_over",
+            "test_what_changes_while_it_is_listed_costs_the_names_and_not_the_watch",
+            "test_what_is_over_is_reported_also_where_the_worker_ends_at_once",
+            "test_who_held_the_interpreter_is_seen_when_the_call_returns",
+            "test_without_patience_nothing_is_watched",
+        },
+    },
+    "A load has its pace, and so have those who kill, cut and renew; how long a round takes decides nothing.": {
+        "dashboard/load.py": {"_cost", "_replay", "_tell"},
+        "docs/console_pictures.py": {"_page"},
+        "docs/test_disaster_recovery_page.py": {"_submit"},
+        "e2e/test_delayed_kills.py": {"test_every_delayed_job_runs_and_none_early_although_its_relays_are_killed"},
+        "e2e/test_delays.py": {"test_no_delayed_task_starts_before_its_time"},
+        "e2e/test_kills.py": {"test_every_task_runs_although_a_worker_is_killed_every_second"},
+        "e2e/test_order.py": {"test_jobs_of_one_key_run_in_order_whatever_happens_to_their_workers"},
+        "integration/test_job_store_faults.py": {
+            "test_a_server_that_restarts_under_load_keeps_what_it_has_acknowledged"
+        },
+        "integration/test_local_processes.py": {
+            "test_thousands_of_waiters_learn_of_results_that_another_process_stores",
+        },
+        "integration/test_rabbitmq_access.py": {"publish_both"},
+        "integration/test_rabbitmq_migration.py": {"run"},
+        "integration/test_rabbitmq_oauth2.py": {"_again_and_again", "_work"},
+        "integration/test_rabbitmq_recovery.py": {
+            "cut_again_and_again",
+            "test_a_node_that_is_killed_and_comes_back_has_everything_confirmed",
+            "test_nothing_confirmed_is_lost_and_consumers_come_back",
+            "test_order_is_kept_over_a_cut",
+        },
+        "integration/test_rabbitmq_watchdog.py": {"test_a_busy_consumer_is_left_alone"},
+        "unit/client/test_bulk.py": {"test_a_slow_maker_s_calls_are_confirmed_meanwhile"},
+        "unit/worker/test_reporter.py": {"test_a_supervisor_that_does_not_read_holds_nothing_up_and_misses_no_run"},
+    },
+    "Work that takes a moment, so that others could come in between, or that has no end of its own.": {
+        "conformance/test_the_suite_itself.py": {"connect", "consume"},
+        "unit/executors/test_interrupt.py": {
+            "test_a_thread_gets_it_between_two_instructions",
+            "test_it_waits_until_the_thread_has_left_a_lock_of_the_standard_library",
+        },
+        "unit/injection/test_resolve.py": {
+            "test_a_failure_is_not_kept_and_those_who_waited_ask_again",
+            "test_a_timeout_and_a_cancellation_end_what_was_opened",
+        },
+        "unit/run/test_locks.py": {
+            "test_one_at_a_time_has_a_lock_and_tokens_grow",
+            "test_threads_and_coroutines_share_a_lock",
+        },
+        "unit/testing/test_harness.py": {
+            "test_a_rejection_and_a_failure_outside_of_the_task_are_reported_too",
+            "test_what_never_ends_ends_the_test_and_not_its_run",
+        },
+        "unit/worker/run/test_journal_service.py": {
+            "test_who_gives_up_waiting_for_the_begin_leaves_it_to_the_others"
+        },
+        "unit/worker/run/test_task_pool.py": {"test_a_timer_that_a_piece_has_left_behind_cancels_nobody_else"},
+        "unit/worker/run/test_thread_runs.py": {"test_no_more_go_on_in_threads_than_there_are_slots"},
+    },
+    "Parts of the servers of the tests, which import nothing of the tests, and of a simulation in virtual time.": {
+        "servers/keeper.py": {"_clean_up", "_signal_tree", "_wait"},
+        "servers/proxy.py": {"_deliver"},
+        "unit/worker/impatient.py": {"_job", "sleep_until", "until_empty"},
+    },
+}
+
+
+def test_what_sleeps_in_real_time_is_listed_with_its_reason() -> None:
+    """To wait for something there are `eventually` and `until`; what sleeps for long enough is too fast some day."""
+    found = {
+        f"{path.relative_to(_TESTS)}: {where}"
+        for path in sorted(_TESTS.rglob("*.py"))
+        if _CAMPAIGNS not in path.parents and str(path.relative_to(ROOT)) != _POLLING
+        for where in _sleeping(path)
+    }
+
+    listed = {f"{file}: {name}" for files in _SLEEPING.values() for file, names in files.items() for name in names}
+    assert found == listed
+
+
+def _sleeping(path: Path) -> Iterator[str]:
+    """The outermost definitions in which something sleeps for more than a turn of the loop."""
+    is_virtual = _VIRTUAL in _reached(_name(path))
+    for node in _tree(path).body:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        for part in node.body if isinstance(node, ast.ClassDef) else [node]:
+            # On a loop of its own time passes.
+            nodes = [*ast.walk(part)]
+            is_real = not is_virtual or any(_called(each) == "asyncio.run" for each in nodes)
+            if any(_sleeps(each, is_real) for each in nodes):
+                yield part.name if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) else node.name
+
+
+def _sleeps(node: ast.AST, is_real: bool) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and (name := _called(node)) in _SLEEPS
+        and not (node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
+        and (is_real or name == "time.sleep")
+    )
+
+
+def _called(node: ast.AST) -> str | None:
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name, value=ast.Name(id=owner))):
+            return f"{owner}.{name}"
+        case _:
+            return None
+
+
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@functools.cache
+def _imports() -> dict[str, set[str]]:
+    """For each module of the tests, those of the tests that it imports."""
+    paths = {_name(path): path for path in _TESTS.rglob("*.py")}
+    return {
+        name: {
+            found
+            for node in ast.walk(_tree(path))
+            if isinstance(node, ast.ImportFrom) and node.module
+            for found in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+            if found in paths
+        }
+        for name, path in paths.items()
+    }
+
+
+def _reached(start: str) -> set[str]:
+    seen, waiting = {start}, [start]
+    while waiting:
+        for target in _imports()[waiting.pop()] - seen:
+            seen.add(target)
+            waiting.append(target)
+    return seen
+
+
+def test_no_test_says_how_fast_something_has_to_be() -> None:
+    """A busy machine is slow; what has to end before something else is shown by what comes first."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted(_TESTS.rglob("*.py"))
+        if _CAMPAIGNS not in path.parents and _VIRTUAL not in _imports()[_name(path)]
+        for function in _tree(path).body
+        for line in _bounds(function)
+    ]
+
+    assert found == []
+
+
+def _bounds(definition: ast.stmt) -> Iterator[int]:
+    nodes = [*ast.walk(definition)]
+    taken = _times_taken(nodes)
+    yield from (node.lineno for node in nodes if isinstance(node, ast.Assert) and _bounds_a_time(node.test, taken))
+
+
+def _bounds_a_time(test: ast.expr, taken: set[str]) -> bool:
+    """Whether a difference of two readings of a clock has to be less than something."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            for left, operator, right in zip(sides, node.ops, sides[1:], strict=False):
+                lesser = left if isinstance(operator, ast.Lt | ast.LtE) else right
+                if isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE) and _is_time_taken(lesser, taken):
+                    return True
+    return False
+
+
+def _times_taken(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names that such a difference is given, or is put into."""
+    names: set[str] = set()
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name))], value=value):
+                if _is_difference(value):
+                    names.add(name)
+            case ast.Call(func=ast.Attribute(attr="append", value=ast.Name(id=name)), args=[value]):
+                if _is_difference(value):
+                    names.add(name)
+            case _:
+                pass
+    return names
+
+
+def _is_time_taken(node: ast.expr, taken: set[str]) -> bool:
+    return _is_difference(node) or any(isinstance(part, ast.Name) and part.id in taken for part in ast.walk(node))
+
+
+def _is_difference(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Sub)
+        and any(
+            isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _CLOCKS
+            for part in ast.walk(node)
+        )
+    )
