@@ -16,6 +16,7 @@ from typing import Final
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.durable.lease_terms import TOLERANCE
 from taskmq.errors import StoreWentBack
+from taskmq.model.keys import watermark_key
 
 __all__ = ["Watermark"]
 
@@ -36,7 +37,7 @@ class Watermark:
     def __init__(self, leases: LeaseStore, *, address: str, me: str, wall: Callable[[], float] = time.time) -> None:
         self._leases = leases
         self._address = address
-        self._key = f"mark:{me}"
+        self._key = watermark_key(me)
         self._me = me
         self._wall = wall
         self._token: int | None = None

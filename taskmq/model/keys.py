@@ -11,26 +11,34 @@ __all__ = [
     "arrival_key",
     "flow_end_id",
     "flow_job_id",
+    "group_of",
     "limit_key",
     "lock_key",
     "long_run_key",
+    "member_key",
+    "members_prefix",
     "once_key",
+    "places_key",
+    "rate_key",
     "reaction_job_id",
     "reaction_record_key",
     "replaced_key",
     "schedule_record_key",
     "scheduled_job_id",
+    "slot_key",
     "split_tenant_key",
     "tenant_key",
     "tenant_prefix",
     "text_after",
     "unique_key",
+    "watermark_key",
     "worker_key",
 ]
 
 _SCHEDULED: Final = "6f1d2c3a-8d52-5b0e-9a44-1f8d3f5e2b77"
 _REACTED: Final = "b4c1b7e0-2f0e-5a36-9d0b-6f3f5b1d7a10"
 _LONGEST: Final = 512
+_MEMBERS: Final = "members:"
 _LAST_CHARACTER: Final = "\U0010ffff"
 QUEUE_PAUSES: Final = "/queues"
 """Which queues are paused: a scope of definitions that no app is called."""
@@ -91,6 +99,16 @@ def limit_key(name: str, key: str | None, *, tenant: str | None) -> str:
     return name if key is None else tenant_key(tenant, f"{name}:{key}")
 
 
+def rate_key(key: str) -> str:
+    """How often may start what has the limit of that key."""
+    return f"rate:{key}"
+
+
+def places_key(key: str) -> str:
+    """How many may run of what has the limit of that key."""
+    return f"places:{key}"
+
+
 def lock_key(name: str) -> str:
     """Of a lock that the code of an app names."""
     return f"lock:{name}"
@@ -104,6 +122,38 @@ def worker_key(owner: str) -> str:
 def long_run_key(job_id: str, chance: str) -> str:
     """The lease that replaces the delivery of a long run."""
     return f"handover:{job_id}:{chance}"
+
+
+def slot_key(slot: int) -> str:
+    """The lease of a slot of the job store; its token is the epoch of its holder."""
+    return f"slot:{slot}"
+
+
+def watermark_key(process: str) -> str:
+    """The note of what a process knows that the job store has confirmed."""
+    return f"mark:{process}"
+
+
+def members_prefix(group: str) -> str:
+    """What the keys of a group's members begin with, and no other key."""
+    return f"{_MEMBERS}{group}:"
+
+
+def member_key(group: str, member: str) -> str:
+    """The lease of a member.
+
+    Args:
+        group: without a colon.
+    """
+    return members_prefix(group) + member
+
+
+def group_of(key: str) -> str | None:
+    """The group of whose members the key is one's; None for any other key."""
+    if not key.startswith(_MEMBERS):
+        return None
+    group, parted, _ = key.removeprefix(_MEMBERS).partition(":")
+    return group if parted else None
 
 
 def schedule_record_key(app: str, schedule: str) -> str:

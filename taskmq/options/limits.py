@@ -12,7 +12,7 @@ import msgspec
 from taskmq.contracts.stores import Demand, PlaceDemand, RateDemand
 from taskmq.errors import InvalidOption
 from taskmq.model.codec import Signature
-from taskmq.model.keys import limit_key, split_tenant_key
+from taskmq.model.keys import limit_key, places_key, rate_key, split_tenant_key
 from taskmq.model.units import parse_duration
 from taskmq.options.keys import ArgumentKey, KeyMaker, check_key, read_key_maker
 
@@ -85,7 +85,7 @@ class RateLimit(msgspec.Struct, frozen=True):
 
     def demand(self, key: str) -> Demand:
         """What one run takes of the limit of that key."""
-        return RateDemand(key=f"rate:{key}", interval=self.interval, burst=self.burst, strict=self.strict)
+        return RateDemand(key=rate_key(key), interval=self.interval, burst=self.burst, strict=self.strict)
 
     def _parts(self) -> tuple[int, float]:
         """How many starts in how many seconds."""
@@ -126,7 +126,7 @@ class Concurrency(msgspec.Struct, frozen=True):
 
     def demand(self, key: str) -> Demand:
         """What one run takes of the limit of that key."""
-        return PlaceDemand(key=f"places:{key}", places=self.limit)
+        return PlaceDemand(key=places_key(key), places=self.limit)
 
 
 Limit = RateLimit | Concurrency

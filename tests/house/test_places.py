@@ -1,8 +1,9 @@
 """What may happen in named places only."""
 
 import ast
+import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tests.house.tree import Module, classes, modules
 
@@ -87,7 +88,25 @@ _NAMES_HEADERS: set[str] = {
     "taskmq/model/headers.py",
 }
 _NAMES_KEYS: set[str] = {"taskmq/model/keys.py"}
-_KEYS = ("once:", "unique:", "replaced:", "lock:", "handover:", "arrived:", "worker:")
+# A message, and what is in it, is made by the producer and what stands beside it here: all that sends a job goes
+# through the middleware, the defaults of its task, the tenant, and `unique`.
+_MAKES_MESSAGES: dict[str, str] = {
+    "taskmq/client/delayed.py": "what waited in the state, as it was",
+    "taskmq/client/producer.py": "the one producer",
+    "taskmq/contracts/republish.py": "a delivery, once more",
+    "taskmq/operations/dead_letters/replay.py": "a dead letter, once more; another client may have sent it",
+    "taskmq/scheduler/publish.py": "an invitation to a job that the store has taken from the producer",
+    "taskmq/scheduler/reports/letters.py": "a letter for people, no job",
+    "taskmq/testing/store_run.py": "an invitation, by the scheduler of a test",
+    "taskmq/worker/run_logs/lines.py": "lines of a log, no job",
+    "taskmq/worker/settlement/reports.py": "reports, no job",
+}
+_MAKES_ENVELOPES: dict[str, str] = {
+    "taskmq/executors/child.py": "the context of a run in a process of its own",
+    "taskmq/run/context.py": "the context of a task that is called without a worker",
+    "taskmq/tasks/task.py": "a call, for the producer",
+    "taskmq/workflow/publisher.py": "a step of a workflow, for the producer",
+}
 
 
 def test_deliveries_are_settled_in_named_places_only() -> None:
@@ -107,7 +126,33 @@ def test_header_names_are_written_in_named_places_only() -> None:
 
 
 def test_the_names_of_keys_are_written_in_one_place() -> None:
-    assert _modules_that(lambda module: _says(module, lambda text: text.startswith(_KEYS))) == _NAMES_KEYS
+    kinds = tuple(_kinds_of_keys())
+
+    assert {"once:", "lock:", "slot:", "mark:", "members:"} <= set(kinds)
+    assert _modules_that(lambda module: _says(module, lambda text: text.startswith(kinds))) == _NAMES_KEYS
+
+
+def _kinds_of_keys() -> Iterator[str]:
+    """What the keys of one kind begin with: `once:`."""
+    (keys,) = [module for module in modules() if module.where in _NAMES_KEYS]
+    for node in ast.walk(keys.tree):
+        match node:
+            case ast.Constant(value=str(text)) if re.fullmatch("[a-z]+:", text):
+                yield text
+            case _:
+                pass
+
+
+def test_messages_and_envelopes_are_made_in_named_places_only() -> None:
+    assert _modules_that(lambda module: _makes(module, "Outgoing")) == set(_MAKES_MESSAGES)
+    assert _modules_that(lambda module: _makes(module, "Envelope")) == set(_MAKES_ENVELOPES)
+
+
+def _makes(module: Module, name: str) -> bool:
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+        for node in ast.walk(module.tree)
+    )
 
 
 def _says(module: Module, fits: Callable[[str], bool]) -> bool:

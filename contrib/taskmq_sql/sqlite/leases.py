@@ -7,7 +7,7 @@ forgotten that was brought back is not given twice.
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from taskmq.contracts.stores.leases import Lease, members_prefix
+from taskmq.contracts.stores import Lease, members_prefix
 from taskmq.errors import StateUnavailable, StoreMismatch, StoreUnavailable
 from taskmq_sql.sqlite.file.connection import Care, Transaction
 from taskmq_sql.sqlite.file.thread import FileThread

@@ -25,7 +25,6 @@ from taskmq.contracts.jobs.dispatch import (
     Pick,
     ReadyJob,
     Released,
-    slot_key,
 )
 from taskmq.contracts.jobs.nodes import NodeStore, PlacedJob, UnplacedJob
 from taskmq.contracts.jobs.records import (
@@ -58,6 +57,7 @@ from taskmq.contracts.jobs.schedules import (
 )
 from taskmq.contracts.jobs.signals import READY_TOPIC, decode_lanes, encode_lanes, ready_topic
 from taskmq.contracts.jobs.store import JobStore, Upgradable
+from taskmq.model.keys import slot_key
 
 __all__ = [
     "READY_TOPIC",

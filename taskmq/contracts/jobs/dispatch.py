@@ -30,16 +30,10 @@ __all__ = [
     "Pick",
     "ReadyJob",
     "Released",
-    "slot_key",
 ]
 
 SLOTS: Final = 8
 """Into so many slots queues and timers are divided, unless the store was made with another number (up to 64)."""
-
-
-def slot_key(slot: int) -> str:
-    """The key of the lease of a slot; its token is the epoch of its holder."""
-    return f"slot:{slot}"
 
 
 class Lane(msgspec.Struct, frozen=True, order=True, cache_hash=True):

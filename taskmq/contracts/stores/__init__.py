@@ -20,7 +20,7 @@ from taskmq.contracts.stores.flows import (
     Taken,
     TakenNode,
 )
-from taskmq.contracts.stores.leases import Coordinator, Lease, LeaseStore, group_of, member_key, members_prefix
+from taskmq.contracts.stores.leases import Coordinator, Lease, LeaseStore
 from taskmq.contracts.stores.limits import Demand, LimitEntry, LimitStore, LimitUsage, PlaceDemand, RateDemand
 from taskmq.contracts.stores.outbox import Outbox
 from taskmq.contracts.stores.progress import ProgressRecord, ProgressStore
@@ -36,6 +36,7 @@ from taskmq.contracts.stores.state import (
     require_store,
     state_required,
 )
+from taskmq.model.keys import group_of, member_key, members_prefix
 
 __all__ = [
     "BegunNode",

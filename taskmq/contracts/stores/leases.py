@@ -5,13 +5,11 @@ of running jobs, long runs. `Coordinator` is that with groups of members, and wh
 implements; `taskmq.testing.coordinator_suite` says when it is done.
 """
 
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
-__all__ = ["Coordinator", "Lease", "LeaseStore", "group_of", "member_key", "members_prefix"]
-
-_MEMBERS: Final = "members:"
+__all__ = ["Coordinator", "Lease", "LeaseStore"]
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,25 +66,3 @@ class Coordinator(LeaseStore, Protocol):
     async def members(self, group: str) -> dict[str, Lease]:
         """The leases that members of the group hold now, by their names and in the order of these."""
         ...
-
-
-def members_prefix(group: str) -> str:
-    """What the keys of a group's members begin with, and no other key."""
-    return f"{_MEMBERS}{group}:"
-
-
-def member_key(group: str, member: str) -> str:
-    """The key of a member's lease.
-
-    Args:
-        group: without a colon.
-    """
-    return members_prefix(group) + member
-
-
-def group_of(key: str) -> str | None:
-    """The group of whose members the key is one's; None for any other key."""
-    if not key.startswith(_MEMBERS):
-        return None
-    group, parted, _ = key.removeprefix(_MEMBERS).partition(":")
-    return group if parted else None

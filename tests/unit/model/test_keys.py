@@ -29,10 +29,21 @@ _KEYS = st.text(st.characters(codec="utf-8"), max_size=6)
         (keys.flow_job_id("f", "1", 2), "f.1~2"),
         (keys.flow_end_id("f", 0), "f.end~0"),
         (keys.tenant_key(None, "1"), "1"),
+        (keys.rate_key("api:7"), "rate:api:7"),
+        (keys.places_key("api:7"), "places:api:7"),
+        (keys.slot_key(3), "slot:3"),
+        (keys.watermark_key("host:1"), "mark:host:1"),
+        (keys.member_key("importers", "a:1"), "members:importers:a:1"),
     ],
 )
 def test_a_name_without_a_tenant_is_what_it_was_before_there_were_any(found: str, wanted: str) -> None:
     assert found == wanted
+
+
+def test_the_group_is_known_from_the_key_of_a_member_and_of_no_other() -> None:
+    assert keys.group_of(keys.member_key("importers", "a:1")) == "importers"
+    assert keys.group_of("members:importers") is None
+    assert keys.group_of("lock:importers:a") is None
 
 
 def test_the_tenant_comes_first() -> None:
