@@ -161,6 +161,10 @@ class Ledger:
         """When the worker of a job without a message said so; None where the job has its message."""
         return self._detached.get(job_id)
 
+    def tokens(self) -> dict[str, int]:
+        """The token of each job in flight."""
+        return {job_id: flight.token for job_id, flight in self._flights.items()}
+
     async def wait_until_drained(self) -> None:
         """Return once nothing is in flight."""
         await self._is_drained.wait()

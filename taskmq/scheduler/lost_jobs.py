@@ -15,12 +15,15 @@ A job is lost only where no worker can have it, seen twice in a row:
     either, ack="early"      it may have been done                                    -> failed, and never run again
 
 A message that is unacknowledged comes back by itself, so a worker that dies costs nothing here.
+
+A job is not in flight any more, though its report has not come here, where the store says so twice in a row: an
+earlier holder of the slot, which stood still, has applied the report after the take-over.
 """
 
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from taskmq.client.session import Session
@@ -47,6 +50,7 @@ _LOOK: Final = 5.0
 # Numbers of the broker may be some seconds old: what is seen twice so far apart is so.
 _LOOKS_BETWEEN: Final = 3
 _DEATHS: Final = 3
+_EVER: Final = 2**63 - 1
 
 
 class InFlightWatch:
@@ -93,6 +97,8 @@ class InFlightWatch:
         self._counts = counts
         self._seconds = seconds
         self._suspects: dict[str, int] = {}
+        # Those that the store did not have in flight at the last look, with their tokens.
+        self._gone: set[tuple[str, int]] = set()
         self._has_recognised = False
         self._is_stopping = asyncio.Event()
 
@@ -107,11 +113,15 @@ class InFlightWatch:
             # What an earlier holder has dispatched is in the ledger as well.
             if not len(self._ledger):
                 self._suspects.clear()
+                self._gone.clear()
                 continue
             looks += 1
             try:
+                known = self._ledger.tokens()
                 now = await self._store.now_ms()
-                records = await self._store.dispatching.in_flight(self._slot, dispatched_before=now)
+                # Whatever its clock says: what was in flight here before is there, or has left.
+                records = await self._store.dispatching.in_flight(self._slot, dispatched_before=_EVER)
+                self._let_go(known, records)
                 self._tell_cancelled(records)
                 await self._recognise_detached(records)
                 await self._give_up_lost_nodes(records)
@@ -119,6 +129,17 @@ class InFlightWatch:
                     await self._look_for_lost(records, now)
             except (StoreUnavailable, BrokerUnavailable) as error:
                 _log.debug("slot %d: jobs in flight are looked after later: %s", self._slot, error)
+
+    def _let_go(self, known: Mapping[str, int], records: Sequence[JobRecord]) -> None:
+        """Of the jobs that are known to be in flight, those have left that the store had not at the last look either.
+
+        Those that it has not just now may be among the reports in hand.
+        """
+        before, self._gone = self._gone, known.items() - {(record.id, record.token) for record in records}
+        left = [job_id for job_id, token in before & self._gone if self._ledger.left(job_id, token) is not None]
+        if left:
+            _log.info("slot %d: %d jobs have left of which an earlier holder has heard", self._slot, len(left))
+            self._again()
 
     def _tell_cancelled(self, records: Sequence[JobRecord]) -> None:
         broker = self._session.broker

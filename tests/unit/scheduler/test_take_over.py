@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Pick
+from taskmq.contracts.jobs import AppliedReport, DispatchBatch, DispatchedJob, Pick
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
+from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.scheduler.slots import LEASE
 from tests.unit.scheduler.stage import Stage, play, until
@@ -99,6 +100,40 @@ def test_a_lost_answer_of_a_dispatch_has_the_slot_taken_anew_and_no_job_waits() 
 
         assert sorted(lost) == sorted(job_ids)
         assert {stage.job(job_id).token >> 32 for job_id in job_ids} == {1}
+
+    play(test)
+
+
+def test_what_an_earlier_holder_applies_after_the_take_over_leaves_room_for_others() -> None:
+    async def test(stage: Stage) -> None:
+        store, has_begun, goes_on = stage.store, asyncio.Event(), asyncio.Event()
+        apply = stage.store.dispatching.apply
+
+        async def apply_late(reports: Sequence[Report]) -> list[AppliedReport]:
+            has_begun.set()
+            await goes_on.wait()
+            return await apply(reports)
+
+        vars(store.dispatching)["apply"] = apply_late
+        first = stage.start(store=store)
+        await stage.submit(100)
+        player = await stage.player()
+        await player.has(64)
+        # So long until the store knows that the broker has confirmed them.
+        await stage.pass_by(1)
+        await player.finish()
+        await has_begun.wait()
+        second = stage.start()
+        store.is_reachable = False
+        await until(lambda: second.scheduler.status().in_flight == {"work": 64})
+
+        goes_on.set()
+        await player.has(36)
+        await player.finish()
+        await stage.all_ended()
+
+        assert first.scheduler.status().reports == {"accepted": 64}
+        await until(lambda: second.scheduler.status().in_flight == {})
 
     play(test)
 
