@@ -102,6 +102,7 @@ class JobDispatcher:
         self._next_sharing = 0.0
         self._followed = 0
         self._windows: dict[str, Window] = {}
+        self._has_failed = False
         self._publishing = TaskSet("publishes jobs", failure="jobs are published by the slot's next holder")
         self._waking = asyncio.Event()
         self._is_stopping = asyncio.Event()
@@ -194,7 +195,13 @@ class JobDispatcher:
         self.stop()
 
     async def run(self) -> None:
-        """Dispatch until `stop`; what was dispatched is with the broker then, if that answers."""
+        """Dispatch until `stop`; what was dispatched is with the broker then, if that answers.
+
+        Where it has raised, the next call gives the slot back: what was being published then is its next holder's.
+        """
+        if self._has_failed:
+            self._unsure()
+            return
         try:
             while not self._is_stopping.is_set():
                 self._waking.clear()
@@ -226,6 +233,9 @@ class JobDispatcher:
                 await self._passage.open_all(unless=lambda: not self._grace)
         except StoreUnavailable as error:
             _log.debug("slot %d: its next holder lets jobs go that wait behind gates: %s", self._lease.slot, error)
+        except Exception:
+            self._has_failed = True
+            raise
         finally:
             self._publisher.stop_trying()
             await self._publishing.aclose()

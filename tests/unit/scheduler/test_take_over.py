@@ -104,6 +104,33 @@ def test_a_lost_answer_of_a_dispatch_has_the_slot_taken_anew_and_no_job_waits() 
     play(test)
 
 
+def test_after_a_dispatch_that_failed_in_the_middle_the_slot_is_taken_anew_and_no_job_waits() -> None:
+    async def test(stage: Stage) -> None:
+        store, failed = stage.store, list[str]()
+        dispatch = store.dispatching.dispatch
+
+        async def fails_once(slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+            batch = await dispatch(slot, epoch, picks)
+            if batch is not None and not failed:
+                failed.extend(job.id for job in batch.jobs)
+                raise KeyError("a bug (staged)")
+            return batch
+
+        vars(store.dispatching)["dispatch"] = fails_once
+        process = stage.start(store=store)
+        dispatched = await stage.submit(3)
+        await until(lambda: len(failed) == 3)
+        # From here on a broker that is away for a moment is waited for, as ever.
+        process.broker.fail_publishes(3, BrokerUnavailable("no broker"))
+        await stage.playing()
+
+        await until(lambda: stage.states() == {JobState.SUCCEEDED: 3}, within=30)
+
+        assert sorted(failed) == sorted(dispatched)
+
+    play(test)
+
+
 def test_what_an_earlier_holder_applies_after_the_take_over_leaves_room_for_others() -> None:
     async def test(stage: Stage) -> None:
         store, has_begun, goes_on = stage.store, asyncio.Event(), asyncio.Event()
