@@ -102,9 +102,13 @@ async def find_upstream(connection: Connection, ids: Sequence[str]) -> Upstream:
     found = {str(row["id"]) for row in live}
     if not (gone := [each for each in wanted if each not in found]):
         return Upstream(live)
-    # Of a later snapshot: what has ended since the statement before is seen here.
-    earliest = min(submitted_at(each) for each in gone) - DAY
-    return Upstream([*live, *await connection.fetch(_ENDED, gone, earliest)])
+    # Of a later snapshot: what has ended since the statement before is seen here. A clock that is a day ahead of ours
+    # has made the ids of what only the second look finds.
+    ended = await connection.fetch(_ENDED, gone, min(submitted_at(each) for each in gone) - DAY)
+    found |= {str(row["id"]) for row in ended}
+    if left := [each for each in gone if each not in found]:
+        ended = [*ended, *await connection.fetch(_ENDED, left, 0)]
+    return Upstream([*live, *ended])
 
 
 async def wait(

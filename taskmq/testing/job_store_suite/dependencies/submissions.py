@@ -8,7 +8,7 @@ from taskmq.contracts.jobs import DependencyRefusal, JobDetail, NewJob, Submitte
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after
+from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after, new_id
 from taskmq.testing.job_store_suite.uniqueness.submissions import unique
 from taskmq.testing.runner import case
 
@@ -66,6 +66,18 @@ class WaitingJobs(JobStoreCase):
         assert (now.state, soon.state) == (JobState.QUEUED, JobState.SCHEDULED)
         assert await driver.store.unmet(now.id) == []
         assert [lane.queue for lane in await driver.lanes("now")] == ["now"]
+
+    @case
+    async def test_a_job_that_has_ended_is_known_whatever_the_clock_was_that_has_made_its_id(self) -> None:
+        driver = self.driver()
+        now = await driver.store.now_ms()
+
+        for hours in (72, -72):
+            done = await driver.make(JobState.SUCCEEDED, id=new_id(now + hours * HOUR))
+
+            job = await driver.submit(detail=after(done))
+
+            assert job.state is JobState.QUEUED, hours
 
     @case
     async def test_a_job_that_waits_for_what_cannot_come_any_more_waits_until_that_is_settled(self) -> None:
