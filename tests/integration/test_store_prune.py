@@ -12,6 +12,7 @@ from taskmq import TaskMQ
 from taskmq.contracts.jobs import Catalogued, Prunable
 from taskmq.model.jobs.registrations import TaskRegistration
 from taskmq.submission import Jobs
+from taskmq.testing.runner import eventually
 from taskmq_sql.jobs.partitions import DAY, day_of, partition_statements
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.upkeep.days import drop_day
@@ -161,6 +162,37 @@ def test_jobs_end_while_a_day_waits_for_a_long_reader_on_postgresql_13(job_store
             await dropping
 
         assert await connection.fetchval("select to_regclass($1) is null", f"taskmq.{name}")
+        await connection.close()
+        await reader.close()
+
+    asyncio.run(main())
+
+
+def test_jobs_are_changed_while_the_upkeep_waits_for_a_long_reader(job_store_url: str) -> None:
+    """In one process: that of `taskmq server --scheduler`, for one."""
+
+    async def main() -> None:
+        connection, reader = [await asyncpg.connect(job_store_url) for _ in range(2)]
+        now = await connection.fetchval("select taskmq.now_ms()")
+        for statements in partition_statements(now - 40 * DAY).values():
+            for statement in statements:
+                await connection.execute(statement)
+        await reader.execute("begin; select count(*) from taskmq.job_history")
+
+        async def waits() -> bool:
+            return await connection.fetchval(
+                "select exists (select from pg_stat_activity where query like 'alter table%detach%' and state = "
+                "'active' and datname = current_database())"
+            )
+
+        async with _shop(job_store_url) as app, asyncio.timeout(30):
+            keeping = asyncio.create_task(app.sessions.store().dispatching.maintain())
+            await eventually(waits, True, within=20)
+            await _ended(app.jobs, "new")
+            assert not keeping.done()
+            await reader.execute("commit")
+            await keeping
+
         await connection.close()
         await reader.close()
 

@@ -33,6 +33,7 @@ class Database:
         reads, lookups: for lists, and for single jobs.
         accounts: for changes of who may do what.
         histories: for what is remembered of runs.
+        upkeep: for what may take long: to make room, and to drop what is old.
         slots: as the store was made; known from the first connection on.
     """
 
@@ -52,6 +53,7 @@ class Database:
         self.lookups = self._connections(1, LOOKUPS)
         self.accounts = self._connections(1, LISTS)
         self.histories = self._connections(1, LISTS)
+        self.upkeep = self._connections(1, HOT)
         self.names = Names(self.reads, self.slot_of)
 
     def slot_of(self, queue: str) -> int:
@@ -71,6 +73,7 @@ class Database:
             self.accounts,
             self.histories,
             self.firings,
+            self.upkeep,
         ):
             await each.aclose()
 

@@ -270,7 +270,7 @@ class PostgresDispatch:
             await connection.execute(DROP_USAGE)
             await repair(connection)
 
-        await self._database.changes.run("statement", maintain)
+        await self._database.upkeep.run("statement", maintain)
         if forgets:
             await self.drop_days(KEPT_DAYS)
 
@@ -282,7 +282,7 @@ class PostgresDispatch:
             await drop_days(connection, before=before)
             return before
 
-        before = await self._database.changes.run("statement", drop)
+        before = await self._database.upkeep.run("statement", drop)
         await self._schedules.drop_occurrences(before=before)
 
     async def _for_batches(self, statement: str, batches: Sequence[int]) -> None:

@@ -127,7 +127,7 @@ class PostgresSchedules:
     async def drop_occurrences(self, *, before: int) -> None:
         """Forget those that were let through before an instant (ms), some at a time."""
         while (
-            await self._database.changes.run(
+            await self._database.upkeep.run(
                 "statement",
                 lambda connection: connection.execute(statements.DROP_OCCURRENCES, before, _DROPPED),
             )
