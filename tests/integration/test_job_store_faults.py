@@ -19,6 +19,7 @@ from taskmq.contracts.jobs import DispatchStore, JobStore, Lane, NewJob, Pick, s
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import StateUnavailable, StoreUnavailable
 from taskmq.model.envelope import new_job_id
+from taskmq.model.jobs.reports import Report
 from taskmq_sql import open_job_store
 from taskmq_sql.migrations import upgrade
 from taskmq_sql.sqlite.store import SqliteJobStore
@@ -379,3 +380,46 @@ def test_what_the_server_does_not_allow_is_reported_as_any_other_outage(server: 
             server.sql("drop owned by guest; drop role guest")
 
     asyncio.run(main())
+
+
+def test_a_report_of_a_day_that_cannot_be_made_waits_until_it_can(
+    postgres_server: PostgreSQL, job_store_url: str
+) -> None:
+    """A user who may not make tables, and a day for which there is none: the report is refused, not at fault."""
+    user = f"writer_{uuid4().hex}"
+
+    def sql(statement: str) -> None:
+        postgres_server.sql(statement, url=job_store_url)
+
+    sql(f"create role {user} login; grant usage on schema taskmq to {user}")
+    sql(f"grant all on all tables in schema taskmq to {user}; grant all on all sequences in schema taskmq to {user}")
+    url = urlsplit(job_store_url)
+    store = open_job_store(url._replace(netloc=url.netloc.replace("postgres@", f"{user}@")).geturl(), BrokerOptions())
+    schedulers = store.dispatching
+
+    async def main() -> None:
+        await store.submit([_job()])
+        slot = schedulers.slot_of("work")
+        epoch = await schedulers.leases.acquire(slot_key(slot), owner="scheduler", seconds=60)
+        assert isinstance(epoch, int)
+        batch = await schedulers.dispatch(slot, epoch, [Pick(lane, 1) for lane in await schedulers.lanes(slot)])
+        assert batch is not None
+        report = Report(id=batch.jobs[0].id, token=batch.jobs[0].token, kind="succeeded")
+        sql(
+            "do $$ declare day text; begin for day in select inhrelid::regclass from pg_inherits "
+            "where inhparent = 'taskmq.job_history'::regclass loop execute 'drop table ' || day; end loop; end $$"
+        )
+
+        with pytest.raises(StoreUnavailable, match="has no room for today") as refused:
+            await schedulers.apply([report])
+
+        assert refused.value.is_certain
+        other = open_job_store(job_store_url, BrokerOptions())
+        await other.dispatching.maintain()
+        sql(f"grant all on all tables in schema taskmq to {user}")
+        assert [each.outcome for each in await schedulers.apply([report])] == ["accepted"]
+        await other.aclose()
+        await store.aclose()
+
+    asyncio.run(main())
+    sql(f"drop owned by {user}; drop role {user}")

@@ -222,8 +222,18 @@ class Connections:
         if not await self._rolled_back(connection):
             return False
         if is_full_day:
-            await self._heal(connection)
+            await self._make_room(connection)
         return True
+
+    async def _make_room(self, connection: Connection) -> None:
+        try:
+            await self._heal(connection)
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            # In the middle of a transaction, perhaps.
+            self._drop(connection)
+            raise StoreUnavailable(
+                f"{self._address} has no room for today, and none could be made: {_text(error)}; nothing was changed"
+            ) from error
 
     async def _rolled_back(self, connection: Connection) -> bool:
         if connection.is_closed():
