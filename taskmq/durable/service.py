@@ -92,7 +92,10 @@ class ServiceGroup:
             began = loop.time()
             try:
                 await service.run()
-            except Exception:  # noqa: BLE001 - a fault in one part must not end the others, nor go unseen
+            except (Exception, asyncio.CancelledError) as error:
+                # A fault in one part must not end the others, nor go unseen.
+                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                    raise
                 if loop.time() - began > _LONGEST_PAUSE:
                     backoff.reset()
                 seconds = backoff.next()
@@ -100,6 +103,12 @@ class ServiceGroup:
                 await pause(self._is_stopping, seconds)
             else:
                 return
+
+
+def _is_cancelled() -> bool:
+    """Whether the present task itself is to end; else it has waited for something that was cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def pause(stop: asyncio.Event, seconds: float) -> bool:

@@ -180,10 +180,11 @@ def test_jobs_are_changed_while_the_upkeep_waits_for_a_long_reader(job_store_url
         await reader.execute("begin; select count(*) from taskmq.job_history")
 
         async def waits() -> bool:
-            return await connection.fetchval(
+            query = (
                 "select exists (select from pg_stat_activity where query like 'alter table%detach%' and state = "
                 "'active' and datname = current_database())"
             )
+            return bool(await connection.fetchval(query))
 
         async with _shop(job_store_url) as app, asyncio.timeout(30):
             keeping = asyncio.create_task(app.sessions.store().dispatching.maintain())

@@ -168,6 +168,31 @@ def test_a_service_that_does_not_end_in_its_time_is_cancelled() -> None:
     run(main())
 
 
+def test_a_service_that_waits_for_what_others_cancel_runs_again() -> None:
+    class Waiting(Part):
+        answer: asyncio.Future[None] | None = None
+
+        async def run(self) -> None:
+            if self.answer is None:
+                self.answer = asyncio.get_running_loop().create_future()
+                await self.answer
+            await super().run()
+
+    async def main() -> None:
+        story: list[str] = []
+        part = Waiting("a", story)
+        async with ServiceGroup() as services:
+            await services.start(part, "the part")
+            assert part.answer is not None
+            part.answer.cancel()
+            await asyncio.sleep(10)
+            assert story == ["run a"]
+
+        assert story == ["run a", "stop a", "end a"]
+
+    run(main())
+
+
 def test_a_service_that_fails_is_logged_and_runs_again_after_a_pause(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         story: list[str] = []
