@@ -74,8 +74,8 @@ def new_job(
         resources: what the task says that its runs take.
 
     Raises:
-        InvalidOption: an id that cannot be; a queue that is ordered; a job that needs a node, in a queue whose jobs
-            are not placed.
+        InvalidOption: an id or a tenant that cannot be; a queue that is ordered; a job that needs a node, in a queue
+            whose jobs are not placed.
     """
     envelope = sending.envelope
     if queue.ordered is not None:
@@ -186,7 +186,7 @@ def _job(
     envelope = replace(envelope, preemptible=None if detail is None else detail.preemptible)
     return NewJob(
         id=id,
-        tenant=envelope.tenant or "",
+        tenant=_text("tenant", envelope.tenant or "", 255),
         key=key,
         fingerprint=fingerprint,
         task=envelope.task,

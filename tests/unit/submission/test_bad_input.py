@@ -47,6 +47,7 @@ _REFUSED: dict[str, tuple[_Submit, type[TaskMQError], str]] = {
         "job_id",
     ),
     "an id with a NUL": (lambda shop: shop.jobs.asubmit("double", 1, job_id="a\0b"), InvalidOption, "job_id"),
+    "a tenant with a NUL": (lambda shop: shop.jobs.asubmit("double", 1, tenant="a\0b"), InvalidOption, "tenant"),
     "an id with half a character": (
         lambda shop: shop.jobs.asubmit("double", 1, job_id="a\ud800"),
         InvalidOption,
