@@ -213,7 +213,7 @@ class _Applying:
             worker=self._worker(report),
             started=report.started,
             finished=_end_of(report),
-            content_type=report.content_type if is_success else None,
+            content_type=storable(report.content_type) if is_success else None,
             result=report.result if is_success else None,
             error=None if is_success else _escaped(report.error),
         )

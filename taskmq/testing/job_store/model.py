@@ -439,7 +439,7 @@ class JobModel:
         if after in TERMINAL:
             fields["finished"] = self._end(report)
             if after is JobState.SUCCEEDED:
-                fields |= {"content_type": report.content_type, "result": report.result, "error": None}
+                fields |= {"content_type": storable(report.content_type), "result": report.result, "error": None}
             elif job.cancel_requested is not None and report.kind != "failed" and report.error is None:
                 fields["error"] = _reason(job.cancel_requested)
         elif after in _WAITS:

@@ -485,7 +485,9 @@ class Reports(JobStoreCase):
         failed = await driver.accepted(await driver.dispatched(), "failed", error=odd)
         retried = await driver.accepted(await driver.dispatched(), "retry", error=odd)
         refused = await driver.accepted(await driver.dispatched(), "refused", error=odd, delay=HOUR)
+        done = await driver.accepted(await driver.dispatched(), "succeeded", content_type="a\0b\udfff☂", result=b"\0")
 
+        assert (done.content_type, done.result) == ("a\\x00b\\udfff☂", b"\0")
         assert failed.error == retried.error == kept
         assert [attempt.error for attempt in await driver.store.attempts(retried.id)] == [kept]
         assert refused.state is JobState.SCHEDULED

@@ -7,6 +7,7 @@ from taskmq.contracts.jobs import AppliedReport, HistoryEntry
 from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten
 from taskmq.model.states import JobState
+from taskmq.model.units import storable
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, UNDER_WAY, id_bytes
@@ -107,7 +108,7 @@ class _Reporting:
         job.finished = self._finished(report)
         if after is JobState.SUCCEEDED:
             job.fail_with(None)
-            job.content_type, job.result = report.content_type, report.result
+            job.content_type, job.result = storable(report.content_type), report.result
         elif job.cancel_requested is not None and report.kind != "failed" and report.error is None:
             job.give_reason(job.cancel_requested)
 
