@@ -51,7 +51,7 @@ async def live() -> HealthView:
 async def ready(app: ServedApp, state: State) -> Response[HealthView]:
     """200 where the job store answers; 503 where it does not, and where this server is about to stop.
 
-    The store is asked once a second at most, whoever asks how often.
+    The store is asked once a second at most, for all callers together.
     """
     if state.get("is_stopping"):
         return Response(HealthView(status="not ready"), status_code=503, headers={"Retry-After": "5"})
