@@ -60,7 +60,7 @@ class Supervisor:
         self._supervision = supervision = supervision or SupervisorConfig()
         self._on_ready = on_ready
         self._slots: list[ProcessSlot] = []
-        self._sitting: dict[asyncio.Task[Literal["done", "dismissed", "unusable"]], ProcessSlot] = {}
+        self._running: dict[asyncio.Task[Literal["done", "dismissed", "unusable"]], ProcessSlot] = {}
         self._children: set[ChildProcess] = set()
         self._chores = TaskSet("supervisor", failure="a part of the supervisor has failed; the processes go on")
         self._one_at_a_time = asyncio.Lock()
@@ -151,13 +151,13 @@ class Supervisor:
             burst=self._order.config.burst,
         )
         self._slots.append(slot)
-        self._sitting[asyncio.create_task(slot.run())] = slot
+        self._running[asyncio.create_task(slot.run())] = slot
 
     async def _all_retired(self) -> None:
-        while self._sitting:
-            done, _ = await asyncio.wait(tuple(self._sitting), return_when=asyncio.FIRST_COMPLETED)
+        while self._running:
+            done, _ = await asyncio.wait(tuple(self._running), return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                self._slots.remove(self._sitting.pop(task))
+                self._slots.remove(self._running.pop(task))
                 match task.result():
                     case "unusable":
                         self._exit_code = EXIT_USAGE
@@ -200,10 +200,10 @@ class Supervisor:
             self._on_ready = None
 
     async def _end(self) -> None:
-        for task in self._sitting:
+        for task in self._running:
             task.cancel()
         await self._chores.aclose()
-        await asyncio.gather(*self._sitting, return_exceptions=True)
+        await asyncio.gather(*self._running, return_exceptions=True)
         # Those that were replaced, and those that were to replace them.
         children = tuple(self._children)
         for child in children:

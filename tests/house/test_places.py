@@ -81,6 +81,12 @@ _STARTS_TASKS: set[str] = {
     "taskmq/worker/run/task_pool.py",
     "taskmq/workflow/handle.py",
 }
+# The plan of a task is its app's: two workers of one process share it.
+_WRITES_PLANS: dict[str, str] = {
+    "taskmq/tasks/task.py": "its own, at its definition",
+    "taskmq/testing/virtual_run.py": "that of a copy",
+    "taskmq/worker/guards/workflow.py": "that of a copy",
+}
 # Names of headers and keys are part of what is stored and on the wire.
 _NAMES_HEADERS: set[str] = {
     # In SQL, which moves messages by itself.
@@ -141,6 +147,17 @@ def _kinds_of_keys() -> Iterator[str]:
                 yield text
             case _:
                 pass
+
+
+def test_the_plan_of_a_task_is_written_at_its_definition_only() -> None:
+    assert _modules_that(_writes_a_plan) == set(_WRITES_PLANS)
+
+
+def _writes_a_plan(module: Module) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "plan" and isinstance(node.ctx, ast.Store)
+        for node in ast.walk(module.tree)
+    )
 
 
 def test_messages_and_envelopes_are_made_in_named_places_only() -> None:

@@ -8,10 +8,10 @@ from taskmq.contracts.stores import Claimed, Done, Held
 from taskmq.model.clock import Clock
 from taskmq_local.rules.claims import ClaimRecord, claim, complete, release, renew, seen
 
-__all__ = ["ClaimShelf", "MemoryClaims"]
+__all__ = ["ClaimTable", "MemoryClaims"]
 
 
-class ClaimShelf:
+class ClaimTable:
     """Claims by key; the last token is of all keys, so none comes twice."""
 
     def __init__(self) -> None:
@@ -100,8 +100,8 @@ class MemoryClaims:
         check_open: raises when the state was closed.
     """
 
-    def __init__(self, shelf: ClaimShelf, clock: Clock, *, check_open: Callable[[], None]) -> None:
-        self._shelf = shelf
+    def __init__(self, table: ClaimTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
+        self._table = table
         self._clock = clock
         self._check_open = check_open
 
@@ -109,7 +109,7 @@ class MemoryClaims:
         self, key: str, *, job_id: str, owner: str, lease: float, ttl: float, over: int | None = None
     ) -> Claimed:
         self._check_open()
-        return self._shelf.claim(
+        return self._table.claim(
             key,
             job_id=job_id,
             owner=owner,
@@ -121,17 +121,17 @@ class MemoryClaims:
 
     async def find(self, key: str) -> Held | Done | None:
         self._check_open()
-        return self._shelf.find(key, now=self._clock.now_ms())
+        return self._table.find(key, now=self._clock.now_ms())
 
     async def renew(self, claims: Mapping[str, int], *, lease: float) -> frozenset[str]:
         self._check_open()
-        return self._shelf.renew(claims, lease=round(lease * 1000), now=self._clock.now_ms())
+        return self._table.renew(claims, lease=round(lease * 1000), now=self._clock.now_ms())
 
     async def complete(
         self, key: str, *, token: int, job_id: str, content_type: str, value: bytes, ttl: float
     ) -> bool:
         self._check_open()
-        return self._shelf.complete(
+        return self._table.complete(
             key,
             token=token,
             job_id=job_id,
@@ -143,4 +143,4 @@ class MemoryClaims:
 
     async def release(self, key: str, *, token: int) -> bool:
         self._check_open()
-        return self._shelf.release(key, token=token, now=self._clock.now_ms())
+        return self._table.release(key, token=token, now=self._clock.now_ms())

@@ -12,7 +12,7 @@ from taskmq.contracts.stores import TakenMessage, WaitingMessage
 from taskmq.model.clock import Clock
 from taskmq_local.database.loop_wakeup import call_on
 
-__all__ = ["DelayShelf", "MemoryDelays"]
+__all__ = ["DelayTable", "MemoryDelays"]
 
 
 class _Kept(msgspec.Struct):
@@ -21,7 +21,7 @@ class _Kept(msgspec.Struct):
     taken_until: int = 0
 
 
-class DelayShelf:
+class DelayTable:
     """One message per job, in the order of their due instants. Instants are milliseconds of the caller's clock."""
 
     def __init__(self) -> None:
@@ -140,31 +140,31 @@ class MemoryDelays:
         check_open: raises when the state was closed.
     """
 
-    def __init__(self, shelf: DelayShelf, clock: Clock, *, check_open: Callable[[], None]) -> None:
-        self._shelf = shelf
+    def __init__(self, table: DelayTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
+        self._table = table
         self._clock = clock
         self._check_open = check_open
 
     async def put(self, message: WaitingMessage) -> None:
         self._check_open()
-        self._shelf.put(message, now=self._clock.now_ms())
+        self._table.put(message, now=self._clock.now_ms())
 
     async def take(self, *, now: int, limit: int, lease: float) -> list[TakenMessage]:
         self._check_open()
         instant = self._clock.now_ms()
-        return self._shelf.take(due=now, limit=limit, until=instant + round(lease * 1000), now=instant)
+        return self._table.take(due=now, limit=limit, until=instant + round(lease * 1000), now=instant)
 
     async def done(self, taken: Sequence[TakenMessage]) -> None:
         self._check_open()
-        self._shelf.done(taken)
+        self._table.done(taken)
 
     async def give_back(self, taken: Sequence[TakenMessage]) -> None:
         self._check_open()
-        self._shelf.give_back(taken)
+        self._table.give_back(taken)
 
     async def next_due(self) -> int | None:
         self._check_open()
-        return self._shelf.next_due(now=self._clock.now_ms())
+        return self._table.next_due(now=self._clock.now_ms())
 
     def listen(self, heard: Callable[[], None]) -> Callable[[], None]:
         loop, thread = asyncio.get_running_loop(), threading.get_ident()
@@ -172,16 +172,16 @@ class MemoryDelays:
         def tell() -> None:
             call_on(loop, thread, heard)
 
-        self._shelf.listen(tell)
-        return lambda: self._shelf.stop_listening(tell)
+        self._table.listen(tell)
+        return lambda: self._table.stop_listening(tell)
 
     async def count(self) -> int:
         self._check_open()
-        return len(self._shelf.messages())
+        return len(self._table.messages())
 
     async def find(self, job_id: str) -> WaitingMessage | None:
         self._check_open()
-        return self._shelf.find(job_id)
+        return self._table.find(job_id)
 
     async def list(
         self, *, limit: int, task: str | None = None, queues: Collection[str] | None = None
@@ -189,15 +189,15 @@ class MemoryDelays:
         self._check_open()
         found = (
             message
-            for message in self._shelf.messages()
+            for message in self._table.messages()
             if task in (None, message.task) and (queues is None or message.queue in queues)
         )
         return list(islice(found, limit))
 
     async def cancel(self, job_id: str) -> bool:
         self._check_open()
-        return self._shelf.cancel(job_id, now=self._clock.now_ms())
+        return self._table.cancel(job_id, now=self._clock.now_ms())
 
     async def swap(self, found: WaitingMessage, changed: WaitingMessage) -> bool:
         self._check_open()
-        return self._shelf.swap(found, changed, now=self._clock.now_ms())
+        return self._table.swap(found, changed, now=self._clock.now_ms())

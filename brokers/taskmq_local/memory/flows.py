@@ -25,7 +25,7 @@ from taskmq.workflow.model.rules import ParentCounts
 from taskmq.workflow.model.transitions import open_flow
 from taskmq_local.rules.flows import FlowChanges
 
-__all__ = ["FlowShelf", "MemoryFlow", "MemoryFlows"]
+__all__ = ["FlowTable", "MemoryFlow", "MemoryFlows"]
 
 T = TypeVar("T")
 
@@ -207,7 +207,7 @@ class MemoryFlow:
         return self._awaited[node.key if node.total is None else f"{node.key}."]
 
 
-class FlowShelf:
+class FlowTable:
     """The flows of a hub. Used by several threads."""
 
     def __init__(self) -> None:
@@ -254,24 +254,24 @@ class MemoryFlows(FlowChanges):
         check_open: raises when the state was closed.
     """
 
-    def __init__(self, shelf: FlowShelf, clock: Clock, *, check_open: Callable[[], None]) -> None:
-        self._shelf = shelf
+    def __init__(self, table: FlowTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
+        self._table = table
         self._clock = clock
         self._check_open = check_open
 
     async def create(self, flow_id: str, head: bytes, nodes: Sequence[FlowNode], *, ttl: float) -> bool:
         now = self._now()
         view = MemoryFlow(head, nodes, ttl=round(ttl * 1000))
-        with self._shelf.lock:
-            if not self._shelf.add(flow_id, view, now=now):
+        with self._table.lock:
+            if not self._table.add(flow_id, view, now=now):
                 return False
             open_flow(view, nodes)
             return True
 
     async def look(self, flow_id: str) -> FlowRecord | None:
         now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.find(flow_id, now=now)
+        with self._table.lock:
+            view = self._table.find(flow_id, now=now)
             return None if view is None else view.record()
 
     async def entries(
@@ -284,10 +284,10 @@ class MemoryFlows(FlowChanges):
         limit: int = 100,
     ) -> FlowPage:
         now = self._now()
-        with self._shelf.lock:
+        with self._table.lock:
             found = [
                 (place, view)
-                for place, view in self._shelf.known(now=now)
+                for place, view in self._table.known(now=now)
                 if (tenant is None or split_tenant_key(place.flow_id)[0] == tenant)
                 and (since is None or place.started >= since)
                 and (before is None or place.started < before)
@@ -299,26 +299,26 @@ class MemoryFlows(FlowChanges):
 
     async def states(self, flow_id: str) -> dict[str, NodeState]:
         now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.find(flow_id, now=now)
+        with self._table.lock:
+            view = self._table.find(flow_id, now=now)
             return {} if view is None else {node.key: node.state for node in view.nodes.values()}
 
     async def outcomes(self, flow_id: str, keys: Sequence[str]) -> list[EndedNode | None]:
         now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.find(flow_id, now=now)
+        with self._table.lock:
+            view = self._table.find(flow_id, now=now)
             return [None if view is None else _outcome(view, key) for key in keys]
 
     async def calls(self, flow_id: str, keys: Sequence[str]) -> list[bytes | None]:
         now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.find(flow_id, now=now)
+        with self._table.lock:
+            view = self._table.find(flow_id, now=now)
             return [None if view is None or view.find(key) is None else view.call(key) for key in keys]
 
     async def ended(self, flow_id: str, *, place: int, limit: int) -> list[str]:
         now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.find(flow_id, now=now)
+        with self._table.lock:
+            view = self._table.find(flow_id, now=now)
             return [] if view is None else view.ends[place : place + limit]
 
     async def _change(
@@ -330,8 +330,8 @@ class MemoryFlows(FlowChanges):
         is_durable: bool = True,  # noqa: ARG002 - nothing in memory is
     ) -> T:
         now = self._now()
-        with self._shelf.lock:
-            view = self._shelf.change(flow_id, now=now)
+        with self._table.lock:
+            view = self._table.change(flow_id, now=now)
             return unknown if view is None else change(view, now)
 
     def _now(self) -> int:

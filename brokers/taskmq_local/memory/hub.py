@@ -21,15 +21,15 @@ from taskmq.errors import QueueMissing, Unroutable
 from taskmq.model.headers import QUEUE
 from taskmq.model.topology import UNROUTABLE, is_shard
 from taskmq_local.database.loop_wakeup import LoopWakeup
-from taskmq_local.memory.claims import ClaimShelf
-from taskmq_local.memory.delays import DelayShelf
-from taskmq_local.memory.flows import FlowShelf
-from taskmq_local.memory.leases import LeaseShelf
-from taskmq_local.memory.limits import LimitShelf
-from taskmq_local.memory.notes import CheckpointShelf, ProgressShelf
-from taskmq_local.memory.revocations import RevocationShelf
-from taskmq_local.memory.schedules import ScheduleShelf
-from taskmq_local.memory.shelves import ResultShelf, StartShelf
+from taskmq_local.memory.claims import ClaimTable
+from taskmq_local.memory.delays import DelayTable
+from taskmq_local.memory.flows import FlowTable
+from taskmq_local.memory.leases import LeaseTable
+from taskmq_local.memory.limits import LimitTable
+from taskmq_local.memory.notes import CheckpointTable, ProgressTable
+from taskmq_local.memory.results import ResultTable, StartTable
+from taskmq_local.memory.revocations import RevocationTable
+from taskmq_local.memory.schedules import ScheduleTable
 from taskmq_local.rules.capacity import Capacity
 
 __all__ = ["Hub", "HubMessage", "HubQueue", "forget_memory", "open_hub"]
@@ -82,17 +82,17 @@ class Hub:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.results = ResultShelf()
-        self.starts = StartShelf()
-        self.leases = LeaseShelf()
-        self.limits = LimitShelf()
-        self.claims = ClaimShelf()
-        self.flows = FlowShelf()
-        self.revocations = RevocationShelf()
-        self.delays = DelayShelf()
-        self.schedules = ScheduleShelf()
-        self.progress = ProgressShelf()
-        self.checkpoints = CheckpointShelf()
+        self.results = ResultTable()
+        self.starts = StartTable()
+        self.leases = LeaseTable()
+        self.limits = LimitTable()
+        self.claims = ClaimTable()
+        self.flows = FlowTable()
+        self.revocations = RevocationTable()
+        self.delays = DelayTable()
+        self.schedules = ScheduleTable()
+        self.progress = ProgressTable()
+        self.checkpoints = CheckpointTable()
         self._lock = threading.Lock()
         self._queues: dict[str, HubQueue] = {}
         # By name, not in the queue: a consumer outlives the loss of its queue.

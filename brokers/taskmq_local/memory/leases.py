@@ -9,7 +9,7 @@ import msgspec
 from taskmq.contracts.stores import Lease, members_prefix
 from taskmq.model.clock import Clock
 
-__all__ = ["LeaseShelf", "MemoryLeases"]
+__all__ = ["LeaseTable", "MemoryLeases"]
 
 
 class _Held(msgspec.Struct):
@@ -19,7 +19,7 @@ class _Held(msgspec.Struct):
     note: str
 
 
-class LeaseShelf:
+class LeaseTable:
     """Leases by key. Instants are milliseconds of the caller's clock. Tokens are of one row, so none comes twice."""
 
     def __init__(self) -> None:
@@ -91,32 +91,32 @@ class MemoryLeases:
         check_open: raises when the state was closed.
     """
 
-    def __init__(self, shelf: LeaseShelf, clock: Clock, *, check_open: Callable[[], None]) -> None:
-        self._shelf = shelf
+    def __init__(self, table: LeaseTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
+        self._table = table
         self._clock = clock
         self._check_open = check_open
 
     async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
         self._check_open()
         now = self._clock.now_ms()
-        return self._shelf.acquire(key, owner=owner, until=now + round(seconds * 1000), note=note, now=now)
+        return self._table.acquire(key, owner=owner, until=now + round(seconds * 1000), note=note, now=now)
 
     async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
         self._check_open()
         now = self._clock.now_ms()
-        return self._shelf.renew(key, token=token, until=now + round(seconds * 1000), note=note, now=now)
+        return self._table.renew(key, token=token, until=now + round(seconds * 1000), note=note, now=now)
 
     async def release(self, key: str, *, token: int) -> None:
         self._check_open()
-        self._shelf.release(key, token=token)
+        self._table.release(key, token=token)
 
     async def find(self, key: str) -> Lease | None:
         self._check_open()
-        return self._shelf.find(key, now=self._clock.now_ms())
+        return self._table.find(key, now=self._clock.now_ms())
 
     async def members(self, group: str) -> dict[str, Lease]:
         self._check_open()
-        return self._shelf.members(group, now=self._clock.now_ms())
+        return self._table.members(group, now=self._clock.now_ms())
 
 
 def _seen(held: _Held, now: int) -> Lease:

@@ -8,7 +8,7 @@ from taskmq.contracts.stores import Demand, LimitEntry, LimitUsage, PlaceDemand
 from taskmq.model.clock import Clock
 from taskmq_local.rules.limits import FORGOTTEN, LAPSE, enter, mean
 
-__all__ = ["LimitShelf", "MemoryLimits"]
+__all__ = ["LimitTable", "MemoryLimits"]
 
 _SWEEP = 256
 
@@ -79,7 +79,7 @@ class _Limit:
         return bool(self.held or self._line) or max(self.used + FORGOTTEN, self.arrival, self.spill) > now
 
 
-class LimitShelf:
+class LimitTable:
     """Limits by key. Instants are seconds of the caller's clock."""
 
     def __init__(self) -> None:
@@ -153,8 +153,8 @@ class MemoryLimits:
         check_open: raises when the state was closed.
     """
 
-    def __init__(self, shelf: LimitShelf, clock: Clock, *, check_open: Callable[[], None]) -> None:
-        self._shelf = shelf
+    def __init__(self, table: LimitTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
+        self._table = table
         self._clock = clock
         self._check_open = check_open
 
@@ -162,24 +162,24 @@ class MemoryLimits:
         self, job_id: str, demands: Sequence[Demand], *, hold: str, seconds: float, patience: float
     ) -> LimitEntry:
         self._check_open()
-        return self._shelf.acquire(job_id, demands, hold=hold, seconds=seconds, patience=patience, now=self._now())
+        return self._table.acquire(job_id, demands, hold=hold, seconds=seconds, patience=patience, now=self._now())
 
     async def renew(self, holds: Sequence[tuple[str, PlaceDemand]], *, seconds: float) -> list[bool]:
         self._check_open()
         now = self._now()
-        return self._shelf.renew(holds, until=now + seconds, now=now)
+        return self._table.renew(holds, until=now + seconds, now=now)
 
     async def release(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
         self._check_open()
-        self._shelf.release(hold, keys, held=held)
+        self._table.release(hold, keys, held=held)
 
     async def withdraw(self, job_id: str, keys: Sequence[str]) -> None:
         self._check_open()
-        self._shelf.withdraw(job_id, keys)
+        self._table.withdraw(job_id, keys)
 
     async def usage(self, key: str) -> LimitUsage:
         self._check_open()
-        return self._shelf.usage(key, now=self._now())
+        return self._table.usage(key, now=self._now())
 
     def _now(self) -> float:
         return self._clock.now_ms() / 1000

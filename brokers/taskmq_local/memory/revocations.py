@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from taskmq.contracts.stores import Revocation
 from taskmq.model.clock import Clock
 
-__all__ = ["MemoryRevocations", "RevocationShelf"]
+__all__ = ["MemoryRevocations", "RevocationTable"]
 
 
-class RevocationShelf:
+class RevocationTable:
     """What a hub remembers. Used by several threads."""
 
     def __init__(self) -> None:
@@ -41,16 +41,16 @@ class RevocationShelf:
 class MemoryRevocations:
     """Kept by the hub."""
 
-    def __init__(self, shelf: RevocationShelf, clock: Clock, *, check_open: Callable[[], None]) -> None:
-        self._shelf = shelf
+    def __init__(self, table: RevocationTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
+        self._table = table
         self._clock = clock
         self._check_open = check_open
 
     async def revoke(self, job_id: str, *, reason: str, ttl: float) -> None:
         self._check_open()
         now = self._clock.now_ms()
-        self._shelf.add(job_id, reason, until=now + round(ttl * 1000), now=now)
+        self._table.add(job_id, reason, until=now + round(ttl * 1000), now=now)
 
     async def since(self, place: int, *, limit: int) -> list[Revocation]:
         self._check_open()
-        return self._shelf.since(place, limit=limit, now=self._clock.now_ms())
+        return self._table.since(place, limit=limit, now=self._clock.now_ms())

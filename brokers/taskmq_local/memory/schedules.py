@@ -11,7 +11,7 @@ from taskmq.contracts.stores import ChangedSchedule, KeptRecord, RecordChange
 from taskmq.model.clock import Clock
 from taskmq_local.database.loop_wakeup import call_on
 
-__all__ = ["MemorySchedules", "ScheduleShelf"]
+__all__ = ["MemorySchedules", "ScheduleTable"]
 
 _REMEMBERED: Final = 86_400_000
 
@@ -22,7 +22,7 @@ class _Change(msgspec.Struct, frozen=True):
     definition: bytes | None
 
 
-class ScheduleShelf:
+class ScheduleTable:
     """What a hub keeps. Used by several threads. Instants are milliseconds of the caller's clock."""
 
     def __init__(self) -> None:
@@ -121,31 +121,31 @@ class MemorySchedules:
         check_open: raises when the state was closed.
     """
 
-    def __init__(self, shelf: ScheduleShelf, clock: Clock, *, check_open: Callable[[], None]) -> None:
-        self._shelf = shelf
+    def __init__(self, table: ScheduleTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
+        self._table = table
         self._clock = clock
         self._check_open = check_open
 
     async def read(self, names: Sequence[str]) -> list[KeptRecord | None]:
         self._check_open()
-        return self._shelf.read(names, now=self._clock.now_ms())
+        return self._table.read(names, now=self._clock.now_ms())
 
     async def swap(self, changes: Sequence[RecordChange], *, ttl: float) -> list[KeptRecord | None]:
         self._check_open()
         now = self._clock.now_ms()
-        return self._shelf.swap(changes, expires=now + round(ttl * 1000), now=now)
+        return self._table.swap(changes, expires=now + round(ttl * 1000), now=now)
 
     async def define(self, scope: str, name: str, *, before: bytes | None, after: bytes | None) -> bool:
         self._check_open()
-        return self._shelf.define(scope, name, before=before, after=after, now=self._clock.now_ms())
+        return self._table.define(scope, name, before=before, after=after, now=self._clock.now_ms())
 
     async def tell(self, scope: str, names: Sequence[str]) -> None:
         self._check_open()
-        self._shelf.tell(scope, names, now=self._clock.now_ms())
+        self._table.tell(scope, names, now=self._clock.now_ms())
 
     async def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
         self._check_open()
-        return self._shelf.changed(scope, place, limit=limit)
+        return self._table.changed(scope, place, limit=limit)
 
     def listen(self, scope: str, heard: Callable[[], None]) -> Callable[[], None]:
         loop, thread = asyncio.get_running_loop(), threading.get_ident()
@@ -153,5 +153,5 @@ class MemorySchedules:
         def told() -> None:
             call_on(loop, thread, heard)
 
-        self._shelf.listen(scope, told)
-        return lambda: self._shelf.stop_listening(scope, told)
+        self._table.listen(scope, told)
+        return lambda: self._table.stop_listening(scope, told)

@@ -15,9 +15,9 @@ from taskmq_local.memory.hub import Hub, open_hub
 from taskmq_local.memory.leases import MemoryLeases
 from taskmq_local.memory.limits import MemoryLimits
 from taskmq_local.memory.notes import MemoryCheckpoints, MemoryProgress
+from taskmq_local.memory.results import ResultTable, StartTable
 from taskmq_local.memory.revocations import MemoryRevocations
 from taskmq_local.memory.schedules import MemorySchedules
-from taskmq_local.memory.shelves import ResultShelf, StartShelf
 
 __all__ = ["MemoryResults", "MemoryStarts", "MemoryState", "open_memory_state"]
 
@@ -126,18 +126,18 @@ class _OpenState:
 class MemoryResults:
     """Results by job id, kept by the hub."""
 
-    def __init__(self, shelf: ResultShelf, clock: Clock, door: _OpenState) -> None:
-        self._shelf = shelf
+    def __init__(self, table: ResultTable, clock: Clock, door: _OpenState) -> None:
+        self._table = table
         self._clock = clock
         self._door = door
 
     async def put(self, record: ResultRecord, *, ttl: float) -> None:
         self._door.check()
-        self._shelf.put(record, ttl=ttl, now=self._clock.now_ms())
+        self._table.put(record, ttl=ttl, now=self._clock.now_ms())
 
     async def get(self, job_id: str) -> ResultRecord | None:
         self._door.check()
-        return self._shelf.get(job_id, now=self._clock.now_ms())
+        return self._table.get(job_id, now=self._clock.now_ms())
 
     async def wait(self, job_id: str, *, timeout: float | None) -> ResultRecord | None:
         self._door.check()
@@ -148,37 +148,37 @@ class MemoryResults:
             call_on(loop, thread, lambda: None if future.done() else future.set_result(record))
 
         # Listen first, look second: a record that is put in between is seen by both.
-        self._shelf.join(job_id, tell)
+        self._table.join(job_id, tell)
         try:
-            if (record := self._shelf.get(job_id, now=self._clock.now_ms())) is not None:
+            if (record := self._table.get(job_id, now=self._clock.now_ms())) is not None:
                 return record
-            if self._shelf.has_expired(job_id, now=self._clock.now_ms()):
+            if self._table.has_expired(job_id, now=self._clock.now_ms()):
                 raise ResultExpired(job_id)
             async with asyncio.timeout(timeout):
                 return await self._door.wait_inside(future)
         except TimeoutError:
             return None
         finally:
-            self._shelf.leave(job_id, tell)
+            self._table.leave(job_id, tell)
 
     async def has_expired(self, job_id: str) -> bool:
         self._door.check()
-        return self._shelf.has_expired(job_id, now=self._clock.now_ms())
+        return self._table.has_expired(job_id, now=self._clock.now_ms())
 
 
 class MemoryStarts:
     """Runs that have begun and not ended, kept by the hub."""
 
-    def __init__(self, shelf: StartShelf, clock: Clock, door: _OpenState) -> None:
-        self._shelf = shelf
+    def __init__(self, table: StartTable, clock: Clock, door: _OpenState) -> None:
+        self._table = table
         self._clock = clock
         self._door = door
 
     async def begin(self, job_id: str, *, ttl: float) -> int:
         self._door.check()
         now = self._clock.now_ms()
-        return self._shelf.begin(job_id, expires=now + round(ttl * 1000), now=now)
+        return self._table.begin(job_id, expires=now + round(ttl * 1000), now=now)
 
     async def end(self, job_id: str) -> None:
         self._door.check()
-        self._shelf.end(job_id)
+        self._table.end(job_id)

@@ -90,7 +90,7 @@ class QueueConsumer:
         self._complaint = ""
         self._news: asyncio.Event | None = None
         self._looks = 1
-        self._burial: asyncio.Task[None] | None = None
+        self._letters: asyncio.Task[None] | None = None
         # In which generation of the connection it tries to consume, and since when.
         self._trying: int | None = None
         self._since = 0.0
@@ -192,7 +192,7 @@ class QueueConsumer:
             self.is_paused = False
 
     async def _withdraw(self) -> None:
-        for task in (self._resuming, self._upkeep, self._burial):
+        for task in (self._resuming, self._upkeep, self._letters):
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})
@@ -386,11 +386,11 @@ class QueueConsumer:
 
     def _on_returned(self, properties: Properties) -> None:
         """A message comes again. Before RabbitMQ gives it up, there is to be a dead-letter queue for it."""
-        if self._burial is not None:
+        if self._letters is not None:
             return
         count = headers_of(properties).get(_RETURNS)
         if isinstance(count, int) and count >= _OFTEN_RETURNED and self._declarations.lacks_letters(self.queue):
-            self._burial = self._loop.create_task(self._make_letters(), name=f"taskmq letters of {self.queue}")
+            self._letters = self._loop.create_task(self._make_letters(), name=f"taskmq letters of {self.queue}")
 
     async def _make_letters(self) -> None:
         try:
@@ -399,7 +399,7 @@ class QueueConsumer:
             # Tried again with the next one.
             _log.debug("queue %r has no dead-letter queue: %s", self.queue, error)
         finally:
-            self._burial = None
+            self._letters = None
 
     async def _loss(self) -> None:
         feed = self._feed

@@ -420,7 +420,7 @@ def test_a_flow_that_is_not_known_is_reported_and_its_messages_are_dead() -> Non
             with pytest.raises(InvalidOption, match="belongs to no app"):
                 await dag().asend()
             flow = await shop.named.s("lost").asend()
-            shop.app.sessions.current().state.flows._shelf.clear()  # type: ignore[union-attr]
+            shop.app.sessions.current().state.flows._table.clear()  # type: ignore[union-attr]
             async with shop.open():
 
                 async def is_dead() -> bool:

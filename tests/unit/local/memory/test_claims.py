@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from taskmq.contracts.stores import Done, Granted, Held
-from taskmq_local.memory.claims import ClaimShelf
+from taskmq_local.memory.claims import ClaimTable
 from taskmq_local.rules.claims import FORGOTTEN
 
 _KEYS: Final = st.sampled_from(["a", "b"])
@@ -22,7 +22,7 @@ class ClaimsOverTime(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shelf = ClaimShelf()
+        self.table = ClaimTable()
         self.now = 1_000
         self.tokens: dict[str, list[int]] = {"a": [], "b": []}
         # Of the last token of each key: until when it is held, done, or known.
@@ -33,7 +33,7 @@ class ClaimsOverTime(RuleBasedStateMachine):
     @rule(target=claims, key=_KEYS, lease=_TIME, passes=st.booleans())
     def claim(self, key: str, lease: int, passes: bool) -> tuple[str, int]:
         last = self.tokens[key][-1] if self.tokens[key] else 0
-        answer = self.shelf.claim(
+        answer = self.table.claim(
             key, job_id="j", owner="o", lease=lease, ttl=_TTL, over=last if passes else None, now=self.now
         )
         stage = self._stage(key)
@@ -56,7 +56,7 @@ class ClaimsOverTime(RuleBasedStateMachine):
     def renew(self, claim: tuple[str, int], lease: int) -> None:
         key, token = claim
         is_known = self._is_known(key)
-        lost = self.shelf.renew({key: token}, lease=lease, now=self.now)
+        lost = self.table.renew({key: token}, lease=lease, now=self.now)
         is_last = token == self.tokens[key][-1:][0] if self.tokens[key] else False
         if is_known:
             assert bool(lost) is not (is_last and key not in self.ended)
@@ -71,7 +71,7 @@ class ClaimsOverTime(RuleBasedStateMachine):
         key, token = claim
         is_known = self._is_known(key)
         was_done = self._stage(key) == "done"
-        counts = self.shelf.complete(
+        counts = self.table.complete(
             key, token=token, job_id="j", content_type="t", value=b"v", ttl=ttl, now=self.now
         )
         if is_known:
@@ -86,7 +86,7 @@ class ClaimsOverTime(RuleBasedStateMachine):
     def release(self, claim: tuple[str, int]) -> None:
         key, token = claim
         is_known, was_held = self._is_known(key), key not in self.ended
-        counts = self.shelf.release(key, token=token, now=self.now)
+        counts = self.table.release(key, token=token, now=self.now)
         if not is_known:
             assert counts
             return
@@ -101,7 +101,7 @@ class ClaimsOverTime(RuleBasedStateMachine):
     @invariant()
     def others_see_what_is_so(self) -> None:
         for key in "ab":
-            seen = self.shelf.find(key, now=self.now)
+            seen = self.table.find(key, now=self.now)
             stage = self._stage(key)
             assert isinstance(seen, Done) is (stage == "done")
             assert isinstance(seen, Held) is (stage == "held")

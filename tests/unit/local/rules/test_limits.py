@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from taskmq.contracts.stores import Demand, PlaceDemand, RateDemand
-from taskmq_local.memory.limits import LimitShelf, _Limit
+from taskmq_local.memory.limits import LimitTable, _Limit
 from taskmq_local.rules.limits import enter, mean
 
 PATIENCE = 0.25
@@ -242,12 +242,12 @@ def test_newcomers_pass_nobody_for_ever() -> None:
 
 
 def test_limits_that_nobody_needs_are_forgotten() -> None:
-    shelf = LimitShelf()
+    table = LimitTable()
     for number in range(2000):
         demand = RateDemand(key=f"{number}", interval=1)
-        shelf.acquire("job", [demand], hold="h", seconds=1, patience=0, now=number * 10.0)
+        table.acquire("job", [demand], hold="h", seconds=1, patience=0, now=number * 10.0)
 
-    assert len(shelf._limits) < 800
+    assert len(table._limits) < 800
 
 
 def test_gaps_between_starts_are_even_where_jobs_come_in_time() -> None:

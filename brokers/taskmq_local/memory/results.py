@@ -6,12 +6,12 @@ from heapq import heappop, heappush
 
 from taskmq.contracts.stores import ResultRecord, remembered_for
 
-__all__ = ["ResultShelf", "StartShelf"]
+__all__ = ["ResultTable", "StartTable"]
 
 Told = Callable[[ResultRecord], None]
 
 
-class ResultShelf:
+class ResultTable:
     """Results by job id, and who waits for them. Instants are milliseconds of the caller's clock."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class ResultShelf:
                 del self._gone[job_id]
 
 
-class StartShelf:
+class StartTable:
     """Runs that have begun and not ended, by job. Instants are milliseconds of the caller's clock."""
 
     def __init__(self) -> None:
