@@ -130,7 +130,7 @@ class _Run:
                 self._keep(f"behind a gate, {count:,} jobs", asyncio.run(measure(stage, count)))
 
     def logged(self) -> None:
-        jobs = max(self._options.jobs // 4, 1)
+        jobs = max(self._options.jobs // 20, 1)
 
         async def measure(stage: Stage, *options: str) -> Figures:
             async with stage.app:
