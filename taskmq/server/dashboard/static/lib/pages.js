@@ -15,7 +15,7 @@ export const PAGES = [
   { name: "schedules", title: "Schedules", needs: "schedules.read" },
   { name: "workflows", title: "Workflows", needs: "workflows.read" },
   { name: "dead-letters", title: "Dead letters", needs: "dead_letters.read" },
-  { name: "failures", title: "Failures", needs: "metrics.read" },
+  { name: "failures", title: "Failures", needs: "jobs.read" },
   { name: "logs", title: "Logs", needs: "logs.read" },
   { name: "metrics", title: "Metrics", needs: "metrics.read" },
   { name: "alerts", title: "Alerts", needs: "alerts.read" },
