@@ -94,7 +94,7 @@ def test_a_job_whose_confirm_is_lost_is_published_again_with_its_token_and_ends_
     play(test)
 
 
-def test_a_queue_whose_name_is_not_allowed_any_more_is_paused_and_its_slot_serves_the_others() -> None:
+def test_a_queue_whose_name_is_not_allowed_any_more_does_not_stop_its_slot() -> None:
     async def test(stage: Stage) -> None:
         process = stage.start()
         slot = stage.model.slot_of("work")
