@@ -47,7 +47,7 @@ class BulkRunner:
         self._me = me
         self._only = only
         self._is_stopping = False
-        # For the store, which has not been reached since that was logged.
+        # For the store: logged when that begins, and not again before it has ended.
         self._is_waiting = False
         self._awake = asyncio.Event()
 
