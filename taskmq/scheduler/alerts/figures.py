@@ -49,8 +49,8 @@ class AlertFigures:
         self._workers = workers
         self._rules = [rule for rule in rules if rule.metric in OF_ROLLUPS]
         self._now = now
-        # By the beginning of the window, then by the rule; None: there are too many.
-        self._windows: dict[int, dict[tuple[str, str], WindowFigures] | None] = {}
+        # By the beginning of the window and whether its rules are about all tenants, then by the rule; None: too many.
+        self._windows: dict[tuple[int, bool], dict[tuple[str, str], WindowFigures] | None] = {}
         self._queues: dict[str, dict[str, float]] = {}
 
     async def samples(self, rule: AlertRule, known: Collection[str]) -> dict[str, float] | None:
@@ -78,21 +78,22 @@ class AlertFigures:
         return queue_samples(rule, self._queues[rule.metric])
 
     async def _of_rule(self, rule: AlertRule) -> WindowFigures:
-        since = self._since(rule)
-        if since not in self._windows:
-            self._windows[since] = await self._of_window(since)
-        if (found := self._windows[since]) is None:
+        window = self._window(rule)
+        if window not in self._windows:
+            self._windows[window] = await self._of_window(window)
+        if (found := self._windows[window]) is None:
             raise TooManyFigures(_MOST)
         return found[rule.tenant, rule.name]
 
-    async def _of_window(self, since: int) -> dict[tuple[str, str], WindowFigures] | None:
+    async def _of_window(self, window: tuple[int, bool]) -> dict[tuple[str, str], WindowFigures] | None:
         """What the rules of a window come to, read once for all of them, some at a time; None: there are too many."""
         found = {
             (rule.tenant, rule.name): WindowFigures(rule, self._now)
             for rule in self._rules
-            if self._since(rule) == since
+            if self._window(rule) == window
         }
-        which = RollupFilter(since=since, until=self._now + 1)
+        since, is_whole = window
+        which = RollupFilter(since=since, until=self._now + 1, is_whole=is_whole)
         rollups = history_of(self._store).rollups
         read = 0
         page = await rollups.rollups(which, limit=_TOGETHER)
@@ -108,8 +109,8 @@ class AlertFigures:
             page = await rollups.rollups(which, after=page[-1].key, limit=_TOGETHER)
         return found
 
-    def _since(self, rule: AlertRule) -> int:
-        return minute_of(max(self._now - round(rule.window * 1000), 0))
+    def _window(self, rule: AlertRule) -> tuple[int, bool]:
+        return minute_of(max(self._now - round(rule.window * 1000), 0)), not rule.tenant
 
     async def _of_queues(self, metric: str) -> dict[str, float]:
         names = self._names()

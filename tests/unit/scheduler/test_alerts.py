@@ -26,8 +26,8 @@ RULE = AlertRule(
 )
 
 
-async def _fail(stage: Stage, count: int, *, task: str = "t") -> None:
-    key = RollupKey(minute_of(stage.clock.now_ms()), task, "work", "")
+async def _fail(stage: Stage, count: int, *, task: str = "t", tenant: str = "") -> None:
+    key = RollupKey(minute_of(stage.clock.now_ms()), task, "work", tenant)
     await stage.store.history.rollups.add([Rollup(key, {"dead": count})])
 
 
@@ -368,6 +368,21 @@ def test_a_rule_whose_figures_are_too_many_decides_nothing_and_says_so_once(
     play(test)
 
     assert [each.args for each in caplog.records if "too many figures" in each.message] == [("long", 3)]
+
+
+def test_many_tenants_do_not_make_the_rules_about_all_of_them_blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskmq.scheduler.alerts.figures._MOST", 4)
+
+    async def test(stage: Stage) -> None:
+        await stage.store.history.alerts.put_rule(RULE)
+        for number in range(5):
+            await _fail(stage, 1, tenant=f"acme-{number}")
+        stage.start(alerts=AlertSettings())
+        await stage.pass_by(15)
+
+        assert _told(stage) == [("firing", "task:t")]
+
+    play(test)
 
 
 def test_the_loop_goes_on_between_some_figures_and_the_next() -> None:
