@@ -49,6 +49,8 @@ _Note = Annotated[str, Parameter(help="Why; for the job's history.")]
 _By = Annotated[str | None, Parameter(help="Who; for the job's history. Default: the user.")]
 _At = Annotated[str | None, Parameter(help="At this instant, such as 2027-01-31T09:00+01:00.")]
 _Delay = Annotated[str | None, Parameter(help="This long from now, such as 10m.")]
+_NewArgs = Annotated[str | None, Parameter(help="All its positional arguments anew, a JSON array.")]
+_NewKwargs = Annotated[str | None, Parameter(help="All its named arguments anew, a JSON object.")]
 
 
 @over_http("jobs:submit")
@@ -194,8 +196,8 @@ def change(
     priority: int | None = None,
     queue: str | None = None,
     expires: Annotated[str | None, Parameter(help="The instant after which it does not start.")] = None,
-    args: Annotated[str | None, Parameter(help="All its positional arguments anew, a JSON array.")] = None,
-    kwargs: Annotated[str | None, Parameter(help="All its named arguments anew, a JSON object.")] = None,
+    args: _NewArgs = None,
+    kwargs: _NewKwargs = None,
     version: Annotated[int | None, Parameter(help="End with 6 where it has another version.")] = None,
     because: Annotated[str, Parameter(name="--note", help="Why; for the job's history.")] = "",
     by: _By = None,
@@ -290,8 +292,19 @@ def retry(*jobs: str, note: _Note = "", by: _By = None) -> int:
 
 
 @over_http("jobs:clone")
-def clone(job: str, /, *, new_id: str | None = None, at: _At = None) -> int:
-    """Submit another job with the same call, and print its id.
+def clone(
+    job: str,
+    /,
+    *,
+    new_id: str | None = None,
+    at: _At = None,
+    args: _NewArgs = None,
+    kwargs: _NewKwargs = None,
+    priority: int | None = None,
+) -> int:
+    """Submit another job of the same task, and print its id. What is not given is as it was.
+
+    With `--args` or `--kwargs` it has no other arguments than these.
 
     Parameters
     ----------
@@ -299,9 +312,17 @@ def clone(job: str, /, *, new_id: str | None = None, at: _At = None) -> int:
         The job's id.
     new_id
         The id of the new one; default: one of the store's.
+    priority
+        0 (lowest) to 9 (highest).
     """
     instant = None if at is None else instant_of("--at", at)
-    made = run_with_app(lambda target: target.jobs.aclone(job, new_id=new_id, at=instant))
+    positional = None if args is None else array_of("--args", args)
+    named = None if kwargs is None else object_of("--kwargs", kwargs)
+    made = run_with_app(
+        lambda target: target.jobs.aclone(
+            job, new_id=new_id, at=instant, args=positional, kwargs=named, priority=priority
+        )
+    )
     print_record({"job": made.id, "retry_of": job})
     return OK
 

@@ -150,8 +150,24 @@ def retry(client: Client, *, jobs: Sequence[str], note: str, by: str | None) -> 
     return _act("retry", lambda job: client.jobs.retry(job, note=note), jobs)
 
 
-def clone(client: Client, *, job: str, new_id: str | None, at: str | None) -> int:
-    made = client.jobs.clone(job, new_id=new_id, at=None if at is None else instant_of("--at", at))
+def clone(
+    client: Client,
+    *,
+    job: str,
+    new_id: str | None,
+    at: str | None,
+    args: str | None,
+    kwargs: str | None,
+    priority: int | None,
+) -> int:
+    made = client.jobs.clone(
+        job,
+        new_id=new_id,
+        at=None if at is None else instant_of("--at", at),
+        args=None if args is None else array_of("--args", args),
+        kwargs=None if kwargs is None else object_of("--kwargs", kwargs),
+        priority=priority,
+    )
     show_record(made, lambda: {"job": made.job_id, "retry_of": job})
     return OK
 

@@ -37,12 +37,6 @@ class Scope(msgspec.Struct, frozen=True):
         """Whether the tenant's rows are in it."""
         return self.tenants is None or tenant in self.tenants
 
-    def narrowed(self, tenant: str | None) -> "Scope":
-        """The part of it that is one tenant's; all of it for None."""
-        if tenant is None:
-            return self
-        return Scope(frozenset({tenant})) if self.has(tenant) else NOTHING_AT_ALL
-
     def single(self) -> str | None:
         """Its tenant, where it is that of exactly one."""
         if self.tenants is None or len(self.tenants) != 1:

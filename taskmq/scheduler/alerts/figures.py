@@ -49,7 +49,7 @@ class AlertFigures:
         self._workers = workers
         self._rules = [rule for rule in rules if rule.metric in OF_ROLLUPS]
         self._now = now
-        # By the beginning of the window and whether its rules are about all tenants, then by the rule; None: too many.
+        # By the beginning of the window and whether it is of all tenants, then by the rule; None: there are too many.
         self._windows: dict[tuple[int, bool], dict[tuple[str, str], WindowFigures] | None] = {}
         self._queues: dict[str, dict[str, float]] = {}
 

@@ -240,15 +240,9 @@ def test_what_a_role_may_do_is_what_may_says(role: Role, place: Place) -> None:
     assert permissions_of(role, place) == expected
 
 
-def test_a_scope_is_narrowed_to_what_it_has() -> None:
-    both = Scope(frozenset({"north", "south"}))
-
-    assert both.narrowed(None) == both
-    assert both.narrowed("north") == Scope(frozenset({"north"}))
-    assert both.narrowed("other") == NOTHING_AT_ALL
-    assert EVERYTHING_OF_ALL.narrowed("other") == Scope(frozenset({"other"}))
-    assert both.narrowed("north").single() == "north"
-    assert both.single() is None
+def test_a_scope_of_one_tenant_alone_names_it() -> None:
+    assert Scope(frozenset({"north"})).single() == "north"
+    assert Scope(frozenset({"north", "south"})).single() is None
     assert EVERYTHING_OF_ALL.single() is None
     assert NOTHING_AT_ALL.single() is None
 
