@@ -31,6 +31,7 @@ from taskmq.errors import (
     TooLarge,
     TopologyMismatch,
     Unroutable,
+    UnsupportedFeature,
 )
 from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import JSON, Invitation
@@ -200,7 +201,7 @@ class InvitationPublisher:
                 return dict.fromkeys(names, error)
             except QueueMissing as error:
                 failures[name] = Unroutable(error.queue, *filter(None, [error.hint]))
-            except (TopologyMismatch, InvalidOption) as error:
+            except (TopologyMismatch, InvalidOption, UnsupportedFeature) as error:
                 failures[name] = Unroutable(name, str(error))
         return failures
 

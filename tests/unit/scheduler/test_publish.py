@@ -1,9 +1,12 @@
 """What becomes of invitations that the broker does not take."""
 
+from collections.abc import Iterable
+
 import pytest
 
-from taskmq.errors import PublishRejected, PublishUnknown, SendError, TooLarge, Unroutable
+from taskmq.errors import PublishRejected, PublishUnknown, SendError, TooLarge, Unroutable, UnsupportedFeature
 from taskmq.model.states import JobState
+from taskmq.model.topology import WorkQueue
 from tests.unit.scheduler.stage import Stage, play, until
 
 
@@ -110,5 +113,31 @@ def test_a_queue_whose_name_is_not_allowed_any_more_does_not_stop_its_slot() -> 
 
         assert "not starting with" in process.scheduler.status().paused[old]
         assert stage.job(kept).state is JobState.QUEUED
+
+    play(test)
+
+
+def test_a_queue_that_the_broker_cannot_make_is_paused_and_the_others_of_its_batch_are_published() -> None:
+    async def test(stage: Stage) -> None:
+        slot = stage.model.slot_of("work")
+        odd = next(name for name in (f"odd{number}" for number in range(100)) if stage.model.slot_of(name) == slot)
+        process = stage.start()
+        declare = process.broker.declare
+
+        async def refuse(queues: Iterable[WorkQueue]) -> None:
+            queues = list(queues)
+            if odd in [queue.name for queue in queues]:
+                raise UnsupportedFeature("this broker is too old (staged)")
+            await declare(queues)
+
+        vars(process.broker)["declare"] = refuse
+        (kept,) = await stage.submit(queue=odd)
+        (other,) = await stage.submit()
+        await stage.playing()
+
+        await until(lambda: stage.job(other).state is JobState.SUCCEEDED)
+        await until(lambda: stage.job(kept).state is JobState.QUEUED)
+
+        assert "too old" in process.scheduler.status().paused[odd]
 
     play(test)
