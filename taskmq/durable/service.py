@@ -68,6 +68,10 @@ class ServiceGroup:
         self._running.append((service, task, grace))
         await asyncio.sleep(0)
 
+    def hurry(self, *, grace: float = _GRACE) -> None:
+        """Give none of them more than so many seconds to end by itself."""
+        self._running = [(service, task, min(own, grace)) for service, task, own in self._running]
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:

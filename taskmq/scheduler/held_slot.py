@@ -150,6 +150,7 @@ class HeldSlot:
             counts=counts,
         )
         self._is_stopping = asyncio.Event()
+        self._is_lost = False
         self._drains = False
         self._gives_up = asyncio.Event()
 
@@ -169,6 +170,7 @@ class HeldSlot:
 
     def lose(self) -> None:
         """Another scheduler may hold the slot: have `run` return at once."""
+        self._is_lost = True
         self.dispatcher.abandon()
         for service in (self.timers, self._schedules, self._watch, self._preemption, self._reports, self.ledger):
             service.stop()
@@ -191,6 +193,9 @@ class HeldSlot:
             if self._drains:
                 _log.info("slot %d: waiting for the reports of %d jobs", self.lease.slot, len(self.ledger))
                 await unless_set(self._gives_up, self.ledger.wait_until_drained())
+            if self._is_lost:
+                # A store that does not answer would hold up each of them, and the reports in hand.
+                group.hurry()
 
     async def _take_over(self) -> list[DispatchBatch] | None:
         """What an earlier holder has left is in flight here; None where the slot is to be given back."""

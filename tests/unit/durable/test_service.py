@@ -168,6 +168,22 @@ def test_a_service_that_does_not_end_in_its_time_is_cancelled() -> None:
     run(main())
 
 
+def test_services_that_are_hurried_have_no_more_than_that_time_each() -> None:
+    async def main() -> None:
+        story: list[str] = []
+        loop = asyncio.get_running_loop()
+        async with ServiceGroup() as services:
+            await services.start(Part("a", story, ignores=True), "a", grace=30)
+            await services.start(Part("b", story, ignores=True), "b", grace=1)
+            services.hurry(grace=2)
+            began = loop.time()
+
+        assert story == ["run a", "run b", "stop b", "cancelled b", "stop a", "cancelled a"]
+        assert loop.time() - began == pytest.approx(3)
+
+    run(main())
+
+
 def test_a_service_that_waits_for_what_others_cancel_runs_again() -> None:
     class Waiting(Part):
         answer: asyncio.Future[None] | None = None

@@ -8,7 +8,7 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.jobs import AppliedReport, DispatchBatch, DispatchedJob, Pick
-from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable
+from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
@@ -168,30 +168,43 @@ def test_what_an_earlier_holder_applies_after_the_take_over_leaves_room_for_othe
 def test_a_scheduler_whose_store_does_not_answer_stops_when_its_leases_end() -> None:
     async def test(stage: Stage) -> None:
         store, hangs = stage.store, asyncio.Event()
-        leases = store.dispatching.leases
 
         def hanging(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
             async def ask(*args: Any, **options: Any) -> Any:
                 if hangs.is_set():
                     # As long as a connection waits.
                     await asyncio.sleep(60)
-                    raise StateUnavailable("no answer (staged)", is_certain=False)
+                    raise StoreUnavailable("no answer (staged)", is_certain=False)
                 return await call(*args, **options)
 
             return ask
 
-        for name in ("acquire", "find", "renew"):
-            vars(leases)[name] = hanging(getattr(leases, name))
+        calls = {
+            store: ["now_ms"],
+            store.dispatching: ["apply", "confirm", "dispatch", "due", "forget", "in_flight", "lanes", "open_gates"],
+            store.dispatching.leases: ["acquire", "find", "renew"],
+            store.schedules: ["due"],
+        }
+        for part, names in calls.items():
+            for name in names:
+                vars(part)[name] = hanging(getattr(part, name))
         first = stage.start(store=store)
-        await until(lambda: len(first.scheduler.status().slots) == 8)
-        second = stage.start()
-        await until(lambda: len(second.scheduler.status().slots) == 4)
-
+        await stage.submit(10)
+        player = await stage.player()
+        await player.has(10)
+        await stage.pass_by(1)
         hangs.set()
-        await stage.pass_by(LEASE + 1)
+        await player.finish()
+        # Beside it, and not instead of it: it has the reports by now.
+        await stage.pass_by(0.1)
+        second = stage.start()
+        began = stage.clock.monotonic()
 
-        assert second.scheduler.status().slots == list(range(8))
+        await stage.all_ended()
+
+        assert stage.clock.since(began) <= LEASE + 5
         assert first.scheduler.status().slots == []
+        assert second.scheduler.status().slots == list(range(8))
 
     play(test)
 
