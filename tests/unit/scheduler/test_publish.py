@@ -97,7 +97,7 @@ def test_a_job_whose_confirm_is_lost_is_published_again_with_its_token_and_ends_
     play(test)
 
 
-def test_a_queue_whose_name_is_not_allowed_any_more_does_not_stop_its_slot() -> None:
+def test_a_queue_whose_name_is_not_allowed_any_more_stops_no_other_of_its_slot() -> None:
     async def test(stage: Stage) -> None:
         process = stage.start()
         slot = stage.model.slot_of("work")
@@ -117,7 +117,7 @@ def test_a_queue_whose_name_is_not_allowed_any_more_does_not_stop_its_slot() -> 
     play(test)
 
 
-def test_a_queue_that_the_broker_cannot_make_is_paused_and_the_others_of_its_batch_are_published() -> None:
+def test_a_queue_that_the_broker_cannot_make_holds_up_nothing_else_of_its_batch() -> None:
     async def test(stage: Stage) -> None:
         slot = stage.model.slot_of("work")
         odd = next(name for name in (f"odd{number}" for number in range(100)) if stage.model.slot_of(name) == slot)

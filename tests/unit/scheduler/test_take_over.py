@@ -104,7 +104,7 @@ def test_a_lost_answer_of_a_dispatch_has_the_slot_taken_anew_and_no_job_waits() 
     play(test)
 
 
-def test_after_a_dispatch_that_failed_halfway_the_slot_is_taken_anew() -> None:
+def test_after_a_dispatch_that_failed_the_slot_is_taken_anew_and_no_job_waits() -> None:
     async def test(stage: Stage) -> None:
         store, failed = stage.store, list[str]()
         dispatch = store.dispatching.dispatch
