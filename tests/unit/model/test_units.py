@@ -55,7 +55,7 @@ def test_a_duration_is_read_as_people_write_it(written: Duration, meant: timedel
 @pytest.mark.parametrize(
     "written",
     [
-        *("", " ", "30", "s", "abc", "1x", "1h30", "30 s x", "-5s", "+5s", "1,5h", ".5s", "1.s", "1e3s", "1h-30m"),
+        *("", " ", "s", "abc", "1x", "1h30", "30 s x", "-5s", "+5s", "1,5h", ".5s", "1.s", "1e3s", "1h-30m"),
         *("1 minute", "PT30S", "00:30", "1h\t30m", "inf", "nan", "\ud800", "9" * 400 + "d", "9999999999w"),
         *(-1, -0.001, float("nan"), float("inf"), float("-inf"), 10**400, 10**15),
         *(timedelta(microseconds=-1), timedelta.min, True, False),
