@@ -87,6 +87,7 @@ class HeldSlot:
             self.ledger,
             reports=reports,
             queue=app.producer.queue,
+            runs_once=self._runs_once,
             counts=counts,
             room=self._has_room,
         )

@@ -5,6 +5,7 @@
     TooLarge, EncodeError              -> failed: no worker can ever run it
     PublishUnknown, BrokerUnavailable,
     BrokerBlocked                      -> published again, with the same token, until the broker has it
+    PublishUnknown, ack="early"        -> failed: a worker may have it, and it never runs twice
 
 A batch that a holder of a slot did not get confirmed is published again by the next one. A job may so be published
 twice under one token: the first report counts.
@@ -46,6 +47,7 @@ _log = logging.getLogger("taskmq.scheduler")
 
 _OUTAGES: Final = (BrokerUnavailable, BrokerBlocked, PublishUnknown)
 _NEVER: Final = (TooLarge, EncodeError)
+_UNKNOWN_RUN: Final = "it is unknown whether it was run: its confirm is lost, and ack='early' never runs a job twice"
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _QUEUE_PAUSE: Final = 1.0
@@ -67,6 +69,7 @@ class InvitationPublisher:
     Args:
         reports: the name of the slot's reports queue.
         queue: what a queue of that name is to be.
+        runs_once: whether the jobs of a task must not run a second time.
         room: called when there may be room for jobs again: some have left, or a pause is over.
     """
 
@@ -78,6 +81,7 @@ class InvitationPublisher:
         *,
         reports: str,
         queue: Callable[[str], WorkQueue],
+        runs_once: Callable[[str], bool],
         counts: SchedulerCounts,
         room: Callable[[], None],
     ) -> None:
@@ -86,6 +90,7 @@ class InvitationPublisher:
         self._ledger = ledger
         self._reports = reports
         self._queue = queue
+        self._runs_once = runs_once
         self._counts = counts
         self._room = room
         self._letters: set[str] = set()
@@ -161,7 +166,9 @@ class InvitationPublisher:
             if error is None:
                 # Not there any more where its report was faster than the confirm.
                 continue
-            if isinstance(error, _OUTAGES):
+            if isinstance(error, PublishUnknown) and self._runs_once(job.task):
+                await self.fail([job], reason=_UNKNOWN_RUN)
+            elif isinstance(error, _OUTAGES):
                 again.append(job)
                 outage = error
             elif isinstance(error, _NEVER):

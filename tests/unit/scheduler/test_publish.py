@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from taskmq import TaskMQ
 from taskmq.errors import PublishRejected, PublishUnknown, SendError, TooLarge, Unroutable, UnsupportedFeature
 from taskmq.model.states import JobState
 from taskmq.model.topology import WorkQueue
@@ -95,6 +96,28 @@ def test_a_job_whose_confirm_is_lost_is_published_again_with_its_token_and_ends_
         assert stage.job(job_id).state is JobState.SUCCEEDED
 
     play(test)
+
+
+def test_a_job_that_must_not_run_twice_fails_where_its_confirm_is_lost() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="once", ack="early")
+        async def once() -> None: ...
+
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        await until(lambda: len(process.scheduler.status().slots) == 8)
+        player = await stage.player_of_declared()
+        process.broker.lose_confirms(1, PublishUnknown("no confirm"))
+        (job_id,) = await stage.submit(task="once")
+
+        await until(lambda: stage.job(job_id).state is JobState.FAILED)
+        await stage.pass_by(30)
+
+        assert len(player.deliveries) == 1
+        assert "it is unknown whether it was run" in stage.job(job_id).error.message  # type: ignore[union-attr]
+        assert process.scheduler.status().in_flight == {}
+
+    play(test, define)
 
 
 def test_a_queue_whose_name_is_not_allowed_any_more_stops_no_other_of_its_slot() -> None:
