@@ -323,7 +323,9 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        loop.add_signal_handler(signal.SIGHUP, self.stop if _has_terminal() else self.restart)
+        # As nohup has it: it outlives the terminal.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            loop.add_signal_handler(signal.SIGHUP, self.stop if _has_terminal() else self.restart)
         try:
             yield
         finally:

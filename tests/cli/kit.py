@@ -148,12 +148,12 @@ def run_on_terminal(folder: Path, *tokens: str, types: str = "", columns: int = 
 class Started:
     """A command that runs; both its streams are read from `said`."""
 
-    def __init__(self, folder: Path, *tokens: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, *tokens: str, env: Mapping[str, str] | None = None, nohup: bool = False) -> None:
         self._log = folder / f"{tokens[0].strip('-')}-{id(self)}.log"
         self._resources = ExitStack()
         output = self._resources.enter_context(self._log.open("wb"))
         self.process = subprocess.Popen(
-            command(*tokens),
+            [*(["nohup"] if nohup else []), *command(*tokens)],
             cwd=folder,
             env=environment(**(env or {})),
             stdin=subprocess.DEVNULL,

@@ -203,6 +203,29 @@ def test_the_first_signal_drains(shop: Path, mark: dict[str, str], number: signa
     assert _marked(mark[_MARK]) == []
 
 
+def test_under_nohup_a_hangup_ends_and_replaces_nothing(shop: Path, mark: dict[str, str]) -> None:
+    declare("images", "ticks")
+    with (
+        Started(shop, "worker", "shop:app", env=mark, nohup=True) as worker,
+        Started(shop, "beat", "shop:app", env=mark, nohup=True) as beat,
+    ):
+        worker.says("waiting for jobs")
+        beat.says("1 schedules")
+        assert [_ignores(each.process.pid, signal.SIGHUP) for each in (worker, beat)] == [True, True]
+
+
+def _ignores(pid: int, number: signal.Signals) -> bool:
+    (mask,) = re.findall(r"^SigIgn:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+def test_a_hangup_ends_beat_in_order(shop: Path) -> None:
+    with Started(shop, "beat", "shop:app") as beat:
+        beat.says("1 schedules")
+
+        assert beat.is_told(signal.SIGHUP) == 0
+
+
 @pytest.mark.rabbitmq
 def test_a_worker_at_rabbitmq_tells_its_address_without_the_password(shop: Path, amqp_url: str) -> None:
     result = run_process(shop, "--url", amqp_url, "worker", "shop:app", "--burst")

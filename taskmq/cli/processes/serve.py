@@ -35,10 +35,14 @@ def health_of(
 
 
 def stop_when_told(stop: Callable[[], None], *, lifeline: bool) -> None:
-    """Stop at SIGTERM and SIGINT; with a lifeline also when standard input ends. For the running loop."""
+    """Stop at SIGTERM, SIGINT and SIGHUP; with a lifeline also when standard input ends. For the running loop.
+
+    A SIGHUP that is ignored, as `nohup` has it, stays ignored.
+    """
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop)
 
     def readable() -> None:
         if not os.read(0, 1024):
