@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
+from msgspec import structs
 
 from taskmq import TaskMQ
 from taskmq.contracts.broker import BrokerOptions
@@ -423,3 +424,34 @@ def test_a_report_of_a_day_that_cannot_be_made_waits_until_it_can(
 
     asyncio.run(main())
     sql(f"drop owned by {user}; drop role {user}")
+
+
+def test_schedulers_need_not_wait_for_lists_that_take_long(job_store_url: str) -> None:
+    """In one process, as in `taskmq server --scheduler`: timers fire by the store's clock, and queues have names."""
+    store = open_job_store(job_store_url, BrokerOptions())
+
+    async def main() -> None:
+        locker: Any = await asyncpg.connect(job_store_url)
+        await store.check()
+        await locker.execute("begin; lock table taskmq.schedule in access exclusive mode")
+        lists = [asyncio.create_task(store.schedules.list("shop", limit=1)) for _ in range(2)]
+        waiting = (
+            "select count(*) from pg_locks l join pg_database d on d.oid = l.database "
+            "where not granted and datname = current_database()"
+        )
+        while await locker.fetchval(waiting) < len(lists):
+            await asyncio.sleep(0)
+
+        async with asyncio.timeout(20):
+            await store.now_ms()
+            await store.sharing()
+            await store.submit([structs.replace(_job(), queue="new", tenant="new")])
+            assert [lane.queue for lane in await store.dispatching.lanes(store.dispatching.slot_of("new"))] == ["new"]
+
+        assert not any(each.done() for each in lists)
+        await locker.execute("commit")
+        assert await asyncio.gather(*lists) == [[], []]
+        await locker.close()
+        await store.aclose()
+
+    asyncio.run(main())

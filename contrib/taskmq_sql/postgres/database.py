@@ -30,7 +30,7 @@ class Database:
         submits, changes, dispatches, reports, firings, leases: a connection each, so that none of them waits for
             another.
         steps: for what schedulers do between one dispatch and the next.
-        reads, lookups: for lists, and for single jobs.
+        reads, lookups: for lists, and for single jobs, names, settings and the clock, which wait for no list.
         accounts: for changes of who may do what.
         histories: for what is remembered of runs.
         upkeep: for what may take long: to make room, and to drop what is old.
@@ -54,7 +54,7 @@ class Database:
         self.accounts = self._connections(1, LISTS)
         self.histories = self._connections(1, LISTS)
         self.upkeep = self._connections(1, HOT)
-        self.names = Names(self.reads, self.slot_of)
+        self.names = Names(self.lookups, self.slot_of)
 
     def slot_of(self, queue: str) -> int:
         """The slot of a queue."""

@@ -66,6 +66,7 @@ union all (
 select {_COLUMNS}, finished, content_type, result, {_BODY}, {_DETAIL}
 from taskmq.job_history t where t.id = $1 and t.ended >= $2 order by ended desc limit 1)
 limit 1"""
+_NOW: Final = "select taskmq.now_ms()"
 _FIND_KEY: Final = "select id from taskmq.job_key where tenant = $1 and key = $2"
 _FIND_KEYS: Final = "select id from taskmq.job_key where tenant = $1 and key = any($2::text[])"
 _SHARING: Final = "select value from taskmq.setting where name = 'sharing'"
@@ -220,8 +221,9 @@ class PostgresJobStore:
         return await self._database.lookups.run("read", lambda connection: unmet(connection, job_id, limit))
 
     async def sharing(self) -> Sharing:
-        rows = await self._rows(_SHARING)
-        return read_sharing(rows[0][0] if rows else None)
+        return read_sharing(
+            await self._database.lookups.run("read", lambda connection: connection.fetchval(_SHARING))
+        )
 
     async def share(self, sharing: Sharing) -> bool:
         content = msgspec.json.encode(sharing).decode()
@@ -242,7 +244,7 @@ class PostgresJobStore:
         return await self._quotas.usage(names)
 
     async def now_ms(self) -> int:
-        return int((await self._rows("select taskmq.now_ms()"))[0][0])
+        return int(await self._database.lookups.run("read", lambda connection: connection.fetchval(_NOW)))
 
     async def current(self) -> str | None:
         """See `taskmq.contracts.jobs.Upgradable`."""
