@@ -67,3 +67,5 @@ def test_a_broker_that_is_not_there_is_said(taskmq: Here) -> None:
     result = taskmq("--url", "amqp://guest:guest@127.0.0.1:1/", "bench", *_SMALL)
 
     assert result.code == 5
+    assert "nothing listens there" in result.err
+    assert "<" not in result.err

@@ -32,6 +32,7 @@ _VERIFY: Final[Mapping[str, str]] = {
 }
 _PLAIN: Final[Mapping[str, str]] = {
     r"IncompatibleProtocolError": "the port closed the connection before any AMQP: a TLS port wants amqps://",
+    r"ConnectionRefusedError": "nothing listens there: is RabbitMQ started, and is this its port",
     r"Timeout (?:while setting up AMQP|during AMQP handshake)": UNANSWERED,
 }
 

@@ -127,6 +127,16 @@ class Connection:
         """What the broker said when the last attempt was refused; None where it failed otherwise, or did not."""
         return None if self._denial is None else str(self._denial)
 
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection, in words for an error."""
+        return f"last error: {self.last_error or f'none, still connecting: {UNANSWERED}'}"
+
+    @property
+    def address(self) -> str:
+        """The node's, without the password."""
+        return self._endpoint.address
+
     async def opened(self, timeout: float | None) -> AmqpConnection:
         """The connection itself, once it is open; opens it when it is not.
 
@@ -145,10 +155,8 @@ class Connection:
         except TimeoutError:
             if self._denial is not None:
                 raise AccessDenied(str(self._denial)) from None
-            raise BrokerUnavailable(
-                f"no connection to {self._endpoint.address} within {max(timeout or 0, 0):.1f} s; "
-                f"last error: {self.last_error or f'none, still connecting: {UNANSWERED}'}"
-            ) from None
+            within = f"within {max(timeout or 0, 0):.1f} s"
+            raise BrokerUnavailable(f"no connection to {self._endpoint.address} {within}; {self.trouble}") from None
         raise BrokerUnavailable(f"the connection to {self._endpoint.address} was closed on this side")
 
     async def channel(self, timeout: float | None = OPEN_SECONDS) -> OpenChannel:

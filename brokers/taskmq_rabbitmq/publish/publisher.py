@@ -504,7 +504,7 @@ class Publisher:
             return BrokerBlocked, f"{len(self._unconfirmed):,} messages before it are not confirmed yet"
         if (denial := connection.refused) is not None:
             return AccessDenied, denial
-        return BrokerUnavailable, f"{connection!r}, last error: {connection.last_error or 'none so far'}"
+        return BrokerUnavailable, f"no connection to {connection.address}; {connection.trouble}"
 
     def _everything(self) -> Iterator[Pending]:
         return itertools.chain(self._unconfirmed.values(), self._line, self._repairs.messages())

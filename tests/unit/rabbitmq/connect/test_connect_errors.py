@@ -52,4 +52,4 @@ def test_a_node_that_accepts_and_stays_silent_may_have_no_file_handles_left(fail
 
 
 def test_other_failures_stay_as_they_are() -> None:
-    assert explained("ConnectionRefusedError: [Errno 111]") == "ConnectionRefusedError: [Errno 111]"
+    assert explained("ConnectionResetError: [Errno 104]") == "ConnectionResetError: [Errno 104]"
