@@ -60,7 +60,9 @@ def _title(path: str) -> str:
 def _build() -> Path:
     """Build the site; its folder."""
     shutil.rmtree(_BUILD, ignore_errors=True)
-    shutil.copytree(_DOCS, _BUILD / "docs", ignore=shutil.ignore_patterns("*.py", "*.toml", "__pycache__"))
+    shutil.copytree(
+        _DOCS, _BUILD / "docs", ignore=shutil.ignore_patterns("*.py", "*.toml", "__pycache__", "ISSUE_TEMPLATE")
+    )
     for page in (_BUILD / "docs").rglob("*.md"):
         page.write_text(_OUTSIDE.sub(r"\1 (`\2`)", page.read_text(encoding="utf-8")), encoding="utf-8")
     settings = (_ROOT / ".ci" / "mkdocs.yml").read_text(encoding="utf-8")
