@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tests.servers import PostgreSQL, RabbitMQ, Redis, StartRabbitMQ
 
@@ -127,6 +128,16 @@ class _Evenly(LoadScopeScheduling):  # type: ignore[misc]
     def __init__(self, config: pytest.Config, log: Producer) -> None:
         super().__init__(config, log)
         self._root = config.rootpath
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """What is over is let go: with each test that ends, all that its process ever had is counted."""
+        nodeid = self.registered_collections[node][item_index]
+        scope = self._split_scope(nodeid)
+        unit = self.assigned_work[node][scope]
+        unit[nodeid] = True
+        if all(unit.values()):
+            del self.assigned_work[node][scope]
+        self._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
