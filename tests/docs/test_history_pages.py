@@ -24,7 +24,10 @@ def test_a_job_is_charged_logged_counted_and_told_of_as_the_pages_say(tmp_path: 
     write_files(_HISTORY, tmp_path)
     (tmp_path / "alerts.toml").write_text(_rules())
     expected = [
-        line.partition(" ")[2] for block in blocks_of(_HISTORY) for line in block.output.splitlines() if "Z " in line
+        line.partition(" ")[2]
+        for block in blocks_of(_HISTORY)
+        for line in block.output.splitlines()
+        if re.match(r"\S+Z [A-Z]+ ", line)
     ]
 
     def taskmq(*words: str) -> str:

@@ -591,6 +591,15 @@ def test_a_result_without_a_form_on_the_wire_names_its_type() -> None:
         encode_value([Odd()], MSGPACK)
 
 
+def test_an_argument_without_a_form_is_named_unless_it_is_one_of_any_number() -> None:
+    def sell(first: Any, *rest: Any) -> None: ...
+
+    with pytest.raises(EncodeError, match=r"^task shop.sell: argument 'first': a value of type object has no form"):
+        signature(sell).encode((object(), 1), {}, JSON)
+    with pytest.raises(EncodeError, match=r"^task shop.sell: a value of type object has no form"):
+        signature(sell).encode((1, object()), {}, JSON)
+
+
 @_both
 def test_a_value_is_decoded_as_plain_data_where_no_type_is_known(content_type: str) -> None:
     value = {"a": [1, 2.5, None, {"b": True}]}

@@ -3,7 +3,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import MalformedMessage
-from taskmq.model.telemetry.events import JobEvent, WorkerEvent, decode_batch, encode_batch, job_topic, worker_topic
+from taskmq.model.telemetry.events import (
+    FailureEvent,
+    JobEvent,
+    WorkerEvent,
+    decode_batch,
+    encode_batch,
+    failure_topic,
+    job_topic,
+    worker_topic,
+)
 from taskmq.model.telemetry.worker_status import RunningJob, WorkerStatus
 
 STATUS = WorkerStatus(
@@ -51,6 +60,17 @@ def test_a_batch_of_job_events_comes_back_as_it_was(events: list[JobEvent], drop
 
     assert batch.events == events
     assert (batch.worker, batch.dropped) == ("w", dropped)
+
+
+def test_words_of_errors_come_back_and_events_of_jobs_have_none() -> None:
+    event = FailureEvent(
+        event="dead", worker="w", number=1, at=2, job_id="a", task="t", queue="q", message="no", traceback="Trace"
+    )
+    body = encode_batch("w", [event], dropped=0)
+
+    assert decode_batch(failure_topic("q"), body).events == [event]
+    (plain,) = decode_batch(job_topic("dead", "q"), body).events
+    assert type(plain) is JobEvent
 
 
 def test_a_worker_event_comes_back_with_its_status() -> None:
@@ -101,5 +121,6 @@ def test_what_is_no_batch_is_refused(topic: str, body: bytes) -> None:
 def test_topics_name_the_event_and_the_queue_and_fit_into_255_bytes() -> None:
     assert job_topic("dead", "images") == "job.dead.images"
     assert worker_topic("beat") == "worker.beat"
+    assert failure_topic("images") == "failure.images"
     assert len(job_topic("dead", "q" * 300).encode()) == 255
     assert len(job_topic("started", "ä" * 200).encode()) == 254
