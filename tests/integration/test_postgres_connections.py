@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from taskmq_sql.postgres.connections import Connection, Connections
+from taskmq_sql.postgres.database import Database
+from tests.docs.blocks import ROOT
 
 
 async def _nothing(connection: Connection) -> None:
@@ -57,3 +59,11 @@ def test_types_of_a_database_are_looked_up_on_each_connection(postgres_url: str)
             assert len(sent) > 1
 
     asyncio.run(main())
+
+
+def test_a_process_has_as_many_connections_at_most_as_the_page_says() -> None:
+    kinds = vars(Database("postgresql://nobody@127.0.0.1:1/none", name="test")).values()
+
+    most = sum(each.size for each in kinds if isinstance(each, Connections))
+
+    assert f"and {most} at most" in (ROOT / "docs" / "store.md").read_text()

@@ -128,6 +128,7 @@ class Connections:
         self._settings = [*_EVERY, *settings]
         self._prepare = prepare
         self._heal = heal
+        self.size = size
         self._places = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
         self._used: set[Connection] = set()
