@@ -506,7 +506,7 @@ class Deleting(Protocol):
 
 @runtime_checkable
 class Alarming(Protocol):
-    """A broker that takes no messages while it is short of memory or disk, and says so to who sends one."""
+    """A broker that takes no messages while it is short of memory or disk, and reports that to its senders."""
 
     async def alarm(self) -> str | None:
         """Why it takes no messages, in its words; None while it takes them.

@@ -418,7 +418,7 @@ def test_a_password_is_set_through_a_server_by_those_who_may_change_users(places
     first = run_process(home, "admin", "init", env=variables, text="eight yellow kayaks\n")
 
     assert (refused.code, "users.change" in refused.err) == (4, True)
-    # There is nobody yet whom a server could let in.
+    # No user exists yet, so a server could let no caller in.
     assert (first.code, "does not go through a server" in first.err) == (2, True)
 
 

@@ -21,7 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def _sign_in(eyes: Eyes, name: str) -> None:
-    # Who has not signed in is refused, which a browser's console has.
+    # The server refuses calls before the sign-in, and the browser writes that to its console.
     eyes.forgiven.append("401")
     eyes.open()
     eyes.page.get_by_label("Name").fill(name)

@@ -4,7 +4,7 @@
     TASKMQ_TEST_JOB_GRAPHS_FROM: the seed of the first one (0)
     TASKMQ_TEST_JOB_GRAPH_JOBS: of up to so many jobs (200)
 
-Several stores on one database submit, dispatch, report, cancel and let go at once. Reports are told twice, and calls
+Several stores on one database submit, dispatch, report, cancel and let go at once. Reports are sent twice, and calls
 of each kind are stopped wherever they are: their connections are lost, with the transactions that they were in.
 """
 

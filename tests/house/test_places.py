@@ -94,8 +94,8 @@ _NAMES_HEADERS: set[str] = {
     "taskmq/model/headers.py",
 }
 _NAMES_KEYS: set[str] = {"taskmq/model/keys.py"}
-# A message, and what is in it, is made by the producer and what stands beside it here: all that sends a job goes
-# through the middleware, the defaults of its task, the tenant, and `unique`.
+# Only these modules make messages: every job that is sent passes the middleware, its task's defaults, the tenant and
+# `unique`.
 _MAKES_MESSAGES: dict[str, str] = {
     "taskmq/client/delayed.py": "what waited in the state, as it was",
     "taskmq/client/producer.py": "the one producer",

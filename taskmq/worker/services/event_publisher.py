@@ -52,7 +52,7 @@ class EventPublisher:
         name: the worker's.
         status: how the worker is.
         clock: for the instants of events.
-        words: what is said of errors of dead letters.
+        words: makes the message and traceback that go with a dead letter's event.
         is_permanent: the events of jobs are sent all the time, and not only while a reader listens.
         beat_seconds: between two beats.
 

@@ -45,7 +45,7 @@ Step = tuple[str, str, Any]
 
 _MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\d]*(Z|\+00:00)?")
-# How many others wait in a queue is told, and not who.
+# Tenants may read how many other tenants wait in a queue, but not their names.
 _SHARED = re.compile(r"\d+ other tenants have jobs in that queue, too|its pool is due .*")
 # Of requests; of audit entries and lines of logs, which are numbered over all tenants.
 _COUNTED = {"request_id", "number", "next"}
@@ -407,7 +407,7 @@ class Town:
             (job,) = [one for one in (await driver.dispatch(queue=queue)).jobs if one.id == submitted.id]
             self.made[tenant, "JOB"] = job.id
             said = await then(driver, job)
-            # Whether a slot has a scheduler is told to all.
+            # Every tenant may read whether a slot has a scheduler.
             slot = driver.schedulers.slot_of(queue)
             await driver.schedulers.leases.release(slot_key(slot), token=await driver.epoch(slot))
             return said

@@ -97,7 +97,7 @@ def test_an_address_that_calls_too_often_without_a_sign_in_has_to_wait(tmp_path:
     path = path if name.endswith("Document") else f"/api/v1{path}"
     with open_site(tmp_path, ServerSettings(rate=0.001)) as site:
         first, second = (site(method, path, body, by=None, headers=headers) for _ in range(2))
-        # One mechanism for all of them; who has signed in is not held up.
+        # One mechanism for all of them; callers that have signed in are not held up.
         other = site("POST", "/auth/authorize", {"token": "x", "action": "jobs.read"}, by=None)
         free = [
             site("GET", each, by=None).status_code for each in ("/health/live", "/health/ready", "/api/openapi.json")
