@@ -45,7 +45,8 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
     return () => stopped.abort();
   }, [key, turn]);
   const age = 1000 * Number(query.max_age ?? 0);
-  useEffect(() => {
+  // From the moment at which it is read: what happens before the next painting is missing in it too.
+  useLayoutEffect(() => {
     let timer = 0;
     let later = 0;
     const readAgain = () => again((/** @type {number} */ n) => n + 1);
