@@ -35,6 +35,7 @@ def asgi(
     identify: Identify = identify_by_store,
     read_only: bool = False,
     rate: float = 200.0,
+    query_time: float = 10.0,
     oidc: OidcProvider | None = None,
     sources: Sequence[EventSource] = (),
     beside: Application | None = None,
@@ -48,6 +49,7 @@ def asgi(
         identify: finds out who calls; for a host that has its own users. Default: by the accounts of the store.
         read_only: nothing can be changed through it.
         rate: requests a second of one credential, ten times as many at once; 0: as many as come.
+        query_time: seconds that each read may take; what takes longer is given up; 0: as long as it takes.
         oidc: where users can sign in beside that.
         sources: senders of events from outside.
         beside: gets what is not below the prefix; for hosts that can mount nothing, such as Django.
@@ -57,7 +59,7 @@ def asgi(
     """
     if beside is not None and not prefix:
         raise InvalidSetting("where is the server beside the application? Say prefix=, such as /taskmq")
-    settings = ServerSettings(root_path=prefix, read_only=read_only, rate=rate)
+    settings = ServerSettings(root_path=prefix, read_only=read_only, rate=rate, query_time=query_time)
     return MountedServer(build(app, identify=identify, settings=settings, oidc=oidc, sources=sources), prefix, beside)
 
 

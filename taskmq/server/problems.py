@@ -173,7 +173,7 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
     if details.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if details.status == 503:
-        headers["Retry-After"] = str(_RETRY_SECONDS)
+        headers.setdefault("Retry-After", str(_RETRY_SECONDS))
         _log.warning("%s %s (request %s): %s", request.method, request.url.path, request_id, error)
     elif details.status == 500:
         _log.error("%s %s (request %s) failed", request.method, request.url.path, request_id, exc_info=error)

@@ -31,6 +31,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             load balancer may take to see that.
         grace: seconds that requests have to end in after that.
         request_seconds: a client has so many for each request, its body included.
+        query_time: so many seconds each read may take until its answer begins, and so long the store works for it;
+            what takes longer is given up, here and in the store; 0: as long as it takes.
 
     Raises:
         InvalidSetting: a value that cannot be.
@@ -48,6 +50,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     drain: float = 0.0
     grace: int = 10
     request_seconds: float = 30.0
+    query_time: float = 10.0
 
     def __post_init__(self) -> None:
         if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):
@@ -60,5 +63,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidSetting(f"rate {self.rate}: requests a second, or 0 for no limit")
         if not 0 <= self.drain < math.inf:
             raise InvalidSetting(f"drain {self.drain}: seconds, or 0 for none")
+        if not 0 <= self.query_time < math.inf:
+            raise InvalidSetting(f"query time {self.query_time}: seconds, or 0 for no limit")
         if not 0 <= self.port < 1 << 16:
             raise InvalidSetting(f"port {self.port}: 1 to 65535, or 0 for any that is free")

@@ -5,9 +5,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
+from taskmq.errors import StoreUnavailable
 from taskmq_sql.postgres.connections import Connection, Connections
 from taskmq_sql.postgres.database import Database
 from tests.docs.blocks import ROOT
+from tests.servers.waiting import until
 
 
 async def _nothing(connection: Connection) -> None:
@@ -67,3 +71,35 @@ def test_a_process_has_as_many_connections_at_most_as_the_page_says() -> None:
     most = sum(each.size for each in kinds if isinstance(each, Connections))
 
     assert f"and {most} at most" in (ROOT / "docs" / "store.md").read_text()
+
+
+@pytest.mark.parametrize("how", ["cancelled", "out of time"])
+def test_a_statement_that_is_given_up_ends_at_the_server(postgres_url: str, how: str) -> None:
+    async def main() -> None:
+        async def work(connection: Any) -> object:
+            return await connection.fetchval("select pg_sleep(600)", timeout=0.2 if how == "out of time" else None)
+
+        async with _connections(postgres_url) as connections, _connections(postgres_url) as others:
+
+            async def is_at_work() -> bool:
+                return bool(await others.run("read", lambda connection: connection.fetchval(_AT_WORK)))
+
+            sleeping = asyncio.create_task(connections.run("read", work))
+            if how == "cancelled":
+                await until(is_at_work)
+                sleeping.cancel()
+            with pytest.raises((asyncio.CancelledError, StoreUnavailable)):
+                await sleeping
+
+            async def is_over() -> bool:
+                return not await is_at_work()
+
+            await until(is_over)
+            assert await connections.run("read", lambda connection: connection.fetchval("select 7")) == 7
+
+    asyncio.run(main())
+
+
+_AT_WORK = """
+select count(*) from pg_stat_activity
+where datname = current_database() and state = 'active' and query like '%pg_sleep%' and pid <> pg_backend_pid()"""

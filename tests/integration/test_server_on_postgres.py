@@ -2,18 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 from urllib.parse import quote
 
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from taskmq import TaskMQ
 from taskmq.cli.exits import CONFLICT
 from taskmq.errors import StoreMismatch
-from taskmq.server import build
+from taskmq.http.retries import Retries
+from taskmq.server import ServerSettings, build
 from tests.cli.kit import run_process
-from tests.servers import eventually
+from tests.servers import PostgreSQL, eventually
 from tests.unit.server.kit import Site, open_site
 from tests.unit.server.test_hostile import FIELDS, TEXTS, VALUES
 
@@ -109,3 +113,47 @@ def test_a_bulk_operation_is_carried_out_and_each_job_is_done_to_once(site: Site
     assert (found["matched"], found["done"], found["refused"]) == (45, 45, 0)
     notes = [entry["note"] for entry in site("GET", "/jobs/j44/history").json()["items"]]
     assert notes == [f"inventory (bulk {begun['bulk_id']})"]
+
+
+def test_a_read_that_takes_too_long_is_given_up_here_and_at_the_database(
+    tmp_path: Path, job_store_url: str, postgres_server: PostgreSQL
+) -> None:
+    def sql(statement: str) -> str:
+        return postgres_server.sql(statement, url=job_store_url)
+
+    with open_site(tmp_path, ServerSettings(query_time=1.5), store=job_store_url) as site:
+        site.submit()
+        reads = ("/jobs", "/jobs/count", "/jobs/counts?filter=status:queued", "/jobs/order-17", "/schedules")
+        # Connections are made, and what they read by names is known.
+        assert [site("GET", path).status_code for path in reads] == [200] * len(reads)
+        with _locked(job_store_url, ("taskmq.job", "taskmq.job_history", "taskmq.schedule")):
+            # More often than there are connections to read by.
+            for path in reads * 2:
+                answer = site("GET", path)
+                assert (answer.status_code, answer.json()["code"]) == (503, "query_too_slow"), (path, answer.text)
+                assert "within 1.5 s" in answer.json()["detail"]
+                # Clients that wait for it would only make the next one slower.
+                assert int(answer.headers["retry-after"]) > Retries().cap
+
+            eventually(lambda: sql(_WAITING).strip() == "0", "no statement waits at the database")
+            opened = int(sql(_SESSIONS))
+
+        assert [site("GET", path).status_code for path in reads] == [200] * len(reads)
+        # One for each of those that were given up, at most.
+        assert int(sql(_SESSIONS)) <= opened + 3
+
+
+_SESSIONS = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+_WAITING = f"{_SESSIONS} and wait_event_type = 'Lock'"
+
+
+@contextmanager
+def _locked(url: str, tables: tuple[str, ...]) -> Generator[None]:
+    """Hold up all that reads these tables."""
+    with asyncio.Runner() as runner:
+        connection: Any = runner.run(cast("Any", asyncpg.connect)(url))
+        runner.run(connection.execute(f"begin; lock table {', '.join(tables)} in access exclusive mode"))
+        try:
+            yield
+        finally:
+            runner.run(connection.close())

@@ -40,6 +40,7 @@ committed or not only where its commit was on its way."""
 
 _SECONDS_TO_CONNECT: Final = 10.0
 _SECONDS_TO_ANSWER: Final = 60.0
+_SECONDS_TO_CANCEL: Final = 5.0
 _TRIES: Final = 5
 _READ_ONLY: Final = "25006"
 _NOT_ALLOWED: Final = "42501"
@@ -133,13 +134,14 @@ class Connections:
         self._idle: list[Connection] = []
         self._used: set[Connection] = set()
         self._connecting = TaskSet("store connection", failure="a connection to the store was not made")
+        self._leaving = TaskSet("store cancellation", failure="a statement was not cancelled at the store")
         self._is_closed = False
 
     async def run(self, purpose: Purpose, work: Callable[[Connection], Awaitable[T]]) -> T:
         """What `work` returns, done on one connection.
 
         A transaction is one for all of `work`, and begins again where it collides with another one: `work` is called
-        anew then.
+        anew then. Where the call is cancelled, so is its statement at the server.
 
         Raises:
             StoreUnavailable: the server cannot be reached, or was lost; `is_certain` where nothing was changed.
@@ -154,12 +156,15 @@ class Connections:
                     if not await self._may_try_again(connection, error):
                         raise self._translated(error, purpose, progress) from error
                 except (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-                    self._drop(connection)
+                    self._leave(connection)
                     if isinstance(error, ValueError):
                         raise
                     raise self._lost(error, purpose, progress) from error
+                except asyncio.CancelledError:
+                    # It may have left anything behind: a transaction, or an answer on its way.
+                    self._leave(connection)
+                    raise
                 except BaseException:
-                    # A cancelled call may have left anything behind: a transaction, or an answer on its way.
                     self._drop(connection)
                     raise
                 finally:
@@ -183,6 +188,7 @@ class Connections:
         """Close them all; what is under way is cut."""
         self._is_closed = True
         await self._connecting.aclose(grace=2.0)
+        await self._leaving.aclose(grace=2.0)
         for connection in list(self._used):
             self._drop(connection)
         while self._idle:
@@ -316,6 +322,14 @@ class Connections:
         self._used.discard(connection)
         connection.terminate()
 
+    def _leave(self, connection: Connection) -> None:
+        """Drop a connection whose statement may go on: the server would work on it until it has the answer."""
+        self._used.discard(connection)
+        if connection.is_closed() or self._is_closed:
+            connection.terminate()
+        else:
+            self._leaving.start(_end(connection))
+
     def _translated(self, error: asyncpg.PostgresError, purpose: Purpose, progress: "_Progress") -> Exception:
         state = _sqlstate(error)
         if state.startswith(_OUTAGE):
@@ -352,6 +366,17 @@ class _Undone(Exception):
 def undone(result: object) -> Exception:
     """What the work of a transaction raises so that it is rolled back and `run` returns `result`."""
     return _Undone(result)
+
+
+async def _end(connection: Connection) -> None:
+    """End a connection once the server has cancelled what it was asked for; without that where it does not answer."""
+    try:
+        async with asyncio.timeout(_SECONDS_TO_CANCEL):
+            await connection.close(timeout=_SECONDS_TO_CANCEL)
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+        pass
+    finally:
+        connection.terminate()
 
 
 def _sqlstate(error: asyncpg.PostgresError) -> str:

@@ -26,6 +26,7 @@ def server(
     read_only: Annotated[bool, Parameter(negative="")] = False,
     environment: str = "",
     rate: float = 200.0,
+    query_time: Annotated[float, Parameter(env_var="TASKMQ_QUERY_TIME")] = 10.0,
     drain: float = 0.0,
     health_port: str | None = None,
     public_url: str | None = None,
@@ -56,6 +57,8 @@ def server(
         What this is, such as production: the dashboard shows it.
     rate
         Requests a second of one credential, ten times as many at once; 0: as many as come.
+    query_time
+        Seconds that each read may take; what takes longer is given up, here and in the store (503); 0: no limit.
     drain
         Seconds for which it goes on after a signal to stop, saying at /health/ready that it is not ready: so long
         a load balancer may take to see that.
@@ -97,6 +100,7 @@ def server(
         environment=environment,
         development=development,
         rate=rate,
+        query_time=query_time,
         drain=drain,
     )
     app, _ = load_app(target_of(target))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,6 +18,7 @@ from taskmq.model.identity import Identity
 from taskmq.model.telemetry.events import JobEvent
 from taskmq.server import ServerApplication, ServerSettings, build
 from taskmq.server.process import ServerProcess
+from taskmq_sql.sqlite.file.connection import Care
 from tests.unit.app_kit import new_url
 from tests.unit.server.kit import CALLERS, define
 
@@ -104,6 +106,41 @@ def _run(folder: Path, test: Callable[[Served], Awaitable[None]], **settings: An
                 await running
 
     asyncio.run(main())
+
+
+def test_a_read_that_takes_too_long_is_given_up_and_a_write_is_not(tmp_path: Path) -> None:
+    async def test(served: Served) -> None:
+        store: Any = served.application.litestar.state["app"].sessions.store()
+        held, free = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def hold(_: object) -> None:
+            loop.call_soon_threadsafe(held.set)
+            assert free.wait(_PATIENCE)
+
+        await store.count_jobs()
+        holding = asyncio.create_task(store._reader.call(hold, care=Care.READ))
+        await held.wait()
+        status, headers, problem = await served.ask("/api/v1/jobs/count")
+        assert (status, problem["code"]) == (503, "query_too_slow")
+        assert headers["content-type"] == "application/problem+json"
+        # What has begun to answer goes on.
+        async with await served.connect() as stream:
+            await stream.send(_head("GET", "/api/v1/events") + b"\r\n")
+            await stream.reader.readuntil(b"retry: 3000")
+            assert (await served.ask("/api/v1/jobs/count"))[0] == 503
+            assert not stream.reader.at_eof()
+        async with await served.connect() as writing:
+            body = b'{"job_type": "data_processing"}'
+            head = _head("POST", "/api/v1/jobs", f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n")
+            await writing.send(head + b"\r\n" + body)
+            assert (await served.ask("/api/v1/jobs/count"))[0] == 503
+            free.set()
+            assert (await writing.answer())[0] == 201
+        await holding
+        assert (await served.ask("/api/v1/jobs/count"))[2] == {"count": 1, "is_exact": True}
+
+    _run(tmp_path, test, query_time=2.0)
 
 
 def test_a_request_that_is_not_complete_in_time_ends_its_connection_and_no_other(tmp_path: Path) -> None:

@@ -24,6 +24,10 @@ S = TypeVar("S")
 
 _BATCH: Final = 500
 _LAST_BREATH: Final = 5.0
+# Some 10 ms of a statement: after so many it looks whether its answer is still waited for, which takes the GIL.
+_STEPS: Final = 500_000
+
+_OF_ONE: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_INTERRUPT)
 
 _Work = Callable[[Transaction], Any]
 _SetWork = Callable[[Transaction, Sequence[Any]], list[Any]]
@@ -40,6 +44,10 @@ class _Request:
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.result: Any = None
         self.error: Exception | None = None
+
+    def is_left(self) -> bool:
+        """Whether no caller waits for it any more."""
+        return self.future.done()
 
     def end(self) -> None:
         """Wake the waiter."""
@@ -74,6 +82,8 @@ class FileThread:
 
     async def call(self, work: Callable[[Transaction], T], *, care: Care) -> T:
         """What `work` returns, called in one of the next transactions; again, from the start, where one fails.
+
+        A read that is cancelled is interrupted; a write that has begun is carried out.
 
         Raises:
             StoreUnavailable: it could not be done.
@@ -149,7 +159,7 @@ class FileThread:
         try:
             while (requests := self._inbox.get()) is not None:
                 # The others have no waiter any more.
-                self._transact([request for request in requests if not request.future.done()])
+                self._transact([request for request in requests if not request.is_left()])
                 loop.call_soon_threadsafe(self._finish, requests)
         except RuntimeError:
             # The loop was closed without closing the store: no waiter is left.
@@ -170,7 +180,8 @@ class FileThread:
         except Exception as error:  # noqa: BLE001 - the border: what a request raises belongs to its sender
             if len(requests) > 1 and _is_of_one(error):
                 for request in requests:
-                    self._transact([request])
+                    if not request.is_left():
+                        self._transact([request])
                 return
             for request in requests:
                 request.error = error
@@ -183,10 +194,20 @@ def _run(transaction: Transaction, requests: Sequence[_Request]) -> None:
     for work, group in groupby(requests, key=_set_work):
         if work is None:
             for request in group:
-                assert request.work is not None
-                request.result = request.work(transaction)
+                request.result = _run_one(transaction, request)
         else:
             _run_set(transaction, work, list(group))
+
+
+def _run_one(transaction: Transaction, request: _Request) -> Any:
+    assert request.work is not None
+    if request.care is not Care.READ:
+        return request.work(transaction)
+    transaction.connection.set_progress_handler(request.is_left, _STEPS)
+    try:
+        return request.work(transaction)
+    finally:
+        transaction.connection.set_progress_handler(None, 0)
 
 
 def _run_set(transaction: Transaction, work: _SetWork, requests: Sequence[_Request]) -> None:
@@ -204,8 +225,11 @@ def _set_work(request: _Request) -> _SetWork | None:
 
 
 def _is_of_one(error: Exception) -> bool:
-    """Whether the others may do without the one that has brought it about: the disk may have room for a small one."""
+    """Whether the others may do without the one that has brought it about.
+
+    The disk may have room for a small one, and one was interrupted as its caller has gone.
+    """
     if not isinstance(error, StoreUnavailable):
         return True
     cause = error.__cause__
-    return isinstance(cause, sqlite3.Error) and getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+    return isinstance(cause, sqlite3.Error) and getattr(cause, "sqlite_errorcode", 0) & 0xFF in _OF_ONE
