@@ -163,7 +163,7 @@ class Scheduler:
         """What looks at how things go, and notifies people."""
         if self._counts_runs:
             broker = self._app.sessions.current().broker
-            counting = RunHistory(broker, store.dispatching.leases, history.rollups, me=self._me)
+            counting = RunHistory(broker, store, history.rollups, me=self._me)
             yield counting, "counts what workers tell"
         if self._alerts is not None:
             watch = AlertWatch(self._app, store, history.alerts, self._workers, self._alerts, me=self._me)

@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 AlertMetric = Literal[
-    "failure_rate", "failures", "retries", "ended", "missed", "wait_p95", "run_p95", "silence", "depth", "age",
-    "dead_letters", "workers", "schedules_late", "broker_alarm",
+    "failure_rate", "failures", "retries", "ended", "expired", "missed", "wait_p95", "run_p95", "silence", "depth",
+    "age", "dead_letters", "workers", "schedules_late", "broker_alarm",
 ]  # fmt: skip
 
 METRICS: Final[Mapping[str, str]] = {
@@ -43,6 +43,7 @@ METRICS: Final[Mapping[str, str]] = {
     "failures": "jobs that ended badly in the window",
     "retries": "attempts in the window after which another one follows",
     "ended": "jobs that ended in the window; with `below`: too few of them",
+    "expired": "jobs whose time was over in the window before they started",
     "missed": "occurrences of schedules in the window that were not emitted in time, and are not made up for",
     "wait_p95": "seconds from due to the first start, of 95 of 100 jobs at most",
     "run_p95": "seconds that 95 of 100 runs take at most",

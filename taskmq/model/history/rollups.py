@@ -12,11 +12,12 @@ from typing import Final
 
 import msgspec
 
-from taskmq.model.telemetry.events import LONGEST_MESSAGE, LONGEST_TRACEBACK, FailureEvent, JobEvent
+from taskmq.model.telemetry.events import EXPIRED_REASON, LONGEST_MESSAGE, LONGEST_TRACEBACK, FailureEvent, JobEvent
 from taskmq.model.units import storable
 
 __all__ = [
     "BUCKETS",
+    "EXPIRED",
     "MINUTE",
     "MISSED",
     "QUARTER",
@@ -36,6 +37,9 @@ MINUTE: Final = 60_000
 QUARTER: Final = 15 * MINUTE
 MISSED: Final = "missed"
 """Among the outcomes of a task: occurrences of schedules that were not emitted in time, and never will be."""
+EXPIRED: Final = "expired"
+"""Among the outcomes of a task: jobs whose time was over before they started. Those that a worker has found so are
+among the cancelled ones, too."""
 BUCKETS: Final = 60
 """The last one has everything from about nine days on."""
 _PER_DOUBLING: Final = 2
@@ -142,6 +146,8 @@ class Rollup(msgspec.Struct):
     def add(self, event: JobEvent) -> None:
         """Count the run that an event is about."""
         self.outcomes[event.event] = self.outcomes.get(event.event, 0) + 1
+        if event.event == "cancelled" and event.reason == EXPIRED_REASON:
+            self.outcomes[EXPIRED] = self.outcomes.get(EXPIRED, 0) + 1
         if event.waited is not None:
             self.waited.add(event.waited)
         if event.seconds is not None:

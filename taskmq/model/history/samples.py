@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from taskmq.model.history.alerts import AlertRule
-from taskmq.model.history.rollups import MINUTE, MISSED, Rollup, RollupKey
+from taskmq.model.history.rollups import EXPIRED, MINUTE, MISSED, Rollup, RollupKey
 
 __all__ = ["OF_ROLLUPS", "WindowFigures", "queue_samples"]
 
@@ -20,6 +20,7 @@ _COUNTS: Final[Mapping[str, Callable[[Rollup], float]]] = {
     "failures": lambda rollup: float(rollup.failed),
     "retries": lambda rollup: float(rollup.outcomes.get("retried", 0)),
     "ended": lambda rollup: float(rollup.ended),
+    "expired": lambda rollup: float(rollup.outcomes.get(EXPIRED, 0)),
     "missed": lambda rollup: float(rollup.outcomes.get(MISSED, 0)),
 }
 _SUMMED: Final = frozenset({"depth", "dead_letters", "workers"})

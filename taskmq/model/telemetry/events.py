@@ -24,6 +24,7 @@ from taskmq.model.telemetry.worker_status import WorkerStatus
 
 __all__ = [
     "ALL_EVENTS",
+    "EXPIRED_REASON",
     "FAILURE_EVENTS",
     "JOB_EVENTS",
     "LONGEST_MESSAGE",
@@ -51,6 +52,8 @@ WORKER_EVENTS: Final = "worker.*"
 ALL_EVENTS: Final = (JOB_EVENTS, WORKER_EVENTS)
 FAILURE_EVENTS: Final = "failure.#"
 """The topics of words of errors; not among `ALL_EVENTS`."""
+EXPIRED_REASON: Final = "expired"
+"""The reason of `cancelled` where the job's time was over before it started."""
 LONGEST_MESSAGE: Final = 1_000
 LONGEST_TRACEBACK: Final = 8_000
 """Characters of an error's message, and of the end of its traceback."""
@@ -112,7 +115,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         seconds: an end: how long the attempt ran.
         delay: `retried`, `snoozed`: seconds until it runs again.
         error: `retried`, `dead`: the name of the exception's type.
-        reason: `dead`: why, a `DeadReason`.
+        reason: `dead`: why, a `DeadReason`; `cancelled`: `expired` where its time was over before it started.
         is_stored: true for a job of the store, which remembers its end itself.
     """
 

@@ -1,6 +1,7 @@
 """Counts what workers report of their runs, and keeps failures of the broker lane: one scheduler for all.
 
     events of jobs -> figures of this minute -> added to the store each five seconds
+    jobs that the store itself has ended as expired -> the same figures
                    -> failures of plain jobs  ->, with what their errors said, of few of them
 
 One scheduler at a time listens, by a lease; if it dies, another one does within half a minute, and what was sent
@@ -16,13 +17,15 @@ from msgspec.structs import replace
 
 from taskmq.contracts.broker import Broadcasting, Broker
 from taskmq.contracts.history import RollupStore
-from taskmq.contracts.stores import Lease, LeaseStore
+from taskmq.contracts.jobs import JobStore
+from taskmq.contracts.stores import Lease
 from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable, TopologyMismatch
 from taskmq.events.stream import EventStream
-from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure, failure_of, rolled_up
+from taskmq.model.history.rollups import EXPIRED, Rollup, RollupKey, RunFailure, failure_of, minute_of, rolled_up
 from taskmq.model.telemetry.events import FAILURE_EVENTS, JOB_EVENTS, FailureEvent, JobEvent
+from taskmq.scheduler.history.expired import ExpiredJobs
 
 __all__ = ["RunHistory"]
 
@@ -47,10 +50,11 @@ class RunHistory:
         dropped: events that were not counted here, as far as is known.
     """
 
-    def __init__(self, broker: Broker, leases: LeaseStore, rollups: RollupStore, *, me: str) -> None:
+    def __init__(self, broker: Broker, store: JobStore, rollups: RollupStore, *, me: str) -> None:
         self.dropped = 0
         self._broker = broker
-        self._leases = leases
+        self._store = store
+        self._leases = store.dispatching.leases
         self._rollups = rollups
         self._me = me
         self._is_stopping = asyncio.Event()
@@ -86,7 +90,9 @@ class RunHistory:
         try:
             async with EventStream(lambda: self._broker, JOB_EVENTS, FAILURE_EVENTS) as events:
                 counting = asyncio.create_task(self._count(events), name="taskmq counts events")
+                expired = ExpiredJobs(self._store)
                 try:
+                    await self._count_expired(expired)
                     while not self._is_stopping.is_set():
                         await pause(self._is_stopping, _PERIOD)
                         if not await self._leases.renew(_KEY, token=token, seconds=_LEASE):
@@ -94,6 +100,7 @@ class RunHistory:
                                 "another scheduler counts what workers tell: this one was silent for too long"
                             )
                             return
+                        await self._count_expired(expired)
                         await self._write()
                 finally:
                     counting.cancel()
@@ -119,6 +126,16 @@ class RunHistory:
                 del self._said[event.worker, event.number]
             elif (failure := failure_of(event)) is not None:
                 self._keep(failure)
+
+    async def _count_expired(self, expired: ExpiredJobs) -> None:
+        try:
+            found = await expired.look()
+        except StoreUnavailable as error:
+            _log.warning("jobs that have expired are counted later: %s", error)
+            return
+        for one in found:
+            key = RollupKey(minute_of(one.entry.at), one.task, one.queue, one.tenant)
+            self._figures.setdefault(key, Rollup(key)).merge_outcomes(Rollup(key, {EXPIRED: 1}))
 
     def _keep(self, failure: RunFailure) -> None:
         if len(self._failures) < _MOST_FAILURES:

@@ -37,7 +37,7 @@ from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import InvalidArguments, StateUnavailable
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Envelope
-from taskmq.model.outcome import Cancelled, Dead, Outcome, Snoozed
+from taskmq.model.outcome import EXPIRED, Cancelled, Dead, Outcome, Snoozed
 from taskmq.options.limits import STRICT_MARGIN
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
@@ -134,7 +134,7 @@ class LimitsGuard:
             return _NOTHING
         expires = attempt.envelope.expires
         if expires is not None and self._clock.now_ms() >= expires:
-            return Cancelled("expired before it started")
+            return Cancelled(EXPIRED)
         return None
 
     async def _enter(self, attempt: Attempt, demands: Sequence[Demand]) -> Permit | Outcome:

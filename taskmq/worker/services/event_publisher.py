@@ -15,8 +15,9 @@ from taskmq.contracts.broker import Broadcasting, Delivery
 from taskmq.durable.service import pause
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import Envelope
-from taskmq.model.outcome import OUTCOME_NAMES, Dead, Outcome, Parked, Retried, Snoozed
+from taskmq.model.outcome import EXPIRED, OUTCOME_NAMES, Cancelled, Dead, Outcome, Parked, Retried, Snoozed
 from taskmq.model.telemetry.events import (
+    EXPIRED_REASON,
     Event,
     FailureEvent,
     JobEvent,
@@ -223,7 +224,8 @@ class EventPublisher:
     def _on_end(self, delivery: Delivery, envelope: Envelope, job_id: str, outcome: Outcome, seconds: float) -> None:
         if not (number := self._next_number()):
             return
-        delay = error = reason = None
+        delay = error = None
+        reason: str | None = None
         if isinstance(outcome, Retried):
             delay, error = outcome.delay.total_seconds(), type(outcome.error).__name__
         elif isinstance(outcome, Dead):
@@ -232,6 +234,8 @@ class EventPublisher:
                 self._add_words(delivery, envelope, outcome, number=number, job_id=job_id, seconds=seconds)
         elif isinstance(outcome, Snoozed):
             delay = outcome.delay.total_seconds()
+        elif isinstance(outcome, Cancelled) and outcome.reason == EXPIRED:
+            reason = EXPIRED_REASON
         self._add(
             JobEvent(
                 event=OUTCOME_NAMES[type(outcome)],

@@ -5,9 +5,12 @@ from typing import Any
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.history import FailureFilter, RollupFilter
 from taskmq.model.envelope import JSON, Envelope
+from taskmq.model.history.alerts import AlertRule, AlertState
 from taskmq.model.history.logs import KEPT_DAYS, LOGS_TASK, LogFilter, RunLine, RunLog, encode_logs
 from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure, minute_of
+from taskmq.model.states import JobState
 from taskmq.model.telemetry.events import FailureEvent, JobEvent, encode_batch, failure_topic, job_topic
+from taskmq.scheduler.alerts import AlertSettings
 from taskmq.scheduler.history import RunHistory, forget_old
 from tests.unit.scheduler.stage import START, Player, Stage, play, until
 
@@ -94,7 +97,7 @@ def _tell(stage: Stage, *names: str, worker: str = "w", **fields: Any) -> None:
 
 def _history(stage: Stage, me: str) -> RunHistory:
     store = stage.store
-    return RunHistory(stage.broker, store.dispatching.leases, store.history.rollups, me=me)
+    return RunHistory(stage.broker, store, store.history.rollups, me=me)
 
 
 async def _counted(stage: Stage) -> dict[str, int]:
@@ -191,6 +194,54 @@ def test_of_several_schedulers_one_counts_and_the_next_one_when_it_has_died() ->
             await stage.pass_by(6)
 
             assert await _counted(stage) == {"succeeded": 2}
+
+    play(test)
+
+
+def test_a_job_that_expires_before_dispatch_is_counted_once_and_an_alert_says_so() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.store.history.alerts.put_rule(
+            AlertRule(name="late", metric="expired", threshold=2, each="queue", tenant="acme")
+        )
+        process = stage.start(counts_runs=True, alerts=AlertSettings())
+        await stage.pass_by(2)
+        over = stage.clock.now_ms() - 1
+
+        await stage.submit(2, expires=over, tenant="acme")
+        await until(lambda: stage.states() == {JobState.EXPIRED: 2})
+        await stage.submit(1, expires=over)
+        await stage.pass_by(20)
+        assert await _counted(stage) == {"expired": 3}
+        assert stage.model.history.alerts == {}
+
+        process.store.is_reachable = False
+        await stage.pass_by(10)
+        process.store.is_reachable = True
+        # Its lease has ended; it counts again once it has it anew.
+        await stage.pass_by(45)
+        (held,) = await stage.submit(1, expires=over, tenant="acme")
+        await until(lambda: stage.job(held).state is JobState.EXPIRED)
+        await stage.pass_by(20)
+
+        assert await _counted(stage) == {"expired": 4}
+        (alert,) = stage.model.history.alerts.values()
+        assert (alert.subject, alert.value, alert.state) == ("queue:work", 3.0, AlertState.FIRING)
+
+    play(test)
+
+
+def test_what_has_expired_before_a_scheduler_counts_is_not_counted_again_by_it() -> None:
+    async def test(stage: Stage) -> None:
+        first = stage.start(counts_runs=True)
+        await stage.pass_by(2)
+        await stage.submit(2, expires=stage.clock.now_ms() - 1)
+        await until(lambda: stage.states() == {JobState.EXPIRED: 2})
+        await stage.pass_by(6)
+        await first.stop()
+        stage.start(counts_runs=True)
+        await stage.pass_by(30)
+
+        assert await _counted(stage) == {"expired": 2}
 
     play(test)
 

@@ -228,6 +228,16 @@ def test_a_rule_looks_at_its_window_tenant_tasks_and_queues() -> None:
     assert _samples(rollups, metric="retries") == {"": 0.0}
 
 
+def test_jobs_that_have_expired_are_counted_whoever_has_found_them_so() -> None:
+    found: dict[RollupKey, Rollup] = {}
+    at = 9 * MINUTE
+    rolled_up([_event("cancelled", at=at), _event("cancelled", at=at, reason="expired")], found)
+    of_worker = found[RollupKey(at, "t", "q", "")]
+
+    assert of_worker.outcomes == {"cancelled": 2, "expired": 1}
+    assert _samples([of_worker, _rollup(9, expired=2)], metric="expired") == {"": 3.0}
+
+
 def test_times_say_nothing_where_there_are_none() -> None:
     rollup = _rollup(9, succeeded=1)
 

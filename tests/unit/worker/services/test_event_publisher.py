@@ -2,11 +2,12 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from taskmq import Context, EventStream, JobEvent, Reject, RetryPolicy, Snooze, TaskMQ, WorkerEvent
+from taskmq import Context, EventStream, Ignore, JobEvent, Reject, RetryPolicy, Snooze, TaskMQ, WorkerEvent
 from taskmq.contracts.broker import BrokerOptions, Listening
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.durable.service import ServiceGroup
@@ -594,3 +595,24 @@ def test_a_broker_without_broadcasts_has_no_events() -> None:
         await broker.aclose()
 
     asyncio.run(main())
+
+
+def test_the_end_of_a_job_whose_time_was_over_says_so() -> None:
+    async def test(app: TaskMQ) -> None:
+        @app.task(queue="images", name="double")
+        async def double(n: int) -> int:
+            if n < 0:
+                raise Ignore("its card number is 4711")
+            return 2 * n
+
+        async with working(app, events="on"), app.events("job.#") as events:
+            await double.options(expires=datetime.now(UTC) - timedelta(seconds=1)).asend(21)
+            (expired,) = await next_of(events, "cancelled")
+            await double.asend(-1)
+            (ignored,) = await next_of(events, "cancelled")
+
+        assert isinstance(expired, JobEvent)
+        assert isinstance(ignored, JobEvent)
+        assert (expired.reason, ignored.reason) == ("expired", None)
+
+    run(test)
