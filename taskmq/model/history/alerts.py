@@ -35,7 +35,7 @@ __all__ = [
 
 AlertMetric = Literal[
     "failure_rate", "failures", "retries", "ended", "expired", "missed", "wait_p95", "run_p95", "silence", "depth",
-    "age", "dead_letters", "workers", "schedules_late", "broker_alarm",
+    "age", "dead_letters", "workers", "unschedulable", "schedules_late", "broker_alarm",
 ]  # fmt: skip
 
 METRICS: Final[Mapping[str, str]] = {
@@ -52,6 +52,7 @@ METRICS: Final[Mapping[str, str]] = {
     "age": "seconds for which the longest waiting job of a queue in the store has been due",
     "dead_letters": "dead letters of a queue",
     "workers": "live workers of a queue; with `below`: too few of them",
+    "unschedulable": "jobs that wait for a node, and no node that is known could ever run them",
     "schedules_late": "seconds for which the latest schedule has been due",
     "broker_alarm": "1 while RabbitMQ takes no messages as it is short of memory or disk, else 0",
 }

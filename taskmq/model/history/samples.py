@@ -7,7 +7,7 @@ from typing import Final
 from taskmq.model.history.alerts import AlertRule
 from taskmq.model.history.rollups import EXPIRED, MINUTE, MISSED, Rollup, RollupKey
 
-__all__ = ["OF_ROLLUPS", "WindowFigures", "queue_samples"]
+__all__ = ["OF_ROLLUPS", "WindowFigures", "job_samples", "queue_samples"]
 
 _SUCCESSES: Final = ("succeeded", "answered")
 # With too few ended jobs these say nothing.
@@ -89,6 +89,16 @@ class WindowFigures:
         if names not in self._subjects:
             self._subjects[names] = _subject(self._rule, *names) if _is_about(self._rule, *names) else None
         return self._subjects[names]
+
+
+def job_samples(rule: AlertRule, counts: Mapping[tuple[str, str, str], int]) -> dict[str, float]:
+    """The rule's figure by subject, from how many jobs of each task, queue and tenant there are."""
+    found: dict[str, float] = {}
+    for names, count in counts.items():
+        if _is_about(rule, *names):
+            subject = _subject(rule, *names)
+            found[subject] = found.get(subject, 0.0) + count
+    return found
 
 
 def queue_samples(rule: AlertRule, values: Mapping[str, float]) -> dict[str, float]:

@@ -11,8 +11,9 @@ from taskmq.contracts.jobs import JobStore
 from taskmq.errors import TaskMQError
 from taskmq.model.history.alerts import AlertRule
 from taskmq.model.history.rollups import minute_of
-from taskmq.model.history.samples import OF_ROLLUPS, WindowFigures, queue_samples
+from taskmq.model.history.samples import OF_ROLLUPS, WindowFigures, job_samples, queue_samples
 from taskmq.model.topology import dead_letter_queue, jobs_queue
+from taskmq.scheduler.alerts.unschedulable import unschedulable_jobs
 from taskmq.scheduler.signals import LiveWorkers
 
 __all__ = ["AlertFigures", "TooManyFigures"]
@@ -52,6 +53,7 @@ class AlertFigures:
         # By the beginning of the window and whether it is of all tenants, then by the rule; None: there are too many.
         self._windows: dict[tuple[int, bool], dict[tuple[str, str], WindowFigures] | None] = {}
         self._queues: dict[str, dict[str, float]] = {}
+        self._unschedulable: dict[tuple[str, str, str], int] | None = None
 
     async def samples(self, rule: AlertRule, known: Collection[str]) -> dict[str, float] | None:
         """A rule's figure by subject; None where it is not known yet.
@@ -71,6 +73,10 @@ class AlertFigures:
             return {"": await self._schedules_late()}
         if rule.metric == "broker_alarm":
             return await self._broker_alarm()
+        if rule.metric == "unschedulable":
+            if self._unschedulable is None:
+                self._unschedulable = await unschedulable_jobs(self._app, self._store)
+            return job_samples(rule, self._unschedulable)
         if rule.metric == "workers" and not self._workers.knows_all:
             return None
         if rule.metric not in self._queues:

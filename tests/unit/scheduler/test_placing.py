@@ -11,11 +11,13 @@ from taskmq import WorkQueue
 from taskmq.contracts.jobs import DispatchBatch, JobDetail, JobUpdate, Lane, Pick, slot_key
 from taskmq.errors import BrokerUnavailable, PublishRejected, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
+from taskmq.model.history.alerts import AlertRule, AlertState
 from taskmq.model.jobs.pools import Sharing, TenantPool
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import LOST_AFTER_MS, HostNode, JobNeeds, NodeTold
 from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
+from taskmq.scheduler.alerts import AlertSettings
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.slots import HeldLease
 from taskmq.submission.explain import explain_job
@@ -553,5 +555,40 @@ def test_no_pool_has_more_of_a_resource_than_its_cap_and_others_pass() -> None:
             await player.finish()
             await stage.pass_by(1)
         await stage.all_ended()
+
+    play(test, queues=_QUEUES)
+
+
+def _unschedulable(name: str, **fields: Any) -> AlertRule:
+    return AlertRule(name=name, metric="unschedulable", threshold=0, **fields)
+
+
+def test_an_alert_goes_on_while_jobs_wait_that_no_node_could_ever_run() -> None:
+    async def values(stage: Stage) -> dict[str, float]:
+        await stage.pass_by(12)
+        alerts = await stage.store.history.alerts.alerts()
+        return {f"{one.rule} {one.subject}": one.value for one in alerts if one.state is AlertState.FIRING}
+
+    async def test(stage: Stage) -> None:
+        for rule in (_unschedulable("all"), _unschedulable("mine", tenant="acme", each="queue")):
+            await stage.store.history.alerts.put_rule(rule)
+        process = stage.start(alerts=AlertSettings())
+        await stage.submit(3, queue="train", detail=_needs(labels={"region": "eu"}))
+        assert await values(stage) == {"all ": 3.0}
+
+        # A node without the label, and then one that has it.
+        await _worker(stage)
+        # They fit, and wait only for room: some of them are between the two that never will.
+        await stage.submit(1, queue="train", detail=_needs(5.0), tenant="acme")
+        await stage.submit(700, queue="train", detail=_needs(4.0), tenant="acme")
+        await stage.submit(1, queue="train", detail=_needs(labels={"region": "eu"}), tenant="acme")
+        await stage.submit(9, queue="work")
+        assert await values(stage) == {"all ": 5.0, "mine queue:train": 2.0}
+
+        await stage.store.nodes.tell([replace(_TOLD, name="b", labels={"region": "eu"})])
+        assert await values(stage) == {"all ": 1.0, "mine queue:train": 1.0}
+        await stage.store.nodes.tell([replace(_TOLD, name="c", capacity={"slots": 1.0, "cpu": 5.0})])
+        assert await values(stage) == {}
+        await process.stop()
 
     play(test, queues=_QUEUES)
