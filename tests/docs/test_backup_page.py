@@ -8,12 +8,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from taskmq.cli.exits import exit_code
+from taskmq.errors import StoreWentBack
 from taskmq.model.states import JobState
+from tests.cli.kit import PATIENCE, Started
 from tests.docs.blocks import ROOT
 from tests.docs.page_shell import PageShell
 from tests.integration.scheduler_stage import JOBS, Database, Stage, file_database, postgres_database, staged
 from tests.servers import PostgreSQL
-from tests.servers.waiting import until
+from tests.servers.waiting import eventually, until
 
 _PAGE = ROOT / "docs" / "backup.md"
 
@@ -34,6 +37,13 @@ async def _happens_since(stage: Stage, back_up: Callable[[], object]) -> tuple[l
 
 async def _parked(stage: Stage) -> int:
     return sum([each.ready for each in await stage.broker.stats(["taskmq.parking"])])
+
+
+def _put_in_place_of(server: PostgreSQL, url: str, other: str) -> None:
+    """The other database gets the name of the first one, which is dropped; who is connected to that connects anew."""
+    name, new = (urlsplit(each).path.removeprefix("/") for each in (url, other))
+    server.drop_database(url)
+    server.sql(f'alter database "{new}" rename to "{name}"')
 
 
 def test_jobs_that_ran_since_a_dump_end_once_and_none_runs_again(
@@ -70,6 +80,32 @@ def test_jobs_that_ran_since_a_dump_end_once_and_none_runs_again(
 
     asyncio.run(main())
     postgres_server.drop_database(restored)
+
+
+def test_a_scheduler_under_which_a_dump_is_restored_ends_with_6_and_says_what_to_do(
+    postgres_server: PostgreSQL, job_store_url: str, tmp_path: Path
+) -> None:
+    restored = postgres_server.create_database()
+    shell = PageShell(_PAGE, tmp_path, TASKMQ_STORE=job_store_url, RESTORED=restored)
+    mark = "select coalesce(max(note::int), 0) from taskmq.lease where key like 'mark:%'"
+
+    def confirmed() -> int:
+        return int(postgres_server.sql(mark, url=job_store_url))
+
+    with Started(
+        tmp_path, "--url", "memory://restored", "scheduler", "shop:app", env={"TASKMQ_STORE": job_store_url}
+    ) as scheduler:
+        eventually(lambda: confirmed() >= 1, "a mark that was confirmed", within=PATIENCE)
+        shell.run("pg_dump")
+        shell.run("pg_restore")
+        kept = int(postgres_server.sql(mark, url=restored))
+        eventually(lambda: confirmed() > kept + 1, "marks that the dump has not got", within=PATIENCE)
+        _put_in_place_of(postgres_server, job_store_url, restored)
+
+        assert scheduler.process.wait(PATIENCE.total_seconds()) == exit_code(StoreWentBack("")) == 6
+
+    assert f"went back: it has mark {kept} of this scheduler" in scheduler.said
+    assert "docs/disaster-recovery.md says what to do" in scheduler.said
 
 
 def test_without_holding_them_jobs_of_a_restored_file_run_again_and_say_so(tmp_path: Path) -> None:
