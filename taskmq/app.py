@@ -4,12 +4,11 @@ It is put together from a `TaskRegistry`, the `Sessions` with broker and state, 
 `Jobs`, which submits to the store and knows what became of what was submitted or sent.
 """
 
-import contextlib
 import functools
 import os
 import socket
 import uuid
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
@@ -193,69 +192,24 @@ class TaskMQ:
         of_trigger, policy = divided(options, CronOptions)
         return functools.partial(self._add_schedule, name, cron(expression, **of_trigger), policy)
 
-    def on_job(
-        self, *tasks: "Task[..., Any] | str", state: str | Collection[str] = "succeeded", name: str | None = None
-    ) -> Callable[[_AnyTask], _AnyTask]:
-        """Call the task below, with a `JobEnded`, when a job of one of these tasks has ended in this state.
-
-        Args:
-            tasks: of this app; a name may stand for one that is defined later.
-            state: `succeeded`, `failed` or `cancelled`, or several of them.
-            name: of the reaction; default the task's.
-
-        Raises:
-            InvalidOption: the task does not take one `JobEnded`, would start itself for ever, the name is taken, or
-                an option cannot be.
-        """
-        from taskmq.reactions import job
-
-        return functools.partial(self._add_reaction, job(*tasks, state=state), name=name)
-
-    def on_file(
-        self, pattern: str, *, done: str = "", stable: Duration | None = None, name: str | None = None
-    ) -> Callable[[_AnyTask], _AnyTask]:
-        """Call the task below, with a `FileArrived`, for each file that the pattern fits; needs a running beat.
-
-        Args:
-            pattern: as a shell has them; `**` stands for any number of folders.
-            done: it is complete once another file of its name and this is there, such as ".done", and not older.
-            stable: or once its size and time have been the same for so long; default 5 seconds without `done`.
-
-        Raises:
-            InvalidOption: as `on_job`.
-        """
-        from taskmq.reactions import file
-
-        return functools.partial(self._add_reaction, file(pattern, done=done, stable=stable), name=name)
-
-    def on_message(
-        self, *patterns: str, exchange: str = "amq.topic", name: str | None = None
-    ) -> Callable[[_AnyTask], _AnyTask]:
-        """Call the task below, with a `MessageArrived`, for each message of a topic exchange; needs a running beat.
-
-        Args:
-            patterns: of routing keys: words with dots between them, `*` for one word, `#` for any number.
-
-        Raises:
-            InvalidOption: as `on_job`.
-        """
-        from taskmq.reactions import message
-
-        return functools.partial(self._add_reaction, message(*patterns, exchange=exchange), name=name)
-
     def on(
         self, condition: "Expression", *, debounce: Duration = 0, name: str | None = None
     ) -> Callable[[_AnyTask], _AnyTask]:
-        """Call the task below, with the list of what has happened, once that is enough; needs a running beat.
+        """Call the task below when something happens.
+
+        The task gets what has happened: the event of a single condition, the list of events of `all_of` or `any_of`.
+        A job's end is seen by workers; everything else needs a running beat.
 
         Args:
-            condition: `all_of`, `any_of`, or a single one, of `taskmq.reactions`.
-            debounce: wait until nothing more has happened for so long; the task gets the last of each.
+            condition: `job`, `file`, `message`, `all_of` or `any_of`, all of `taskmq.reactions`.
+            debounce: wait until nothing more has happened for so long; the task gets each condition's last event.
+            name: of the reaction; default the task's.
 
         Raises:
-            InvalidOption: as `on_job`.
+            InvalidOption: the task does not take what it would get or would start itself for ever, the name is
+                taken, or an option cannot be.
         """
-        return functools.partial(self._add_reaction, condition, name=name, debounce=debounce, takes_list=True)
+        return functools.partial(self._add_reaction, condition, name=name, debounce=debounce)
 
     def include(self, *modules: str | ModuleType) -> None:
         """Bind the tasks that modules define with `taskmq.task`.
@@ -265,16 +219,6 @@ class TaskMQ:
         """
         for module in modules:
             self.tasks.include(module)
-
-    def override(
-        self, dependency: Callable[..., Any], replacement: Callable[..., Any]
-    ) -> contextlib.AbstractContextManager[None]:
-        """For tests: call `replacement` wherever a task of this app depends on `dependency`, while it is entered.
-
-        It is a provider like any other, with dependencies of its own if it wants. Several may be entered at a time;
-        the last one counts. Tasks that run in processes of their own do not see it.
-        """
-        return self.tasks.dependencies.override(dependency, replacement)
 
     @functools.cached_property
     def reactions(self) -> "Reactions":
@@ -323,15 +267,9 @@ class TaskMQ:
         return task
 
     def _add_reaction(
-        self,
-        condition: "Expression",
-        task: _AnyTask,
-        *,
-        name: str | None,
-        debounce: Duration = 0,
-        takes_list: bool = False,
+        self, condition: "Expression", task: _AnyTask, *, name: str | None, debounce: Duration
     ) -> _AnyTask:
-        self.reactions.define(task, condition, name=name, debounce=debounce, takes_list=takes_list)
+        self.reactions.define(task, condition, name=name, debounce=debounce)
         return task
 
     def events(self, *topics: str, buffer: int = 10_000) -> "EventStream":

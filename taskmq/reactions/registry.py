@@ -36,16 +36,16 @@ _THEN: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
 
 class Reaction(msgspec.Struct, frozen=True):
-    """A call of one task when something has happened.
-
-    Attributes:
-        takes_list: the task is given a list of what has happened, instead of the one thing.
-    """
+    """A call of one task when something has happened."""
 
     name: str
     task: Task[..., Any]
     plan: ReactionPlan
-    takes_list: bool = False
+
+    @property
+    def takes_list(self) -> bool:
+        """Whether the task gets a list of events, instead of the one event of a single condition."""
+        return isinstance(self.plan.expression, AllOf | AnyOf)
 
     @property
     def is_direct(self) -> bool:
@@ -117,20 +117,25 @@ class Reactions(Mapping[str, Reaction]):
         *,
         name: str | None = None,
         debounce: Duration = 0,
-        takes_list: bool = False,
     ) -> None:
         """Have the task be called.
 
         Raises:
-            InvalidOption: the name is taken, the task cannot be called so, or it would call itself for ever.
+            InvalidOption: the name is taken, the task cannot be called so, it would call itself for ever, or the
+                expression is something else.
         """
         label = name or task.name
+        if not isinstance(expression, Condition | AllOf | AnyOf):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidOption(
+                f"reaction {label!r}: {expression!r} is no condition: use job(), file(), message(), all_of() or "
+                "any_of() of taskmq.reactions; for a time alone, @app.every or @app.cron"
+            )
         if not label.isprintable():
             raise InvalidOption(f"reaction {label!r}: a name is a text that can be printed")
         if label in self._own:
             raise InvalidOption(f"reaction {label!r} is defined twice; give one of them a name=")
         plan = ReactionPlan(_hashed(expression, label), to_ms(parse_duration(debounce, what="debounce")))
-        reaction = Reaction(label, task, plan, takes_list)
+        reaction = Reaction(label, task, plan)
         self._check_arguments(reaction)
         self._check_circle(reaction)
         self._own[label] = reaction
@@ -160,7 +165,7 @@ class Reactions(Mapping[str, Reaction]):
                     if missing := sorted(set(condition.tasks) - known.keys()):
                         raise InvalidOption(
                             f"reaction {reaction.name!r} waits for jobs of {missing[0]!r}, and this app has no such "
-                            "task; for events of other apps use a topic exchange and on_message"
+                            "task; for events of other apps use a topic exchange and message()"
                         )
         return found
 

@@ -1,6 +1,7 @@
 """What tests of taskmq, of its adapters and of programs that use it are built from.
 
 - `Harness`: a program's own app under test; the pytest fixture `taskmq_app` is one.
+- `override`: another function in the place of a dependency.
 - `FakeClock`: time that moves when a test says so.
 - `FlakyBroker`: any broker, with faults on order and a journal of what was published and settled.
 - `MemoryJobStore`: a job store in this process, by a clock that a test moves.
@@ -14,7 +15,7 @@ The suites are not imported here, so that pytest can still rewrite their asserts
 
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.flaky_broker import Acked, Confirmed, Failed, FlakyBroker, JournalEntry, Published, Requeued
-from taskmq.testing.harness import FailedJob, Harness
+from taskmq.testing.harness import FailedJob, Harness, override
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq.testing.recorder import SentJob
 
@@ -32,4 +33,5 @@ __all__ = [
     "Published",
     "Requeued",
     "SentJob",
+    "override",
 ]

@@ -6,7 +6,7 @@ validated, retried and dead-lettered by the code that does so in production.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -30,7 +30,7 @@ from taskmq.testing.recorder import FailureCatcher, SendRecorder, SentJob, argum
 from taskmq.testing.store_run import FailedRun, SharedJobModel
 from taskmq.testing.virtual_run import VirtualRun, virtual_run
 
-__all__ = ["FailedJob", "Harness"]
+__all__ = ["FailedJob", "Harness", "override"]
 
 T = TypeVar("T")
 
@@ -55,6 +55,17 @@ class FailedJob:
     reason: str
     attempts: int
     error: Exception
+
+
+def override(
+    app: TaskMQ, dependency: Callable[..., Any], replacement: Callable[..., Any]
+) -> AbstractContextManager[None]:
+    """Call `replacement` wherever a task of this app depends on `dependency`, while it is entered.
+
+    The replacement may have dependencies itself. Several overrides may be entered at a time; the last one counts.
+    Tasks that run in processes of their own do not see it.
+    """
+    return app.tasks.dependencies.override(dependency, replacement)
 
 
 class Harness:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.rabbitmq
 APP = """\
 import os
 from taskmq import TaskMQ
-from taskmq.reactions import FileArrived, ReactionEvent, JobEnded, MessageArrived, all_of, any_of, file, message
+from taskmq.reactions import FileArrived, ReactionEvent, JobEnded, MessageArrived, all_of, any_of, file, job, message
 from taskmq.schedule import every
 
 app = TaskMQ(name="shop")
@@ -38,20 +38,20 @@ def ran(*words: object) -> None:
     os.write(RUNS, (" ".join(map(str, words)) + "\\n").encode())
 
 
-@app.on_file("in/*.csv", stable="500ms")
-@app.on_file("flagged/*", done=".done", name="flagged")
+@app.on(file("in/*.csv", stable="500ms"))
+@app.on(file("flagged/*", done=".done"), name="flagged")
 @app.task(name="load")
 async def load(arrived: FileArrived) -> None:
     ran("load", os.path.basename(arrived.path), arrived.size)
 
 
-@app.on_job(load)
+@app.on(job(load))
 @app.task(name="index")
 async def index(ended: JobEnded) -> None:
     ran("index", ended.job_id, ended.state)
 
 
-@app.on_message("orders.#")
+@app.on(message("orders.#"))
 @app.task(name="order")
 async def order(came: MessageArrived) -> None:
     ran("order", came.routing_key, came.body.decode(), came.message_id)

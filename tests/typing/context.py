@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import IO, Annotated, Any, TextIO, assert_type
 
 from taskmq import Context, Depends, Job, JobProgress, TaskMQ
+from taskmq.testing import override
 
 app = TaskMQ()
 
@@ -130,4 +131,4 @@ def annotated(item: str, db: Annotated[Session, Depends(plain)]) -> int:
 annotated.send("hat")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
-assert_type(app.override(plain, Session), AbstractContextManager[None])
+assert_type(override(app, plain, Session), AbstractContextManager[None])

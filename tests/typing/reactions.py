@@ -22,18 +22,18 @@ from taskmq.schedules.triggers import cron
 app = TaskMQ("memory://")
 
 
-@app.on_file("/in/*", done=".done", stable="5s", name="by file")
+@app.on(file("/in/*", done=".done", stable="5s"), name="by file")
 @app.task
 def load(arrived: FileArrived) -> str:
     return arrived.path
 
 
-@app.on_job(load, "other", state=["succeeded", "dead"])
+@app.on(job(load, "other", state=["succeeded", "dead"]))
 @app.task(name="index")
 async def index(ended: JobEnded) -> None: ...
 
 
-@app.on_message("orders.#", exchange="sales")
+@app.on(message("orders.#", exchange="sales"))
 @app.task(name="order")
 def order(came: MessageArrived) -> None: ...
 
@@ -48,6 +48,6 @@ assert_type(load(FileArrived(path="a", size=1, modified=datetime(2027, 1, 1, tzi
 assert_type(app.reactions, Reactions)
 assert_type(all_of(job("a"), job("b")), AllOf)
 
-app.on_file(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.on(file(3))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 app.on("orders.#")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 all_of(job("a"), "b")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -18,7 +18,7 @@ from taskmq.errors import UnsupportedFeature
 from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.keys import scheduled_job_id
-from taskmq.reactions import FileArrived
+from taskmq.reactions import FileArrived, file
 from taskmq.run.context import SCHEDULE_DUE, SCHEDULE_NAME, SCHEDULED_FOR, due_instant
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.triggers import Every, jitter_of
@@ -588,7 +588,7 @@ def test_a_beat_beside_a_job_store_sees_what_reactions_wait_for_and_fires_nothin
         async def tick() -> None: ...
 
         app.every("1s")(tick)
-        app.on_file("/nowhere/*.csv")(load)
+        app.on(file("/nowhere/*.csv"))(load)
         stored = replace(app.sessions.settings, store="sqlite:///jobs.db")
         app.sessions.exchange(stored, app.sessions.clock, {})
 

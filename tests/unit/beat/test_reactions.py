@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from taskmq import TaskMQ
@@ -30,6 +31,7 @@ from taskmq.reactions import (
     any_of,
     file,
     job,
+    message,
 )
 from taskmq.reactions.model.pending import MOST_FIRINGS, RecordedEvent
 from taskmq.schedules.triggers import every
@@ -150,7 +152,7 @@ def test_beyond_a_hundred_calls_that_wait_nothing_more_is_taken() -> None:
 
 def test_a_beat_that_waits_for_messages_ends_on_a_broker_without_topic_exchanges() -> None:
     def define(app: TaskMQ) -> None:
-        @app.on_message("orders.#")
+        @app.on(message("orders.#"))
         @app.task(name="order", queue="work")
         async def order(came: MessageArrived) -> None: ...
 
@@ -186,7 +188,7 @@ def _watching(memory: str, folder: Path, test: Callable[[Callable[[], Folder], _
     seen = _Seen()
     app = TaskMQ(f"memory://{memory}", middleware=[seen])
 
-    @app.on_file(f"{folder}/*.csv", done=".done")
+    @app.on(file(f"{folder}/*.csv", done=".done"))
     @app.task(name="load", queue="work")
     async def load(arrived: FileArrived) -> None: ...
 
@@ -286,7 +288,7 @@ def test_a_look_that_fails_is_an_error_where_it_is_awaited(memory: str, tmp_path
 def test_what_a_reaction_needs_is_known() -> None:
     app = TaskMQ()
 
-    @app.on_job("a")
+    @app.on(job("a"))
     @app.task(name="one")
     def one(ended: JobEnded) -> None: ...
 
@@ -297,4 +299,29 @@ def test_what_a_reaction_needs_is_known() -> None:
     first, second = app.reactions.values()
     assert isinstance(first, Reaction)
     assert (first.is_direct, first.needs_beat, second.is_direct, second.needs_beat) == (True, False, False, True)
+    assert (first.takes_list, second.takes_list) == (False, True)
     assert second.describe() == "when a job of a has succeeded or it is due every hour, and nothing more for 5 s"
+
+
+def test_a_debounced_condition_alone_gives_the_task_its_last_event() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.on(job("load"), debounce="5s")
+        @app.task(name="quiet", queue="work")
+        async def quiet(ended: JobEnded) -> None: ...
+
+        @app.task(name="load", queue="other")
+        async def load() -> None: ...
+
+    async def test(stage: Stage) -> None:
+        await stage.start()
+        app = stage.apps[0]
+        for name in ("j1", "j2"):
+            await ReactionDelivery(app.name, app.producer).deliver(app.reactions["quiet"], 0, _ended(name))
+        for _ in range(8):
+            await stage.advance(1)
+
+        (call,) = await _sent(stage.app)
+        (event,) = msgspec.json.decode(call.args, type=list[JobEnded])
+        assert event.job_id == "j2"
+
+    play(test, define)

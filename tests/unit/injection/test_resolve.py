@@ -10,6 +10,7 @@ import pytest
 from taskmq import Context, Depends, TaskMQ, UnsupportedFeature
 from taskmq.injection.resolve import Dependencies
 from taskmq.run.context import current_context
+from taskmq.testing import override
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory
 from tests.servers.waiting import until
@@ -343,11 +344,11 @@ def test_a_replacement_counts_where_it_is_entered_and_the_innermost_one_counts(a
     def fake(n: int = Depends(lambda: 7)) -> Iterator[str]:
         yield f"fake {n}"
 
-    with app.override(real, fake):
+    with override(app, real, fake):
         assert task() == "deep fake 7"  # type: ignore[call-arg]
-        with app.override(real, lambda: "inner"):
+        with override(app, real, lambda: "inner"):
             assert task() == "deep inner"  # type: ignore[call-arg]
-        with app.override(deep, lambda: "none"):
+        with override(app, deep, lambda: "none"):
             assert task() == "none"  # type: ignore[call-arg]
     assert task() == "deep real"  # type: ignore[call-arg]
 
@@ -365,7 +366,7 @@ def test_a_replacement_counts_in_a_worker_and_for_what_has_its_scope(app: TaskMQ
 
     async def test() -> None:
         assert await (await task.asend(1)).aresult(timeout=10) == "above real"
-        with app.override(real, lambda: "fake"):
+        with override(app, real, lambda: "fake"):
             assert await (await task.asend(1)).aresult(timeout=10) == "above fake"
         assert await (await task.asend(1)).aresult(timeout=10) == "above real"
 

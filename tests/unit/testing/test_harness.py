@@ -28,7 +28,7 @@ from taskmq import (
     chain,
     chord,
 )
-from taskmq.testing import Harness
+from taskmq.testing import Harness, override
 from tests.unit.app_kit import Witness
 
 START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
@@ -374,7 +374,7 @@ def test_middleware_dependencies_and_the_executor_of_the_app_are_used() -> None:
         bench.drain()
         assert [job.result() for job in jobs] == [6, 2]
         bench.assert_sent(priced, count=2)
-        with shop.app.override(price, lambda: 5):
+        with override(shop.app, price, lambda: 5):
             job = priced.send(2)
             bench.drain()
             assert job.result() == 10

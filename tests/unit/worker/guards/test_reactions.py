@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from taskmq import Context, InvalidOption, Reject, TaskMQ
 from taskmq.model.envelope import Envelope, decode_envelope
-from taskmq.reactions import JobEnded, ReactionEvent, all_of, any_of, file, job
+from taskmq.reactions import JobEnded, ReactionEvent, all_of, any_of, file, job, message
+from taskmq.schedule import every
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.guards.build import build_guards
 from tests.unit.worker.gate import working
@@ -24,11 +25,11 @@ def _define(app: TaskMQ) -> None:
             raise Reject(what)
         return what
 
-    @app.on_job(load)
+    @app.on(job(load))
     @app.task(name="index", queue="later")
     async def index(ended: JobEnded) -> None: ...
 
-    @app.on_job("load", state=["dead", "cancelled"])
+    @app.on(job("load", state=["dead", "cancelled"]))
     @app.task(name="alarm", queue="alarms")
     async def alarm(context: Context, ended: JobEnded) -> None: ...
 
@@ -177,7 +178,7 @@ def test_jobs_that_nothing_waits_for_pass_no_gate() -> None:
         @app.task(name="other", queue="work")
         async def other() -> None: ...
 
-        @app.on_job(load)
+        @app.on(job(load))
         @app.task(name="index", queue="later")
         async def index(ended: JobEnded) -> None: ...
 
@@ -197,7 +198,7 @@ def test_a_worker_does_not_start_where_a_reaction_waits_for_a_task_that_is_not_t
             await worker.run()
 
     def define(app: TaskMQ) -> None:
-        @app.on_job("lod")
+        @app.on(job("lod"))
         @app.task(name="index", queue="work")
         async def index(ended: JobEnded) -> None: ...
 
@@ -217,11 +218,13 @@ def test_a_task_that_cannot_take_what_has_happened_is_refused_where_it_is_define
     def either(what: JobEnded) -> None: ...
 
     with pytest.raises(InvalidOption, match="must run with a FileArrived as its one argument"):
-        app.on_file("/in/*")(nothing)
+        app.on(file("/in/*"))(nothing)
     with pytest.raises(InvalidOption, match="must run with a MessageArrived"):
-        app.on_message("orders.#")(number)
+        app.on(message("orders.#"))(number)
     with pytest.raises(InvalidOption, match="must run with a list of JobEnded"):
         app.on(any_of(job("a"), job("b")))(either)
+    with pytest.raises(InvalidOption, match=r"is no condition: use job\(\).*@app.every or @app.cron"):
+        app.on(every("1m"))(nothing)  # type: ignore[arg-type]
     assert not app.reactions
 
 
@@ -235,14 +238,14 @@ def test_names_are_taken_once_and_circles_are_refused() -> None:
     def b(ended: JobEnded) -> None: ...
 
     with pytest.raises(InvalidOption, match="for ever"):
-        app.on_job("a")(a)
-    app.on_job("a")(b)
+        app.on(job("a"))(a)
+    app.on(job("a"))(b)
     with pytest.raises(InvalidOption, match="defined twice"):
-        app.on_job("c")(b)
-    app.on_job("c", name="c to b")(b)
+        app.on(job("c"))(b)
+    app.on(job("c"), name="c to b")(b)
     with pytest.raises(InvalidOption, match="for ever"):
-        app.on_job("b")(a)
+        app.on(job("b"))(a)
     with pytest.raises(InvalidOption, match="can be printed"):
-        app.on_job("c", name="\n")(b)
+        app.on(job("c"), name="\n")(b)
     assert [*app.reactions] == ["b", "c to b"]
     assert app.reactions["b"].describe() == "when a job of a has succeeded"
