@@ -1,7 +1,7 @@
 """The embedded broker and state of taskmq: `memory://NAME` in one process, `local://PATH` on one host.
 
-**Memory.** A name stands for a `Hub`: plain data behind a lock, shared by all brokers and states of the process, on
-whichever thread and loop they are. Nothing outlives the process; `forget_memory` drops it earlier.
+**Memory.** A name stands for a `MemoryData`: plain data behind a lock, shared by all brokers and states of the
+process, on any thread and loop. Nothing outlives the process; `forget_memory` drops it earlier.
 
 **Local.** PATH is a directory:
 
@@ -37,7 +37,7 @@ does not survive a fork; open one in the child.
 
 from taskmq_local.file_blobs import FileBlobs, open_file_blobs
 from taskmq_local.memory.broker import MemoryBroker, open_memory_broker
-from taskmq_local.memory.hub import forget_memory
+from taskmq_local.memory.data import forget_memory
 from taskmq_local.memory.state import MemoryState, open_memory_state
 from taskmq_local.open import open_local_broker, open_local_state
 

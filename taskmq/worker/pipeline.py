@@ -106,7 +106,7 @@ class Pipeline:
                 variables.run(current_context.set, execution.context)
                 self._slots.carry_out(delivery, self._settle(attempt, outcome), variables)
                 return
-        except BaseException as unexpected:  # noqa: BLE001 - as in a member of the pool
+        except BaseException as unexpected:  # noqa: BLE001 - as in a task of the pool
             failure = unexpected
         self._slots.end(delivery, failure)
         self._slots.call()

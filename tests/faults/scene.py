@@ -35,6 +35,6 @@ def worker_scene(worker: Worker, broker: RabbitMQBroker, loop: asyncio.AbstractE
     assert worker._dispatcher is not None
     suspects = worker._dispatcher.quarantine
     assert suspects is not None
-    quarantine = f"closed={suspects.is_closed} counted={[*suspects._counted]} at the door={len(suspects._at_door)}"
+    quarantine = f"closed={suspects.is_closed} counted={[*suspects._counted]} in line={len(suspects._in_line)}"
     broker_line = f"{broker!r}, {broker.stale_settles} late settlings"
     return "\n".join([f"{worker.status()}", quarantine, broker_line, *feeds, *tasks])

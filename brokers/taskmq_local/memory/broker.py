@@ -9,7 +9,7 @@ from taskmq.errors import BrokerUnavailable, QueueMissing, SendError, TooLarge, 
 from taskmq.model.topology import ReportQueue, WorkQueue
 from taskmq_local.database.loop_wakeup import LoopWakeup
 from taskmq_local.memory.consumer import MemoryBrowser, MemoryConsumer, MemoryHand
-from taskmq_local.memory.hub import Hub, open_hub
+from taskmq_local.memory.data import MemoryData, open_memory_data
 from taskmq_local.memory.listener import MemoryListener
 from taskmq_local.rules.capacity import MAX_MESSAGE_BYTES, Capacity, queues_of
 from taskmq_local.rules.topics import MAX_TOPIC_BYTES
@@ -19,18 +19,18 @@ __all__ = ["MemoryBroker", "open_memory_broker"]
 
 def open_memory_broker(url: str, options: BrokerOptions) -> "MemoryBroker":
     """A broker for `memory://NAME`; all brokers and states of one name in this process share what it holds."""
-    return MemoryBroker(open_hub(url.partition("://")[2]), options)
+    return MemoryBroker(open_memory_data(url.partition("://")[2]), options)
 
 
 class MemoryBroker:
-    """One hub, as one event loop sees it.
+    """One `MemoryData`, as one event loop sees it.
 
     Attributes:
         void: settlings that had no effect, because the message had been given back before.
     """
 
-    def __init__(self, hub: Hub, options: BrokerOptions) -> None:
-        self._hub = hub
+    def __init__(self, data: MemoryData, options: BrokerOptions) -> None:
+        self._data = data
         self._clock = options.clock
         self._declared: dict[str, Capacity] = {}
         self._consumers: list[MemoryConsumer] = []
@@ -47,7 +47,7 @@ class MemoryBroker:
 
     @property
     def address(self) -> str:
-        return f"memory://{self._hub.name}"
+        return f"memory://{self._data.name}"
 
     @property
     def max_message_bytes(self) -> int:
@@ -60,11 +60,11 @@ class MemoryBroker:
         self._check_open()
         found = queues_of(queues)
         self._declared.update(found)
-        self._hub.declare(found)
+        self._data.declare(found)
 
     async def declare_reports(self, queues: Iterable[ReportQueue]) -> None:
         self._check_open()
-        self._hub.declare({queue.name: Capacity() for queue in queues})
+        self._data.declare({queue.name: Capacity() for queue in queues})
 
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:  # noqa: ARG002 - the contract has it
         future = asyncio.get_running_loop().create_future()
@@ -101,10 +101,10 @@ class MemoryBroker:
         self._check_open()
         wanted = list(subscriptions)
         for subscription in wanted:
-            if not self._hub.exists(subscription.queue):
+            if not self._data.exists(subscription.queue):
                 raise QueueMissing(subscription.queue)
         self._keep_time()
-        consumer = MemoryConsumer(self._hub, wanted, deliver, count_void=self._count_void)
+        consumer = MemoryConsumer(self._data, wanted, deliver, count_void=self._count_void)
         self._consumers.append(consumer)
         consumer.start()
         return consumer
@@ -123,21 +123,21 @@ class MemoryBroker:
     @asynccontextmanager
     async def _look(self, queue: str) -> AsyncGenerator[Browser, None]:
         self._check_open()
-        self._hub.promote(self._clock.now_ms())
-        hand = MemoryHand(self._hub, self._count_void)
+        self._data.promote(self._clock.now_ms())
+        hand = MemoryHand(self._data, self._count_void)
         self._holds.append(hand)
         try:
-            yield MemoryBrowser(self._hub, hand, queue)
+            yield MemoryBrowser(self._data, hand, queue)
         finally:
             self._holds.remove(hand)
             hand.give_back_all()
-            self._hub.let_go(queue, hand)
+            self._data.let_go(queue, hand)
 
     def announce(self, topic: str, body: bytes) -> bool:
         """See `taskmq.broker.Broadcasting`."""
         if self._closed or len(topic.encode()) > MAX_TOPIC_BYTES:
             return False
-        self._hub.announce(topic, body)
+        self._data.announce(topic, body)
         return True
 
     async def listen(
@@ -150,32 +150,32 @@ class MemoryBroker:
         """See `taskmq.broker.Broadcasting`; there is no connection that could be lost."""
         del connected
         self._check_open()
-        listener = MemoryListener(self._hub, patterns, receive)
+        listener = MemoryListener(self._data, patterns, receive)
         self._listeners.append(listener)
         return listener
 
     async def purge(self, queue: str) -> int:
         """Delete the ready messages, but not those that wait for their time."""
         self._check_open()
-        self._hub.promote(self._clock.now_ms())
-        return self._hub.purge(queue)
+        self._data.promote(self._clock.now_ms())
+        return self._data.purge(queue)
 
     async def delete(self, queue: str) -> int:
         """Delete a physical queue with its ready messages; how many there were."""
         self._check_open()
         self._declared.pop(queue, None)
-        return self._hub.delete(queue)
+        return self._data.delete(queue)
 
     async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
         self._check_open()
-        self._hub.promote(self._clock.now_ms())
-        return self._hub.stats(list(queues))
+        self._data.promote(self._clock.now_ms())
+        return self._data.stats(list(queues))
 
     async def aclose(self) -> None:
         # All of it before the first await, so that a cancelled close is a complete one.
         self._closed = True
         if self._timekeeper is not None:
-            self._hub.stop_keeping_time(self._timekeeper)
+            self._data.stop_keeping_time(self._timekeeper)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -195,24 +195,24 @@ class MemoryBroker:
         if message.due is not None and message.due > now:
             self._keep_time()
         try:
-            self._hub.publish(message, now=now)
+            self._data.publish(message, now=now)
         except Unroutable:
             if message.queue not in self._declared:
                 raise
-            self._hub.declare({message.queue: self._declared[message.queue]})
-            self._hub.publish(message, now=now)
+            self._data.declare({message.queue: self._declared[message.queue]})
+            self._data.publish(message, now=now)
 
     def _keep_time(self) -> None:
         if self._timekeeper is None:
             self._timekeeper = LoopWakeup(self._set_timer)
-            self._hub.keep_time(self._timekeeper)
+            self._data.keep_time(self._timekeeper)
 
     def _set_timer(self) -> None:
         """Make ready what is due, and wake again when the next one is."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        due = self._hub.promote(self._clock.now_ms())
+        due = self._data.promote(self._clock.now_ms())
         if due is not None and not self._closed:
             self._timer = asyncio.get_running_loop().create_task(self._wake_at(due))
 

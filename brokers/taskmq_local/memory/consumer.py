@@ -9,7 +9,7 @@ from taskmq.contracts.broker import Delivery, Subscription
 from taskmq.errors import QueueMissing
 from taskmq_local.broker.delivery import deliver_all
 from taskmq_local.database.loop_wakeup import LoopWakeup
-from taskmq_local.memory.hub import Hub, HubMessage
+from taskmq_local.memory.data import MemoryData, MemoryMessage
 
 __all__ = ["MemoryBrowser", "MemoryConsumer", "MemoryDelivery", "MemoryHand"]
 
@@ -17,46 +17,46 @@ __all__ = ["MemoryBrowser", "MemoryConsumer", "MemoryDelivery", "MemoryHand"]
 class MemoryHand:
     """What one subscription, or one `hold`, has taken and not settled yet."""
 
-    def __init__(self, hub: Hub, count_void: Callable[[], None]) -> None:
-        self._hub = hub
+    def __init__(self, data: MemoryData, count_void: Callable[[], None]) -> None:
+        self._data = data
         self._count_void = count_void
-        self._held: dict[int, HubMessage] = {}
+        self._held: dict[int, MemoryMessage] = {}
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def pick_up(self, messages: list[HubMessage]) -> None:
+    def pick_up(self, messages: list[MemoryMessage]) -> None:
         self._held.update((message.place, message) for message in messages)
 
-    def ack(self, message: HubMessage) -> bool:
+    def ack(self, message: MemoryMessage) -> bool:
         """Whether it was there to be acknowledged."""
-        is_removed = self._held.pop(message.place, None) is not None and self._hub.remove(message)
+        is_removed = self._held.pop(message.place, None) is not None and self._data.remove(message)
         if not is_removed:
             self._count_void()
         return is_removed
 
-    def requeue(self, message: HubMessage) -> None:
+    def requeue(self, message: MemoryMessage) -> None:
         if self._held.pop(message.place, None) is None:
             self._count_void()
         else:
-            self._hub.give_back([message])
+            self._data.give_back([message])
 
     def give_back_all(self) -> None:
         held, self._held = self._held, {}
-        self._hub.give_back(list(held.values()))
+        self._data.give_back(list(held.values()))
 
 
 class MemoryBrowser:
     """A `taskmq.broker.Browser`."""
 
-    def __init__(self, hub: Hub, hand: MemoryHand, queue: str) -> None:
-        self._hub = hub
+    def __init__(self, data: MemoryData, hand: MemoryHand, queue: str) -> None:
+        self._data = data
         self._hand = hand
         self._queue = queue
 
     async def take(self, count: int) -> list[Delivery]:
         """See `taskmq.broker.Browser`."""
-        messages = self._hub.take(self._queue, count, self._hand)
+        messages = self._data.take(self._queue, count, self._hand)
         self._hand.pick_up(messages)
         return [MemoryDelivery(self._hand, message) for message in messages]
 
@@ -66,7 +66,7 @@ class MemoryDelivery:
 
     __slots__ = ("_hand", "_message", "_redelivered", "_settled", "_then")
 
-    def __init__(self, hand: MemoryHand, message: HubMessage, then: Callable[[], None] | None = None) -> None:
+    def __init__(self, hand: MemoryHand, message: MemoryMessage, then: Callable[[], None] | None = None) -> None:
         self._hand = hand
         self._message = message
         self._redelivered = message.deliveries > 0
@@ -134,14 +134,14 @@ class MemoryConsumer:
 
     def __init__(
         self,
-        hub: Hub,
+        data: MemoryData,
         subscriptions: Iterable[Subscription],
         deliver: Callable[[Delivery], None],
         *,
         count_void: Callable[[], None],
     ) -> None:
         self._lines = [
-            _Line(hub, MemoryHand(hub, count_void), subscription, deliver) for subscription in subscriptions
+            _Line(data, MemoryHand(data, count_void), subscription, deliver) for subscription in subscriptions
         ]
 
     @property
@@ -187,10 +187,10 @@ class _Line:
     """One subscription: keeps its hand filled up to the prefetch."""
 
     def __init__(
-        self, hub: Hub, hand: MemoryHand, subscription: Subscription, deliver: Callable[[Delivery], None]
+        self, data: MemoryData, hand: MemoryHand, subscription: Subscription, deliver: Callable[[Delivery], None]
     ) -> None:
         self.hand = hand
-        self._hub = hub
+        self._data = data
         self._subscription = subscription
         self._deliver = deliver
         self._wakeup = LoopWakeup(self._fill)
@@ -209,11 +209,11 @@ class _Line:
     def is_live(self) -> bool:
         if self.is_paused:
             return not self._is_stopped
-        return self._running and self._hub.exists(self._subscription.queue)
+        return self._running and self._data.exists(self._subscription.queue)
 
     def start(self) -> None:
         self._running = True
-        self._hub.join(self._subscription.queue, self._wakeup)
+        self._data.join(self._subscription.queue, self._wakeup)
 
     def pause(self) -> None:
         if self._running:
@@ -222,7 +222,7 @@ class _Line:
 
     def resume(self) -> None:
         if self.is_paused and not self._is_stopped:
-            if not self._hub.exists(self._subscription.queue):
+            if not self._data.exists(self._subscription.queue):
                 raise QueueMissing(self._subscription.queue)
             self.is_paused = False
             self.start()
@@ -233,15 +233,15 @@ class _Line:
 
     def _leave(self) -> None:
         self._running = False
-        self._hub.leave(self._subscription.queue, self._wakeup)
-        self._hub.let_go(self._subscription.queue, self.hand)
+        self._data.leave(self._subscription.queue, self._wakeup)
+        self._data.let_go(self._subscription.queue, self.hand)
 
     def _fill(self) -> None:
         free = self._subscription.prefetch - len(self.hand)
         if not self._running or free <= 0:
             return
         try:
-            messages, is_more = self._hub.take_share(self._subscription.queue, free, self.hand)
+            messages, is_more = self._data.take_share(self._subscription.queue, free, self.hand)
         except QueueMissing:
             return
         self.hand.pick_up(messages)

@@ -134,7 +134,7 @@ class DelayTable:
 
 
 class MemoryDelays:
-    """One message per job, kept by the hub.
+    """One message per job, kept in memory.
 
     Args:
         check_open: raises when the state was closed.

@@ -208,7 +208,7 @@ class MemoryFlow:
 
 
 class FlowTable:
-    """The flows of a hub. Used by several threads."""
+    """The workflows of one `MemoryData`. Used by several threads."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

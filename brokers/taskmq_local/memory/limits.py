@@ -1,4 +1,4 @@
-"""Limits of `memory://NAME`, kept by the hub."""
+"""Limits of `memory://NAME`."""
 
 import threading
 from bisect import bisect_left, insort

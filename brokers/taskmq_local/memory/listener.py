@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from taskmq_local.database.loop_wakeup import LoopWakeup
-from taskmq_local.memory.hub import Hub
+from taskmq_local.memory.data import MemoryData
 from taskmq_local.rules.topics import matcher
 
 __all__ = ["MemoryListener"]
@@ -16,14 +16,14 @@ _MOST: Final = 10_000
 class MemoryListener:
     """A `taskmq.broker.Listening`; of what its loop does not take, the newest 10,000 messages are kept."""
 
-    def __init__(self, hub: Hub, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> None:
-        self._hub = hub
+    def __init__(self, data: MemoryData, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> None:
+        self._data = data
         self._fits = matcher(patterns)
         self._receive = receive
         self._heard: deque[tuple[str, bytes]] = deque(maxlen=_MOST)
         self._wakeup = LoopWakeup(self._hand_over)
         self._is_stopped = False
-        hub.listen(self.hear)
+        data.listen(self.hear)
 
     def hear(self, topic: str, body: bytes) -> None:
         """Keep it where it fits; called from any thread, one at a time."""
@@ -37,7 +37,7 @@ class MemoryListener:
     def end(self) -> None:
         """Hear no more. May be called twice."""
         self._is_stopped = True
-        self._hub.stop_listening(self.hear)
+        self._data.stop_listening(self.hear)
         self._heard.clear()
 
     def _hand_over(self) -> None:

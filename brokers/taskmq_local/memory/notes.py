@@ -1,4 +1,4 @@
-"""Progress and checkpoints of `memory://NAME`, kept by the hub."""
+"""Progress and checkpoints of `memory://NAME`."""
 
 import threading
 from collections.abc import Callable

@@ -12,7 +12,7 @@ __all__ = ["MemoryRevocations", "RevocationTable"]
 
 
 class RevocationTable:
-    """What a hub remembers. Used by several threads."""
+    """The revocations of one `MemoryData`. Used by several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class RevocationTable:
 
 
 class MemoryRevocations:
-    """Kept by the hub."""
+    """Which jobs are revoked, kept in memory."""
 
     def __init__(self, table: RevocationTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
         self._table = table

@@ -23,7 +23,7 @@ class _Change(msgspec.Struct, frozen=True):
 
 
 class ScheduleTable:
-    """What a hub keeps. Used by several threads. Instants are milliseconds of the caller's clock."""
+    """The schedules of one `MemoryData`. Used by several threads. Instants are milliseconds of the caller's clock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

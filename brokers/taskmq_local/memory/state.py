@@ -9,9 +9,9 @@ from taskmq.errors import ResultExpired, StateUnavailable
 from taskmq.model.clock import Clock
 from taskmq_local.database.loop_wakeup import call_on
 from taskmq_local.memory.claims import MemoryClaims
+from taskmq_local.memory.data import MemoryData, open_memory_data
 from taskmq_local.memory.delays import MemoryDelays
 from taskmq_local.memory.flows import MemoryFlows
-from taskmq_local.memory.hub import Hub, open_hub
 from taskmq_local.memory.leases import MemoryLeases
 from taskmq_local.memory.limits import MemoryLimits
 from taskmq_local.memory.notes import MemoryCheckpoints, MemoryProgress
@@ -24,26 +24,26 @@ __all__ = ["MemoryResults", "MemoryStarts", "MemoryState", "open_memory_state"]
 
 def open_memory_state(url: str, options: BrokerOptions) -> "MemoryState":
     """A state for `memory://NAME`; the twin of the broker of the same URL."""
-    return MemoryState(open_hub(url.partition("://")[2]), options)
+    return MemoryState(open_memory_data(url.partition("://")[2]), options)
 
 
 class MemoryState:
-    """What one hub keeps as a state."""
+    """The state of one `MemoryData`."""
 
-    def __init__(self, hub: Hub, options: BrokerOptions) -> None:
-        self.address = f"memory://{hub.name}"
-        self._door = _OpenState(self.address)
-        self._results = MemoryResults(hub.results, options.clock, self._door)
-        self._starts = MemoryStarts(hub.starts, options.clock, self._door)
-        self._progress = MemoryProgress(hub.progress, options.clock, check_open=self._door.check)
-        self._checkpoints = MemoryCheckpoints(hub.checkpoints, options.clock, check_open=self._door.check)
-        self._delays = MemoryDelays(hub.delays, options.clock, check_open=self._door.check)
-        self._revocations = MemoryRevocations(hub.revocations, options.clock, check_open=self._door.check)
-        self._schedules = MemorySchedules(hub.schedules, options.clock, check_open=self._door.check)
-        self._leases = MemoryLeases(hub.leases, options.clock, check_open=self._door.check)
-        self._limits = MemoryLimits(hub.limits, options.clock, check_open=self._door.check)
-        self._claims = MemoryClaims(hub.claims, options.clock, check_open=self._door.check)
-        self._flows = MemoryFlows(hub.flows, options.clock, check_open=self._door.check)
+    def __init__(self, data: MemoryData, options: BrokerOptions) -> None:
+        self.address = f"memory://{data.name}"
+        self._open_state = _OpenState(self.address)
+        self._results = MemoryResults(data.results, options.clock, self._open_state)
+        self._starts = MemoryStarts(data.starts, options.clock, self._open_state)
+        self._progress = MemoryProgress(data.progress, options.clock, check_open=self._open_state.check)
+        self._checkpoints = MemoryCheckpoints(data.checkpoints, options.clock, check_open=self._open_state.check)
+        self._delays = MemoryDelays(data.delays, options.clock, check_open=self._open_state.check)
+        self._revocations = MemoryRevocations(data.revocations, options.clock, check_open=self._open_state.check)
+        self._schedules = MemorySchedules(data.schedules, options.clock, check_open=self._open_state.check)
+        self._leases = MemoryLeases(data.leases, options.clock, check_open=self._open_state.check)
+        self._limits = MemoryLimits(data.limits, options.clock, check_open=self._open_state.check)
+        self._claims = MemoryClaims(data.claims, options.clock, check_open=self._open_state.check)
+        self._flows = MemoryFlows(data.flows, options.clock, check_open=self._open_state.check)
 
     @property
     def results(self) -> "MemoryResults":
@@ -90,7 +90,7 @@ class MemoryState:
         return self._checkpoints
 
     async def aclose(self) -> None:
-        self._door.close()
+        self._open_state.close()
 
 
 class _OpenState:
@@ -112,7 +112,7 @@ class _OpenState:
                 future.set_exception(self._error())
 
     async def wait_inside(self, future: asyncio.Future[ResultRecord]) -> ResultRecord:
-        """The future's result; an error once the door closes."""
+        """The future's result; an error once the state is closed."""
         self._inside.add(future)
         try:
             return await future
@@ -124,23 +124,23 @@ class _OpenState:
 
 
 class MemoryResults:
-    """Results by job id, kept by the hub."""
+    """Results by job id, kept in memory."""
 
-    def __init__(self, table: ResultTable, clock: Clock, door: _OpenState) -> None:
+    def __init__(self, table: ResultTable, clock: Clock, open_state: _OpenState) -> None:
         self._table = table
         self._clock = clock
-        self._door = door
+        self._open_state = open_state
 
     async def put(self, record: ResultRecord, *, ttl: float) -> None:
-        self._door.check()
+        self._open_state.check()
         self._table.put(record, ttl=ttl, now=self._clock.now_ms())
 
     async def get(self, job_id: str) -> ResultRecord | None:
-        self._door.check()
+        self._open_state.check()
         return self._table.get(job_id, now=self._clock.now_ms())
 
     async def wait(self, job_id: str, *, timeout: float | None) -> ResultRecord | None:
-        self._door.check()
+        self._open_state.check()
         loop, thread = asyncio.get_running_loop(), threading.get_ident()
         future: asyncio.Future[ResultRecord] = loop.create_future()
 
@@ -155,30 +155,30 @@ class MemoryResults:
             if self._table.has_expired(job_id, now=self._clock.now_ms()):
                 raise ResultExpired(job_id)
             async with asyncio.timeout(timeout):
-                return await self._door.wait_inside(future)
+                return await self._open_state.wait_inside(future)
         except TimeoutError:
             return None
         finally:
             self._table.leave(job_id, tell)
 
     async def has_expired(self, job_id: str) -> bool:
-        self._door.check()
+        self._open_state.check()
         return self._table.has_expired(job_id, now=self._clock.now_ms())
 
 
 class MemoryStarts:
-    """Runs that have begun and not ended, kept by the hub."""
+    """Runs that have begun and not ended, kept in memory."""
 
-    def __init__(self, table: StartTable, clock: Clock, door: _OpenState) -> None:
+    def __init__(self, table: StartTable, clock: Clock, open_state: _OpenState) -> None:
         self._table = table
         self._clock = clock
-        self._door = door
+        self._open_state = open_state
 
     async def begin(self, job_id: str, *, ttl: float) -> int:
-        self._door.check()
+        self._open_state.check()
         now = self._clock.now_ms()
         return self._table.begin(job_id, expires=now + round(ttl * 1000), now=now)
 
     async def end(self, job_id: str) -> None:
-        self._door.check()
+        self._open_state.check()
         self._table.end(job_id)

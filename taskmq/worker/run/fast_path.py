@@ -255,7 +255,7 @@ class FastPath:
             self._threads.begin(attempt, attempt.execution, copy_context(), count=count, now=now)
         except BaseException as error:  # noqa: BLE001 - what keeps a run from beginning is an outcome, too
             return EndedRun(attempt, self._processor.failed(attempt, error))
-        # The member of the pool goes on to other deliveries while the thread runs.
+        # The pool task goes on to other deliveries while the thread runs.
         current_context.set(None)
         if invitation is not None:
             self._run_begins(attempt, invitation)

@@ -74,8 +74,8 @@ class Quarantine:
         self._running = running
         self._threads = threads
         self._resume = resume
-        self._door = asyncio.Lock()
-        self._at_door: set[asyncio.Task[Any]] = set()
+        self._line = asyncio.Lock()
+        self._in_line: set[asyncio.Task[Any]] = set()
         self._counted: dict[str, Delivery] = {}
         self._dead: dict[str, asyncio.Task[None]] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -109,10 +109,10 @@ class Quarantine:
         await self._starts.aclose()
 
     async def _run_counted(self, attempt: Attempt) -> Outcome:
-        stay = _Stay(self._door)
+        admission = _Admission(self._line)
         try:
             # One after the other: while one runs alone, those behind it have not begun and are not charged.
-            await self._enter(stay)
+            await self._enter(admission)
             if self.is_stopping:
                 return Interrupted()
             count = await self._begin(attempt)
@@ -120,12 +120,12 @@ class Quarantine:
                 self._counted.pop(attempt.job_id, None)
                 return self._poison(attempt, count)
             if count == self._most - 1:
-                await self._be_alone(stay)
+                await self._be_alone(admission)
             else:
-                stay.leave()
+                admission.release()
             return await self._run_on(attempt, started=count)
         finally:
-            self._open(stay)
+            self._open(admission)
             await self._end(attempt.job_id)
 
     async def _run_on(self, attempt: Attempt, *, started: int) -> Outcome:
@@ -185,20 +185,20 @@ class Quarantine:
                     # Another worker gets the message now, although nothing has crashed.
                     await self._end(job_id)
 
-    async def _enter(self, stay: "_Stay") -> None:
+    async def _enter(self, admission: "_Admission") -> None:
         me = _current_task()
-        self._at_door.add(me)
+        self._in_line.add(me)
         try:
-            await stay.enter()
+            await admission.acquire()
         finally:
-            self._at_door.discard(me)
+            self._in_line.discard(me)
 
-    async def _be_alone(self, stay: "_Stay") -> None:
+    async def _be_alone(self, admission: "_Admission") -> None:
         """Return once nothing else runs here, or what does has proved harmless for long enough."""
         self.is_closed = True
-        # Those who were to start in this turn reach the door.
+        # Those that were to start in this turn of the loop get in line.
         await asyncio.sleep(0)
-        others: list[asyncio.Future[None]] = [*(self._running.keys() - self._at_door - {_current_task()})]
+        others: list[asyncio.Future[None]] = [*(self._running.keys() - self._in_line - {_current_task()})]
         if self._threads is not None:
             others += self._threads.ends()
         if others:
@@ -206,32 +206,32 @@ class Quarantine:
             await asyncio.wait(others, timeout=_PATIENCE)
             # What they have done would be done again.
             await asyncio.sleep(_ON_ITS_WAY)
-        stay.timer = asyncio.get_running_loop().call_later(_PATIENCE, self._open, stay)
+        admission.timer = asyncio.get_running_loop().call_later(_PATIENCE, self._open, admission)
 
-    def _open(self, stay: "_Stay") -> None:
-        if stay.leave() and self.is_closed:
+    def _open(self, admission: "_Admission") -> None:
+        if admission.release() and self.is_closed:
             self.is_closed = False
             self._resume()
 
 
-class _Stay:
-    """One job's stay at the door: it leaves once, at its end or before."""
+class _Admission:
+    """The right of one job to start: released once, at the run's end or before."""
 
-    def __init__(self, door: asyncio.Lock) -> None:
-        self._door = door
-        self._is_in = False
+    def __init__(self, line: asyncio.Lock) -> None:
+        self._line = line
+        self._is_acquired = False
         self.timer: asyncio.TimerHandle | None = None
 
-    async def enter(self) -> None:
-        await self._door.acquire()
-        self._is_in = True
+    async def acquire(self) -> None:
+        await self._line.acquire()
+        self._is_acquired = True
 
-    def leave(self) -> bool:
-        """Whether it was in."""
-        if not self._is_in:
+    def release(self) -> bool:
+        """Whether it was acquired, and is not any more."""
+        if not self._is_acquired:
             return False
-        self._is_in = False
-        self._door.release()
+        self._is_acquired = False
+        self._line.release()
         if self.timer is not None:
             self.timer.cancel()
         return True

@@ -1,17 +1,17 @@
-"""Asyncio tasks that carry out pieces of work.
+"""Asyncio tasks that run coroutines, here called work items.
 
-A piece that never has to wait is carried out by a member that goes on to the next one: it costs no new task,
-no callback and no turn of the loop. A piece that has to wait keeps its member to itself until it ends, and the member
-leaves with it. So whatever a piece has bound to its task while it waited (timers that cancel it, a cancellation that
-comes too late) never meets another piece.
+An item that never has to wait is run by a pool task that goes on to the next one: it costs no new task, no callback
+and no turn of the loop. An item that has to wait keeps its pool task until it ends, and the task ends with it. So
+whatever an item has bound to its task while it waited (timers that cancel it, a cancellation that comes too late)
+never meets another item.
 
-Members are called one by one, each by the one before it, as long as pieces end at once: one member is enough then.
-The more pieces wait, the more members are called in one turn of the loop, up to one for each: what they begin
-together is sent together, to a server or over a connection that they share.
+Pool tasks are called one by one, each by the one before it, as long as items end at once: one task is enough then.
+The more items wait, the more tasks are called in one turn of the loop, up to one for each: what they begin together
+is sent together, to a server or over a connection that they share.
 
-Work that already has a slot outside of the pool (`aside`) gets a member to settle it.
+A run that already has a slot outside of the pool (`aside`) gets a pool task to settle it.
 
-A member also leaves when a piece says so, because it has changed context variables, and when the task was cancelled.
+A pool task also ends when its item has changed context variables, or when it was cancelled.
 """
 
 import asyncio
@@ -29,31 +29,31 @@ WorkItem = Coroutine[Any, Any, bool]
 """Returns whether its task is as it was before."""
 
 LOOP_BUDGET: Final = 0.005
-"""For so long, in seconds, members go on without a turn of the loop, which has sockets and timers to serve."""
+"""For so long, in seconds, pool tasks go on without a turn of the loop, which has sockets and timers to serve."""
 
 
 class Pause(enum.Enum):
-    """Why there is no next piece although there may be more to do."""
+    """Why there is no next item although there may be more to do."""
 
     TURN = enum.auto()
     """The loop gets a turn first."""
     LEAVE = enum.auto()
-    """Another member is to go on: this member's context variables are not what they were."""
+    """Another pool task goes on: this one's context variables are not what they were."""
 
 
 class TaskPool(Generic[T]):
-    """The members, and what they carry out.
+    """Runs work items in asyncio tasks, up to `size` at a time.
 
     Args:
-        size: how many pieces may be under way at a time.
-        take: the next piece and whose it is; None where there is none. It may carry out itself what never waits, in
-            the member's task.
+        size: how many items may be under way at a time.
+        take: returns the next item and its owner; None where there is none. It may itself run what never waits, in
+            the pool task that calls it.
         more: how many others there may be.
-        done: called with whose a piece was, and how it failed, if it did.
-        aside: what has room here without being a piece; the part that makes it less says so by `call`.
+        done: called with an item's owner, and how the item failed, if it did.
+        aside: runs that have a slot here without an item; the part that removes one calls `call`.
 
     Attributes:
-        busy: whose piece each member carries out; may be changed while it does.
+        busy: the owner of the item that each pool task runs; may be changed while it does.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class TaskPool(Generic[T]):
         self._aside = aside
         self._context = contextvars.copy_context()
         self._idle: list[tuple[asyncio.Task[None], asyncio.Future[None]]] = []
-        self._members: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._called: set[asyncio.Task[None]] = set()
-        # How many are called in one turn.
+        # How many are called in one turn of the loop.
         self._reach = 1
         self._turn_began: float | None = None
         self._is_closed = False
@@ -89,7 +89,7 @@ class TaskPool(Generic[T]):
         return self.size - len(self.busy) - len(self._aside)
 
     def call(self) -> None:
-        """There may be work: have members look. They call further ones if there is more."""
+        """There may be work: have pool tasks look. They call further ones if there is more."""
         called = len(self._called)
         if called >= self._reach or self._is_closed:
             return
@@ -98,26 +98,26 @@ class TaskPool(Generic[T]):
 
     def _call_one(self) -> None:
         while self._idle:
-            member, waiter = self._idle.pop()
-            # One that was cancelled is about to leave.
+            task, waiter = self._idle.pop()
+            # One that was cancelled is about to end.
             if not waiter.done():
-                self._called.add(member)
+                self._called.add(task)
                 waiter.set_result(None)
                 return
-        member = asyncio.get_running_loop().create_task(self._serve(), context=self._context.copy())
-        self._called.add(member)
-        self._members.add(member)
-        member.add_done_callback(self._left)
+        task = asyncio.get_running_loop().create_task(self._serve(), context=self._context.copy())
+        self._called.add(task)
+        self._tasks.add(task)
+        task.add_done_callback(self._left)
 
-    def carry_out(self, owner: T, piece: WorkItem, variables: contextvars.Context) -> None:
-        """Have a new member carry out a piece, also where there is no room, among these context variables."""
-        member = asyncio.get_running_loop().create_task(self._serve_one(owner, piece), context=variables)
-        self.busy[member] = owner
-        self._members.add(member)
-        member.add_done_callback(self._left)
+    def carry_out(self, owner: T, item: WorkItem, variables: contextvars.Context) -> None:
+        """Run an item in a new pool task, also where there is no room, with these context variables."""
+        task = asyncio.get_running_loop().create_task(self._serve_one(owner, item), context=variables)
+        self.busy[task] = owner
+        self._tasks.add(task)
+        task.add_done_callback(self._left)
 
     def close(self) -> None:
-        """Let go of those that have nothing to do; the others leave when their piece has ended."""
+        """End the tasks that have nothing to do; the others end after their item."""
         self._is_closed = True
         idle, self._idle = self._idle, []
         for _, waiter in idle:
@@ -125,17 +125,17 @@ class TaskPool(Generic[T]):
                 waiter.set_result(None)
 
     async def closed(self) -> None:
-        """Return once every member has left, but for those that are busy."""
-        if leaving := self._members - self.busy.keys():
+        """Return once every pool task has ended, but for those that are busy."""
+        if leaving := self._tasks - self.busy.keys():
             await asyncio.wait(leaving)
 
-    async def _serve_one(self, owner: T, piece: WorkItem) -> None:
+    async def _serve_one(self, owner: T, item: WorkItem) -> None:
         me = asyncio.current_task()
         assert me is not None
         error: BaseException | None = None
         try:
-            await piece
-        except BaseException as failure:  # noqa: BLE001 - handed to the piece's owner
+            await item
+        except BaseException as failure:  # noqa: BLE001 - handed to the item's owner
             error = failure
         self._done(self.busy.pop(me, owner), error)
 
@@ -160,32 +160,32 @@ class TaskPool(Generic[T]):
                     return
                 await asyncio.sleep(0)
                 continue
-            owner, piece = taken
+            owner, item = taken
             self.busy[me] = owner
             if self._more():
                 self.call()
             error: BaseException | None = None
             is_clean = False
             try:
-                waits_for = piece.send(None)
+                waits_for = item.send(None)
             except StopIteration as stop:
                 is_clean = stop.value
                 self._reach = max(self._reach // 2, 1)
-            except BaseException as failure:  # noqa: BLE001 - handed to the piece's owner
+            except BaseException as failure:  # noqa: BLE001 - handed to the item's owner
                 error = failure
             else:
                 self._reach = min(self._reach * 2, self.size)
                 try:
-                    await Continuation(piece, waits_for)
+                    await Continuation(item, waits_for)
                 except BaseException as failure:  # noqa: BLE001 - as above
                     error = failure
-            # Another member may have it by now.
+            # Another task may have it by now.
             self._done(self.busy.pop(me), error)
             if not is_clean or me.cancelling():
                 return
 
     def _has_had_the_turn(self) -> bool:
-        """Whether members have done so much in this turn of the loop that it goes on first."""
+        """Whether pool tasks have done so much in this turn of the loop that it goes on first."""
         now = self._monotonic()
         if self._turn_began is None:
             # In this order: whatever is raised in between, the turn ends.
@@ -196,16 +196,16 @@ class TaskPool(Generic[T]):
     def _end_turn(self) -> None:
         self._turn_began = None
 
-    def _left(self, member: "asyncio.Task[None]") -> None:
-        self._members.discard(member)
+    def _left(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
         # One that was cancelled before its first step.
-        self._called.discard(member)
-        self._idle = [entry for entry in self._idle if entry[0] is not member]
-        if member in self.busy:
-            # The same, of one with its own piece.
-            self._done(self.busy.pop(member), asyncio.CancelledError())
-        if not member.cancelled():
-            member.exception()
+        self._called.discard(task)
+        self._idle = [entry for entry in self._idle if entry[0] is not task]
+        if task in self.busy:
+            # The same, of one with its own item.
+            self._done(self.busy.pop(task), asyncio.CancelledError())
+        if not task.cancelled():
+            task.exception()
         if self._more():
             self.call()
 
@@ -213,24 +213,24 @@ class TaskPool(Generic[T]):
 class Continuation:
     """What is left of a coroutine that waits for something: to be awaited, once, in the task that has begun it."""
 
-    __slots__ = ("_piece", "_waits_for")
+    __slots__ = ("_item", "_waits_for")
 
-    def __init__(self, piece: Coroutine[Any, Any, Any], waits_for: object) -> None:
-        self._piece = piece
+    def __init__(self, item: Coroutine[Any, Any, Any], waits_for: object) -> None:
+        self._item = item
         self._waits_for = waits_for
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        piece, waits_for = self._piece, self._waits_for
+        item, waits_for = self._item, self._waits_for
         try:
             while True:
                 try:
                     value = yield waits_for
                 except GeneratorExit:
-                    piece.close()
+                    item.close()
                     raise
                 except BaseException as error:  # noqa: BLE001 - handed on, whatever it is
-                    waits_for = piece.throw(error)
+                    waits_for = item.throw(error)
                 else:
-                    waits_for = piece.send(value)
+                    waits_for = item.send(value)
         except StopIteration as stop:
             return stop.value

@@ -2,7 +2,7 @@
 
     FastPath -> begin -> a thread -> reported on the loop, together with others that have ended -> settled there
 
-Each has a slot from its beginning to its end, as if a member of the task pool carried it out. An end is reported
+Each has a slot from its beginning to its end, as if a task of the pool ran it. An end is reported
 once: that the function has returned or raised, that its time was over, or that it was given up. A thread that comes
 back after that is not listened to.
 """

@@ -23,10 +23,10 @@ from tests.unit.worker.virtual_time import run
 
 
 @dataclass
-class Door:
-    """A gate: what it answers, and what it has seen. As long as it has `failures` left it cannot be asked."""
+class StagedGuard:
+    """A guard: what it answers, and what it has seen. As long as it has `failures` left it cannot be asked."""
 
-    name: str = "door"
+    name: str = "guard"
     answer: Outcome | None = None
     counts: bool = True
     failures: int = 0
@@ -65,18 +65,20 @@ class Door:
 ran: list[str] = []
 
 
-def _guards(*doors: Door) -> Guards:
-    return Guards((door.rank, door) for door in doors)
+def _guards(*guards: StagedGuard) -> Guards:
+    return Guards((guard.rank, guard) for guard in guards)
 
 
-def _play(*doors: Door, test: Callable[[StagedApp], object] | None = None, task: str = "fine", key: str = "k") -> str:
-    """Run one job behind `doors`: the story of its broker and state, settled or after some turns."""
+def _play(
+    *guards: StagedGuard, test: Callable[[StagedApp], object] | None = None, task: str = "fine", key: str = "k"
+) -> str:
+    """Run one job behind `guards`: the story of its broker and state, settled or after some turns."""
     stories: list[str] = []
     ran.clear()
 
     async def main() -> None:
         with staged() as app, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: _guards(*doors))
+            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: _guards(*guards))
             _define(app)
             said_key = f'"{key}"' if key else "null"
             await app.put(f'{{"task":"{task}","id":"job-1","key":{said_key},"args":[]}}'.encode(), task=task)
@@ -112,7 +114,7 @@ def _define(app: StagedApp) -> None:
 
 
 def test_a_run_passes_its_guards_in_order_and_leaves_them_in_reverse() -> None:
-    first, second = Door("first"), Door("second")
+    first, second = StagedGuard("first"), StagedGuard("second")
     second.seen = first.seen
 
     story = _play(first, second)
@@ -125,14 +127,14 @@ def test_a_run_passes_its_guards_in_order_and_leaves_them_in_reverse() -> None:
 
 
 def test_a_job_that_a_gate_is_not_concerned_with_passes_it_by() -> None:
-    door = Door()
+    guard = StagedGuard()
 
-    assert _play(door, key="none of mine") == "stored succeeded, acked work"
-    assert door.seen == []
+    assert _play(guard, key="none of mine") == "stored succeeded, acked work"
+    assert guard.seen == []
 
 
 def test_a_guards_outcome_is_settled_and_the_guards_before_it_are_released() -> None:
-    first, second = Door("first"), Door("second", answer=AlreadyDone("application/json", b'"earlier"'))
+    first, second = StagedGuard("first"), StagedGuard("second", answer=AlreadyDone("application/json", b'"earlier"'))
     second.seen = first.seen
 
     story = _play(first, second)
@@ -143,19 +145,19 @@ def test_a_guards_outcome_is_settled_and_the_guards_before_it_are_released() -> 
 
 
 def test_a_job_that_is_turned_back_waits_at_the_broker() -> None:
-    door = Door(answer=Snoozed(timedelta(seconds=30)))
+    guard = StagedGuard(answer=Snoozed(timedelta(seconds=30)))
 
-    assert _play(door) == "confirmed work, acked work"
+    assert _play(guard) == "confirmed work, acked work"
     assert ran == []
 
 
 def test_an_outcome_that_does_not_count_is_not_stored_and_its_message_goes_back() -> None:
-    door = Door(counts=False)
+    guard = StagedGuard(counts=False)
 
     def then(_: StagedApp) -> None:
-        door.counts = True
+        guard.counts = True
 
-    story = _play(door, test=then)
+    story = _play(guard, test=then)
 
     assert ran[:2] == ["fine", "fine"]
     assert story.startswith("requeued work")
@@ -164,7 +166,7 @@ def test_an_outcome_that_does_not_count_is_not_stored_and_its_message_goes_back(
 
 
 def test_a_pass_learns_of_every_kind_of_end() -> None:
-    dead, retried, quiet = Door(), Door(), Door()
+    dead, retried, quiet = StagedGuard(), StagedGuard(), StagedGuard()
 
     assert _play(dead, task="failing") == "stored failed, confirmed work.dlq, acked work"
     assert _play(retried, task="again").startswith("confirmed work, acked work")
@@ -179,11 +181,11 @@ def test_a_pass_learns_of_every_kind_of_end() -> None:
 
 
 def test_a_cancelled_job_passes_its_gates_without_a_run() -> None:
-    door = Door()
+    guard = StagedGuard()
 
     async def main() -> None:
         with staged() as app, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: _guards(door))
+            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: _guards(guard))
             _define(app)
             await app.jobs.cancel_job("job-1", reason="not wanted", remember="1h")
             await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
@@ -193,39 +195,39 @@ def test_a_cancelled_job_passes_its_gates_without_a_run() -> None:
 
     run(main())
     assert ran == []
-    assert door.seen == ["door not wanted", "door left"]
-    assert door.outcomes == [Cancelled("not wanted")]
+    assert guard.seen == ["guard not wanted", "guard left"]
+    assert guard.outcomes == [Cancelled("not wanted")]
 
 
 def test_a_gate_that_cannot_be_asked_is_asked_again() -> None:
-    door = Door(failures=3)
+    guard = StagedGuard(failures=3)
 
-    assert _play(door) == "stored succeeded, acked work"
-    assert door.seen == ["door entered", "door left"]
+    assert _play(guard) == "stored succeeded, acked work"
+    assert guard.seen == ["guard entered", "guard left"]
 
 
 def test_a_gate_that_cannot_be_asked_for_long_has_the_job_come_again_later() -> None:
-    door = Door(failures=1000)
+    guard = StagedGuard(failures=1000)
 
-    assert _play(door) == "confirmed work, acked work"
+    assert _play(guard) == "confirmed work, acked work"
     assert ran == []
 
 
 def test_leaving_is_tried_until_somebody_listens() -> None:
-    door = Door(leave_failures=3)
+    guard = StagedGuard(leave_failures=3)
 
-    assert _play(door) == "stored succeeded, acked work"
+    assert _play(guard) == "stored succeeded, acked work"
     assert ran == ["fine"]
-    assert door.seen == ["door entered", "door left"]
+    assert guard.seen == ["guard entered", "guard left"]
 
 
 def test_a_worker_that_stops_while_nobody_listens_gives_the_message_back() -> None:
-    door = Door(leave_failures=1000)
+    guard = StagedGuard(leave_failures=1000)
     stories: list[list[str]] = []
 
     async def main() -> None:
         with staged() as app, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: _guards(door))
+            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: _guards(guard))
             _define(app)
             await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
             async with working(app):
@@ -237,9 +239,9 @@ def test_a_worker_that_stops_while_nobody_listens_gives_the_message_back() -> No
 
 
 def test_a_gate_that_fails_otherwise_leaves_those_before_it() -> None:
-    first = Door("first", leave_failures=1)
+    first = StagedGuard("first", leave_failures=1)
 
-    class Broken(Door):
+    class Broken(StagedGuard):
         async def acquire(self, attempt: Attempt) -> Permit | Outcome:
             raise ZeroDivisionError
 
@@ -250,7 +252,7 @@ def test_a_gate_that_fails_otherwise_leaves_those_before_it() -> None:
             async with app.flaky.peek("work", limit=1) as (delivery,):
                 attempt = Attempt(delivery, decode_envelope(delivery.body), app.tasks["fine"], "job-1")
                 with pytest.raises(ZeroDivisionError):
-                    await _guards(first, Door("second"), Broken()).acquire(attempt)
+                    await _guards(first, StagedGuard("second"), Broken()).acquire(attempt)
                 assert attempt.permits == []
 
     run(main())
@@ -259,7 +261,7 @@ def test_a_gate_that_fails_otherwise_leaves_those_before_it() -> None:
 
 
 def test_guards_are_passed_by_rank_in_whatever_order_they_were_made() -> None:
-    last, first = Door("last", rank=20), Door("first", rank=10)
+    last, first = StagedGuard("last", rank=20), StagedGuard("first", rank=10)
     last.seen = first.seen
 
     _play(last, first)
@@ -272,17 +274,17 @@ def test_no_two_guards_of_the_worker_have_the_same_rank() -> None:
 
 
 def test_a_guard_of_a_task_keeps_its_runs_off_the_fast_path() -> None:
-    door = Door(tasks={"quiet"})
+    guard = StagedGuard(tasks={"quiet"})
 
-    assert _play(door, task="quiet", key="") == "acked work"
-    assert door.seen == ["door entered", "door left"]
+    assert _play(guard, task="quiet", key="") == "acked work"
+    assert guard.seen == ["guard entered", "guard left"]
 
 
 def test_no_guard_is_asked_about_other_tasks() -> None:
-    door = Door(tasks={"fine"})
+    guard = StagedGuard(tasks={"fine"})
 
-    assert _play(door, task="quiet", key="") == "acked work"
-    assert door.seen == []
+    assert _play(guard, task="quiet", key="") == "acked work"
+    assert guard.seen == []
 
 
 def test_tasks_with_limits_keys_or_uniqueness_concern_a_guard_and_no_other_task_does() -> None:

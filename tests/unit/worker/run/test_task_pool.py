@@ -1,4 +1,4 @@
-"""Tasks that carry out pieces of work: which of them share one, and what they cannot do to each other."""
+"""Work items in pool tasks: which of them share a task, and what they cannot do to each other."""
 
 import asyncio
 import contextvars
@@ -20,7 +20,7 @@ class Yard:
     """A pool, its work, and what came of it.
 
     Attributes:
-        now: the time, which passes only when a piece says that it does.
+        now: the time, which passes only when an item says that it does.
     """
 
     def __init__(self, size: int = 4) -> None:
@@ -37,14 +37,14 @@ class Yard:
         )
 
     def give(self, work: Work, *names: str) -> None:
-        async def piece(name: str) -> bool:
+        async def item(name: str) -> bool:
             task = asyncio.current_task()
             assert task is not None
             self.tasks[name] = task
             return await work(name)
 
         for name in names:
-            self.waiting.append((name, piece(name)))
+            self.waiting.append((name, item(name)))
         self.pool.call()
 
     @property
@@ -80,7 +80,7 @@ async def later(name: str) -> bool:
     return True
 
 
-def test_pieces_that_never_wait_are_carried_out_by_one_task_in_one_turn() -> None:
+def test_items_that_never_wait_are_carried_out_by_one_task_in_one_turn() -> None:
     async def test(yard: Yard) -> None:
         yard.give(at_once, *"abcdef")
         await asyncio.sleep(0)
@@ -91,7 +91,7 @@ def test_pieces_that_never_wait_are_carried_out_by_one_task_in_one_turn() -> Non
     play(test)
 
 
-def test_a_piece_that_waits_has_its_task_to_itself_from_then_on() -> None:
+def test_an_item_that_waits_has_its_task_to_itself_from_then_on() -> None:
     async def test(yard: Yard) -> None:
         yard.give(at_once, "a")
         yard.give(later, "b", "c")
@@ -146,13 +146,13 @@ def test_thread_runs_occupy_slots_and_their_settlement_is_carried_out() -> None:
         await settle_loop()
         assert [owner for owner, _ in ended] == ["x", "a"]
 
-        piece = never()
-        pool.carry_out("cancelled", piece, variables)
+        item = never()
+        pool.carry_out("cancelled", item, variables)
         next(iter(pool.busy)).cancel()
         await settle_loop()
         assert isinstance(ended[-1][1], asyncio.CancelledError)
         assert not pool.busy
-        piece.close()
+        item.close()
         pool.close()
         await pool.closed()
 
@@ -189,7 +189,7 @@ def test_no_more_are_under_way_than_there_is_room_for() -> None:
     play(test)
 
 
-def test_the_more_pieces_wait_the_more_are_begun_in_one_turn_of_the_loop() -> None:
+def test_the_more_items_wait_the_more_are_begun_in_one_turn_of_the_loop() -> None:
     async def test(yard: Yard) -> None:
         gate = asyncio.Event()
 
@@ -226,7 +226,7 @@ def test_the_more_pieces_wait_the_more_are_begun_in_one_turn_of_the_loop() -> No
     play(test, size=64)
 
 
-def test_a_cancelled_piece_takes_nobody_along() -> None:
+def test_a_cancelled_item_cancels_no_other() -> None:
     async def test(yard: Yard) -> None:
         async def held(name: str) -> bool:
             await asyncio.Event().wait()
@@ -245,7 +245,7 @@ def test_a_cancelled_piece_takes_nobody_along() -> None:
     play(test)
 
 
-def test_a_piece_may_survive_its_cancellation() -> None:
+def test_an_item_may_survive_its_cancellation() -> None:
     async def test(yard: Yard) -> None:
         async def stubborn(name: str) -> bool:
             try:
@@ -264,7 +264,7 @@ def test_a_piece_may_survive_its_cancellation() -> None:
     play(test)
 
 
-def test_a_cancellation_that_a_piece_has_not_lived_to_see_hits_nobody() -> None:
+def test_a_cancellation_that_comes_after_the_end_of_its_item_cancels_no_other() -> None:
     async def test(yard: Yard) -> None:
         async def cancels_itself(name: str) -> bool:
             task = asyncio.current_task()
@@ -281,7 +281,7 @@ def test_a_cancellation_that_a_piece_has_not_lived_to_see_hits_nobody() -> None:
     play(test)
 
 
-def test_a_timer_that_a_piece_has_left_behind_cancels_nobody_else() -> None:
+def test_a_timer_that_an_item_has_left_behind_cancels_no_other() -> None:
     async def test(yard: Yard) -> None:
         async def leaves_a_timer(name: str) -> bool:
             task = asyncio.current_task()
@@ -306,7 +306,7 @@ def test_a_timer_that_a_piece_has_left_behind_cancels_nobody_else() -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_what_a_piece_sets_in_its_context_is_not_seen_by_others_when_it_says_so(waits: bool) -> None:
+def test_what_an_item_sets_in_its_context_is_not_seen_by_others_when_it_says_so(waits: bool) -> None:
     async def test(yard: Yard) -> None:
         seen: dict[str, str] = {}
 
@@ -342,7 +342,7 @@ def test_errors_are_reported_and_the_work_goes_on(waits: bool) -> None:
     play(test)
 
 
-def test_tools_that_need_the_current_task_work_in_every_piece() -> None:
+def test_tools_that_need_the_current_task_work_in_every_item() -> None:
     async def test(yard: Yard) -> None:
         async def timed(name: str) -> bool:
             with pytest.raises(TimeoutError):
@@ -362,7 +362,7 @@ def test_tools_that_need_the_current_task_work_in_every_piece() -> None:
     play(test)
 
 
-def test_the_loop_gets_its_turn_between_many_pieces_that_never_wait() -> None:
+def test_the_loop_gets_its_turn_between_many_items_that_never_wait() -> None:
     async def test(yard: Yard) -> None:
         turns = 0
 
@@ -385,7 +385,7 @@ def test_the_loop_gets_its_turn_between_many_pieces_that_never_wait() -> None:
     play(test)
 
 
-def test_the_loop_gets_its_turn_between_many_slow_pieces() -> None:
+def test_the_loop_gets_its_turn_between_many_slow_items() -> None:
     async def test(yard: Yard) -> None:
         gate = asyncio.Event()
 
@@ -410,7 +410,7 @@ def test_the_loop_gets_its_turn_between_many_slow_pieces() -> None:
     play(test, size=64)
 
 
-def test_whoever_owns_a_piece_may_change_while_it_runs() -> None:
+def test_the_owner_of_an_item_may_change_while_it_runs() -> None:
     async def test(yard: Yard) -> None:
         async def held(name: str) -> bool:
             await asyncio.sleep(0)
@@ -428,7 +428,7 @@ def test_whoever_owns_a_piece_may_change_while_it_runs() -> None:
     play(test)
 
 
-def test_a_member_that_is_cancelled_before_its_first_step_or_while_idle_is_replaced() -> None:
+def test_a_pool_task_that_is_cancelled_before_its_first_step_or_while_idle_is_replaced() -> None:
     async def test(yard: Yard) -> None:
         others = asyncio.all_tasks()
         yard.give(at_once, "a")
@@ -445,7 +445,7 @@ def test_a_member_that_is_cancelled_before_its_first_step_or_while_idle_is_repla
     play(test)
 
 
-def test_a_closed_crew_ends_what_it_has_begun_and_begins_nothing() -> None:
+def test_a_closed_pool_ends_what_it_has_begun_and_begins_nothing() -> None:
     async def test(yard: Yard) -> None:
         yard.give(later, "a")
         await asyncio.sleep(0)

@@ -1,7 +1,7 @@
 """What `memory://NAME` is: queues as plain data behind one lock, shared by all of this process.
 
-The hub knows no event loop. A part that has to act on a change leaves a `LoopWakeup`, which the hub fires after the
-lock is released. Places in a queue are numbers that only grow: a message that is given back keeps its number and so
+The data knows no event loop. A part that has to act on a change leaves a `LoopWakeup`, which is fired after the lock
+is released. Places in a queue are numbers that only grow: a message that is given back keeps its number and so
 comes first again; a delayed one gets its number when its time has come, and so goes to the tail.
 
 A shard of an ordered queue belongs to the first who takes from it, until that one has left and all that it took is
@@ -32,24 +32,24 @@ from taskmq_local.memory.revocations import RevocationTable
 from taskmq_local.memory.schedules import ScheduleTable
 from taskmq_local.rules.capacity import Capacity
 
-__all__ = ["Hub", "HubMessage", "HubQueue", "forget_memory", "open_hub"]
+__all__ = ["MemoryData", "MemoryMessage", "MemoryQueue", "forget_memory", "open_memory_data"]
 
 _Hear = Callable[[str, bytes], None]
 
 
-class HubMessage(msgspec.Struct):
+class MemoryMessage(msgspec.Struct):
     """A message that is ready or in a consumer's hands, with how often it was taken before."""
 
     place: int
-    queue: "HubQueue"
+    queue: "MemoryQueue"
     outgoing: Outgoing
     deliveries: int = 0
 
-    def __lt__(self, other: "HubMessage") -> bool:
+    def __lt__(self, other: "MemoryMessage") -> bool:
         return self.place < other.place
 
 
-class HubQueue(msgspec.Struct, eq=False):
+class MemoryQueue(msgspec.Struct, eq=False):
     """A physical queue with what waits in it.
 
     Attributes:
@@ -59,7 +59,7 @@ class HubQueue(msgspec.Struct, eq=False):
 
     name: str
     capacity: Capacity
-    ready: list[HubMessage] = msgspec.field(default_factory=list["HubMessage"])
+    ready: list[MemoryMessage] = msgspec.field(default_factory=list["MemoryMessage"])
     unsettled: int = 0
     is_shard: bool = False
     taker: object = None
@@ -77,7 +77,7 @@ class HubQueue(msgspec.Struct, eq=False):
                 raise refusal
 
 
-class Hub:
+class MemoryData:
     """The shared state of all brokers and states of one `memory://` name; safe to use from any thread."""
 
     def __init__(self, name: str) -> None:
@@ -94,7 +94,7 @@ class Hub:
         self.progress = ProgressTable()
         self.checkpoints = CheckpointTable()
         self._lock = threading.Lock()
-        self._queues: dict[str, HubQueue] = {}
+        self._queues: dict[str, MemoryQueue] = {}
         # By name, not in the queue: a consumer outlives the loss of its queue.
         self._consumers: dict[str, list[LoopWakeup]] = {}
         self._delayed: list[tuple[int, int, Outgoing]] = []
@@ -109,7 +109,7 @@ class Hub:
                 if name in self._queues:
                     self._queues[name].capacity = capacity
                 else:
-                    self._queues[name] = HubQueue(name, capacity)
+                    self._queues[name] = MemoryQueue(name, capacity)
 
     def delete(self, name: str) -> int:
         """Remove the queue with its ready messages; how many there were. What is in hands is void."""
@@ -134,7 +134,7 @@ class Hub:
                 wakeups = list(self._timekeepers) if self._delayed[0][2] is message else []
             else:
                 queue.check_room(message)
-                heappush(queue.ready, HubMessage(next(self._places), queue, message))
+                heappush(queue.ready, MemoryMessage(next(self._places), queue, message))
                 wakeups = list(self._consumers.get(queue.name, ()))
         _fire(wakeups)
 
@@ -146,15 +146,15 @@ class Hub:
                 message = heappop(self._delayed)[2]
                 queue = self._queues.get(message.queue)
                 if queue is None:
-                    queue = self._queues.setdefault(UNROUTABLE, HubQueue(UNROUTABLE, Capacity()))
+                    queue = self._queues.setdefault(UNROUTABLE, MemoryQueue(UNROUTABLE, Capacity()))
                     message = replace(message, headers={**message.headers, QUEUE: message.queue})
-                heappush(queue.ready, HubMessage(next(self._places), queue, message))
+                heappush(queue.ready, MemoryMessage(next(self._places), queue, message))
                 wakeups += self._consumers.get(queue.name, ())
             due = self._delayed[0][0] if self._delayed else None
         _fire(wakeups)
         return due
 
-    def take(self, name: str, limit: int, taker: object) -> list[HubMessage]:
+    def take(self, name: str, limit: int, taker: object) -> list[MemoryMessage]:
         """Up to `limit` ready messages from the front; none of a shard that belongs to another taker.
 
         Raises:
@@ -163,7 +163,7 @@ class Hub:
         with self._lock:
             return _take(self._find(name), limit, taker)
 
-    def take_share(self, name: str, limit: int, taker: object) -> tuple[list[HubMessage], bool]:
+    def take_share(self, name: str, limit: int, taker: object) -> tuple[list[MemoryMessage], bool]:
         """As `take`, but only a fair share among the queue's consumers; and whether something is left."""
         with self._lock:
             queue = self._find(name)
@@ -182,8 +182,8 @@ class Hub:
             wakeups = self._free(queue)
         _fire(wakeups)
 
-    def remove(self, message: HubMessage) -> bool:
-        """Take a message that is in hands off the hub; False when its queue has gone meanwhile."""
+    def remove(self, message: MemoryMessage) -> bool:
+        """Delete a message that is in hands; False when its queue has gone meanwhile."""
         with self._lock:
             if self._queues.get(message.queue.name) is not message.queue:
                 return False
@@ -192,7 +192,7 @@ class Hub:
         _fire(wakeups)
         return True
 
-    def give_back(self, messages: list[HubMessage]) -> None:
+    def give_back(self, messages: list[MemoryMessage]) -> None:
         """Put messages that are in hands back to where they were in their queues."""
         wakeups: list[LoopWakeup] = []
         with self._lock:
@@ -292,21 +292,21 @@ class Hub:
         self.delays.clear()
         self.schedules.clear()
 
-    def _free(self, queue: HubQueue) -> list[LoopWakeup]:
+    def _free(self, queue: MemoryQueue) -> list[LoopWakeup]:
         """Take a shard from one who has left and holds nothing; whom to tell."""
         if not queue.is_left or queue.unsettled:
             return []
         queue.taker, queue.is_left = None, False
         return list(self._consumers.get(queue.name, ()))
 
-    def _find(self, name: str) -> HubQueue:
+    def _find(self, name: str) -> MemoryQueue:
         queue = self._queues.get(name)
         if queue is None:
             raise QueueMissing(name)
         return queue
 
 
-def _take(queue: HubQueue, limit: int, taker: object) -> list[HubMessage]:
+def _take(queue: MemoryQueue, limit: int, taker: object) -> list[MemoryMessage]:
     if queue.is_shard:
         if queue.taker is not None and queue.taker is not taker:
             return []
@@ -325,22 +325,22 @@ def _fire(wakeups: list[LoopWakeup]) -> None:
         wakeup.fire()
 
 
-_hubs: dict[str, Hub] = {}
-_hubs_lock = threading.Lock()
+_opened: dict[str, MemoryData] = {}
+_opened_lock = threading.Lock()
 
 
-def open_hub(name: str) -> Hub:
-    """The one hub of that name in this process."""
-    with _hubs_lock:
-        return _hubs.setdefault(name, Hub(name))
+def open_memory_data(name: str) -> MemoryData:
+    """What has that name in this process: one object for all that open it."""
+    with _opened_lock:
+        return _opened.setdefault(name, MemoryData(name))
 
 
 def forget_memory(name: str = "") -> None:
     """Drop everything that `memory://NAME` holds, so that the next one to open it finds it empty.
 
-    Brokers and states that are still open keep a hub of their own, which is empty too.
+    Brokers and states that are still open keep the object that they have, which is empty too.
     """
-    with _hubs_lock:
-        hub = _hubs.pop(name, None)
-    if hub is not None:
-        hub.clear()
+    with _opened_lock:
+        data = _opened.pop(name, None)
+    if data is not None:
+        data.clear()
