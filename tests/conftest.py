@@ -3,16 +3,20 @@
 import asyncio
 import functools
 import gc
+import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+from tests import virtual_time
+from tests.coroutines import run_in_real_time
 from tests.servers import PostgreSQL, RabbitMQ, Redis, StartRabbitMQ
 
 
@@ -37,6 +41,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _time_limit(item: pytest.Item) -> float:
     found = item.get_closest_marker("timeout")
     return 0 if found is None else float(found.args[0] if found.args else found.kwargs["timeout"])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Let a test that is a coroutine run in virtual time, or, where it is marked so, in real time."""
+    if pyfuncitem.get_closest_marker("real_time") is None:
+        run = virtual_time.run
+    else:
+        # It fails where it waits, before pytest ends the whole test.
+        run = functools.partial(run_in_real_time, within=(_time_limit(pyfuncitem) or 60) - 5)
+    if (properties := getattr(pyfuncitem.obj, "hypothesis", None)) is not None:
+        if inspect.iscoroutinefunction(properties.inner_test):
+            properties.inner_test = _plain(properties.inner_test, run)
+    elif inspect.iscoroutinefunction(pyfuncitem.obj):
+        pyfuncitem.obj = _plain(pyfuncitem.obj, run)
+
+
+def _plain(test: Callable[..., Coroutine[Any, Any, None]], run: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def plain(*args: Any, **arguments: Any) -> None:
+        run(test(*args, **arguments))
+
+    return plain
 
 
 @pytest.hookimpl(trylast=True)

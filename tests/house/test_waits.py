@@ -15,7 +15,8 @@ _CLOCKS: Final = {"monotonic", "perf_counter", "time", "monotonic_ns", "perf_cou
 _SLEEPS: Final = {"asyncio.sleep", "time.sleep"}
 _POLLING: Final = "tests/servers/waiting.py"
 # A loop whose time does not pass by itself: sleeping on it takes none.
-_VIRTUAL: Final = "tests.unit.worker.virtual_time"
+_VIRTUAL: Final = "tests.virtual_time"
+_REAL: Final = "pytest.mark.real_time"
 # Reason -> file -> functions.
 _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
     "The time of a server, a lease or a heartbeat is what is tested, and nothing is to happen meanwhile.": {
@@ -143,16 +144,37 @@ def test_what_sleeps_in_real_time_is_listed_with_its_reason() -> None:
 
 def _sleeping(path: Path) -> Iterator[str]:
     """The outermost definitions in which something sleeps for more than a turn of the loop."""
-    is_virtual = _VIRTUAL in _reached(_name(path))
+    is_virtual = _VIRTUAL in _reached(_name(path)) or _is_in_virtual_time(path)
+    marks = any(isinstance(node, ast.Assign) and _REAL in ast.unparse(node) for node in _tree(path).body)
     for node in _tree(path).body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
         for part in node.body if isinstance(node, ast.ClassDef) else [node]:
-            # On a loop of its own time passes.
+            # On a loop of its own time passes, and for a test that is marked so.
             nodes = [*ast.walk(part)]
-            is_real = not is_virtual or any(_called(each) == "asyncio.run" for each in nodes)
+            is_marked = _is_marked(part) or (
+                marks and isinstance(part, ast.AsyncFunctionDef) and "test_" in part.name
+            )
+            is_real = not is_virtual or is_marked or any(_called(each) == "asyncio.run" for each in nodes)
             if any(_sleeps(each, is_real) for each in nodes):
                 yield part.name if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) else node.name
+
+
+def _is_in_virtual_time(path: Path) -> bool:
+    """Whether a test of this module is a coroutine that nothing but pytest runs, and that is not marked."""
+    if any(isinstance(node, ast.Assign) and _REAL in ast.unparse(node) for node in _tree(path).body):
+        return False
+    return any(
+        isinstance(node, ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and all(ast.unparse(each).startswith(("pytest.mark.", "given(", "settings(")) for each in node.decorator_list)
+        and not _is_marked(node)
+        for node in _tree(path).body
+    )
+
+
+def _is_marked(node: ast.AST) -> bool:
+    return any(_REAL in ast.unparse(each) for each in getattr(node, "decorator_list", ()))
 
 
 def _sleeps(node: ast.AST, is_real: bool) -> bool:
@@ -211,7 +233,9 @@ def test_no_test_says_how_fast_something_has_to_be() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in sorted(_TESTS.rglob("*.py"))
-        if _CAMPAIGNS not in path.parents and _VIRTUAL not in _imports()[_name(path)]
+        if _CAMPAIGNS not in path.parents
+        and _VIRTUAL not in _imports()[_name(path)]
+        and not _is_in_virtual_time(path)
         for function in _tree(path).body
         for line in _bounds(function)
     ]

@@ -12,7 +12,7 @@ from taskmq.model.envelope import decode_envelope
 from taskmq.run.context import SCHEDULED_FOR
 from taskmq.testing import FakeClock
 from tests.unit.worker.staged import Points, StagedApp, settle_loop, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 __all__ = ["START", "Stage", "play", "running"]
 

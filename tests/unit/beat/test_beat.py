@@ -26,7 +26,7 @@ from taskmq.testing import FakeClock
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.beat.stage import START, Stage, play, running
 from tests.unit.worker.staged import Fault, Points, settle_loop, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 def _define(app: TaskMQ, period: str = "10s") -> None:

@@ -23,7 +23,7 @@ from taskmq_local import open_memory_state
 from tests.unit.app_kit import new_url
 from tests.unit.worker.gate import working
 from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 class Desk:

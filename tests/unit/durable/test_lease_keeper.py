@@ -7,7 +7,7 @@ import pytest
 from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import StateUnavailable
 from tests.unit.worker.staged import settle_loop
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 class Renewals:

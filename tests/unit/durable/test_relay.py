@@ -19,7 +19,7 @@ from taskmq.model.topology import UNROUTABLE, WorkQueue
 from taskmq.testing import Confirmed, FakeClock, FlakyBroker
 from taskmq.testing.runner import CancelPoint, cancelled_at
 from taskmq_local import MemoryBroker, forget_memory, open_memory_broker, open_memory_state
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 _QUEUE = WorkQueue("work")
 

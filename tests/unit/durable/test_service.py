@@ -13,7 +13,7 @@ from taskmq.durable.service import Service, ServiceGroup, pause, unless_set
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory
 from tests.unit.worker.staged import settle_loop
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 WORKER_SERVICES = [
     "relay of delayed jobs",

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from taskmq.durable.task_set import TaskSet
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 async def work(seconds: float, story: list[str]) -> None:

@@ -8,7 +8,7 @@ from taskmq.contracts.stores import Lease
 from taskmq.durable.watermark import Watermark
 from taskmq.errors import StateUnavailable, StoreWentBack
 from taskmq.run.locks import OwnLeases
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 class Copied(OwnLeases):

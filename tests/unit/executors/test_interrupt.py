@@ -14,9 +14,9 @@ from taskmq import SoftTimeout
 from taskmq.errors import TaskTimeout
 from taskmq.executors import CoroutineExecutor, ThreadExecutor
 from taskmq.executors.interrupt import ThreadInterrupt
+from tests import virtual_time
 from tests.servers.waiting import eventually, until
 from tests.unit.executors.kit import LOOPS, execution, run
-from tests.unit.worker import virtual_time
 
 
 async def _for_ever() -> None:

@@ -17,7 +17,7 @@ from taskmq.run.locks import Lock, OwnLeases
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory
 from tests.unit.worker.staged import settle_loop
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 @pytest.fixture

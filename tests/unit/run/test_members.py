@@ -12,7 +12,7 @@ from taskmq import InvalidOption, LockLost, LockTimeout, Member, StateUnavailabl
 from taskmq.contracts.stores import Coordinator, Lease, member_key
 from taskmq.run.locks import Lock
 from taskmq_local import forget_memory
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 from taskmq_local.memory.broker import MemoryBroker
 from tests.unit.app_kit import OneSession
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 __all__ = ["START", "LoopClock", "Player", "Process", "Stage", "play", "until", "worker_event"]
 

@@ -15,7 +15,7 @@ from taskmq.scheduler import Scheduler
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 from tests.unit.app_kit import new_url
 from tests.unit.scheduler.stage import START, Player, Stage, play, until
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 def test_a_job_is_dispatched_run_and_ended_by_its_report() -> None:

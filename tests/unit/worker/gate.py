@@ -9,7 +9,7 @@ from taskmq import Context
 from taskmq.contracts.broker import Delivery
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.worker.staged import StagedApp, settle_loop, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 __all__ = ["Gate", "ids", "play", "send", "working"]
 

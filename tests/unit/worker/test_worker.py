@@ -12,7 +12,7 @@ from taskmq.testing import Acked, Requeued
 from taskmq.worker import WorkerConfig
 from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 def test_tasks_run_their_results_are_stored_and_their_messages_acknowledged() -> None:

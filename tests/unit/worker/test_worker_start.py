@@ -12,7 +12,7 @@ from taskmq.worker import Worker, WorkerConfig
 from tests.unit.app_kit import new_url
 from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 def test_a_worker_waits_for_a_broker_that_is_down_and_starts_when_it_comes() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq_rabbitmq.connect.silence import SilenceDetector
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 class Line:

@@ -10,7 +10,7 @@ from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, SendErr
 from taskmq_rabbitmq.declare.declarations import Declarations
 from taskmq_rabbitmq.publish.pending import Pending
 from taskmq_rabbitmq.publish.queue_repairs import QueueRepairs
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 class FailingDeclarations:

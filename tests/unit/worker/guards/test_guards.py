@@ -19,7 +19,7 @@ from taskmq.worker.guards.base import GuardRank, Guards
 from taskmq.worker.guards.build import GUARDS, build_guards
 from tests.unit.worker.gate import working
 from tests.unit.worker.staged import StagedApp, settle_loop, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 @dataclass

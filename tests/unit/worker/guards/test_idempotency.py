@@ -18,7 +18,7 @@ from taskmq.worker.guards.idempotency import IdempotencyGuard
 from taskmq_local import open_memory_state
 from tests.unit.worker.gate import working
 from tests.unit.worker.staged import FakeDelivery, StagedApp, settle_loop, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 LEASE = 60.0
 

@@ -17,7 +17,7 @@ from taskmq.worker.host.process_facts import is_gone, process_identity
 from tests.unit.worker.gate import Gate, play, send, working
 from tests.unit.worker.staged import StagedApp, settle_loop, staged
 from tests.unit.worker.staged_limits import StagedLimits
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 Play = Callable[[StagedApp, Gate], Awaitable[None]]
 

@@ -15,7 +15,7 @@ from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.guards.build import build_guards
 from tests.unit.worker.gate import working
 from tests.unit.worker.staged import Fault, StagedApp, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 def _define(app: TaskMQ) -> None:

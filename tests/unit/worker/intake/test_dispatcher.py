@@ -10,7 +10,7 @@ from taskmq.errors import InvalidOption
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.worker.gate import Gate, play, send, working
 from tests.unit.worker.staged import FakeDelivery, StagedApp, settle_loop, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 def test_a_task_runs_as_often_at_a_time_as_it_says_and_others_pass() -> None:

@@ -21,7 +21,7 @@ from taskmq.worker.attempt import Attempt
 from taskmq.worker.intake.ordered_shards import LONGEST_HOLD, OrderedShards
 from taskmq_local import forget_memory, open_memory_broker
 from tests.unit.worker.staged import FakeDelivery, settle_loop
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 SHARDS = 2
 ONE, OTHER = "a", "c"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from taskmq.worker.long_runs.delivery_ages import DeliveryAges
 from tests.unit.worker.impatient import ALLOWED, LEASE, World, world
 from tests.unit.worker.staged import FakeDelivery
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 Kind = Literal["kill", "broker", "state", "stop"]
 Trouble = tuple[float, Kind, float]

@@ -22,7 +22,7 @@ from taskmq.worker.run.poison import Quarantine
 from taskmq_local import open_memory_state
 from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import FakeDelivery, Fault, StagedApp, settle_loop, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 async def come_back(app: StagedApp, *labels: str) -> None:

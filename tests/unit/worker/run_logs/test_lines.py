@@ -16,7 +16,7 @@ from taskmq.testing import Confirmed, FakeClock, FlakyBroker
 from taskmq.worker.run_logs import RunLines
 from taskmq_local import forget_memory, open_memory_broker
 from tests.unit.worker.staged import settle_loop
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 _QUEUE = "reports"
 

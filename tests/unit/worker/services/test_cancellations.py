@@ -8,7 +8,7 @@ from taskmq import Context
 from taskmq.model.states import JobState
 from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import StagedApp, settle_loop, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 async def revoke(app: StagedApp, job_id: str, reason: str = "not wanted") -> None:

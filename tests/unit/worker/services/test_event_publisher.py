@@ -34,9 +34,9 @@ from taskmq.worker.services.error_words import ErrorWords
 from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq.worker.settlement.error_text import ErrorTexts
 from taskmq_local import forget_memory, open_memory_broker
+from tests import virtual_time
 from tests.servers.waiting import until
 from tests.unit.model.telemetry.test_events import STATUS
-from tests.unit.worker import virtual_time
 from tests.unit.worker.staged import FakeDelivery
 
 PATIENCE = 10.0

@@ -8,8 +8,8 @@ from taskmq.events.stream import as_broadcasting
 from taskmq.model.jobs.registrations import TASKS_TOLD, ToldTasks, decode_told
 from taskmq.worker.services.task_announcer import TaskAnnouncer
 from taskmq_local import forget_memory
+from tests import virtual_time
 from tests.servers.waiting import until
-from tests.unit.worker import virtual_time
 from tests.unit.worker.services.test_commands import tell
 from tests.unit.worker.services.test_event_publisher import run, working
 

@@ -19,7 +19,7 @@ from taskmq.testing import Published
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.settlement.settle import Settler
 from tests.unit.worker.staged import FakeDelivery, StagedApp, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 BODY = {
     "v": 1,

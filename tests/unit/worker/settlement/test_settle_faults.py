@@ -25,7 +25,7 @@ from taskmq.model.states import JobState
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.settlement.settle import Settler
 from tests.unit.worker.staged import Fault, Points, StagedApp, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import asyncio
 from taskmq import Context, JobState, RetryPolicy, Snooze
 from tests.unit.worker.gate import send, working
 from tests.unit.worker.staged import settle_loop, staged
-from tests.unit.worker.virtual_time import run
+from tests.virtual_time import run
 
 
 def test_a_job_that_tells_its_progress_is_running_and_then_what_its_run_came_to() -> None:

@@ -1,0 +1,75 @@
+"""How tests that are coroutines are run: a test of the tests."""
+
+import asyncio
+import time
+import traceback
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.coroutines import run_by, run_in_real_time
+
+_HOUR = 3600
+
+
+async def test_an_hour_passes_at_once() -> None:
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+
+    await asyncio.sleep(_HOUR)
+
+    assert loop.time() - before >= _HOUR
+
+
+@pytest.mark.real_time
+async def test_what_is_marked_has_the_time_of_the_machine() -> None:
+    assert abs(asyncio.get_running_loop().time() - time.monotonic()) < _HOUR
+
+
+@pytest.mark.xfail(raises=AssertionError)
+async def test_what_fails_in_a_coroutine_fails_its_test() -> None:
+    assert await asyncio.sleep(0, False)
+
+
+@pytest.mark.parametrize("is_real", [False, pytest.param(True, marks=pytest.mark.real_time)])
+@pytest.mark.xfail(raises=AssertionError)
+async def test_what_a_callback_raises_fails_its_test(is_real: bool) -> None:
+    def fail() -> None:
+        raise RuntimeError(is_real)
+
+    asyncio.get_running_loop().call_soon(fail)
+    await asyncio.sleep(0)
+
+
+@given(st.integers())
+@pytest.mark.xfail(raises=AssertionError)
+async def test_each_example_is_run(number: int) -> None:
+    await asyncio.sleep(_HOUR)
+    assert number < 5
+
+
+def test_what_waits_for_ever_in_real_time_fails_where_it_waits() -> None:
+    async def wait_in_vain() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError) as caught:
+        run_in_real_time(wait_in_vain(), within=0.01)
+
+    assert caught.value.__cause__ is not None
+    assert "wait_in_vain" in [frame.name for frame in traceback.extract_tb(caught.value.__cause__.__traceback__)]
+
+
+class TestRunBy:
+    """A test that is run by a function gets what that gives, and its fixtures."""
+
+    @staticmethod
+    def play(test: Callable[[int], Coroutine[Any, Any, None]], *, value: int) -> None:
+        asyncio.run(test(value))
+
+    @run_by(play, value=3)
+    async def test_a_method_has_both(self, value: int, /, request: pytest.FixtureRequest) -> None:
+        assert value == 3
+        assert request.function is not None
