@@ -25,6 +25,8 @@ from taskmq.testing import FlakyBroker
 from taskmq_local import forget_memory, open_memory_broker
 from tests.unit.app_kit import Witness, messages
 
+pytestmark = pytest.mark.real_time
+
 _faults: list[Callable[[FlakyBroker], object]] = []
 _opened: list[FlakyBroker] = []
 
@@ -89,19 +91,16 @@ def test_a_send_ends_with_the_broker_s_error_and_middleware_sees_it(
 
 
 @pytest.mark.parametrize("error", _ERRORS, ids=lambda error: type(error).__name__)
-def test_an_asend_ends_with_the_broker_s_error_and_middleware_sees_it(
+async def test_an_asend_ends_with_the_broker_s_error_and_middleware_sees_it(
     app: TaskMQ, witness: Witness, error: SendError
 ) -> None:
     defined = app.task(sell)
     _faults.append(lambda broker: broker.fail_publishes(1, error))
 
-    async def main() -> None:
-        async with app:
-            with pytest.raises(type(error)):
-                await defined.asend()
+    async with app:
+        with pytest.raises(type(error)):
             await defined.asend()
-
-    asyncio.run(main())
+        await defined.asend()
 
     assert witness.seen == [error, None]
 
@@ -174,17 +173,14 @@ def _until_arrived(app: TaskMQ) -> None:
     app.sessions.portal("").call(wait)
 
 
-def test_asend_many_tells_it_too(app: TaskMQ, witness: Witness) -> None:
+async def test_asend_many_tells_it_too(app: TaskMQ, witness: Witness) -> None:
     defined = app.task(sell)
     _faults.append(lambda broker: broker.fail_publishes(1, PublishRejected("full")))
 
-    async def main() -> None:
-        async with app:
-            with pytest.raises(PartlySent) as caught:
-                await defined.asend_many([(1,), (2,)])
-            assert list(caught.value.failures) == [0]
-
-    asyncio.run(main())
+    async with app:
+        with pytest.raises(PartlySent) as caught:
+            await defined.asend_many([(1,), (2,)])
+        assert list(caught.value.failures) == [0]
 
 
 def test_a_broker_that_cannot_be_reached_fails_every_call_of_the_chunk(app: TaskMQ, witness: Witness) -> None:
@@ -228,23 +224,20 @@ def test_middleware_sees_the_end_of_calls_that_were_taken_before_a_bad_one(app: 
     assert witness.open == 0
 
 
-def test_middleware_sees_that_a_sender_was_cancelled(app: TaskMQ, witness: Witness) -> None:
+async def test_middleware_sees_that_a_sender_was_cancelled(app: TaskMQ, witness: Witness) -> None:
     defined = app.task(sell)
     _faults.append(FlakyBroker.hang_publishes)
 
-    async def main() -> None:
-        async with app, asyncio.timeout(30):
-            one = asyncio.create_task(defined.asend(1))
-            many = asyncio.create_task(defined.asend_many([(2,), (3,)]))
-            while not _opened or _opened[-1].hanging < 3:
-                await asyncio.sleep(0)
-            for each in (one, many):
-                each.cancel()
-            await asyncio.wait([one, many])
-            assert one.cancelled()
-            assert many.cancelled()
-
-    asyncio.run(main())
+    async with app, asyncio.timeout(30):
+        one = asyncio.create_task(defined.asend(1))
+        many = asyncio.create_task(defined.asend_many([(2,), (3,)]))
+        while not _opened or _opened[-1].hanging < 3:
+            await asyncio.sleep(0)
+        for each in (one, many):
+            each.cancel()
+        await asyncio.wait([one, many])
+        assert one.cancelled()
+        assert many.cancelled()
 
     assert [type(error) for error in witness.seen] == [asyncio.CancelledError] * 3
     assert witness.open == 0

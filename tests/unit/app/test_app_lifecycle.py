@@ -132,15 +132,15 @@ _BLOCKING: list[tuple[str, Callable[[Any], object]]] = [
 ]
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize(("twin", "call"), _BLOCKING)
-def test_every_call_that_blocks_a_loop_names_its_twin(app: TaskMQ, twin: str, call: Callable[[Any], object]) -> None:
+async def test_every_call_that_blocks_a_loop_names_its_twin(
+    app: TaskMQ, twin: str, call: Callable[[Any], object]
+) -> None:
     defined = app.task(sell)
 
-    async def main() -> None:
-        with pytest.warns(RuntimeWarning, match=rf"use `{twin}`$"), contextlib.suppress(TimeoutError):
-            call(defined)
-
-    asyncio.run(main())
+    with pytest.warns(RuntimeWarning, match=rf"use `{twin}`$"), contextlib.suppress(TimeoutError):
+        call(defined)
 
 
 def test_as_an_error_that_warning_leaves_no_coroutine_behind(app: TaskMQ) -> None:

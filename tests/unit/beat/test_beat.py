@@ -24,6 +24,7 @@ from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.triggers import Every, jitter_of
 from taskmq.testing import FakeClock
 from taskmq.worker import Worker, WorkerConfig
+from tests.coroutines import run_by
 from tests.unit.beat.stage import START, Stage, play, running
 from tests.unit.worker.staged import Fault, Points, settle_loop, staged
 from tests.virtual_time import run
@@ -39,20 +40,18 @@ def _play(test: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
     play(test, _define)
 
 
-def test_three_replicas_emit_each_occurrence_once() -> None:
-    async def test(stage: Stage) -> None:
-        for _ in range(3):
-            await stage.start()
+@run_by(_play)
+async def test_three_replicas_emit_each_occurrence_once(stage: Stage, /) -> None:
+    for _ in range(3):
+        await stage.start()
 
-        for _ in range(60):
-            await stage.advance(10)
+    for _ in range(60):
+        await stage.advance(10)
 
-        assert await stage.emitted() == list(range(10, 601, 10))
-        ids = [delivery.message_id for delivery in await stage.app.messages("work")]
-        assert len(set(ids)) == 60
-        assert ids[0] == scheduled_job_id(stage.app.name, "tick", START + 10_000)
-
-    _play(test)
+    assert await stage.emitted() == list(range(10, 601, 10))
+    ids = [delivery.message_id for delivery in await stage.app.messages("work")]
+    assert len(set(ids)) == 60
+    assert ids[0] == scheduled_job_id(stage.app.name, "tick", START + 10_000)
 
 
 @settings(max_examples=40)
@@ -75,84 +74,76 @@ def test_however_the_time_passes_what_is_due_last_is_emitted_and_nothing_twice(
     _play(test)
 
 
-def test_nothing_is_emitted_before_its_instant() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.start()
-        await stage.advance(9.999)
-        assert await stage.emitted() == []
+@run_by(_play)
+async def test_nothing_is_emitted_before_its_instant(stage: Stage, /) -> None:
+    await stage.start()
+    await stage.advance(9.999)
+    assert await stage.emitted() == []
 
-        await stage.advance(0.001)
+    await stage.advance(0.001)
 
-        assert await stage.emitted() == [10]
-
-    _play(test)
+    assert await stage.emitted() == [10]
 
 
-def test_a_beat_that_slept_emits_what_is_late_and_counts_what_it_has_missed() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.start()
-        await stage.advance(37)
-        assert await stage.emitted() == [10, 20, 30]
+@run_by(_play)
+async def test_a_beat_that_slept_emits_what_is_late_and_counts_what_it_has_missed(stage: Stage, /) -> None:
+    await stage.start()
+    await stage.advance(37)
+    assert await stage.emitted() == [10, 20, 30]
 
-        # Until 110 it is older than 30 seconds.
-        await stage.advance(103)
+    # Until 110 it is older than 30 seconds.
+    await stage.advance(103)
 
-        assert await stage.emitted() == [10, 20, 30, 110, 120, 130, 140]
-        status = await stage.apps[-1].schedules.astatus("tick")
-        assert (status.fired, status.missed, status.late) == (7, 7, 6)
-
-    _play(test)
+    assert await stage.emitted() == [10, 20, 30, 110, 120, 130, 140]
+    status = await stage.apps[-1].schedules.astatus("tick")
+    assert (status.fired, status.missed, status.late) == (7, 7, 6)
 
 
-def test_a_beat_tells_what_it_has_emitted_how_late_and_whether_the_state_answers() -> None:
-    async def test(stage: Stage) -> None:
-        points = Points()
-        beat = await stage.start(points=points)
-        assert beat.not_ready() is None
-        await stage.advance(10)
-        await stage.advance(14)
+@run_by(_play)
+async def test_a_beat_tells_what_it_has_emitted_how_late_and_whether_the_state_answers(stage: Stage, /) -> None:
+    points = Points()
+    beat = await stage.start(points=points)
+    assert beat.not_ready() is None
+    await stage.advance(10)
+    await stage.advance(14)
 
-        assert (beat.status().schedules, beat.status().emitted, beat.status().next) == (1, 2, START + 30_000)
-        (count,) = beat.snapshot().counts
-        assert (count.task, count.emitted, count.failed) == ("tick", {"due": 2}, 0)
-        # The second was due four seconds before somebody could see that.
-        assert (sum(count.late.counts), count.late.total) == (2, 4.0)
+    assert (beat.status().schedules, beat.status().emitted, beat.status().next) == (1, 2, START + 30_000)
+    (count,) = beat.snapshot().counts
+    assert (count.task, count.emitted, count.failed) == ("tick", {"due": 2}, 0)
+    # The second was due four seconds before somebody could see that.
+    assert (sum(count.late.counts), count.late.total) == (2, 4.0)
 
-        points.rest = Fault.REFUSED
-        await stage.advance(6)
-        assert str(beat.not_ready()).startswith("schedules are not claimed: no state")
-        points.rest = Fault.NONE
-        await stage.advance(1)
-        assert beat.not_ready() is None
+    points.rest = Fault.REFUSED
+    await stage.advance(6)
+    assert str(beat.not_ready()).startswith("schedules are not claimed: no state")
+    points.rest = Fault.NONE
+    await stage.advance(1)
+    assert beat.not_ready() is None
 
-        stage.clock.advance(20)
-        assert beat.not_ready() == "the state has not answered for 20 s"
-        beat.stop()
-        assert beat.not_ready() == "stopping"
-
-    _play(test)
+    stage.clock.advance(20)
+    assert beat.not_ready() == "the state has not answered for 20 s"
+    beat.stop()
+    assert beat.not_ready() == "stopping"
 
 
-def test_an_occurrence_knows_when_it_was_due() -> None:
+@run_by(_play)
+async def test_an_occurrence_knows_when_it_was_due(stage: Stage, /) -> None:
     def define(app: TaskMQ) -> None:
         @app.every("1h", name="tick", jitter="30m")
         @app.task(name="tick", queue="work")
         async def tick() -> None: ...
 
-    async def test(stage: Stage) -> None:
-        await stage.start(define=define)
-        for _ in range(280):
-            await stage.advance(20)
+    await stage.start(define=define)
+    for _ in range(280):
+        await stage.advance(20)
 
-        first, *_ = [decode_envelope(one.body) for one in await stage.app.messages("work")]
-        assert first.meta is not None
-        due = int(first.meta[SCHEDULED_FOR]) + jitter_of("tick", 1_800_000)
-        assert due > int(first.meta[SCHEDULED_FOR])
-        assert due_instant(first) == due
-        assert first.enqueued is not None
-        assert first.enqueued >= due
-
-    _play(test)
+    first, *_ = [decode_envelope(one.body) for one in await stage.app.messages("work")]
+    assert first.meta is not None
+    due = int(first.meta[SCHEDULED_FOR]) + jitter_of("tick", 1_800_000)
+    assert due > int(first.meta[SCHEDULED_FOR])
+    assert due_instant(first) == due
+    assert first.enqueued is not None
+    assert first.enqueued >= due
 
 
 @pytest.mark.parametrize(
@@ -171,161 +162,143 @@ def test_a_job_is_due_when_its_sender_or_its_schedule_said_so(envelope: Envelope
     assert due_instant(envelope) == due
 
 
-def test_what_was_missed_as_no_beat_ran_is_emitted_once() -> None:
-    async def test(stage: Stage) -> None:
-        def define(app: TaskMQ) -> None:
-            _define(app, "1h")
+@run_by(_play)
+async def test_what_was_missed_as_no_beat_ran_is_emitted_once(stage: Stage, /) -> None:
+    def define(app: TaskMQ) -> None:
+        _define(app, "1h")
 
-        await stage.advance((3_600_000 - START % 3_600_000) / 1000 + 1)
-        first = await stage.start(define=define)
-        first.stop()
-        await stage.advance(2.5 * 3600)
+    await stage.advance((3_600_000 - START % 3_600_000) / 1000 + 1)
+    first = await stage.start(define=define)
+    first.stop()
+    await stage.advance(2.5 * 3600)
 
-        await stage.start(define=define)
+    await stage.start(define=define)
 
-        hour = 3600 - START // 1000 % 3600
-        assert await stage.emitted() == []
-        # Behind what is due now.
-        assert await stage.emitted("work.p.low") == [hour + 2 * 3600]
-        status = await stage.apps[-1].schedules.astatus("tick")
-        assert [occurrence.kind for occurrence in status.history] == ["catchup"]
-        assert status.missed == 1
-
-    _play(test)
+    hour = 3600 - START // 1000 % 3600
+    assert await stage.emitted() == []
+    # Behind what is due now.
+    assert await stage.emitted("work.p.low") == [hour + 2 * 3600]
+    status = await stage.apps[-1].schedules.astatus("tick")
+    assert [occurrence.kind for occurrence in status.history] == ["catchup"]
+    assert status.missed == 1
 
 
-def test_what_was_due_before_the_start_is_not_emitted() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.advance(25)
-        await stage.start()
-        assert await stage.emitted() == []
+@run_by(_play)
+async def test_what_was_due_before_the_start_is_not_emitted(stage: Stage, /) -> None:
+    await stage.advance(25)
+    await stage.start()
+    assert await stage.emitted() == []
 
-        await stage.advance(5)
+    await stage.advance(5)
 
-        assert await stage.emitted() == [30]
-
-    _play(test)
+    assert await stage.emitted() == [30]
 
 
-def test_a_replica_that_wakes_long_after_the_others_does_not_emit_again() -> None:
-    async def test(stage: Stage) -> None:
-        def daily(app: TaskMQ) -> None:
-            _define(app, "1d")
+@run_by(_play)
+async def test_a_replica_that_wakes_long_after_the_others_does_not_emit_again(stage: Stage, /) -> None:
+    def daily(app: TaskMQ) -> None:
+        _define(app, "1d")
 
-        late = FakeClock(START)
-        await stage.start(define=daily)
-        await stage.start(define=daily, clock=late)
-        day = (86_400_000 - START % 86_400_000) / 1000
+    late = FakeClock(START)
+    await stage.start(define=daily)
+    await stage.start(define=daily, clock=late)
+    day = (86_400_000 - START % 86_400_000) / 1000
 
-        await stage.advance(day)
-        await stage.advance(5 * 3600)
-        # Nobody has asked the state for hours: what it has to forget it forgets here.
-        await stage.advance(day + 5 * 3600, late)
-        await stage.advance(11, late)
+    await stage.advance(day)
+    await stage.advance(5 * 3600)
+    # Nobody has asked the state for hours: what it has to forget it forgets here.
+    await stage.advance(day + 5 * 3600, late)
+    await stage.advance(11, late)
 
-        assert len(await stage.emitted()) == 1
-
-    _play(test)
+    assert len(await stage.emitted()) == 1
 
 
-def test_another_replica_completes_a_claim_whose_owner_died_before_publishing() -> None:
-    async def test(stage: Stage) -> None:
-        # It reads, begins, claims, and that is all.
-        await stage.start(points=Points([Fault.NONE] * 3, rest=Fault.HANGS))
-        await stage.start()
-        await stage.start()
+@run_by(_play)
+async def test_another_replica_completes_a_claim_whose_owner_died_before_publishing(stage: Stage, /) -> None:
+    # It reads, begins, claims, and that is all.
+    await stage.start(points=Points([Fault.NONE] * 3, rest=Fault.HANGS))
+    await stage.start()
+    await stage.start()
 
-        await stage.advance(10)
-        assert await stage.emitted() == []
-        await stage.advance(9.9)
-        assert await stage.emitted() == []
-        await stage.advance(0.1)
+    await stage.advance(10)
+    assert await stage.emitted() == []
+    await stage.advance(9.9)
+    assert await stage.emitted() == []
+    await stage.advance(0.1)
 
-        assert (await stage.emitted())[:1] == [10]
-        assert sorted(await stage.emitted()) == [10, 20]
-        ids = [delivery.message_id for delivery in await stage.app.messages("work")]
-        assert scheduled_job_id(stage.app.name, "tick", START + 10_000) in ids
-
-    _play(test)
+    assert (await stage.emitted())[:1] == [10]
+    assert sorted(await stage.emitted()) == [10, 20]
+    ids = [delivery.message_id for delivery in await stage.app.messages("work")]
+    assert scheduled_job_id(stage.app.name, "tick", START + 10_000) in ids
 
 
-def test_a_job_knows_its_schedule_and_its_nominal_instant_however_late_it_runs() -> None:
-    async def test(stage: Stage) -> None:
-        seen: list[Context] = []
-        await stage.start()
-        await stage.advance(10)
-        await stage.advance(500)
-        app = stage.app.twin()
+@run_by(_play)
+async def test_a_job_knows_its_schedule_and_its_nominal_instant_however_late_it_runs(stage: Stage, /) -> None:
+    seen: list[Context] = []
+    await stage.start()
+    await stage.advance(10)
+    await stage.advance(500)
+    app = stage.app.twin()
 
-        @app.task(name="tick", queue="work")
-        async def tick(context: Context) -> None:
-            seen.append(context)
+    @app.task(name="tick", queue="work")
+    async def tick(context: Context) -> None:
+        seen.append(context)
 
-        await Worker(app, WorkerConfig(burst=True)).run()
+    await Worker(app, WorkerConfig(burst=True)).run()
 
-        assert seen[0].schedule == "tick"
-        assert seen[0].scheduled_for == datetime.fromtimestamp(START / 1000 + 10, UTC)
-        assert seen[0].meta[SCHEDULE_NAME] == "tick"
-
-    _play(test)
+    assert seen[0].schedule == "tick"
+    assert seen[0].scheduled_for == datetime.fromtimestamp(START / 1000 + 10, UTC)
+    assert seen[0].meta[SCHEDULE_NAME] == "tick"
 
 
 @pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.UNKNOWN])
-def test_a_send_that_fails_is_tried_again_within_the_lease(fault: Fault) -> None:
-    async def test(stage: Stage) -> None:
-        # It reads, begins, claims, connects, declares, and then publishes.
-        await stage.start(points=Points([Fault.NONE] * 5 + [fault] * 4))
-        await stage.advance(10)
-        for _ in range(4):
-            await stage.advance(0.5)
-
-        assert set(await stage.emitted()) == {10}
-        names = stage.apps[0].points.names
-        assert names == ["read", "swap", "swap", "connect", "declare", *["publish"] * 5, "swap"]
-
-    _play(test)
-
-
-def test_a_state_that_is_away_for_a_moment_costs_no_occurrence() -> None:
-    async def test(stage: Stage) -> None:
-        away = [Fault.NONE] * 2 + [Fault.REFUSED] * 3
-        await stage.start(points=Points(away))
-        await stage.start(points=Points(away))
-        await stage.advance(10)
-        for _ in range(4):
-            await stage.advance(0.5)
-
-        assert await stage.emitted() == [10]
-
-    _play(test)
-
-
-def test_a_sent_occurrence_is_marked_even_if_the_state_answers_late() -> None:
-    async def test(stage: Stage) -> None:
-        # It reads, begins, claims, connects, declares, publishes, and then says so.
-        await stage.start(points=Points([Fault.NONE] * 6 + [Fault.REFUSED] * 2))
-        await stage.start()
-        await stage.advance(10)
-        for _ in range(60):
-            await stage.advance(0.5)
-
-        assert sorted(await stage.emitted()) == [10, 20, 30, 40]
-
-    _play(test)
-
-
-def test_a_claim_whose_answer_was_lost_is_made_again_after_the_lease() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.start(points=Points([Fault.NONE, Fault.NONE, Fault.UNKNOWN]))
-        await stage.advance(10)
+@run_by(_play)
+async def test_a_send_that_fails_is_tried_again_within_the_lease(stage: Stage, /, fault: Fault) -> None:
+    # It reads, begins, claims, connects, declares, and then publishes.
+    await stage.start(points=Points([Fault.NONE] * 5 + [fault] * 4))
+    await stage.advance(10)
+    for _ in range(4):
         await stage.advance(0.5)
-        assert await stage.emitted() == []
 
-        await stage.advance(10)
+    assert set(await stage.emitted()) == {10}
+    names = stage.apps[0].points.names
+    assert names == ["read", "swap", "swap", "connect", "declare", *["publish"] * 5, "swap"]
 
-        assert set(await stage.emitted()) == {10, 20}
 
-    _play(test)
+@run_by(_play)
+async def test_a_state_that_is_away_for_a_moment_costs_no_occurrence(stage: Stage, /) -> None:
+    away = [Fault.NONE] * 2 + [Fault.REFUSED] * 3
+    await stage.start(points=Points(away))
+    await stage.start(points=Points(away))
+    await stage.advance(10)
+    for _ in range(4):
+        await stage.advance(0.5)
+
+    assert await stage.emitted() == [10]
+
+
+@run_by(_play)
+async def test_a_sent_occurrence_is_marked_even_if_the_state_answers_late(stage: Stage, /) -> None:
+    # It reads, begins, claims, connects, declares, publishes, and then says so.
+    await stage.start(points=Points([Fault.NONE] * 6 + [Fault.REFUSED] * 2))
+    await stage.start()
+    await stage.advance(10)
+    for _ in range(60):
+        await stage.advance(0.5)
+
+    assert sorted(await stage.emitted()) == [10, 20, 30, 40]
+
+
+@run_by(_play)
+async def test_a_claim_whose_answer_was_lost_is_made_again_after_the_lease(stage: Stage, /) -> None:
+    await stage.start(points=Points([Fault.NONE, Fault.NONE, Fault.UNKNOWN]))
+    await stage.advance(10)
+    await stage.advance(0.5)
+    assert await stage.emitted() == []
+
+    await stage.advance(10)
+
+    assert set(await stage.emitted()) == {10, 20}
 
 
 @pytest.mark.parametrize(
@@ -353,20 +326,18 @@ def test_what_fails_is_said_loudly(points: Points, words: str, caplog: pytest.Lo
     assert any(words in complaint for complaint in complaints), complaints
 
 
-def test_another_replica_sends_what_one_could_not() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.start(points=Points([Fault.NONE] * 3, rest=Fault.REFUSED))
-        await stage.start()
-        await stage.advance(10)
-        for _ in range(19):
-            await stage.advance(0.5)
-        assert await stage.emitted() == []
-
+@run_by(_play)
+async def test_another_replica_sends_what_one_could_not(stage: Stage, /) -> None:
+    await stage.start(points=Points([Fault.NONE] * 3, rest=Fault.REFUSED))
+    await stage.start()
+    await stage.advance(10)
+    for _ in range(19):
         await stage.advance(0.5)
+    assert await stage.emitted() == []
 
-        assert 10 in await stage.emitted()
+    await stage.advance(0.5)
 
-    _play(test)
+    assert 10 in await stage.emitted()
 
 
 class _Broken(Middleware):
@@ -443,128 +414,111 @@ def test_a_record_that_cannot_be_read_holds_up_no_other_schedule(caplog: pytest.
     assert "the record of schedule 'torn' cannot be read" in caplog.text
 
 
-def test_schedules_of_one_instant_are_all_emitted() -> None:
-    async def test(stage: Stage) -> None:
-        def define(app: TaskMQ) -> None:
-            async def tick() -> None: ...
+@run_by(_play)
+async def test_schedules_of_one_instant_are_all_emitted(stage: Stage, /) -> None:
+    def define(app: TaskMQ) -> None:
+        async def tick() -> None: ...
 
-            for period in (10, 20, 30):
-                app.every(period)(app.task(name=f"every-{period}", queue="work")(tick))
+        for period in (10, 20, 30):
+            app.every(period)(app.task(name=f"every-{period}", queue="work")(tick))
 
-        await stage.start(define=define)
-        for _ in range(6):
-            await stage.advance(10)
-
-        phase = START // 1000
-        expected = [s for period in (10, 20, 30) for s in range(1, 61) if (phase + s) % period == 0]
-        assert sorted(await stage.emitted()) == sorted(expected)
-
-    _play(test)
-
-
-def test_a_beat_without_schedules_waits_for_its_end() -> None:
-    async def test(stage: Stage) -> None:
-        beat = await stage.start(define=lambda _: None)
-        await stage.advance(100)
-
-        assert await stage.emitted() == []
-        beat.stop()
-
-    _play(test)
-
-
-def test_a_beat_that_is_stopped_while_it_sleeps_ends_at_once() -> None:
-    async def test(stage: Stage) -> None:
-        beat = await stage.start()
-        before = asyncio.get_running_loop().time()
-
-        beat.stop()
-        await settle_loop()
-
-        assert asyncio.get_running_loop().time() - before < 0.1
-        assert stage.clock.sleepers == 0
-
-    _play(test)
-
-
-def test_a_beat_that_is_stopped_while_it_watches_anothers_lease_ends_at_once() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.start()
-        watching = await stage.start()
+    await stage.start(define=define)
+    for _ in range(6):
         await stage.advance(10)
 
-        watching.stop()
+    phase = START // 1000
+    expected = [s for period in (10, 20, 30) for s in range(1, 61) if (phase + s) % period == 0]
+    assert sorted(await stage.emitted()) == sorted(expected)
+
+
+@run_by(_play)
+async def test_a_beat_without_schedules_waits_for_its_end(stage: Stage, /) -> None:
+    beat = await stage.start(define=lambda _: None)
+    await stage.advance(100)
+
+    assert await stage.emitted() == []
+    beat.stop()
+
+
+@run_by(_play)
+async def test_a_beat_that_is_stopped_while_it_sleeps_ends_at_once(stage: Stage, /) -> None:
+    beat = await stage.start()
+    before = asyncio.get_running_loop().time()
+
+    beat.stop()
+    await settle_loop()
+
+    assert asyncio.get_running_loop().time() - before < 0.1
+    assert stage.clock.sleepers == 0
+
+
+@run_by(_play)
+async def test_a_beat_that_is_stopped_while_it_watches_anothers_lease_ends_at_once(stage: Stage, /) -> None:
+    await stage.start()
+    watching = await stage.start()
+    await stage.advance(10)
+
+    watching.stop()
+    await settle_loop()
+
+    assert await stage.emitted() == [10]
+    # The other one sleeps until it is due, and until it looks for changes.
+    assert stage.clock.sleepers == 2
+
+
+async def test_a_beat_that_is_stopped_waits_for_the_confirm_of_what_it_emits() -> None:
+    with staged() as app:
+        _define(app)
+        beat = Beat(app)
+        running = asyncio.create_task(beat.run())
+        await settle_loop()
+        app.flaky.hang_publishes()
+        app.fake_clock.advance(10)
+        await settle_loop()
+        assert app.flaky.hanging == 1
+
+        beat.stop()
+        await settle_loop()
+        assert not running.done()
+        app.flaky.release_publishes()
+        await running
+
+        assert app.story() == ["confirmed work"]
+        assert app.points.names[-1] == "swap"
+
+
+async def test_a_stopped_beat_does_not_wait_for_ever_for_what_never_answers() -> None:
+    with staged() as app:
+        _define(app)
+        app.points.rest = Fault.HANGS
+        beat = Beat(app)
+        running = asyncio.create_task(beat.run())
+        await settle_loop()
+        app.fake_clock.advance(10)
         await settle_loop()
 
-        assert await stage.emitted() == [10]
-        # The other one sleeps until it is due, and until it looks for changes.
-        assert stage.clock.sleepers == 2
-
-    _play(test)
-
-
-def test_a_beat_that_is_stopped_waits_for_the_confirm_of_what_it_emits() -> None:
-    async def main() -> None:
-        with staged() as app:
-            _define(app)
-            beat = Beat(app)
-            running = asyncio.create_task(beat.run())
-            await settle_loop()
-            app.flaky.hang_publishes()
-            app.fake_clock.advance(10)
-            await settle_loop()
-            assert app.flaky.hanging == 1
-
-            beat.stop()
-            await settle_loop()
-            assert not running.done()
-            app.flaky.release_publishes()
+        beat.stop()
+        async with asyncio.timeout(11):
             await running
 
-            assert app.story() == ["confirmed work"]
-            assert app.points.names[-1] == "swap"
-
-    run(main())
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_a_stopped_beat_does_not_wait_for_ever_for_what_never_answers() -> None:
-    async def main() -> None:
-        with staged() as app:
-            _define(app)
-            app.points.rest = Fault.HANGS
-            beat = Beat(app)
-            running = asyncio.create_task(beat.run())
-            await settle_loop()
-            app.fake_clock.advance(10)
-            await settle_loop()
+async def test_a_cancelled_beat_leaves_no_task_behind() -> None:
+    with staged() as app:
+        _define(app)
+        beat = Beat(app)
+        running = asyncio.create_task(beat.run())
+        await settle_loop()
+        app.fake_clock.advance(10)
+        await asyncio.sleep(0)
 
-            beat.stop()
-            async with asyncio.timeout(11):
-                await running
+        running.cancel()
+        await asyncio.wait((running,))
 
-            assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(main())
-
-
-def test_a_cancelled_beat_leaves_no_task_behind() -> None:
-    async def main() -> None:
-        with staged() as app:
-            _define(app)
-            beat = Beat(app)
-            running = asyncio.create_task(beat.run())
-            await settle_loop()
-            app.fake_clock.advance(10)
-            await asyncio.sleep(0)
-
-            running.cancel()
-            await asyncio.wait((running,))
-
-            assert running.cancelled()
-            await settle_loop()
-            assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(main())
+        assert running.cancelled()
+        await settle_loop()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 def test_a_beat_without_a_state_is_refused() -> None:

@@ -36,6 +36,7 @@ from taskmq.reactions import (
 from taskmq.reactions.model.pending import MOST_FIRINGS, RecordedEvent
 from taskmq.schedules.triggers import every
 from taskmq_local import forget_memory, open_memory_state
+from tests.coroutines import run_by
 from tests.unit.beat.stage import Stage, play
 from tests.unit.worker.staged import Fault, Points, StagedApp
 
@@ -65,67 +66,61 @@ async def _sent(app: StagedApp) -> list[Envelope]:
     return [decode_envelope(each.body) for each in await app.messages("work")]
 
 
-def test_a_job_and_a_time_are_one_call_from_any_number_of_replicas() -> None:
-    async def test(stage: Stage) -> None:
-        for _ in range(3):
-            await stage.start()
-        await stage.advance(5)
-        for _ in range(3):
-            await _tell(stage.apps[0], "j1")
-        await stage.advance(5)
-        assert await _sent(stage.app) == []
-
-        for _ in range(5):
-            await stage.advance(30)
-        (first,) = await _sent(stage.app)
-        await _tell(stage.apps[1], "j2")
-        for _ in range(5):
-            await stage.advance(1)
-
-        assert [each.task for each in await _sent(stage.app)] == ["publish", "publish"]
-        (second,) = [each for each in await _sent(stage.app) if each.id != first.id]
-        assert first.key == first.id != second.id
-        assert (await stage.apps[0].reactions.astatus("publish")).fired == 2
-
-    play(test, _define)
-
-
-def test_a_replica_that_does_not_learn_of_its_confirm_is_followed_by_the_same_call() -> None:
-    async def test(stage: Stage) -> None:
-        points = Points()
-        await stage.start(points=points)
-        await _tell(stage.apps[0], "j1")
-        points.rest = Fault.UNKNOWN
-        for _ in range(4):
-            await stage.advance(30)
+@run_by(play, _define)
+async def test_a_job_and_a_time_are_one_call_from_any_number_of_replicas(stage: Stage, /) -> None:
+    for _ in range(3):
         await stage.start()
-        for _ in range(20):
-            await stage.advance(1)
-
-        assert len({each.id for each in await _sent(stage.app)}) == 1
-        assert (await stage.apps[1].reactions.astatus("publish")).fired == 1
-
-    play(test, _define)
-
-
-def test_while_the_state_does_not_answer_nothing_fires_and_then_it_does() -> None:
-    async def test(stage: Stage) -> None:
-        points = Points()
-        await stage.start(points=points)
+    await stage.advance(5)
+    for _ in range(3):
         await _tell(stage.apps[0], "j1")
-        points.rest = Fault.REFUSED
-        for _ in range(4):
-            await stage.advance(30)
-        assert await _sent(stage.app) == []
-        with pytest.raises(StateUnavailable):
-            await _tell(stage.apps[0], "j2")
+    await stage.advance(5)
+    assert await _sent(stage.app) == []
 
-        points.rest = Fault.NONE
-        for _ in range(5):
-            await stage.advance(1)
-        assert len(await _sent(stage.app)) == 1
+    for _ in range(5):
+        await stage.advance(30)
+    (first,) = await _sent(stage.app)
+    await _tell(stage.apps[1], "j2")
+    for _ in range(5):
+        await stage.advance(1)
 
-    play(test, _define)
+    assert [each.task for each in await _sent(stage.app)] == ["publish", "publish"]
+    (second,) = [each for each in await _sent(stage.app) if each.id != first.id]
+    assert first.key == first.id != second.id
+    assert (await stage.apps[0].reactions.astatus("publish")).fired == 2
+
+
+@run_by(play, _define)
+async def test_a_replica_that_does_not_learn_of_its_confirm_is_followed_by_the_same_call(stage: Stage, /) -> None:
+    points = Points()
+    await stage.start(points=points)
+    await _tell(stage.apps[0], "j1")
+    points.rest = Fault.UNKNOWN
+    for _ in range(4):
+        await stage.advance(30)
+    await stage.start()
+    for _ in range(20):
+        await stage.advance(1)
+
+    assert len({each.id for each in await _sent(stage.app)}) == 1
+    assert (await stage.apps[1].reactions.astatus("publish")).fired == 1
+
+
+@run_by(play, _define)
+async def test_while_the_state_does_not_answer_nothing_fires_and_then_it_does(stage: Stage, /) -> None:
+    points = Points()
+    await stage.start(points=points)
+    await _tell(stage.apps[0], "j1")
+    points.rest = Fault.REFUSED
+    for _ in range(4):
+        await stage.advance(30)
+    assert await _sent(stage.app) == []
+    with pytest.raises(StateUnavailable):
+        await _tell(stage.apps[0], "j2")
+
+    points.rest = Fault.NONE
+    for _ in range(5):
+        await stage.advance(1)
+    assert len(await _sent(stage.app)) == 1
 
 
 def test_beyond_a_hundred_calls_that_wait_nothing_more_is_taken() -> None:

@@ -106,25 +106,21 @@ def test_a_server_that_does_not_answer_changes_nothing(caplog: pytest.LogCapture
     assert not caplog.records
 
 
-def test_without_a_server_the_hosts_clock_counts() -> None:
-    async def main() -> None:
-        clock = _clock(None)
-        await clock.measure()
-        assert (clock.now_ms(), clock.offset) == (HOST, 0)
-        await clock.sleep_until(HOST)
-
-    asyncio.run(main())
+@pytest.mark.real_time
+async def test_without_a_server_the_hosts_clock_counts() -> None:
+    clock = _clock(None)
+    await clock.measure()
+    assert (clock.now_ms(), clock.offset) == (HOST, 0)
+    await clock.sleep_until(HOST)
 
 
-def test_sleeping_ends_at_the_servers_instant() -> None:
-    async def main() -> None:
-        server = _Server(ahead=10_000)
-        clock = ServerClock(FakeClock(HOST), server, passed=passed_ms)
-        await clock.measure()
-        instant = clock.now_ms() + 50
+@pytest.mark.real_time
+async def test_sleeping_ends_at_the_servers_instant() -> None:
+    server = _Server(ahead=10_000)
+    clock = ServerClock(FakeClock(HOST), server, passed=passed_ms)
+    await clock.measure()
+    instant = clock.now_ms() + 50
 
-        await clock.sleep_until(instant)
+    await clock.sleep_until(instant)
 
-        assert instant <= clock.now_ms() < instant + 1_000
-
-    asyncio.run(main())
+    assert instant <= clock.now_ms() < instant + 1_000

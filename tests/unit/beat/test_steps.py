@@ -13,6 +13,7 @@ import pytest
 from taskmq import Context, TaskMQ
 from taskmq.schedules.turn import LEASE_MS
 from taskmq.worker import Worker, WorkerConfig
+from tests.coroutines import run_by
 from tests.unit.beat.stage import START, Stage, play
 from tests.unit.worker.staged import Fault, Points
 
@@ -29,15 +30,13 @@ def _define(app: TaskMQ) -> None:
     async def tick() -> None: ...
 
 
-def test_these_are_the_steps() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.start()
-        await stage.advance(10)
-        await stage.advance(10)
+@run_by(play, _define)
+async def test_these_are_the_steps(stage: Stage, /) -> None:
+    await stage.start()
+    await stage.advance(10)
+    await stage.advance(10)
 
-        assert tuple(stage.apps[0].points.names) == _STEPS
-
-    play(test, _define)
+    assert tuple(stage.apps[0].points.names) == _STEPS
 
 
 @pytest.mark.parametrize("seed", range(DEATHS))

@@ -16,7 +16,8 @@ from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.run import arguments as loading
 from tests.unit.app_kit import message, new_url
 from tests.unit.client.test_large_values import files
-from tests.unit.jobs.test_as_completed import run
+
+pytestmark = pytest.mark.real_time
 
 BIG = "ä" * 50_000
 
@@ -58,43 +59,37 @@ async def envelopes(app: TaskMQ, queue: str) -> list[Envelope]:
 
 
 @pytest.mark.parametrize("content_type", ["json", "msgpack"])
-def test_large_arguments_are_a_file_whose_message_refers_to_it_and_small_ones_travel(
+async def test_large_arguments_are_a_file_whose_message_refers_to_it_and_small_ones_travel(
     tmp_path: Path, content_type: str
 ) -> None:
     url = new_url()
     shop, other = Shop(url, tmp_path, content_type=content_type), Shop(url, tmp_path, args_inline=None)
 
-    async def main() -> None:
-        await shop.print.asend("x" * 900)
-        assert files(tmp_path) == []
-        large = await shop.print.asend(BIG, copies=2)
-        assert len(files(tmp_path)) == 1
-        (_, sent) = await envelopes(shop.app, "default")
-        assert sent.v == REFERRING
-        assert sent.blob is not None
-        assert (sent.args, sent.kwargs) == (Envelope(task="").args, Envelope(task="").kwargs)
-        # Who says nothing of args_inline runs what others have sent.
-        await other.work()
-        assert other.calls == [("x" * 900, 1), (BIG, 2)]
-        assert await large.aresult(5) == len(BIG)
-        await shop.app.aclose()
-        await other.app.aclose()
-
-    run(main())
+    await shop.print.asend("x" * 900)
+    assert files(tmp_path) == []
+    large = await shop.print.asend(BIG, copies=2)
+    assert len(files(tmp_path)) == 1
+    (_, sent) = await envelopes(shop.app, "default")
+    assert sent.v == REFERRING
+    assert sent.blob is not None
+    assert (sent.args, sent.kwargs) == (Envelope(task="").args, Envelope(task="").kwargs)
+    # Who says nothing of args_inline runs what others have sent.
+    await other.work()
+    assert other.calls == [("x" * 900, 1), (BIG, 2)]
+    assert await large.aresult(5) == len(BIG)
+    await shop.app.aclose()
+    await other.app.aclose()
 
 
-def test_of_many_each_has_its_own_file(tmp_path: Path) -> None:
+async def test_of_many_each_has_its_own_file(tmp_path: Path) -> None:
     shop = Shop(new_url(), tmp_path)
     texts = [BIG, "small", BIG + "2"]
 
-    async def main() -> None:
-        await shop.print.asend_many([(text,) for text in texts])
-        assert len(files(tmp_path)) == 2
-        await shop.work()
-        assert sorted(text for text, _ in shop.calls) == sorted(texts)
-        await shop.app.aclose()
-
-    run(main())
+    await shop.print.asend_many([(text,) for text in texts])
+    assert len(files(tmp_path)) == 2
+    await shop.work()
+    assert sorted(text for text, _ in shop.calls) == sorted(texts)
+    await shop.app.aclose()
 
 
 def test_code_without_a_loop_sends_large_arguments_too(tmp_path: Path) -> None:
@@ -107,54 +102,45 @@ def test_code_without_a_loop_sends_large_arguments_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delay", ["broker", "state"])
-def test_a_job_that_waits_has_its_arguments_for_as_long_again(tmp_path: Path, delay: str) -> None:
+async def test_a_job_that_waits_has_its_arguments_for_as_long_again(tmp_path: Path, delay: str) -> None:
     clock = FakeClock()
     shop = Shop(new_url(), tmp_path, delay=delay, clock=clock, args_ttl="1d")
 
-    async def main() -> None:
-        await shop.print.options(delay="30d").asend(BIG)
-        (file,) = files(tmp_path)
-        end = datetime.fromtimestamp(clock.now_ms() / 1000, UTC) + timedelta(days=31)
-        assert file.parent.name >= end.strftime("%Y%m%d%H")
-        await shop.app.aclose()
-
-    run(main())
+    await shop.print.options(delay="30d").asend(BIG)
+    (file,) = files(tmp_path)
+    end = datetime.fromtimestamp(clock.now_ms() / 1000, UTC) + timedelta(days=31)
+    assert file.parent.name >= end.strftime("%Y%m%d%H")
+    await shop.app.aclose()
 
 
-def test_every_attempt_of_a_job_finds_its_arguments_and_so_does_a_key_made_of_them(tmp_path: Path) -> None:
+async def test_every_attempt_of_a_job_finds_its_arguments_and_so_does_a_key_made_of_them(tmp_path: Path) -> None:
     shop = Shop(new_url(), tmp_path)
     shop.failures = 2
 
-    async def main() -> None:
-        job = await shop.print.asend(BIG)
-        await shop.work()
-        assert await job.aresult(5) == len(BIG)
-        assert shop.calls == [(BIG, 1)] * 3
-        twice = [await shop.once.asend(BIG) for _ in range(2)]
-        await shop.work()
-        assert [await one.aresult(5) for one in twice] == [len(BIG)] * 2
-        assert len(shop.calls) == 4
-        await shop.app.aclose()
-
-    run(main())
+    job = await shop.print.asend(BIG)
+    await shop.work()
+    assert await job.aresult(5) == len(BIG)
+    assert shop.calls == [(BIG, 1)] * 3
+    twice = [await shop.once.asend(BIG) for _ in range(2)]
+    await shop.work()
+    assert [await one.aresult(5) for one in twice] == [len(BIG)] * 2
+    assert len(shop.calls) == 4
+    await shop.app.aclose()
 
 
-def test_a_dead_job_is_run_with_its_arguments_when_it_is_sent_again(tmp_path: Path) -> None:
+async def test_a_dead_job_is_run_with_its_arguments_when_it_is_sent_again(tmp_path: Path) -> None:
     shop = Shop(new_url(), tmp_path)
     shop.failures = 3
 
-    async def main() -> None:
-        job = await shop.print.asend(BIG)
-        await shop.work()
-        assert (await job.aoutcome(5)).state is JobState.FAILED
-        (letter,) = await envelopes(shop.app, "default.dlq")
-        assert letter.blob is not None
-        assert (await replay(shop.app.sessions.current().broker, "default", timeout=5)).replayed == 1
-        await shop.work()
-        assert shop.calls == [(BIG, 1)] * 4
-        await shop.app.aclose()
-
-    run(main())
+    job = await shop.print.asend(BIG)
+    await shop.work()
+    assert (await job.aoutcome(5)).state is JobState.FAILED
+    (letter,) = await envelopes(shop.app, "default.dlq")
+    assert letter.blob is not None
+    assert (await replay(shop.app.sessions.current().broker, "default", timeout=5)).replayed == 1
+    await shop.work()
+    assert shop.calls == [(BIG, 1)] * 4
+    await shop.app.aclose()
 
 
 @pytest.mark.parametrize(
@@ -162,65 +148,56 @@ def test_a_dead_job_is_run_with_its_arguments_when_it_is_sent_again(tmp_path: Pa
     [("gone", r"are not in file://.* \(any more\)"), ("changed", "are not those that were sent")],
 )
 @pytest.mark.parametrize("task", ["print", "once"])
-def test_a_job_whose_arguments_are_gone_or_others_is_dead_and_says_so(
+async def test_a_job_whose_arguments_are_gone_or_others_is_dead_and_says_so(
     tmp_path: Path, harm: str, why: str, task: str
 ) -> None:
     shop = Shop(new_url(), tmp_path)
 
-    async def main() -> None:
-        job = await getattr(shop, task).asend(BIG)
-        (file,) = files(tmp_path)
-        if harm == "gone":
-            file.unlink()
-        else:
-            file.write_bytes(b"other")
-        await shop.work()
-        outcome = await job.aoutcome(5)
-        assert outcome.state is JobState.FAILED
-        assert outcome.error is not None
-        assert "InvalidArguments" in outcome.error.type_name
-        assert re.search(why, outcome.error.message)
-        assert shop.calls == []
-        await shop.app.aclose()
-
-    run(main())
+    job = await getattr(shop, task).asend(BIG)
+    (file,) = files(tmp_path)
+    if harm == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(b"other")
+    await shop.work()
+    outcome = await job.aoutcome(5)
+    assert outcome.state is JobState.FAILED
+    assert outcome.error is not None
+    assert "InvalidArguments" in outcome.error.type_name
+    assert re.search(why, outcome.error.message)
+    assert shop.calls == []
+    await shop.app.aclose()
 
 
-def test_a_worker_without_the_place_does_not_run_the_job_and_says_what_it_needs(tmp_path: Path) -> None:
+async def test_a_worker_without_the_place_does_not_run_the_job_and_says_what_it_needs(tmp_path: Path) -> None:
     url = new_url()
     shop, other = Shop(url, tmp_path), Shop(url, None)
 
-    async def main() -> None:
-        job = await shop.print.asend(BIG)
-        await other.work()
-        outcome = await job.aoutcome(5)
-        assert outcome.state is JobState.FAILED
-        assert "this worker needs the results_at= of the app that sent it" in str(outcome.error)
-        assert other.calls == []
-        await shop.app.aclose()
-        await other.app.aclose()
-
-    run(main())
+    job = await shop.print.asend(BIG)
+    await other.work()
+    outcome = await job.aoutcome(5)
+    assert outcome.state is JobState.FAILED
+    assert "this worker needs the results_at= of the app that sent it" in str(outcome.error)
+    assert other.calls == []
+    await shop.app.aclose()
+    await other.app.aclose()
 
 
-def test_nothing_is_sent_while_the_place_is_out_of_reach_and_small_arguments_are(tmp_path: Path) -> None:
+async def test_nothing_is_sent_while_the_place_is_out_of_reach_and_small_arguments_are(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     shop = Shop(new_url(), tmp_path / "file" / "below")
 
-    async def main() -> None:
-        with pytest.raises(BrokerUnavailable, match=r"nothing was sent: the arguments of job .* are too large"):
-            await shop.print.asend(BIG)
-        with pytest.raises(PartlySent) as caught:
-            await shop.print.asend_many([(BIG,), ("small",)])
-        assert [type(error) for error in caught.value.failures.values()] == [BrokerUnavailable]
-        await shop.work()
-        assert shop.calls == [("small", 1)]
-        await shop.app.aclose()
-
-    run(main())
+    with pytest.raises(BrokerUnavailable, match=r"nothing was sent: the arguments of job .* are too large"):
+        await shop.print.asend(BIG)
+    with pytest.raises(PartlySent) as caught:
+        await shop.print.asend_many([(BIG,), ("small",)])
+    assert [type(error) for error in caught.value.failures.values()] == [BrokerUnavailable]
+    await shop.work()
+    assert shop.calls == [("small", 1)]
+    await shop.app.aclose()
 
 
-def test_a_job_comes_again_while_the_place_of_its_arguments_is_out_of_reach(
+async def test_a_job_comes_again_while_the_place_of_its_arguments_is_out_of_reach(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "_PAUSES", (0.0,))
@@ -238,15 +215,12 @@ def test_a_job_comes_again_while_the_place_of_its_arguments_is_out_of_reach(
 
     monkeypatch.setattr(LargeValues, "fetch", fetch_later)
 
-    async def main() -> None:
-        job = await shop.print.asend(BIG)
-        await shop.work()
-        assert await job.aresult(5) == len(BIG)
-        # Two in each of the first two deliveries, but for the one that was answered.
-        assert (fetches, shop.calls) == (4, [(BIG, 1)])
-        await shop.app.aclose()
-
-    run(main())
+    job = await shop.print.asend(BIG)
+    await shop.work()
+    assert await job.aresult(5) == len(BIG)
+    # Two in each of the first two deliveries, but for the one that was answered.
+    assert (fetches, shop.calls) == (4, [(BIG, 1)])
+    await shop.app.aclose()
 
 
 def test_a_size_without_a_place_is_refused() -> None:

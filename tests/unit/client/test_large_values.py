@@ -28,6 +28,8 @@ from taskmq_local import open_file_blobs, open_memory_state
 from tests.unit.app_kit import new_url
 from tests.unit.jobs.test_as_completed import run
 
+pytestmark = pytest.mark.real_time
+
 BIG = "ä" * 50_000
 
 
@@ -53,31 +55,28 @@ async def work(app: TaskMQ) -> None:
     await Worker(app, WorkerConfig(burst=True)).run()
 
 
-def test_a_large_result_goes_through_a_file_and_a_small_one_does_not(tmp_path: Path) -> None:
+async def test_a_large_result_goes_through_a_file_and_a_small_one_does_not(tmp_path: Path) -> None:
     url, place = new_url(), f"file://{tmp_path}/results"
     app = shop(url, place)
 
-    async def main() -> None:
-        small = await app.tasks["small"].asend()
-        await work(shop(url, place))
-        assert await small.aresult(5) == "x" * 1000
-        assert files(tmp_path) == []
+    small = await app.tasks["small"].asend()
+    await work(shop(url, place))
+    assert await small.aresult(5) == "x" * 1000
+    assert files(tmp_path) == []
 
-        big = await app.tasks["big"].asend()
-        waiting = asyncio.create_task(big.aresult(timeout=10))
-        await work(shop(url, place))
-        assert await waiting == BIG
-        assert (await big.aoutcome()).result() == BIG
-        (file,) = files(tmp_path)
-        assert len(file.read_bytes()) == len(BIG.encode()) + 2
-        assert file.stat().st_mode & 0o077 == 0
-        record = await app.jobs.find_result(big.id)
-        assert record is not None
-        assert (record.value, record.blob is not None) == (b"", True)
-        assert await big.astate() is JobState.SUCCEEDED
-        await app.aclose()
-
-    run(main())
+    big = await app.tasks["big"].asend()
+    waiting = asyncio.create_task(big.aresult(timeout=10))
+    await work(shop(url, place))
+    assert await waiting == BIG
+    assert (await big.aoutcome()).result() == BIG
+    (file,) = files(tmp_path)
+    assert len(file.read_bytes()) == len(BIG.encode()) + 2
+    assert file.stat().st_mode & 0o077 == 0
+    record = await app.jobs.find_result(big.id)
+    assert record is not None
+    assert (record.value, record.blob is not None) == (b"", True)
+    assert await big.astate() is JobState.SUCCEEDED
+    await app.aclose()
 
 
 class Till:
@@ -95,121 +94,103 @@ class Till:
         self.bill = bill
 
 
-def test_a_key_and_its_result_refer_to_one_file_that_answers_every_duplicate(tmp_path: Path) -> None:
+async def test_a_key_and_its_result_refer_to_one_file_that_answers_every_duplicate(tmp_path: Path) -> None:
     till = Till(new_url(), f"file://{tmp_path}")
 
-    async def main() -> None:
-        first = await till.bill.asend("7")
-        await work(till.app)
-        assert await first.aresult(5) == f"7: {BIG}"
-        (file,) = files(tmp_path)
-        second = await till.bill.asend("7")
-        await work(till.app)
-        assert await second.aresult(5) == f"7: {BIG}"
-        assert till.runs == 1
-        # As long as the key, which is a day, and the result's is an hour.
-        in_a_day = datetime.now(UTC) + timedelta(days=1)
-        assert file.parent.name >= in_a_day.strftime("%Y%m%d%H")
-        assert len(files(tmp_path)) == 2
-        await till.app.aclose()
-
-    run(main())
+    first = await till.bill.asend("7")
+    await work(till.app)
+    assert await first.aresult(5) == f"7: {BIG}"
+    (file,) = files(tmp_path)
+    second = await till.bill.asend("7")
+    await work(till.app)
+    assert await second.aresult(5) == f"7: {BIG}"
+    assert till.runs == 1
+    # As long as the key, which is a day, and the result's is an hour.
+    in_a_day = datetime.now(UTC) + timedelta(days=1)
+    assert file.parent.name >= in_a_day.strftime("%Y%m%d%H")
+    assert len(files(tmp_path)) == 2
+    await till.app.aclose()
 
 
-def test_a_duplicate_whose_answer_is_gone_or_out_of_reach_is_dead_and_not_run(tmp_path: Path) -> None:
+async def test_a_duplicate_whose_answer_is_gone_or_out_of_reach_is_dead_and_not_run(tmp_path: Path) -> None:
     url = new_url()
     till, other = Till(url, f"file://{tmp_path}"), Till(url, None)
 
-    async def main() -> None:
-        await till.bill.asend("7")
-        await work(till.app)
-        without = await other.bill.asend("7")
-        await work(other.app)
-        outcome = await without.aoutcome(5)
-        assert outcome.state is JobState.FAILED
-        assert "this worker needs the results_at= of the one" in str(outcome.error)
-        for file in files(tmp_path):
-            file.unlink()
-        late = await till.bill.asend("7")
-        await work(till.app)
-        outcome = await late.aoutcome(5)
-        assert outcome.state is JobState.FAILED
-        assert "its result is not kept any more" in str(outcome.error)
-        assert (till.runs, other.runs) == (1, 0)
-        await till.app.aclose()
-        await other.app.aclose()
-
-    run(main())
+    await till.bill.asend("7")
+    await work(till.app)
+    without = await other.bill.asend("7")
+    await work(other.app)
+    outcome = await without.aoutcome(5)
+    assert outcome.state is JobState.FAILED
+    assert "this worker needs the results_at= of the one" in str(outcome.error)
+    for file in files(tmp_path):
+        file.unlink()
+    late = await till.bill.asend("7")
+    await work(till.app)
+    outcome = await late.aoutcome(5)
+    assert outcome.state is JobState.FAILED
+    assert "its result is not kept any more" in str(outcome.error)
+    assert (till.runs, other.runs) == (1, 0)
+    await till.app.aclose()
+    await other.app.aclose()
 
 
-def test_a_value_is_put_again_for_who_keeps_it_longer_and_for_others(tmp_path: Path) -> None:
+async def test_a_value_is_put_again_for_who_keeps_it_longer_and_for_others(tmp_path: Path) -> None:
     clock = FakeClock()
 
-    async def main() -> None:
-        blobs = open_file_blobs(f"file://{tmp_path}", BrokerOptions(clock=clock))
-        values = LargeValues(blobs, clock, inline=1)
-        first = await values.keep("job", b"abc", ttl=3600)
-        assert await values.keep("job", b"abc", ttl=1800) == first
-        longer = await values.keep("job", b"abc", ttl=7200)
-        assert longer.name != first.name
-        assert (await values.keep("other", b"abc", ttl=60)).name != longer.name
-        for number in range(1200):
-            await values.keep(f"{number}", b"abc", ttl=0)
-        assert await values.fetch("job", longer) == b"abc"
-        await blobs.aclose()
-
-    run(main())
+    blobs = open_file_blobs(f"file://{tmp_path}", BrokerOptions(clock=clock))
+    values = LargeValues(blobs, clock, inline=1)
+    first = await values.keep("job", b"abc", ttl=3600)
+    assert await values.keep("job", b"abc", ttl=1800) == first
+    longer = await values.keep("job", b"abc", ttl=7200)
+    assert longer.name != first.name
+    assert (await values.keep("other", b"abc", ttl=60)).name != longer.name
+    for number in range(1200):
+        await values.keep(f"{number}", b"abc", ttl=0)
+    assert await values.fetch("job", longer) == b"abc"
+    await blobs.aclose()
 
 
-def test_without_the_place_the_caller_is_told_what_is_missing(tmp_path: Path) -> None:
+async def test_without_the_place_the_caller_is_told_what_is_missing(tmp_path: Path) -> None:
     url = new_url()
     app = shop(url, None)
 
-    async def main() -> None:
-        job = await app.tasks["big"].asend()
-        await work(shop(url, f"file://{tmp_path}"))
-        with pytest.raises(UnsupportedFeature, match="this app needs its worker's results_at="):
-            await job.aresult(5)
-        await app.aclose()
-
-    run(main())
+    job = await app.tasks["big"].asend()
+    await work(shop(url, f"file://{tmp_path}"))
+    with pytest.raises(UnsupportedFeature, match="this app needs its worker's results_at="):
+        await job.aresult(5)
+    await app.aclose()
 
 
-def test_what_was_changed_or_lost_is_not_taken_for_the_result(tmp_path: Path) -> None:
+async def test_what_was_changed_or_lost_is_not_taken_for_the_result(tmp_path: Path) -> None:
     url, place = new_url(), f"file://{tmp_path}"
     app = shop(url, place)
 
-    async def main() -> None:
-        job = await app.tasks["big"].asend()
-        await work(shop(url, place))
-        (file,) = files(tmp_path)
-        whole = file.read_bytes()
-        for damaged in (whole[:-1], whole.replace(b"\xa4", b"\xa5", 1), b""):
-            file.write_bytes(damaged)
-            with pytest.raises(ResultDamaged, match=rf"the result of job {job.id} in file://.* is not what"):
-                await job.aresult(5)
-        assert isinstance((await job.aoutcome(5)).error, ResultDamaged)
-        file.unlink()
-        with pytest.raises(ResultExpired):
+    job = await app.tasks["big"].asend()
+    await work(shop(url, place))
+    (file,) = files(tmp_path)
+    whole = file.read_bytes()
+    for damaged in (whole[:-1], whole.replace(b"\xa4", b"\xa5", 1), b""):
+        file.write_bytes(damaged)
+        with pytest.raises(ResultDamaged, match=rf"the result of job {job.id} in file://.* is not what"):
             await job.aresult(5)
-        await app.aclose()
+    assert isinstance((await job.aoutcome(5)).error, ResultDamaged)
+    file.unlink()
+    with pytest.raises(ResultExpired):
+        await job.aresult(5)
+    await app.aclose()
 
-    run(main())
 
-
-def test_the_environment_says_where_results_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_says_where_results_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKMQ_RESULTS_AT", f"file://{tmp_path}")
     url = new_url()
     app = shop(url, None)
 
-    async def main() -> None:
-        job = await app.tasks["big"].asend()
-        await work(shop(url, None))
-        assert await job.aresult(5) == BIG
-        assert len(files(tmp_path)) == 1
-        await app.aclose()
-
-    run(main())
+    job = await app.tasks["big"].asend()
+    await work(shop(url, None))
+    assert await job.aresult(5) == BIG
+    assert len(files(tmp_path)) == 1
+    await app.aclose()
 
 
 @pytest.mark.parametrize("place", ["file://relative", "file:///x?y", "file://"])
@@ -231,74 +212,59 @@ def test_a_place_of_an_unknown_kind_and_a_size_that_is_none_are_refused() -> Non
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_directory_that_cannot_be_written_is_an_unavailable_state(tmp_path: Path) -> None:
-    async def main() -> None:
-        tmp_path.chmod(0o500)
-        blobs = open_file_blobs(f"file://{tmp_path}/results", BrokerOptions())
-        with pytest.raises(StateUnavailable, match=r"a result of 3 bytes cannot be kept at file://"):
-            await blobs.put("job", b"abc", ttl=1)
-
-    run(main())
+async def test_a_directory_that_cannot_be_written_is_an_unavailable_state(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    blobs = open_file_blobs(f"file://{tmp_path}/results", BrokerOptions())
+    with pytest.raises(StateUnavailable, match=r"a result of 3 bytes cannot be kept at file://"):
+        await blobs.put("job", b"abc", ttl=1)
 
 
-def test_a_place_that_is_a_file_is_an_unavailable_state(tmp_path: Path) -> None:
-    async def main() -> None:
-        (tmp_path / "results").touch()
-        blobs = open_file_blobs(f"file://{tmp_path}/results", BrokerOptions())
-        state = open_memory_state(new_url(), BrokerOptions())
-        results = LargeResults(state.results, LargeValues(blobs, SystemClock(), inline=1))
-        with pytest.raises(StateUnavailable, match=r"a result of 6 bytes cannot be kept at file://"):
-            await results.put(succeeded("job"), ttl=60)
-        # No reference without its value.
-        assert await results.get("job") is None
-        with pytest.raises(StateUnavailable, match="cannot be read"):
-            await blobs.get("2026112205/" + "0" * 32 + "-" + "0" * 32)
-        await results.put(failed("job"), ttl=60)
-        assert await results.get("job") == failed("job")
-
-    run(main())
+async def test_a_place_that_is_a_file_is_an_unavailable_state(tmp_path: Path) -> None:
+    (tmp_path / "results").touch()
+    blobs = open_file_blobs(f"file://{tmp_path}/results", BrokerOptions())
+    state = open_memory_state(new_url(), BrokerOptions())
+    results = LargeResults(state.results, LargeValues(blobs, SystemClock(), inline=1))
+    with pytest.raises(StateUnavailable, match=r"a result of 6 bytes cannot be kept at file://"):
+        await results.put(succeeded("job"), ttl=60)
+    # No reference without its value.
+    assert await results.get("job") is None
+    with pytest.raises(StateUnavailable, match="cannot be read"):
+        await blobs.get("2026112205/" + "0" * 32 + "-" + "0" * 32)
+    await results.put(failed("job"), ttl=60)
+    assert await results.get("job") == failed("job")
 
 
-def test_files_go_hour_by_hour_once_their_time_is_over(tmp_path: Path) -> None:
+async def test_files_go_hour_by_hour_once_their_time_is_over(tmp_path: Path) -> None:
     clock = FakeClock()
 
-    async def main() -> None:
-        blobs = open_file_blobs(f"file://{tmp_path}", BrokerOptions(clock=clock))
-        (tmp_path / "notes").mkdir()
-        names = [await blobs.put("job", f"{hours}".encode(), ttl=hours * 3600) for hours in (1, 2, 48)]
-        assert [await blobs.get(name) for name in names] == [b"1", b"2", b"48"]
-        clock.advance("3599s")
-        await blobs.put("other", b"", ttl=60)
-        assert [await blobs.get(name) for name in names] == [b"1", b"2", b"48"]
-        clock.advance("3h")
-        await blobs.put("other", b"", ttl=60)
-        assert [await blobs.get(name) for name in names] == [None, None, b"48"]
-        assert (tmp_path / "notes").is_dir()
-        assert len(files(tmp_path)) == 2
-
-    run(main())
+    blobs = open_file_blobs(f"file://{tmp_path}", BrokerOptions(clock=clock))
+    (tmp_path / "notes").mkdir()
+    names = [await blobs.put("job", f"{hours}".encode(), ttl=hours * 3600) for hours in (1, 2, 48)]
+    assert [await blobs.get(name) for name in names] == [b"1", b"2", b"48"]
+    clock.advance("3599s")
+    await blobs.put("other", b"", ttl=60)
+    assert [await blobs.get(name) for name in names] == [b"1", b"2", b"48"]
+    clock.advance("3h")
+    await blobs.put("other", b"", ttl=60)
+    assert [await blobs.get(name) for name in names] == [None, None, b"48"]
+    assert (tmp_path / "notes").is_dir()
+    assert len(files(tmp_path)) == 2
 
 
-def test_ids_and_names_cannot_leave_the_directory(tmp_path: Path) -> None:
-    async def main() -> None:
-        secret = tmp_path / "secret"
-        secret.write_text("x")
-        blobs = open_file_blobs(f"file://{tmp_path}/results", BrokerOptions())
-        for name in ("../secret", "/etc/passwd", "", "2026112205/../../secret"):
-            assert await blobs.get(name) is None
-        for label in ("../../job", "a/b", "\udcff", "x" * 10_000):
-            assert await blobs.get(await blobs.put(label, b"1", ttl=1)) == b"1"
-        assert {path.parent.parent for path in files(tmp_path) if path != secret} == {tmp_path / "results"}
-
-    run(main())
+async def test_ids_and_names_cannot_leave_the_directory(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    blobs = open_file_blobs(f"file://{tmp_path}/results", BrokerOptions())
+    for name in ("../secret", "/etc/passwd", "", "2026112205/../../secret"):
+        assert await blobs.get(name) is None
+    for label in ("../../job", "a/b", "\udcff", "x" * 10_000):
+        assert await blobs.get(await blobs.put(label, b"1", ttl=1)) == b"1"
+    assert {path.parent.parent for path in files(tmp_path) if path != secret} == {tmp_path / "results"}
 
 
-def test_the_same_may_be_put_twice_and_by_many_at_once(tmp_path: Path) -> None:
-    async def main() -> None:
-        stores = [open_file_blobs(f"file://{tmp_path}", BrokerOptions()) for _ in range(3)]
-        names = await asyncio.gather(*(store.put("job", b"x" * 100_000, ttl=60) for store in stores * 10))
-        assert len(set(names)) == 1
-        assert await stores[0].get(names[0]) == b"x" * 100_000
-        assert len(files(tmp_path)) == 1
-
-    run(main())
+async def test_the_same_may_be_put_twice_and_by_many_at_once(tmp_path: Path) -> None:
+    stores = [open_file_blobs(f"file://{tmp_path}", BrokerOptions()) for _ in range(3)]
+    names = await asyncio.gather(*(store.put("job", b"x" * 100_000, ttl=60) for store in stores * 10))
+    assert len(set(names)) == 1
+    assert await stores[0].get(names[0]) == b"x" * 100_000
+    assert len(files(tmp_path)) == 1

@@ -226,7 +226,8 @@ def test_middleware_that_changes_the_queue_is_held_to_the_same() -> None:
         pay.send("ann")
 
 
-def test_a_running_task_knows_its_key() -> None:
+@pytest.mark.real_time
+async def test_a_running_task_knows_its_key() -> None:
     app = app_with(ORDERS)
     seen: list[str | None] = []
 
@@ -234,13 +235,10 @@ def test_a_running_task_knows_its_key() -> None:
     async def pay(context: Context, customer: str) -> None:
         seen.append(context.order_key)
 
-    async def main() -> None:
-        from taskmq.worker import Worker, WorkerConfig
+    from taskmq.worker import Worker, WorkerConfig
 
-        await pay.asend("ann")
-        await Worker(app, WorkerConfig(burst=True)).run()
-
-    asyncio.run(main())
+    await pay.asend("ann")
+    await Worker(app, WorkerConfig(burst=True)).run()
     assert seen == ["ann"]
 
 

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -12,6 +12,8 @@ from taskmq.model.topology import WorkQueue
 from taskmq.testing import FlakyBroker
 from taskmq_local import MemoryBroker, forget_memory, open_memory_broker, open_memory_state
 
+pytestmark = pytest.mark.real_time
+
 _QUEUE = WorkQueue("q")
 
 
@@ -20,14 +22,6 @@ def url() -> Iterator[str]:
     name = str(uuid4())
     yield f"memory://{name}"
     forget_memory(name)
-
-
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await main()
-
-    asyncio.run(bounded())
 
 
 def outgoing(number: int = 0) -> Outgoing:
@@ -66,53 +60,44 @@ class SkippingLoop(asyncio.SelectorEventLoop):
         return super().time() + self.skipped
 
 
-def test_a_queue_is_declared_once(url: str) -> None:
-    async def main() -> None:
-        broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
-        session = Session(broker, None, send_timeout=10)
-        was_declared = session.is_declared(_QUEUE)
-        await session.declare([_QUEUE, WorkQueue("other")])
-        broker.fail_calls("declare", 1, TopologyMismatch("not again"))
+async def test_a_queue_is_declared_once(url: str) -> None:
+    broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
+    session = Session(broker, None, send_timeout=10)
+    was_declared = session.is_declared(_QUEUE)
+    await session.declare([_QUEUE, WorkQueue("other")])
+    broker.fail_calls("declare", 1, TopologyMismatch("not again"))
 
-        await session.declare([_QUEUE])
-        await session.declare([])
+    await session.declare([_QUEUE])
+    await session.declare([])
 
-        assert not was_declared
-        assert session.is_declared(_QUEUE)
-        with pytest.raises(TopologyMismatch):
-            await session.declare([WorkQueue("third")])
-        assert not session.is_declared(WorkQueue("third"))
-
-    run(main)
+    assert not was_declared
+    assert session.is_declared(_QUEUE)
+    with pytest.raises(TopologyMismatch):
+        await session.declare([WorkQueue("third")])
+    assert not session.is_declared(WorkQueue("third"))
 
 
-def test_a_send_to_a_missing_queue_that_may_not_be_declared_is_unroutable(url: str) -> None:
-    async def main() -> None:
-        broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
-        session = Session(broker, None, send_timeout=10)
-        broker.fail_calls("declare", 2, QueueMissing("orders", "have it made"))
+async def test_a_send_to_a_missing_queue_that_may_not_be_declared_is_unroutable(url: str) -> None:
+    broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
+    session = Session(broker, None, send_timeout=10)
+    broker.fail_calls("declare", 2, QueueMissing("orders", "have it made"))
 
-        with pytest.raises(Unroutable, match="have it made"):
-            await session.declare_and_publish(_QUEUE, outgoing())
-        outcomes = await session.publish_all([_QUEUE], [outgoing(), outgoing(1)])
-
-        assert [type(outcome) for outcome in outcomes] == [Unroutable, Unroutable]
-        assert broker.kinds() == []
-
-    run(main)
-
-
-def test_a_queue_that_was_declared_is_published_to_directly(url: str) -> None:
-    async def main() -> None:
-        broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
-        session = Session(broker, None, send_timeout=10)
+    with pytest.raises(Unroutable, match="have it made"):
         await session.declare_and_publish(_QUEUE, outgoing())
+    outcomes = await session.publish_all([_QUEUE], [outgoing(), outgoing(1)])
 
-        await session.publish(outgoing(1))
+    assert [type(outcome) for outcome in outcomes] == [Unroutable, Unroutable]
+    assert broker.kinds() == []
 
-        assert broker.kinds() == ["Published", "Confirmed"] * 2
 
-    run(main)
+async def test_a_queue_that_was_declared_is_published_to_directly(url: str) -> None:
+    broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
+    session = Session(broker, None, send_timeout=10)
+    await session.declare_and_publish(_QUEUE, outgoing())
+
+    await session.publish(outgoing(1))
+
+    assert broker.kinds() == ["Published", "Confirmed"] * 2
 
 
 def test_declaring_and_publishing_share_the_send_timeout(url: str) -> None:
@@ -155,19 +140,16 @@ def test_a_declaration_beyond_the_send_timeout_is_an_unavailable_broker(url: str
         loop.close()
 
 
-def test_what_happened_to_each_of_many_is_reported_in_their_order(url: str) -> None:
+async def test_what_happened_to_each_of_many_is_reported_in_their_order(url: str) -> None:
     full = PublishRejected("full")
 
-    async def main() -> None:
-        broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
-        broker.fail_publishes(2, full)
-        session = Session(broker, None, send_timeout=10)
+    broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
+    broker.fail_publishes(2, full)
+    session = Session(broker, None, send_timeout=10)
 
-        outcomes: list[SendError | None] = await session.publish_all([_QUEUE], [outgoing(i) for i in range(4)])
+    outcomes: list[SendError | None] = await session.publish_all([_QUEUE], [outgoing(i) for i in range(4)])
 
-        assert outcomes == [full, full, None, None]
-
-    run(main)
+    assert outcomes == [full, full, None, None]
 
 
 class BrokenBroker(FlakyBroker):
@@ -179,25 +161,19 @@ class BrokenBroker(FlakyBroker):
         return future
 
 
-def test_a_bug_in_an_adapter_is_not_taken_for_a_refusal(url: str) -> None:
-    async def main() -> None:
-        session = Session(BrokenBroker(open_memory_broker(url, BrokerOptions())), None, send_timeout=10)
+async def test_a_bug_in_an_adapter_is_not_taken_for_a_refusal(url: str) -> None:
+    session = Session(BrokenBroker(open_memory_broker(url, BrokerOptions())), None, send_timeout=10)
 
-        with pytest.raises(ZeroDivisionError):
-            await session.publish_all([_QUEUE], [outgoing()])
-
-    run(main)
+    with pytest.raises(ZeroDivisionError):
+        await session.publish_all([_QUEUE], [outgoing()])
 
 
-def test_closing_closes_broker_and_state_and_may_be_done_twice(url: str) -> None:
-    async def main() -> None:
-        broker = open_memory_broker(url, BrokerOptions())
-        state = open_memory_state(url, BrokerOptions())
-        for session in (Session(broker, state, send_timeout=10), Session(broker, None, send_timeout=10)):
-            await session.aclose()
-            await session.aclose()
+async def test_closing_closes_broker_and_state_and_may_be_done_twice(url: str) -> None:
+    broker = open_memory_broker(url, BrokerOptions())
+    state = open_memory_state(url, BrokerOptions())
+    for session in (Session(broker, state, send_timeout=10), Session(broker, None, send_timeout=10)):
+        await session.aclose()
+        await session.aclose()
 
-        with pytest.raises(BrokerUnavailable):
-            await broker.connect(timeout=1)
-
-    run(main)
+    with pytest.raises(BrokerUnavailable):
+        await broker.connect(timeout=1)

@@ -155,11 +155,9 @@ def test_what_the_broker_would_not_take_later_is_refused_at_once(name: str) -> N
     play(name, test)
 
 
-def test_delayed_jobs_do_not_wait_in_the_state_beside_a_job_store() -> None:
+@pytest.mark.real_time
+async def test_delayed_jobs_do_not_wait_in_the_state_beside_a_job_store() -> None:
     app = TaskMQ("memory://delays", store="sqlite:///jobs.db", delay="state")
 
-    async def main() -> None:
-        with pytest.raises(InvalidOption, match="delay='state' with a job store"):
-            app.sessions.current()
-
-    asyncio.run(main())
+    with pytest.raises(InvalidOption, match="delay='state' with a job store"):
+        app.sessions.current()

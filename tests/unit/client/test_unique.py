@@ -20,6 +20,7 @@ from taskmq.errors import (
 )
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import open_memory_state
+from tests.coroutines import run_by
 from tests.unit.app_kit import new_url
 from tests.unit.worker.gate import working
 from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
@@ -82,137 +83,127 @@ async def _is_free(app: StagedApp, key: str) -> bool:
     return True
 
 
-def test_a_second_job_of_a_key_is_refused_with_the_firsts_id_until_that_starts() -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
+@run_by(_play)
+async def test_a_second_job_of_a_key_is_refused_with_the_firsts_id_until_that_starts(
+    app: StagedApp, desk: Desk, /
+) -> None:
+    first = await desk.task.asend("a", 1)
+    with pytest.raises(DuplicateJob, match=first.id) as caught:
+        await desk.task.asend("a", 2)
+    assert (caught.value.job_id, caught.value.task) == (first.id, "sync")
+    await desk.task.asend("b", 3)
+
+    desk.open.clear()
+    async with working(app, concurrency=2):
+        await settle_loop()
+        assert desk.runs == ["a 1", "b 3"]
+        await desk.task.asend("a", 4)
+        with pytest.raises(DuplicateJob):
+            await desk.task.options(delay="1h").asend("a", 5)
+        desk.open.set()
+        await _pass(app, 1)
+    assert desk.runs == ["a 1", "b 3", "a 4"]
+
+
+@run_by(_play)
+async def test_every_tenant_may_have_one_job_of_a_key(app: StagedApp, desk: Desk, /) -> None:
+    await desk.task.asend("a", 1)
+    for tenant in ("north", "south"):
+        await desk.task.options(tenant=tenant).asend("a", 2)
+        with pytest.raises(DuplicateJob):
+            await desk.task.options(tenant=tenant).asend("a", 3)
+
+
+@run_by(_play, unique_policy="existing")
+async def test_the_existing_job_is_given_in_the_place_of_a_second_one(app: StagedApp, desk: Desk, /) -> None:
+    first, second = await desk.task.asend("a", 1), await desk.task.asend("a", 2)
+
+    assert first.id == second.id
+    assert (await app.stats("work")).ready == 1
+
+
+@run_by(_play, unique_policy="replace")
+async def test_the_later_job_replaces_the_one_that_waits(app: StagedApp, desk: Desk, /) -> None:
+    jobs = [await desk.task.asend("a", number) for number in range(3)]
+
+    async with working(app):
+        await _pass(app, 1)
+        assert desk.runs == ["a 2"]
+        for job in jobs[:2]:
+            with pytest.raises(JobCancelled, match="replaced by job"):
+                await job.aresult(timeout=1)
+        assert await jobs[2].aresult(timeout=1) == 2
+
+
+@run_by(_play, unique_policy="debounce", delay="10s")
+async def test_debounced_calls_run_once_some_time_after_the_last_of_them(app: StagedApp, desk: Desk, /) -> None:
+    async with working(app):
+        for number in range(4):
+            await desk.task.asend("a", number)
+            await _pass(app, 5)
+        assert desk.runs == []
+        await _pass(app, 6)
+
+    assert desk.runs == ["a 3"]
+
+
+@run_by(_play, unique_policy="throttle", unique_ttl="1m")
+async def test_throttled_calls_run_once_in_their_time_whatever_becomes_of_the_first(
+    app: StagedApp, desk: Desk, /
+) -> None:
+    async with working(app):
         first = await desk.task.asend("a", 1)
-        with pytest.raises(DuplicateJob, match=first.id) as caught:
-            await desk.task.asend("a", 2)
-        assert (caught.value.job_id, caught.value.task) == (first.id, "sync")
-        await desk.task.asend("b", 3)
+        await _pass(app, 1)
+        assert (await desk.task.asend("a", 2)).id == first.id
+        await _pass(app, 60)
+        assert (await desk.task.asend("a", 3)).id != first.id
+        await _pass(app, 1)
 
-        desk.open.clear()
-        async with working(app, concurrency=2):
-            await settle_loop()
-            assert desk.runs == ["a 1", "b 3"]
-            await desk.task.asend("a", 4)
-            with pytest.raises(DuplicateJob):
-                await desk.task.options(delay="1h").asend("a", 5)
-            desk.open.set()
-            await _pass(app, 1)
-        assert desk.runs == ["a 1", "b 3", "a 4"]
-
-    _play(test)
-
-
-def test_every_tenant_may_have_one_job_of_a_key() -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
-        await desk.task.asend("a", 1)
-        for tenant in ("north", "south"):
-            await desk.task.options(tenant=tenant).asend("a", 2)
-            with pytest.raises(DuplicateJob):
-                await desk.task.options(tenant=tenant).asend("a", 3)
-
-    _play(test)
-
-
-def test_the_existing_job_is_given_in_the_place_of_a_second_one() -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
-        first, second = await desk.task.asend("a", 1), await desk.task.asend("a", 2)
-
-        assert first.id == second.id
-        assert (await app.stats("work")).ready == 1
-
-    _play(test, unique_policy="existing")
-
-
-def test_the_later_job_replaces_the_one_that_waits() -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
-        jobs = [await desk.task.asend("a", number) for number in range(3)]
-
-        async with working(app):
-            await _pass(app, 1)
-            assert desk.runs == ["a 2"]
-            for job in jobs[:2]:
-                with pytest.raises(JobCancelled, match="replaced by job"):
-                    await job.aresult(timeout=1)
-            assert await jobs[2].aresult(timeout=1) == 2
-
-    _play(test, unique_policy="replace")
-
-
-def test_debounced_calls_run_once_some_time_after_the_last_of_them() -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
-        async with working(app):
-            for number in range(4):
-                await desk.task.asend("a", number)
-                await _pass(app, 5)
-            assert desk.runs == []
-            await _pass(app, 6)
-
-        assert desk.runs == ["a 3"]
-
-    _play(test, unique_policy="debounce", delay="10s")
-
-
-def test_throttled_calls_run_once_in_their_time_whatever_becomes_of_the_first() -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
-        async with working(app):
-            first = await desk.task.asend("a", 1)
-            await _pass(app, 1)
-            assert (await desk.task.asend("a", 2)).id == first.id
-            await _pass(app, 60)
-            assert (await desk.task.asend("a", 3)).id != first.id
-            await _pass(app, 1)
-
-        assert desk.runs == ["a 1", "a 3"]
-
-    _play(test, unique_policy="throttle", unique_ttl="1m")
+    assert desk.runs == ["a 1", "a 3"]
 
 
 # Until it has ended
 
 
-def test_a_key_may_be_taken_until_its_job_has_ended_over_all_attempts() -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
-        desk.failures = 1
-        desk.open.clear()
-        job = await desk.task.asend("a", 1)
-        async with working(app):
-            await settle_loop()
-            with pytest.raises(DuplicateJob):
-                await desk.task.asend("a", 2)
-            desk.open.set()
-            await settle_loop()
-            with pytest.raises(DuplicateJob, match=job.id):
-                await desk.task.asend("a", 3)
-            await _pass(app, 30)
-            assert desk.runs == ["a 1", "a 1"]
-            await desk.task.asend("a", 4)
-            await settle_loop()
-
-        assert desk.runs == ["a 1", "a 1", "a 4"]
-
-    _play(test, unique_for="running")
-
-
-def test_a_job_that_runs_is_not_replaced_and_one_that_waits_for_its_next_attempt_is() -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
-        desk.failures = 1
-        desk.open.clear()
-        first = await desk.task.asend("a", 1)
-        async with working(app):
-            await settle_loop()
-            with pytest.raises(DuplicateJob, match=first.id):
-                await desk.task.asend("a", 2)
-            desk.open.set()
-            await settle_loop()
+@run_by(_play, unique_for="running")
+async def test_a_key_may_be_taken_until_its_job_has_ended_over_all_attempts(app: StagedApp, desk: Desk, /) -> None:
+    desk.failures = 1
+    desk.open.clear()
+    job = await desk.task.asend("a", 1)
+    async with working(app):
+        await settle_loop()
+        with pytest.raises(DuplicateJob):
+            await desk.task.asend("a", 2)
+        desk.open.set()
+        await settle_loop()
+        with pytest.raises(DuplicateJob, match=job.id):
             await desk.task.asend("a", 3)
-            await _pass(app, 30)
+        await _pass(app, 30)
+        assert desk.runs == ["a 1", "a 1"]
+        await desk.task.asend("a", 4)
+        await settle_loop()
 
-        assert desk.runs == ["a 1", "a 3"]
-        assert await _is_free(app, "a")
+    assert desk.runs == ["a 1", "a 1", "a 4"]
 
-    _play(test, unique_for="running", unique_policy="replace")
+
+@run_by(_play, unique_for="running", unique_policy="replace")
+async def test_a_job_that_runs_is_not_replaced_and_one_that_waits_for_its_next_attempt_is(
+    app: StagedApp, desk: Desk, /
+) -> None:
+    desk.failures = 1
+    desk.open.clear()
+    first = await desk.task.asend("a", 1)
+    async with working(app):
+        await settle_loop()
+        with pytest.raises(DuplicateJob, match=first.id):
+            await desk.task.asend("a", 2)
+        desk.open.set()
+        await settle_loop()
+        await desk.task.asend("a", 3)
+        await _pass(app, 30)
+
+    assert desk.runs == ["a 1", "a 3"]
+    assert await _is_free(app, "a")
 
 
 @pytest.mark.parametrize("end", ["dead", "cancelled", "expired", "crashed"])
@@ -246,140 +237,128 @@ def test_the_key_is_free_however_its_job_has_ended(end: str, until: str) -> None
     _play(test, unique_for=until, retry=None)
 
 
-def test_a_job_whose_key_another_one_has_meanwhile_runs_after_that() -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
-        await desk.task.asend("a", 1)
-        app.fake_clock.advance(11)
-        desk.open.clear()
-        other = await _state(app).claims.claim("unique:sync:a", job_id="other", owner="running", lease=5, ttl=9)
-        assert hasattr(other, "token")
-        async with working(app):
-            await _pass(app, 4)
-            assert desk.runs == []
-            await _pass(app, 4)
-            assert desk.runs == ["a 1"]
-
-    _play(test, unique_for="running", unique_ttl="10s")
+@run_by(_play, unique_for="running", unique_ttl="10s")
+async def test_a_job_whose_key_another_one_has_meanwhile_runs_after_that(app: StagedApp, desk: Desk, /) -> None:
+    await desk.task.asend("a", 1)
+    app.fake_clock.advance(11)
+    desk.open.clear()
+    other = await _state(app).claims.claim("unique:sync:a", job_id="other", owner="running", lease=5, ttl=9)
+    assert hasattr(other, "token")
+    async with working(app):
+        await _pass(app, 4)
+        assert desk.runs == []
+        await _pass(app, 4)
+        assert desk.runs == ["a 1"]
 
 
-def test_a_job_that_was_cancelled_in_the_state_frees_its_key_there_and_then() -> None:
-    async def main() -> None:
-        app = TaskMQ(new_url(), delay="state")
+@pytest.mark.real_time
+async def test_a_job_that_was_cancelled_in_the_state_frees_its_key_there_and_then() -> None:
+    app = TaskMQ(new_url(), delay="state")
 
-        @app.task(unique="shop", delay="1h")
-        async def sync(shop: str) -> None: ...
+    @app.task(unique="shop", delay="1h")
+    async def sync(shop: str) -> None: ...
 
-        async with app:
-            first = await sync.asend("a")
-            with pytest.raises(DuplicateJob):
-                await sync.asend("a")
-            await first.acancel()
-            assert (await sync.asend("a")).id != first.id
-
-    asyncio.run(main())
-
-
-def test_a_job_that_is_replaced_where_it_waits_in_the_state_is_gone_at_once() -> None:
-    async def main() -> None:
-        app = TaskMQ(new_url(), delay="state")
-
-        @app.task(unique="shop", unique_policy="debounce", delay="1h")
-        async def sync(shop: str) -> None: ...
-
-        async with app:
-            first, second = await sync.asend("a"), await sync.asend("a")
-            assert [job.id for job in await app.jobs.alist_waiting()] == [second.id]
-            with pytest.raises(JobCancelled, match=f"replaced by job {second.id}"):
-                await first.aresult(timeout=5)
-
-    asyncio.run(main())
-
-
-def test_a_failed_publish_frees_the_key_and_an_unknown_one_after_a_short_time() -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
-        await app.sessions.current().declare([app.producer.queue("work")])
-        app.points.rest = Fault.REFUSED
-        with pytest.raises(BrokerUnavailable):
-            await desk.task.asend("a", 1)
-        assert await _is_free(app, "a")
-
-        app.points.rest = Fault.UNKNOWN
-        with pytest.raises(PublishUnknown):
-            await desk.task.options(job_id="mine").asend("a", 2)
-        app.points.rest = Fault.NONE
-        with pytest.raises(DuplicateJob, match="mine"):
-            await desk.task.asend("a", 3)
-        assert (await desk.task.options(job_id="mine").asend("a", 2)).id == "mine"
-
-        app.points.rest = Fault.UNKNOWN
-        with pytest.raises(PublishUnknown):
-            await desk.task.asend("b", 2)
-        app.fake_clock.advance(16)
-        assert await _is_free(app, "b")
-
-    _play(test)
-
-
-def test_a_producer_that_dies_before_publishing_blocks_the_key_for_a_short_time() -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
-        await app.sessions.current().declare([app.producer.queue("work")])
-        app.points.rest = Fault.HANGS
-        sending = asyncio.create_task(desk.task.asend("a", 1))
-        await settle_loop()
-        sending.cancel()
-        await asyncio.wait((sending,))
-        app.points.rest = Fault.NONE
+    async with app:
+        first = await sync.asend("a")
         with pytest.raises(DuplicateJob):
-            await desk.task.asend("a", 2)
+            await sync.asend("a")
+        await first.acancel()
+        assert (await sync.asend("a")).id != first.id
 
-        await _pass(app, 16)
+
+@pytest.mark.real_time
+async def test_a_job_that_is_replaced_where_it_waits_in_the_state_is_gone_at_once() -> None:
+    app = TaskMQ(new_url(), delay="state")
+
+    @app.task(unique="shop", unique_policy="debounce", delay="1h")
+    async def sync(shop: str) -> None: ...
+
+    async with app:
+        first, second = await sync.asend("a"), await sync.asend("a")
+        assert [job.id for job in await app.jobs.alist_waiting()] == [second.id]
+        with pytest.raises(JobCancelled, match=f"replaced by job {second.id}"):
+            await first.aresult(timeout=5)
+
+
+@run_by(_play)
+async def test_a_failed_publish_frees_the_key_and_an_unknown_one_after_a_short_time(
+    app: StagedApp, desk: Desk, /
+) -> None:
+    await app.sessions.current().declare([app.producer.queue("work")])
+    app.points.rest = Fault.REFUSED
+    with pytest.raises(BrokerUnavailable):
+        await desk.task.asend("a", 1)
+    assert await _is_free(app, "a")
+
+    app.points.rest = Fault.UNKNOWN
+    with pytest.raises(PublishUnknown):
+        await desk.task.options(job_id="mine").asend("a", 2)
+    app.points.rest = Fault.NONE
+    with pytest.raises(DuplicateJob, match="mine"):
         await desk.task.asend("a", 3)
+    assert (await desk.task.options(job_id="mine").asend("a", 2)).id == "mine"
 
-    _play(test)
+    app.points.rest = Fault.UNKNOWN
+    with pytest.raises(PublishUnknown):
+        await desk.task.asend("b", 2)
+    app.fake_clock.advance(16)
+    assert await _is_free(app, "b")
 
 
-def test_many_may_come_from_an_asynchronous_iterable() -> None:
+@run_by(_play)
+async def test_a_producer_that_dies_before_publishing_blocks_the_key_for_a_short_time(
+    app: StagedApp, desk: Desk, /
+) -> None:
+    await app.sessions.current().declare([app.producer.queue("work")])
+    app.points.rest = Fault.HANGS
+    sending = asyncio.create_task(desk.task.asend("a", 1))
+    await settle_loop()
+    sending.cancel()
+    await asyncio.wait((sending,))
+    app.points.rest = Fault.NONE
+    with pytest.raises(DuplicateJob):
+        await desk.task.asend("a", 2)
+
+    await _pass(app, 16)
+    await desk.task.asend("a", 3)
+
+
+@run_by(_play, unique_policy="existing")
+async def test_many_may_come_from_an_asynchronous_iterable(app: StagedApp, desk: Desk, /) -> None:
     async def calls() -> AsyncIterator[tuple[str, int]]:
         for number in range(1100):
             yield f"{number % 600}", number
 
-    async def test(app: StagedApp, desk: Desk) -> None:
-        jobs = await desk.task.asend_many(calls())
+    jobs = await desk.task.asend_many(calls())
 
-        assert len(jobs) == 1100
-        assert len({job.id for job in jobs}) == (await app.stats("work")).ready == 600
-
-    _play(test, unique_policy="existing")
+    assert len(jobs) == 1100
+    assert len({job.id for job in jobs}) == (await app.stats("work")).ready == 600
 
 
-def test_a_job_is_sent_although_its_key_could_not_be_confirmed() -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
-        state = app.sessions.current().state
-        assert state is not None
+@run_by(_play)
+async def test_a_job_is_sent_although_its_key_could_not_be_confirmed(app: StagedApp, desk: Desk, /) -> None:
+    state = app.sessions.current().state
+    assert state is not None
 
-        async def fails(*_: object, **__: object) -> object:
-            raise StateUnavailable("no state (staged)")
+    async def fails(*_: object, **__: object) -> object:
+        raise StateUnavailable("no state (staged)")
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(state.claims), "renew", fails)
-            await desk.task.asend("a", 1)
-        assert (await app.stats("work")).ready == 1
-
-    _play(test)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(state.claims), "renew", fails)
+        await desk.task.asend("a", 1)
+    assert (await app.stats("work")).ready == 1
 
 
 @pytest.mark.parametrize("how", ["many", "stream"])
-def test_one_of_many_is_sent_and_the_others_are_told(how: str) -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
-        calls = [("a", 1), ("b", 2), ("a", 3)]
-        with pytest.raises(PartlySent) as caught:
-            await _sent(desk.task, calls, how)
+@run_by(_play)
+async def test_one_of_many_is_sent_and_the_others_are_told(app: StagedApp, desk: Desk, /, how: str) -> None:
+    calls = [("a", 1), ("b", 2), ("a", 3)]
+    with pytest.raises(PartlySent) as caught:
+        await _sent(desk.task, calls, how)
 
-        assert list(caught.value.failures) == [2]
-        assert isinstance(caught.value.failures[2], DuplicateJob)
-        assert (await app.stats("work")).ready == 2
-
-    _play(test)
+    assert list(caught.value.failures) == [2]
+    assert isinstance(caught.value.failures[2], DuplicateJob)
+    assert (await app.stats("work")).ready == 2
 
 
 def test_without_a_loop_it_is_the_same() -> None:
@@ -396,30 +375,26 @@ def test_without_a_loop_it_is_the_same() -> None:
         assert sync.send("a", 1).id != first.id
 
 
-def test_while_the_state_is_down_nothing_is_sent() -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
-        await app.sessions.current().declare([app.producer.queue("work")])
+@run_by(_play)
+async def test_while_the_state_is_down_nothing_is_sent(app: StagedApp, desk: Desk, /) -> None:
+    await app.sessions.current().declare([app.producer.queue("work")])
 
-        async def fails(*_: object, **__: object) -> object:
-            raise StateUnavailable("no state (staged)")
+    async def fails(*_: object, **__: object) -> object:
+        raise StateUnavailable("no state (staged)")
 
-        state = app.sessions.current().state
-        assert state is not None
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(state.claims), "claim", fails)
-            with pytest.raises(BrokerUnavailable, match="needs the state"):
-                await desk.task.asend("a", 1)
-        assert (await app.stats("work")).ready == 0
-
-    _play(test)
+    state = app.sessions.current().state
+    assert state is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(state.claims), "claim", fails)
+        with pytest.raises(BrokerUnavailable, match="needs the state"):
+            await desk.task.asend("a", 1)
+    assert (await app.stats("work")).ready == 0
 
 
-def test_arguments_that_make_no_key_are_refused() -> None:
-    async def test(app: StagedApp, desk: Desk) -> None:
-        with pytest.raises(InvalidArguments, match="unique"):
-            await desk.task.asend("")
-
-    _play(test)
+@run_by(_play)
+async def test_arguments_that_make_no_key_are_refused(app: StagedApp, desk: Desk, /) -> None:
+    with pytest.raises(InvalidArguments, match="unique"):
+        await desk.task.asend("")
 
 
 def test_without_a_state_it_is_refused_by_name() -> None:

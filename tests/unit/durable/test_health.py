@@ -14,6 +14,8 @@ from taskmq.errors import InvalidOption
 from taskmq.model.telemetry.metrics import Count, Snapshot
 from taskmq.supervisor.status import SupervisorStatus
 
+pytestmark = pytest.mark.real_time
+
 
 @dataclass
 class Truth:
@@ -72,28 +74,22 @@ async def _get(address: Address, path: str) -> tuple[int, dict[str, object]]:
     return int(head.split()[1]), json.loads(body)
 
 
-def test_live_and_ready_say_why_not() -> None:
-    async def check() -> None:
-        truth = Truth()
-        async with _served(truth) as address:
-            assert await _get(address, "/live") == (200, {"live": True})
-            assert await _get(address, "/ready?probe=1") == (200, {"ready": True})
-            truth.silent, truth.reason = ["process 7 has said nothing for 91 s"], "stopping"
-            assert await _get(address, "/live") == (503, {"live": False, "reason": truth.silent[0]})
-            assert await _get(address, "/ready") == (503, {"ready": False, "reason": "stopping"})
-            assert (await _get(address, "/status"))[1]["jobs"] == 3
-
-    asyncio.run(check())
+async def test_live_and_ready_say_why_not() -> None:
+    truth = Truth()
+    async with _served(truth) as address:
+        assert await _get(address, "/live") == (200, {"live": True})
+        assert await _get(address, "/ready?probe=1") == (200, {"ready": True})
+        truth.silent, truth.reason = ["process 7 has said nothing for 91 s"], "stopping"
+        assert await _get(address, "/live") == (503, {"live": False, "reason": truth.silent[0]})
+        assert await _get(address, "/ready") == (503, {"ready": False, "reason": "stopping"})
+        assert (await _get(address, "/status"))[1]["jobs"] == 3
 
 
-def test_metrics_are_shown_as_the_installed_package_shows_them() -> None:
-    async def check() -> None:
-        async with _served(Truth()) as address:
-            answer = await _ask(address, b"GET /metrics HTTP/1.1\r\nAccept: text/plain\r\n\r\n")
-            assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")
-            assert b'taskmq_jobs_total{queue="q",state="succeeded",task="t"} 3.0' in answer
-
-    asyncio.run(check())
+async def test_metrics_are_shown_as_the_installed_package_shows_them() -> None:
+    async with _served(Truth()) as address:
+        answer = await _ask(address, b"GET /metrics HTTP/1.1\r\nAccept: text/plain\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")
+        assert b'taskmq_jobs_total{queue="q",state="succeeded",task="t"} 3.0' in answer
 
 
 @pytest.mark.parametrize(
@@ -106,45 +102,33 @@ def test_metrics_are_shown_as_the_installed_package_shows_them() -> None:
         (b"GET /" + b"x" * 100_000 + b"\r\n\r\n", b""),
     ],
 )
-def test_other_requests_are_told_what_there_is_or_nothing(request_: bytes, answer: bytes) -> None:
-    async def check() -> None:
-        async with _served(Truth()) as address:
-            try:
-                assert (await _ask(address, request_)).partition(b"\r\n")[0] == answer
-            except ConnectionResetError:
-                assert not answer
-            assert (await _get(address, "/live"))[0] == 200
-
-    asyncio.run(check())
+async def test_other_requests_are_told_what_there_is_or_nothing(request_: bytes, answer: bytes) -> None:
+    async with _served(Truth()) as address:
+        try:
+            assert (await _ask(address, request_)).partition(b"\r\n")[0] == answer
+        except ConnectionResetError:
+            assert not answer
+        assert (await _get(address, "/live"))[0] == 200
 
 
-def test_head_is_get_without_the_body() -> None:
-    async def check() -> None:
-        async with _served(Truth()) as address:
-            head, _, body = (await _ask(address, b"HEAD /ready HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")
-            assert b"HTTP/1.1 200 OK" in head
-            assert b"Content-Length: 15" in head
-            assert body == b""
-
-    asyncio.run(check())
+async def test_head_is_get_without_the_body() -> None:
+    async with _served(Truth()) as address:
+        head, _, body = (await _ask(address, b"HEAD /ready HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")
+        assert b"HTTP/1.1 200 OK" in head
+        assert b"Content-Length: 15" in head
+        assert body == b""
 
 
-def test_who_says_nothing_keeps_nobody_else_waiting() -> None:
-    async def check() -> None:
-        async with _served(Truth()) as address:
-            silent = [await asyncio.open_connection(address.host, address.port) for _ in range(20)]
-            assert (await _get(address, "/ready"))[0] == 200
-            for _, writer in silent:
-                writer.close()
-
-    asyncio.run(check())
+async def test_who_says_nothing_keeps_nobody_else_waiting() -> None:
+    async with _served(Truth()) as address:
+        silent = [await asyncio.open_connection(address.host, address.port) for _ in range(20)]
+        assert (await _get(address, "/ready"))[0] == 200
+        for _, writer in silent:
+            writer.close()
 
 
-def test_a_port_that_is_taken_is_refused_with_its_address() -> None:
-    async def check() -> None:
-        async with _served(Truth()) as address:
-            with pytest.raises(InvalidOption, match=f"health cannot be served at {address}"):
-                async with serving(address, Truth().health()):
-                    pass
-
-    asyncio.run(check())
+async def test_a_port_that_is_taken_is_refused_with_its_address() -> None:
+    async with _served(Truth()) as address:
+        with pytest.raises(InvalidOption, match=f"health cannot be served at {address}"):
+            async with serving(address, Truth().health()):
+                pass

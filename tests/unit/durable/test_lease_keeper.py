@@ -7,7 +7,6 @@ import pytest
 from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import StateUnavailable
 from tests.unit.worker.staged import settle_loop
-from tests.virtual_time import run
 
 
 class Renewals:
@@ -30,90 +29,75 @@ class Renewals:
         self.keeper.watch()
 
 
-def test_leases_are_renewed_three_times_in_their_time_until_none_is_held() -> None:
-    async def main() -> None:
-        renewals = Renewals(True, True, False)
-        renewals.watch()
-        renewals.keeper.watch()
-        await asyncio.sleep(100)
-        assert renewals.at == [10, 20, 30]
+async def test_leases_are_renewed_three_times_in_their_time_until_none_is_held() -> None:
+    renewals = Renewals(True, True, False)
+    renewals.watch()
+    renewals.keeper.watch()
+    await asyncio.sleep(100)
+    assert renewals.at == [10, 20, 30]
 
-        renewals.keeper.watch()
-        await asyncio.sleep(100)
-        assert renewals.at == [10, 20, 30, 110]
-
-    run(main())
+    renewals.keeper.watch()
+    await asyncio.sleep(100)
+    assert renewals.at == [10, 20, 30, 110]
 
 
-def test_without_an_answer_renewals_are_tried_more_often_and_logged_once(
+async def test_without_an_answer_renewals_are_tried_more_often_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        away = StateUnavailable("away")
-        renewals = Renewals(True, away, away, True, False)
-        renewals.watch()
-        await asyncio.sleep(100)
-        assert renewals.at == [10, 20, 21, 22, 32]
-
-    run(main())
+    away = StateUnavailable("away")
+    renewals = Renewals(True, away, away, True, False)
+    renewals.watch()
+    await asyncio.sleep(100)
+    assert renewals.at == [10, 20, 21, 22, 32]
     assert [record.message for record in caplog.records] == ["places are not renewed for now: away"]
 
 
-def test_an_error_of_an_adapter_does_not_end_the_renewals(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        renewals = Renewals(ZeroDivisionError(), False)
-        renewals.watch()
-        await asyncio.sleep(100)
-        assert renewals.at == [10, 11]
-
-    run(main())
+async def test_an_error_of_an_adapter_does_not_end_the_renewals(caplog: pytest.LogCaptureFixture) -> None:
+    renewals = Renewals(ZeroDivisionError(), False)
+    renewals.watch()
+    await asyncio.sleep(100)
+    assert renewals.at == [10, 11]
     assert [record.message for record in caplog.records] == ["places were not renewed"]
 
 
-def test_an_urgent_renewal_is_made_at_once_also_behind_one_under_way() -> None:
-    async def main() -> None:
-        answer = asyncio.Event()
-        seen: list[float] = []
-        began = asyncio.get_running_loop().time()
+async def test_an_urgent_renewal_is_made_at_once_also_behind_one_under_way() -> None:
+    answer = asyncio.Event()
+    seen: list[float] = []
+    began = asyncio.get_running_loop().time()
 
-        async def renew() -> bool:
-            seen.append(asyncio.get_running_loop().time() - began)
-            await answer.wait()
-            return len(seen) < 3
+    async def renew() -> bool:
+        seen.append(asyncio.get_running_loop().time() - began)
+        await answer.wait()
+        return len(seen) < 3
 
-        keeper = LeaseKeeper("places", seconds=30, renew=renew)
-        keeper.watch()
-        keeper.hurry()
-        await settle_loop()
-        assert seen == pytest.approx([0], abs=1e-6)
-        keeper.hurry()
-        keeper.hurry()
-        answer.set()
-        await asyncio.sleep(100)
-        assert seen == pytest.approx([0, 0, 10], abs=1e-6)
-
-    run(main())
+    keeper = LeaseKeeper("places", seconds=30, renew=renew)
+    keeper.watch()
+    keeper.hurry()
+    await settle_loop()
+    assert seen == pytest.approx([0], abs=1e-6)
+    keeper.hurry()
+    keeper.hurry()
+    answer.set()
+    await asyncio.sleep(100)
+    assert seen == pytest.approx([0, 0, 10], abs=1e-6)
 
 
-def test_once_closed_nothing_is_renewed_and_a_renewal_that_was_under_way_has_ended() -> None:
-    async def main() -> None:
-        ended: list[str] = []
+async def test_once_closed_nothing_is_renewed_and_a_renewal_that_was_under_way_has_ended() -> None:
+    ended: list[str] = []
 
-        async def renew() -> bool:
-            try:
-                await asyncio.sleep(1000)
-            finally:
-                ended.append("ended")
-            return True
+    async def renew() -> bool:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            ended.append("ended")
+        return True
 
-        keeper = LeaseKeeper("places", seconds=30, renew=renew)
-        await keeper.aclose()
-        keeper.watch()
-        await asyncio.sleep(15)
-        await keeper.aclose()
-        assert ended == ["ended"]
-        await keeper.aclose()
-        await asyncio.sleep(100)
-        assert ended == ["ended"]
-
-    run(main())
+    keeper = LeaseKeeper("places", seconds=30, renew=renew)
+    await keeper.aclose()
+    keeper.watch()
+    await asyncio.sleep(15)
+    await keeper.aclose()
+    assert ended == ["ended"]
+    await keeper.aclose()
+    await asyncio.sleep(100)
+    assert ended == ["ended"]

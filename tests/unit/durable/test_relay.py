@@ -19,6 +19,7 @@ from taskmq.model.topology import UNROUTABLE, WorkQueue
 from taskmq.testing import Confirmed, FakeClock, FlakyBroker
 from taskmq.testing.runner import CancelPoint, cancelled_at
 from taskmq_local import MemoryBroker, forget_memory, open_memory_broker, open_memory_state
+from tests.coroutines import run_by
 from tests.virtual_time import run
 
 _QUEUE = WorkQueue("work")
@@ -155,35 +156,31 @@ def play(test: Callable[[Stage], Coroutine[None, None, None]]) -> None:
         forget_memory(name)
 
 
-def test_a_message_is_moved_when_it_is_due_and_not_before() -> None:
-    async def test(stage: Stage) -> None:
-        async with stage.relaying():
-            await stage.put("b", delay=5)
-            await stage.put("a", delay=3)
-            await stage.permits(2.999)
-            assert await stage.ready() == []
-            await stage.permits(0.002)
-            assert await stage.ready() == ["a"]
-            await stage.permits(2)
+@run_by(play)
+async def test_a_message_is_moved_when_it_is_due_and_not_before(stage: Stage, /) -> None:
+    async with stage.relaying():
+        await stage.put("b", delay=5)
+        await stage.put("a", delay=3)
+        await stage.permits(2.999)
+        assert await stage.ready() == []
+        await stage.permits(0.002)
+        assert await stage.ready() == ["a"]
+        await stage.permits(2)
 
-        assert await stage.ready() == ["a", "b"]
-        assert await stage.delays.count() == 0
-
-    play(test)
+    assert await stage.ready() == ["a", "b"]
+    assert await stage.delays.count() == 0
 
 
-def test_a_relay_that_sleeps_is_woken_for_an_earlier_message() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.put("late", delay=3600)
-        async with stage.relaying():
-            await stage.put("early", delay=0.1)
-            stage.clock.advance(0.1)
-            # Less than the look that is taken once a second anyway.
-            await asyncio.sleep(0.05)
+@run_by(play)
+async def test_a_relay_that_sleeps_is_woken_for_an_earlier_message(stage: Stage, /) -> None:
+    await stage.put("late", delay=3600)
+    async with stage.relaying():
+        await stage.put("early", delay=0.1)
+        stage.clock.advance(0.1)
+        # Less than the look that is taken once a second anyway.
+        await asyncio.sleep(0.05)
 
-            assert await stage.ready() == ["early"]
-
-    play(test)
+        assert await stage.ready() == ["early"]
 
 
 def test_messages_keep_all_that_they_were_sent_with() -> None:
@@ -213,17 +210,15 @@ def test_messages_keep_all_that_they_were_sent_with() -> None:
     play(test)
 
 
-def test_many_relays_share_the_work_and_move_each_message_once() -> None:
+@run_by(play)
+async def test_many_relays_share_the_work_and_move_each_message_once(stage: Stage, /) -> None:
     jobs = [f"job {number}" for number in range(1_000)]
 
-    async def test(stage: Stage) -> None:
-        await stage.put(*jobs)
-        async with stage.relaying(5):
-            await stage.permits(3)
+    await stage.put(*jobs)
+    async with stage.relaying(5):
+        await stage.permits(3)
 
-        assert sorted(await stage.ready()) == sorted(jobs)
-
-    play(test)
+    assert sorted(await stage.ready()) == sorted(jobs)
 
 
 def test_while_the_broker_is_down_messages_stay_and_go_on_once_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
@@ -248,18 +243,16 @@ def test_while_the_broker_is_down_messages_stay_and_go_on_once_it_is_back(caplog
     ]
 
 
-def test_what_was_published_is_not_published_again_because_its_neighbour_was_not() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.put("a", delay=1)
-        await stage.put("b", delay=1.5)
-        stage.broker.fail_publishes(1, BrokerUnavailable("no broker (test)"))
-        stage.clock.advance(2)
-        async with stage.relaying():
-            await stage.permits(5)
+@run_by(play)
+async def test_what_was_published_is_not_published_again_because_its_neighbour_was_not(stage: Stage, /) -> None:
+    await stage.put("a", delay=1)
+    await stage.put("b", delay=1.5)
+    stage.broker.fail_publishes(1, BrokerUnavailable("no broker (test)"))
+    stage.clock.advance(2)
+    async with stage.relaying():
+        await stage.permits(5)
 
-        assert await stage.ready() == ["b", "a"]
-
-    play(test)
+    assert await stage.ready() == ["b", "a"]
 
 
 @pytest.mark.parametrize("has_effect", [False, True])
@@ -279,51 +272,45 @@ def test_while_the_state_is_down_the_relay_waits_and_then_goes_on(*, has_effect:
     play(test)
 
 
-def test_a_state_that_cannot_be_told_what_was_published_is_told_again() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.put("a")
-        stage.delays.failing["done"] = 5
-        async with stage.relaying():
-            await stage.permits(10)
+@run_by(play)
+async def test_a_state_that_cannot_be_told_what_was_published_is_told_again(stage: Stage, /) -> None:
+    await stage.put("a")
+    stage.delays.failing["done"] = 5
+    async with stage.relaying():
+        await stage.permits(10)
 
-        assert await stage.ready() == ["a"]
-        assert await stage.delays.count() == 0
-
-    play(test)
+    assert await stage.ready() == ["a"]
+    assert await stage.delays.count() == 0
 
 
-def test_a_message_that_moved_untold_comes_twice_rather_than_never() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.put("a")
-        stage.delays.failing["done"] = 200
-        async with stage.relaying():
-            for _ in range(20):
-                await stage.permits(1)
-            stage.delays.failing["done"] = 0
-            for _ in range(20):
-                await stage.permits(1)
+@run_by(play)
+async def test_a_message_that_moved_untold_comes_twice_rather_than_never(stage: Stage, /) -> None:
+    await stage.put("a")
+    stage.delays.failing["done"] = 200
+    async with stage.relaying():
+        for _ in range(20):
+            await stage.permits(1)
+        stage.delays.failing["done"] = 0
+        for _ in range(20):
+            await stage.permits(1)
 
-        jobs = await stage.ready()
-        assert set(jobs) == {"a"}
-        assert len(jobs) == 2
-        assert await stage.delays.count() == 0
-
-    play(test)
+    jobs = await stage.ready()
+    assert set(jobs) == {"a"}
+    assert len(jobs) == 2
+    assert await stage.delays.count() == 0
 
 
-def test_what_has_no_queue_any_more_goes_where_people_find_it() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.put("a", "c")
-        await stage.put("b", queue="gone")
-        async with stage.relaying():
-            await stage.permits(2)
+@run_by(play)
+async def test_what_has_no_queue_any_more_goes_where_people_find_it(stage: Stage, /) -> None:
+    await stage.put("a", "c")
+    await stage.put("b", queue="gone")
+    async with stage.relaying():
+        await stage.permits(2)
 
-        assert await stage.ready() == ["a", "c"]
-        async with stage.memory.peek(UNROUTABLE, limit=10) as deliveries:
-            assert [(each.message_id, each.headers["x-taskmq-queue"]) for each in deliveries] == [("b", "gone")]
-        assert await stage.delays.count() == 0
-
-    play(test)
+    assert await stage.ready() == ["a", "c"]
+    async with stage.memory.peek(UNROUTABLE, limit=10) as deliveries:
+        assert [(each.message_id, each.headers["x-taskmq-queue"]) for each in deliveries] == [("b", "gone")]
+    assert await stage.delays.count() == 0
 
 
 def test_a_message_that_is_refused_does_not_hold_up_those_behind_it() -> None:
@@ -358,40 +345,36 @@ def test_a_bug_in_an_adapter_does_not_end_the_relay(caplog: pytest.LogCaptureFix
     assert sum(record.levelno == logging.CRITICAL for record in caplog.records) == 2
 
 
-def test_a_relay_that_is_stopped_ends_the_batch_that_is_under_way() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.put("a")
-        stage.broker.hang_publishes()
-        relay = stage.relay()
-        running = asyncio.create_task(relay.run())
-        stage.clock.advance(1)
-        while not stage.broker.hanging:
-            await asyncio.sleep(0.1)
+@run_by(play)
+async def test_a_relay_that_is_stopped_ends_the_batch_that_is_under_way(stage: Stage, /) -> None:
+    await stage.put("a")
+    stage.broker.hang_publishes()
+    relay = stage.relay()
+    running = asyncio.create_task(relay.run())
+    stage.clock.advance(1)
+    while not stage.broker.hanging:
+        await asyncio.sleep(0.1)
 
-        relay.stop()
-        await asyncio.sleep(1)
-        assert not running.done()
-        stage.broker.release_publishes()
-        await running
+    relay.stop()
+    await asyncio.sleep(1)
+    assert not running.done()
+    stage.broker.release_publishes()
+    await running
 
-        assert await stage.ready() == ["a"]
-        assert await stage.delays.count() == 0
-
-    play(test)
+    assert await stage.ready() == ["a"]
+    assert await stage.delays.count() == 0
 
 
-def test_a_relay_that_waits_for_a_broker_stops_at_once() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.put("a")
-        stage.broker.fail_publishes(100, BrokerUnavailable("no broker (test)"))
-        stage.clock.advance(1)
-        async with stage.relaying():
-            await asyncio.sleep(60)
-            before = asyncio.get_running_loop().time()
+@run_by(play)
+async def test_a_relay_that_waits_for_a_broker_stops_at_once(stage: Stage, /) -> None:
+    await stage.put("a")
+    stage.broker.fail_publishes(100, BrokerUnavailable("no broker (test)"))
+    stage.clock.advance(1)
+    async with stage.relaying():
+        await asyncio.sleep(60)
+        before = asyncio.get_running_loop().time()
 
-        assert asyncio.get_running_loop().time() - before < 0.1
-
-    play(test)
+    assert asyncio.get_running_loop().time() - before < 0.1
 
 
 def test_a_relay_that_dies_at_any_moment_loses_nothing() -> None:

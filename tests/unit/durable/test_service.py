@@ -141,50 +141,41 @@ class Part:
             raise
 
 
-def test_services_are_stopped_one_by_one_the_last_one_first() -> None:
-    async def main() -> None:
-        story: list[str] = []
-        async with ServiceGroup() as services:
-            await services.start(Part("a", story), "a")
-            await services.start(Part("b", story), "b")
-            story.append("body")
+async def test_services_are_stopped_one_by_one_the_last_one_first() -> None:
+    story: list[str] = []
+    async with ServiceGroup() as services:
+        await services.start(Part("a", story), "a")
+        await services.start(Part("b", story), "b")
+        story.append("body")
 
-        assert story == ["run a", "run b", "body", "stop b", "end b", "stop a", "end a"]
-
-    run(main())
+    assert story == ["run a", "run b", "body", "stop b", "end b", "stop a", "end a"]
 
 
-def test_a_service_that_does_not_end_in_its_time_is_cancelled() -> None:
-    async def main() -> None:
-        story: list[str] = []
-        loop = asyncio.get_running_loop()
-        async with ServiceGroup() as services:
-            await services.start(Part("a", story, ignores=True), "a", grace=3)
-            began = loop.time()
+async def test_a_service_that_does_not_end_in_its_time_is_cancelled() -> None:
+    story: list[str] = []
+    loop = asyncio.get_running_loop()
+    async with ServiceGroup() as services:
+        await services.start(Part("a", story, ignores=True), "a", grace=3)
+        began = loop.time()
 
-        assert story == ["run a", "stop a", "cancelled a"]
-        assert loop.time() - began == pytest.approx(3)
-
-    run(main())
+    assert story == ["run a", "stop a", "cancelled a"]
+    assert loop.time() - began == pytest.approx(3)
 
 
-def test_services_that_are_hurried_have_no_more_than_that_time_each() -> None:
-    async def main() -> None:
-        story: list[str] = []
-        loop = asyncio.get_running_loop()
-        async with ServiceGroup() as services:
-            await services.start(Part("a", story, ignores=True), "a", grace=30)
-            await services.start(Part("b", story, ignores=True), "b", grace=1)
-            services.hurry(grace=2)
-            began = loop.time()
+async def test_services_that_are_hurried_have_no_more_than_that_time_each() -> None:
+    story: list[str] = []
+    loop = asyncio.get_running_loop()
+    async with ServiceGroup() as services:
+        await services.start(Part("a", story, ignores=True), "a", grace=30)
+        await services.start(Part("b", story, ignores=True), "b", grace=1)
+        services.hurry(grace=2)
+        began = loop.time()
 
-        assert story == ["run a", "run b", "stop b", "cancelled b", "stop a", "cancelled a"]
-        assert loop.time() - began == pytest.approx(3)
-
-    run(main())
+    assert story == ["run a", "run b", "stop b", "cancelled b", "stop a", "cancelled a"]
+    assert loop.time() - began == pytest.approx(3)
 
 
-def test_a_service_that_waits_for_what_others_cancel_runs_again() -> None:
+async def test_a_service_that_waits_for_what_others_cancel_runs_again() -> None:
     class Waiting(Part):
         answer: asyncio.Future[None] | None = None
 
@@ -194,43 +185,37 @@ def test_a_service_that_waits_for_what_others_cancel_runs_again() -> None:
                 await self.answer
             await super().run()
 
-    async def main() -> None:
-        story: list[str] = []
-        part = Waiting("a", story)
-        async with ServiceGroup() as services:
-            await services.start(part, "the part")
-            assert part.answer is not None
-            part.answer.cancel()
-            await asyncio.sleep(10)
-            assert story == ["run a"]
+    story: list[str] = []
+    part = Waiting("a", story)
+    async with ServiceGroup() as services:
+        await services.start(part, "the part")
+        assert part.answer is not None
+        part.answer.cancel()
+        await asyncio.sleep(10)
+        assert story == ["run a"]
 
-        assert story == ["run a", "stop a", "end a"]
-
-    run(main())
+    assert story == ["run a", "stop a", "end a"]
 
 
-def test_a_service_that_fails_is_logged_and_runs_again_after_a_pause(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        story: list[str] = []
-        async with ServiceGroup() as services:
-            await services.start(Part("a", story, failures=2), "the part")
-            await services.start(Part("b", story), "b")
-            await asyncio.sleep(0.9)
-            assert story == ["run a", "run b"]
-            await asyncio.sleep(0.2)
-            assert story == ["run a", "run b", "run a"]
-            await asyncio.sleep(2)
+async def test_a_service_that_fails_is_logged_and_runs_again_after_a_pause(caplog: pytest.LogCaptureFixture) -> None:
+    story: list[str] = []
+    async with ServiceGroup() as services:
+        await services.start(Part("a", story, failures=2), "the part")
+        await services.start(Part("b", story), "b")
+        await asyncio.sleep(0.9)
+        assert story == ["run a", "run b"]
+        await asyncio.sleep(0.2)
+        assert story == ["run a", "run b", "run a"]
+        await asyncio.sleep(2)
 
-        assert story == ["run a", "run b", "run a", "run a", "stop b", "end b", "stop a", "end a"]
-
-    run(main())
+    assert story == ["run a", "run b", "run a", "run a", "stop b", "end b", "stop a", "end a"]
     assert [record.getMessage() for record in caplog.records] == [
         "the part has failed, and starts again in 1 s",
         "the part has failed, and starts again in 2 s",
     ]
 
 
-def test_pauses_begin_again_where_a_service_has_run_for_long_before_it_failed(
+async def test_pauses_begin_again_where_a_service_has_run_for_long_before_it_failed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Tired:
@@ -240,71 +225,56 @@ def test_pauses_begin_again_where_a_service_has_run_for_long_before_it_failed(
             await asyncio.sleep(100)
             raise ZeroDivisionError
 
-    async def main() -> None:
-        async with ServiceGroup() as services:
-            await services.start(Tired(), "the part", grace=0.1)
-            await asyncio.sleep(350)
-
-    run(main())
+    async with ServiceGroup() as services:
+        await services.start(Tired(), "the part", grace=0.1)
+        await asyncio.sleep(350)
     assert [record.getMessage() for record in caplog.records] == ["the part has failed, and starts again in 1 s"] * 3
 
 
-def test_a_service_that_waits_to_run_again_is_not_waited_for() -> None:
-    async def main() -> None:
-        story: list[str] = []
-        loop = asyncio.get_running_loop()
+async def test_a_service_that_waits_to_run_again_is_not_waited_for() -> None:
+    story: list[str] = []
+    loop = asyncio.get_running_loop()
+    async with ServiceGroup() as services:
+        await services.start(Part("a", story, failures=1), "a", grace=100)
+        began = loop.time()
+
+    assert story == ["run a", "stop a"]
+    assert loop.time() - began < 0.01
+
+
+async def test_what_the_block_raises_goes_on_as_it_is_once_the_services_have_ended() -> None:
+    story: list[str] = []
+    with pytest.raises(KeyError):  # noqa: PT012 - what the block raises is what this is about
         async with ServiceGroup() as services:
-            await services.start(Part("a", story, failures=1), "a", grace=100)
-            began = loop.time()
+            await services.start(Part("a", story), "a")
+            raise KeyError
 
-        assert story == ["run a", "stop a"]
-        assert loop.time() - began < 0.01
-
-    run(main())
+    assert story == ["run a", "stop a", "end a"]
 
 
-def test_what_the_block_raises_goes_on_as_it_is_once_the_services_have_ended() -> None:
-    async def main() -> None:
-        story: list[str] = []
-        with pytest.raises(KeyError):  # noqa: PT012 - what the block raises is what this is about
-            async with ServiceGroup() as services:
-                await services.start(Part("a", story), "a")
-                raise KeyError
+async def test_a_block_that_is_cancelled_while_it_stops_cancels_its_services() -> None:
+    story: list[str] = []
 
-        assert story == ["run a", "stop a", "end a"]
+    async def body() -> None:
+        async with ServiceGroup() as services:
+            await services.start(Part("a", story, ignores=True), "a", grace=1000)
+            await services.start(Part("b", story, ignores=True), "b", grace=1000)
 
-    run(main())
+    task = asyncio.create_task(body())
+    await asyncio.sleep(1)
+    task.cancel()
+    await asyncio.wait((task,))
 
-
-def test_a_block_that_is_cancelled_while_it_stops_cancels_its_services() -> None:
-    async def main() -> None:
-        story: list[str] = []
-
-        async def body() -> None:
-            async with ServiceGroup() as services:
-                await services.start(Part("a", story, ignores=True), "a", grace=1000)
-                await services.start(Part("b", story, ignores=True), "b", grace=1000)
-
-        task = asyncio.create_task(body())
-        await asyncio.sleep(1)
-        task.cancel()
-        await asyncio.wait((task,))
-
-        assert task.cancelled()
-        assert sorted(story) == ["cancelled a", "cancelled b", "run a", "run b", "stop b"]
-
-    run(main())
+    assert task.cancelled()
+    assert sorted(story) == ["cancelled a", "cancelled b", "run a", "run b", "stop b"]
 
 
-def test_a_pause_ends_early_where_it_is_stopped() -> None:
-    async def main() -> None:
-        stop = asyncio.Event()
-        assert not await pause(stop, 5)
-        asyncio.get_running_loop().call_later(1, stop.set)
-        assert await pause(stop, 5)
-        assert await pause(stop, 5)
-
-    run(main())
+async def test_a_pause_ends_early_where_it_is_stopped() -> None:
+    stop = asyncio.Event()
+    assert not await pause(stop, 5)
+    asyncio.get_running_loop().call_later(1, stop.set)
+    assert await pause(stop, 5)
+    assert await pause(stop, 5)
 
 
 def test_a_call_is_made_unless_an_event_is_set_first_or_its_time_is_over() -> None:
@@ -326,12 +296,9 @@ def test_a_call_is_made_unless_an_event_is_set_first_or_its_time_is_over() -> No
     run(main())
 
 
-def test_what_the_call_raises_is_raised() -> None:
+async def test_what_the_call_raises_is_raised() -> None:
     async def broken() -> None:
         raise KeyError
 
-    async def main() -> None:
-        with pytest.raises(KeyError):
-            await unless_set(asyncio.Event(), broken())
-
-    run(main())
+    with pytest.raises(KeyError):
+        await unless_set(asyncio.Event(), broken())

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from taskmq.durable.task_set import TaskSet
-from tests.virtual_time import run
 
 
 async def work(seconds: float, story: list[str]) -> None:
@@ -17,40 +16,31 @@ async def work(seconds: float, story: list[str]) -> None:
         raise
 
 
-def test_what_goes_on_has_a_grace_and_is_cancelled_after_it() -> None:
-    async def main() -> None:
-        tasks, story = TaskSet("works", failure="no work"), list[str]()
-        for seconds in (1, 2, 30):
-            tasks.start(work(seconds, story))
-        await asyncio.sleep(1.5)
-        assert len(tasks) == 2
-        await tasks.aclose(grace=5)
-        assert (story, len(tasks)) == (["1", "2", "30 cancelled"], 0)
-        await tasks.aclose(grace=5)
-
-    run(main())
+async def test_what_goes_on_has_a_grace_and_is_cancelled_after_it() -> None:
+    tasks, story = TaskSet("works", failure="no work"), list[str]()
+    for seconds in (1, 2, 30):
+        tasks.start(work(seconds, story))
+    await asyncio.sleep(1.5)
+    assert len(tasks) == 2
+    await tasks.aclose(grace=5)
+    assert (story, len(tasks)) == (["1", "2", "30 cancelled"], 0)
+    await tasks.aclose(grace=5)
 
 
-def test_without_a_grace_all_is_cancelled_at_once() -> None:
-    async def main() -> None:
-        tasks, story = TaskSet("works", failure="no work"), list[str]()
-        tasks.start(work(1, story))
-        await asyncio.sleep(0.5)
-        await tasks.aclose()
-        assert story == ["1 cancelled"]
-
-    run(main())
+async def test_without_a_grace_all_is_cancelled_at_once() -> None:
+    tasks, story = TaskSet("works", failure="no work"), list[str]()
+    tasks.start(work(1, story))
+    await asyncio.sleep(0.5)
+    await tasks.aclose()
+    assert story == ["1 cancelled"]
 
 
-def test_one_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def fail() -> None:
         raise ValueError
 
-    async def main() -> None:
-        tasks = TaskSet("works", failure="no work")
-        tasks.start(fail())
-        await asyncio.sleep(1)
-        assert len(tasks) == 0
-
-    run(main())
+    tasks = TaskSet("works", failure="no work")
+    tasks.start(fail())
+    await asyncio.sleep(1)
+    assert len(tasks) == 0
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("CRITICAL", "no work")]

@@ -8,7 +8,6 @@ from taskmq.contracts.stores import Lease
 from taskmq.durable.watermark import Watermark
 from taskmq.errors import StateUnavailable, StoreWentBack
 from taskmq.run.locks import OwnLeases
-from tests.virtual_time import run
 
 
 class Copied(OwnLeases):
@@ -63,139 +62,109 @@ async def expect_kept(mark: Watermark, times: int = 3) -> None:
         await asyncio.sleep(1)
 
 
-def test_a_store_that_goes_on_is_never_refused(leases: Copied) -> None:
-    async def main() -> None:
-        # Longer than a clock may be late in the end.
-        await expect_kept(marked(leases), 10_000)
-
-    run(main())
+async def test_a_store_that_goes_on_is_never_refused(leases: Copied) -> None:
+    # Longer than a clock may be late in the end.
+    await expect_kept(marked(leases), 10_000)
 
 
-def test_a_store_without_the_last_mark_is_refused_with_a_remedy(leases: Copied) -> None:
-    async def main() -> None:
+async def test_a_store_without_the_last_mark_is_refused_with_a_remedy(leases: Copied) -> None:
+    mark = marked(leases)
+    await expect_kept(mark)
+    backup = leases.backup()
+    await expect_kept(mark, 1)
+
+    leases.restore(backup)
+
+    with pytest.raises(StoreWentBack, match=r"db went back: it has mark 2 .*had confirmed mark 3.*recovery\.md"):
+        await mark.keep()
+
+
+async def test_a_store_of_before_the_first_mark_is_refused(leases: Copied) -> None:
+    mark, backup = marked(leases), leases.backup()
+    await expect_kept(mark)
+
+    leases.restore(backup)
+
+    with pytest.raises(StoreWentBack, match="it has no mark of this scheduler"):
+        await mark.keep()
+
+
+async def test_a_mark_whose_confirm_was_lost_may_be_there_or_not(leases: Copied) -> None:
+    for is_there in (True, False):
         mark = marked(leases)
         await expect_kept(mark)
         backup = leases.backup()
-        await expect_kept(mark, 1)
-
-        leases.restore(backup)
-
-        with pytest.raises(StoreWentBack, match=r"db went back: it has mark 2 .*had confirmed mark 3.*recovery\.md"):
-            await mark.keep()
-
-    run(main())
-
-
-def test_a_store_of_before_the_first_mark_is_refused(leases: Copied) -> None:
-    async def main() -> None:
-        mark, backup = marked(leases), leases.backup()
-        await expect_kept(mark)
-
-        leases.restore(backup)
-
-        with pytest.raises(StoreWentBack, match="it has no mark of this scheduler"):
-            await mark.keep()
-
-    run(main())
-
-
-def test_a_mark_whose_confirm_was_lost_may_be_there_or_not(leases: Copied) -> None:
-    async def main() -> None:
-        for is_there in (True, False):
-            mark = marked(leases)
-            await expect_kept(mark)
-            backup = leases.backup()
-            leases.loses = 1
-            with pytest.raises(StateUnavailable):
-                await mark.keep()
-            if not is_there:
-                leases.restore(backup)
-            await expect_kept(mark)
-            await mark.end()
-
-    run(main())
-
-
-def test_a_first_mark_whose_confirm_was_lost_is_found_again(leases: Copied) -> None:
-    async def main() -> None:
-        mark = marked(leases)
         leases.loses = 1
         with pytest.raises(StateUnavailable):
             await mark.keep()
-        await expect_kept(mark)
-
-    run(main())
-
-
-def test_a_store_whose_clock_was_set_back_is_refused(leases: Copied) -> None:
-    async def main() -> None:
-        mark = marked(leases)
-        await expect_kept(mark)
-        leases.behind = 30
-        await expect_kept(mark)
-        leases.behind = 300
-
-        with pytest.raises(StoreWentBack, match=r"its clock went back by about 270 s.*NTP"):
-            await mark.keep()
-
-    run(main())
-
-
-def test_a_clock_that_leaps_an_hour_ahead_is_no_loss_and_back_again_is_named(leases: Copied) -> None:
-    async def main() -> None:
-        mark = marked(leases)
-        await expect_kept(mark)
-        leases.behind = -3605
-        await expect_kept(mark)
-        leases.behind = 0
-
-        with pytest.raises(StoreWentBack, match=r"its clock went back by about 3605 s"):
-            await mark.keep()
-        # Whoever is started after that begins with a mark of its own.
-        await expect_kept(Watermark(leases, address="db", me="another"))
-
-    run(main())
-
-
-def test_after_a_day_without_an_answer_nothing_can_be_said(leases: Copied) -> None:
-    async def main() -> None:
-        mark = marked(leases)
-        backup = leases.backup()
-        await expect_kept(mark)
-        await asyncio.sleep(86_401)
-        leases.restore(backup)
-
-        await expect_kept(mark)
-
-    run(main())
-
-
-def test_after_a_day_in_which_the_machine_was_suspended_nothing_can_be_said() -> None:
-    async def main() -> None:
-        # The loop's clock stands still meanwhile, and that of the store does not.
-        suspended = 0.0
-        loop = asyncio.get_running_loop()
-        leases = OwnLeases(lambda: loop.time() + suspended)
-        mark = Watermark(leases, address="db", me="me", wall=lambda: loop.time() + suspended)
-        await expect_kept(mark)
-        suspended = 86_401
-
-        await expect_kept(mark)
-
-        found = await leases.find("mark:me")
-        assert found is not None
-        assert found.note == "2"
-
-    run(main())
-
-
-def test_whoever_ends_leaves_no_mark(leases: Copied) -> None:
-    async def main() -> None:
-        mark = marked(leases)
-        await mark.end()
+        if not is_there:
+            leases.restore(backup)
         await expect_kept(mark)
         await mark.end()
 
-        assert await leases.find("mark:me") is None
 
-    run(main())
+async def test_a_first_mark_whose_confirm_was_lost_is_found_again(leases: Copied) -> None:
+    mark = marked(leases)
+    leases.loses = 1
+    with pytest.raises(StateUnavailable):
+        await mark.keep()
+    await expect_kept(mark)
+
+
+async def test_a_store_whose_clock_was_set_back_is_refused(leases: Copied) -> None:
+    mark = marked(leases)
+    await expect_kept(mark)
+    leases.behind = 30
+    await expect_kept(mark)
+    leases.behind = 300
+
+    with pytest.raises(StoreWentBack, match=r"its clock went back by about 270 s.*NTP"):
+        await mark.keep()
+
+
+async def test_a_clock_that_leaps_an_hour_ahead_is_no_loss_and_back_again_is_named(leases: Copied) -> None:
+    mark = marked(leases)
+    await expect_kept(mark)
+    leases.behind = -3605
+    await expect_kept(mark)
+    leases.behind = 0
+
+    with pytest.raises(StoreWentBack, match=r"its clock went back by about 3605 s"):
+        await mark.keep()
+    # Whoever is started after that begins with a mark of its own.
+    await expect_kept(Watermark(leases, address="db", me="another"))
+
+
+async def test_after_a_day_without_an_answer_nothing_can_be_said(leases: Copied) -> None:
+    mark = marked(leases)
+    backup = leases.backup()
+    await expect_kept(mark)
+    await asyncio.sleep(86_401)
+    leases.restore(backup)
+
+    await expect_kept(mark)
+
+
+async def test_after_a_day_in_which_the_machine_was_suspended_nothing_can_be_said() -> None:
+    # The loop's clock stands still meanwhile, and that of the store does not.
+    suspended = 0.0
+    loop = asyncio.get_running_loop()
+    leases = OwnLeases(lambda: loop.time() + suspended)
+    mark = Watermark(leases, address="db", me="me", wall=lambda: loop.time() + suspended)
+    await expect_kept(mark)
+    suspended = 86_401
+
+    await expect_kept(mark)
+
+    found = await leases.find("mark:me")
+    assert found is not None
+    assert found.note == "2"
+
+
+async def test_whoever_ends_leaves_no_mark(leases: Copied) -> None:
+    mark = marked(leases)
+    await mark.end()
+    await expect_kept(mark)
+    await mark.end()
+
+    assert await leases.find("mark:me") is None
