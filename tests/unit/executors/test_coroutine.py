@@ -4,112 +4,93 @@ import pytest
 
 from taskmq.errors import TaskTimeout
 from taskmq.executors import CoroutineExecutor
-from tests.unit.executors.kit import execution, run
+from tests.unit.executors.kit import execution
+
+pytestmark = pytest.mark.real_time
 
 
 async def _for_ever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-def test_a_coroutine_gets_its_arguments_and_its_value_comes_back() -> None:
-    async def main() -> None:
-        async def add(a: int, b: int) -> int:
-            return a + b
+async def test_a_coroutine_gets_its_arguments_and_its_value_comes_back() -> None:
+    async def add(a: int, b: int) -> int:
+        return a + b
 
-        assert await CoroutineExecutor().run(execution(add, 1, b=2)) == 3
-        assert await CoroutineExecutor().run(execution(add, 1, b=2, timeout=5)) == 3
-
-    run(main())
+    assert await CoroutineExecutor().run(execution(add, 1, b=2)) == 3
+    assert await CoroutineExecutor().run(execution(add, 1, b=2, timeout=5)) == 3
 
 
 @pytest.mark.parametrize("timeout", [None, 5])
-def test_an_error_comes_through_as_it_is(timeout: float | None) -> None:
-    async def main() -> None:
-        error = ValueError("no")
+async def test_an_error_comes_through_as_it_is(timeout: float | None) -> None:
+    error = ValueError("no")
 
-        async def fail() -> None:
-            raise error
+    async def fail() -> None:
+        raise error
 
-        with pytest.raises(ValueError, match="no") as caught:
-            await CoroutineExecutor().run(execution(fail, timeout=timeout))
-        assert caught.value is error
-
-    run(main())
+    with pytest.raises(ValueError, match="no") as caught:
+        await CoroutineExecutor().run(execution(fail, timeout=timeout))
+    assert caught.value is error
 
 
-def test_a_run_beyond_its_timeout_is_cancelled_and_says_so() -> None:
-    async def main() -> None:
-        cleaned_up = False
+async def test_a_run_beyond_its_timeout_is_cancelled_and_says_so() -> None:
+    cleaned_up = False
 
-        async def long() -> None:
-            nonlocal cleaned_up
-            try:
-                await _for_ever()
-            finally:
-                cleaned_up = True
+    async def long() -> None:
+        nonlocal cleaned_up
+        try:
+            await _for_ever()
+        finally:
+            cleaned_up = True
 
-        it = execution(long, timeout=0.01)
-        with pytest.raises(TaskTimeout, match=r"task task ran longer than its timeout of 0\.01 s"):
-            await CoroutineExecutor().run(it)
+    it = execution(long, timeout=0.01)
+    with pytest.raises(TaskTimeout, match=r"task task ran longer than its timeout of 0\.01 s"):
+        await CoroutineExecutor().run(it)
 
-        assert cleaned_up
-        assert it.context.cancelled
-
-    run(main())
+    assert cleaned_up
+    assert it.context.cancelled
 
 
-def test_a_timeout_error_of_the_functions_own_is_not_the_tasks_timeout() -> None:
-    async def main() -> None:
-        async def impatient() -> None:
-            async with asyncio.timeout(0.001):
-                await _for_ever()
+async def test_a_timeout_error_of_the_functions_own_is_not_the_tasks_timeout() -> None:
+    async def impatient() -> None:
+        async with asyncio.timeout(0.001):
+            await _for_ever()
 
-        it = execution(impatient, timeout=20)
-        with pytest.raises(TimeoutError) as caught:
-            await CoroutineExecutor().run(it)
+    it = execution(impatient, timeout=20)
+    with pytest.raises(TimeoutError) as caught:
+        await CoroutineExecutor().run(it)
 
-        assert not isinstance(caught.value, TaskTimeout)
-        assert not it.context.cancelled
-
-    run(main())
+    assert not isinstance(caught.value, TaskTimeout)
+    assert not it.context.cancelled
 
 
-def test_a_coroutine_that_makes_a_value_of_its_timeout_has_a_value() -> None:
-    async def main() -> None:
-        async def stubborn() -> str:
-            try:
-                await _for_ever()
-            except asyncio.CancelledError:
-                return "partial"
-            raise AssertionError
+async def test_a_coroutine_that_makes_a_value_of_its_timeout_has_a_value() -> None:
+    async def stubborn() -> str:
+        try:
+            await _for_ever()
+        except asyncio.CancelledError:
+            return "partial"
+        raise AssertionError
 
-        assert await CoroutineExecutor().run(execution(stubborn, timeout=0.01)) == "partial"
-
-    run(main())
+    assert await CoroutineExecutor().run(execution(stubborn, timeout=0.01)) == "partial"
 
 
-def test_a_cancellation_from_outside_is_no_timeout() -> None:
-    async def main() -> None:
-        running = asyncio.ensure_future(CoroutineExecutor().run(execution(_for_ever, timeout=20)))
-        await asyncio.sleep(0)
+async def test_a_cancellation_from_outside_is_no_timeout() -> None:
+    running = asyncio.ensure_future(CoroutineExecutor().run(execution(_for_ever, timeout=20)))
+    await asyncio.sleep(0)
 
-        running.cancel()
+    running.cancel()
 
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    run(main())
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
-def test_closing_has_nothing_to_do() -> None:
-    async def main() -> None:
-        async def answer() -> int:
-            return 42
+async def test_closing_has_nothing_to_do() -> None:
+    async def answer() -> int:
+        return 42
 
-        executor = CoroutineExecutor()
-        await executor.aclose()
-        await executor.aclose()
+    executor = CoroutineExecutor()
+    await executor.aclose()
+    await executor.aclose()
 
-        assert await executor.run(execution(answer)) == 42
-
-    run(main())
+    assert await executor.run(execution(answer)) == 42

@@ -14,7 +14,6 @@ from taskmq import SoftTimeout
 from taskmq.errors import TaskTimeout
 from taskmq.executors import CoroutineExecutor, ThreadExecutor
 from taskmq.executors.interrupt import ThreadInterrupt
-from tests import virtual_time
 from tests.servers.waiting import eventually, until
 from tests.unit.executors.kit import LOOPS, execution, run
 
@@ -24,140 +23,122 @@ async def _for_ever() -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, 20])
-def test_a_coroutine_gets_it_where_it_waits_and_may_end_in_its_own_way(timeout: float | None) -> None:
-    async def main() -> None:
-        async def long() -> str:
-            try:
-                await _for_ever()
-            except SoftTimeout as error:
-                # It is not cancelled: it may go on waiting.
-                await asyncio.sleep(0.01)
-                return str(error)
-            raise AssertionError
-
-        value = await CoroutineExecutor().run(execution(long, soft_timeout=0.01, timeout=timeout))
-
-        assert value == "task task ran longer than its soft_timeout of 0.01 s"
-        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
-
-    run(main())
-
-
-def test_a_coroutine_that_does_not_catch_it_ends_with_it() -> None:
-    async def main() -> None:
-        with pytest.raises(SoftTimeout, match=r"soft_timeout of 0\.01 s") as caught:
-            await CoroutineExecutor().run(execution(_for_ever, soft_timeout=0.01))
-
-        assert not isinstance(caught.value, asyncio.CancelledError)
-        assert type(caught.value) is SoftTimeout
-
-    run(main())
-
-
-def test_one_that_swallows_it_goes_on_to_its_hard_timeout() -> None:
-    async def main() -> None:
-        seen: list[str] = []
-
-        async def stubborn() -> None:
-            for _ in range(2):
-                try:
-                    await _for_ever()
-                except SoftTimeout:
-                    seen.append("soft")
-                except asyncio.CancelledError:
-                    seen.append("hard")
-                    raise
-
-        with pytest.raises(TaskTimeout) as caught:
-            await CoroutineExecutor().run(execution(stubborn, soft_timeout=0.01, timeout=0.05))
-
-        assert seen == ["soft", "hard"]
-        assert not isinstance(caught.value, SoftTimeout)
-
-    virtual_time.run(main())
-
-
-def test_task_groups_and_timeouts_inside_clean_up_as_for_a_cancellation() -> None:
-    async def main() -> None:
-        ended: list[str] = []
-
-        async def child(name: str) -> None:
-            try:
-                await _for_ever()
-            finally:
-                ended.append(name)
-
-        async def group() -> None:
-            async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
-                tasks.create_task(child("a"))
-                tasks.create_task(child("b"))
-
-        async def waits_for() -> None:
-            await asyncio.wait_for(child("c"), 20)
-
-        async def gathers() -> None:
-            await asyncio.gather(child("d"), child("e"))
-
-        for function in (group, waits_for, gathers):
-            with pytest.raises(SoftTimeout):
-                await CoroutineExecutor().run(execution(function, soft_timeout=0.01, timeout=20))
-        await asyncio.sleep(0)
-
-        assert sorted(ended) == ["a", "b", "c", "d", "e"]
-
-    run(main())
-
-
-def test_a_task_that_it_waits_for_may_keep_it_and_the_hard_timeout_stays_one() -> None:
-    async def main() -> None:
-        async def keeps() -> None:
-            try:
-                await _for_ever()
-            except asyncio.CancelledError:
-                return
-
-        async def waits() -> None:
-            await asyncio.create_task(keeps())
+async def test_a_coroutine_gets_it_where_it_waits_and_may_end_in_its_own_way(timeout: float | None) -> None:
+    async def long() -> str:
+        try:
             await _for_ever()
+        except SoftTimeout as error:
+            # It is not cancelled: it may go on waiting.
+            await asyncio.sleep(0.01)
+            return str(error)
+        raise AssertionError
 
-        with pytest.raises(TaskTimeout) as caught:
-            await CoroutineExecutor().run(execution(waits, soft_timeout=0.01, timeout=0.05))
-        assert not isinstance(caught.value, SoftTimeout)
+    value = await CoroutineExecutor().run(execution(long, soft_timeout=0.01, timeout=timeout))
 
-    virtual_time.run(main())
+    assert value == "task task ran longer than its soft_timeout of 0.01 s"
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
 
 
-def test_a_real_cancellation_in_the_same_turn_goes_first() -> None:
-    async def main() -> None:
-        running = asyncio.ensure_future(CoroutineExecutor().run(execution(_for_ever, soft_timeout=0.02)))
+@pytest.mark.real_time
+async def test_a_coroutine_that_does_not_catch_it_ends_with_it() -> None:
+    with pytest.raises(SoftTimeout, match=r"soft_timeout of 0\.01 s") as caught:
+        await CoroutineExecutor().run(execution(_for_ever, soft_timeout=0.01))
+
+    assert not isinstance(caught.value, asyncio.CancelledError)
+    assert type(caught.value) is SoftTimeout
+
+
+async def test_one_that_swallows_it_goes_on_to_its_hard_timeout() -> None:
+    seen: list[str] = []
+
+    async def stubborn() -> None:
+        for _ in range(2):
+            try:
+                await _for_ever()
+            except SoftTimeout:
+                seen.append("soft")
+            except asyncio.CancelledError:
+                seen.append("hard")
+                raise
+
+    with pytest.raises(TaskTimeout) as caught:
+        await CoroutineExecutor().run(execution(stubborn, soft_timeout=0.01, timeout=0.05))
+
+    assert seen == ["soft", "hard"]
+    assert not isinstance(caught.value, SoftTimeout)
+
+
+@pytest.mark.real_time
+async def test_task_groups_and_timeouts_inside_clean_up_as_for_a_cancellation() -> None:
+    ended: list[str] = []
+
+    async def child(name: str) -> None:
+        try:
+            await _for_ever()
+        finally:
+            ended.append(name)
+
+    async def group() -> None:
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            tasks.create_task(child("a"))
+            tasks.create_task(child("b"))
+
+    async def waits_for() -> None:
+        await asyncio.wait_for(child("c"), 20)
+
+    async def gathers() -> None:
+        await asyncio.gather(child("d"), child("e"))
+
+    for function in (group, waits_for, gathers):
+        with pytest.raises(SoftTimeout):
+            await CoroutineExecutor().run(execution(function, soft_timeout=0.01, timeout=20))
+    await asyncio.sleep(0)
+
+    assert sorted(ended) == ["a", "b", "c", "d", "e"]
+
+
+async def test_a_task_that_it_waits_for_may_keep_it_and_the_hard_timeout_stays_one() -> None:
+    async def keeps() -> None:
+        try:
+            await _for_ever()
+        except asyncio.CancelledError:
+            return
+
+    async def waits() -> None:
+        await asyncio.create_task(keeps())
+        await _for_ever()
+
+    with pytest.raises(TaskTimeout) as caught:
+        await CoroutineExecutor().run(execution(waits, soft_timeout=0.01, timeout=0.05))
+    assert not isinstance(caught.value, SoftTimeout)
+
+
+@pytest.mark.real_time
+async def test_a_real_cancellation_in_the_same_turn_goes_first() -> None:
+    running = asyncio.ensure_future(CoroutineExecutor().run(execution(_for_ever, soft_timeout=0.02)))
+    await asyncio.sleep(0)
+    time.sleep(0.03)
+    # The timer is due and has not been looked at.
+    asyncio.get_running_loop().call_soon(running.cancel)
+
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await running
+    assert not isinstance(caught.value, SoftTimeout)
+
+
+async def test_a_coroutine_in_time_sees_nothing_of_it() -> None:
+    async def quick() -> int:
         await asyncio.sleep(0)
-        time.sleep(0.03)
-        # The timer is due and has not been looked at.
-        asyncio.get_running_loop().call_soon(running.cancel)
+        return 1
 
-        with pytest.raises(asyncio.CancelledError) as caught:
-            await running
-        assert not isinstance(caught.value, SoftTimeout)
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("no")
 
-    run(main())
-
-
-def test_a_coroutine_in_time_sees_nothing_of_it() -> None:
-    async def main() -> None:
-        async def quick() -> int:
-            await asyncio.sleep(0)
-            return 1
-
-        async def fails() -> None:
-            await asyncio.sleep(0)
-            raise ValueError("no")
-
-        assert await CoroutineExecutor().run(execution(quick, soft_timeout=0.05)) == 1
-        with pytest.raises(ValueError, match="no"):
-            await CoroutineExecutor().run(execution(fails, soft_timeout=0.05))
-        await asyncio.sleep(0.1)
-
-    run(main())
+    assert await CoroutineExecutor().run(execution(quick, soft_timeout=0.05)) == 1
+    with pytest.raises(ValueError, match="no"):
+        await CoroutineExecutor().run(execution(fails, soft_timeout=0.05))
+    await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize("loop_factory", LOOPS)
@@ -188,26 +169,24 @@ def test_a_thread_gets_it_between_two_instructions(
     run(main(), loop_factory=loop_factory)
 
 
-def test_a_thread_that_swallows_it_is_abandoned_at_its_hard_timeout(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.real_time
+async def test_a_thread_that_swallows_it_is_abandoned_at_its_hard_timeout(caplog: pytest.LogCaptureFixture) -> None:
     release = threading.Event()
 
-    async def main() -> None:
-        executor = ThreadExecutor()
+    executor = ThreadExecutor()
 
-        def stubborn() -> None:
-            while not release.is_set():
-                with contextlib.suppress(SoftTimeout):
-                    release.wait(0.01)
+    def stubborn() -> None:
+        while not release.is_set():
+            with contextlib.suppress(SoftTimeout):
+                release.wait(0.01)
 
-        with pytest.raises(TaskTimeout):
-            await executor.run(execution(stubborn, soft_timeout=0.02, timeout=0.1))
-        assert executor.abandoned == 1
-        assert await executor.run(execution(lambda: "the slot is free")) == "the slot is free"
-        release.set()
-        await until(lambda: executor.abandoned == 0)
-        await executor.aclose()
-
-    run(main())
+    with pytest.raises(TaskTimeout):
+        await executor.run(execution(stubborn, soft_timeout=0.02, timeout=0.1))
+    assert executor.abandoned == 1
+    assert await executor.run(execution(lambda: "the slot is free")) == "the slot is free"
+    release.set()
+    await until(lambda: executor.abandoned == 0)
+    await executor.aclose()
     assert "job job-1 of task task: a thread cannot be stopped" in caplog.text
     assert "in stubborn" in caplog.text
 

@@ -16,6 +16,7 @@ from taskmq.model.envelope import JSON, Envelope
 from taskmq.run.context import Context
 from taskmq.run.execution import Execution
 from taskmq.run.journal import RunJournal
+from tests.coroutines import run_by
 from tests.servers.waiting import until
 from tests.unit.executors.kit import run
 
@@ -175,105 +176,101 @@ def _play(test: Callable[[ProcessExecutor, Shelf], Any]) -> None:
     run(main())
 
 
-def test_progress_is_heard_while_the_task_runs_and_its_last_word_before_the_end(tmp_path: Path) -> None:
-    async def test(executor: ProcessExecutor, writer: Shelf) -> None:
-        running = asyncio.create_task(executor.run(_execution("tells", writer)))
-        await until((tmp_path / "told").exists)
-        # Also what was told too soon after what had been said before.
-        await until(lambda: bool(writer.journals) and writer.journals[-1].done == 99_999)
-        # The first word at once, then every half second: never one for each.
-        assert len(writer.journals) < 20
-        (tmp_path / "go on").touch()
-        await running
-        journal = writer.journals[-1]
-        assert (journal.done, journal.total, journal.note, journal.details) == (100_000, 100_000, "done", b"[1,2]")
-
-    _play(test)
-
-
-def test_steps_and_checkpoints_are_saved_by_the_worker_and_read_by_the_next_run() -> None:
-    async def test(executor: ProcessExecutor, writer: Shelf) -> None:
-        assert await executor.run(_execution("saves", writer)) == (None, 7, 5, {"a": 5})
-        assert writer.values == {"step work": b"5", "checkpoint": b'{"a":5}'}
-        writer.values["step work"] = b"6"
-
-        assert await executor.run(_execution("saves", writer)) == ({"a": 5}, 7, 6, {"a": 6})
-
-    _play(test)
+@run_by(_play)
+async def test_progress_is_heard_while_the_task_runs_and_its_last_word_before_the_end(
+    executor: ProcessExecutor, writer: Shelf, /, tmp_path: Path
+) -> None:
+    running = asyncio.create_task(executor.run(_execution("tells", writer)))
+    await until((tmp_path / "told").exists)
+    # Also what was told too soon after what had been said before.
+    await until(lambda: bool(writer.journals) and writer.journals[-1].done == 99_999)
+    # The first word at once, then every half second: never one for each.
+    assert len(writer.journals) < 20
+    (tmp_path / "go on").touch()
+    await running
+    journal = writer.journals[-1]
+    assert (journal.done, journal.total, journal.note, journal.details) == (100_000, 100_000, "done", b"[1,2]")
 
 
-def test_threads_of_a_task_may_save_at_the_same_time() -> None:
-    async def test(executor: ProcessExecutor, writer: Shelf) -> None:
-        assert await executor.run(_execution("from_many_threads", writer)) == {n: n for n in range(10)}
-        assert len(writer.values) == 10
+@run_by(_play)
+async def test_steps_and_checkpoints_are_saved_by_the_worker_and_read_by_the_next_run(
+    executor: ProcessExecutor, writer: Shelf, /
+) -> None:
+    assert await executor.run(_execution("saves", writer)) == (None, 7, 5, {"a": 5})
+    assert writer.values == {"step work": b"5", "checkpoint": b'{"a":5}'}
+    writer.values["step work"] = b"6"
 
-    _play(test)
+    assert await executor.run(_execution("saves", writer)) == ({"a": 5}, 7, 6, {"a": 6})
+
+
+@run_by(_play)
+async def test_threads_of_a_task_may_save_at_the_same_time(executor: ProcessExecutor, writer: Shelf, /) -> None:
+    assert await executor.run(_execution("from_many_threads", writer)) == {n: n for n in range(10)}
+    assert len(writer.values) == 10
 
 
 @pytest.mark.parametrize("error", [StateUnavailable("down", is_certain=False), RunSuperseded("another one")])
-def test_what_cannot_be_saved_is_the_tasks_error_over_there(error: Exception) -> None:
-    async def test(executor: ProcessExecutor, writer: Shelf) -> None:
-        writer.error = error
-        with pytest.raises(type(error), match=str(error)) as caught:
-            await executor.run(_execution("saves", writer))
-        assert getattr(caught.value, "is_certain", None) == getattr(error, "is_certain", None)
+@run_by(_play)
+async def test_what_cannot_be_saved_is_the_tasks_error_over_there(
+    executor: ProcessExecutor, writer: Shelf, /, error: Exception
+) -> None:
+    writer.error = error
+    with pytest.raises(type(error), match=str(error)) as caught:
+        await executor.run(_execution("saves", writer))
+    assert getattr(caught.value, "is_certain", None) == getattr(error, "is_certain", None)
 
-        writer.error = None
-        assert (await executor.run(_execution("saves", writer)))[2] == 5  # type: ignore[index]
-
-    _play(test)
-
-
-def test_a_soft_timeout_during_a_wait_for_the_state_leaves_no_reply_to_the_next_run(tmp_path: Path) -> None:
-    async def test(executor: ProcessExecutor, writer: Shelf) -> None:
-        writer.gate.clear()
-        running = asyncio.create_task(executor.run(_execution("waits_softly", writer, soft_timeout=0.2)))
-        await until((tmp_path / "interrupted").exists)
-        writer.gate.set()
-        with pytest.raises(SoftTimeout):
-            await running
-
-        writer.values["checkpoint"] = b'"from before"'
-        assert (await executor.run(_execution("saves", writer)))[0] == "from before"  # type: ignore[index]
-
-    _play(test)
+    writer.error = None
+    assert (await executor.run(_execution("saves", writer)))[2] == 5  # type: ignore[index]
 
 
-def test_what_a_task_has_left_running_is_not_heard_and_told_so() -> None:
-    async def test(executor: ProcessExecutor, writer: Shelf) -> None:
-        await executor.run(_execution("leaves_a_thread", writer))
+@run_by(_play)
+async def test_a_soft_timeout_during_a_wait_for_the_state_leaves_no_reply_to_the_next_run(
+    executor: ProcessExecutor, writer: Shelf, /, tmp_path: Path
+) -> None:
+    writer.gate.clear()
+    running = asyncio.create_task(executor.run(_execution("waits_softly", writer, soft_timeout=0.2)))
+    await until((tmp_path / "interrupted").exists)
+    writer.gate.set()
+    with pytest.raises(SoftTimeout):
+        await running
 
-        words = await executor.run(_execution("what_is_left_tells", writer))
+    writer.values["checkpoint"] = b'"from before"'
+    assert (await executor.run(_execution("saves", writer)))[0] == "from before"  # type: ignore[index]
 
-        assert words == "StateUnavailable: the task has ended: what it has left running can save nothing"
-        assert writer.journals == []
-        assert writer.values == {}
 
-    _play(test)
+@run_by(_play)
+async def test_what_a_task_has_left_running_is_not_heard_and_told_so(
+    executor: ProcessExecutor, writer: Shelf, /
+) -> None:
+    await executor.run(_execution("leaves_a_thread", writer))
+
+    words = await executor.run(_execution("what_is_left_tells", writer))
+
+    assert words == "StateUnavailable: the task has ended: what it has left running can save nothing"
+    assert writer.journals == []
+    assert writer.values == {}
 
 
 @pytest.mark.parametrize("begun", [b"[false]", b"[true]"])
-def test_a_fork_of_a_task_is_refused_to_save_and_the_task_saves_on(begun: bytes) -> None:
-    async def test(executor: ProcessExecutor, writer: Shelf) -> None:
-        words = await executor.run(_execution("forks", writer, args=begun))
+@run_by(_play)
+async def test_a_fork_of_a_task_is_refused_to_save_and_the_task_saves_on(
+    executor: ProcessExecutor, writer: Shelf, /, begun: bytes
+) -> None:
+    words = await executor.run(_execution("forks", writer, args=begun))
 
-        assert str(words).startswith("UnsupportedFeature: a fork of the task's process can save nothing: ")
-        assert json.loads(writer.values["checkpoint"]) == words
-        # News of a fork would get between the frames of its parent.
-        assert writer.journals == []
-
-    _play(test)
+    assert str(words).startswith("UnsupportedFeature: a fork of the task's process can save nothing: ")
+    assert json.loads(writer.values["checkpoint"]) == words
+    # News of a fork would get between the frames of its parent.
+    assert writer.journals == []
 
 
-def test_dependencies_are_resolved_over_there_and_the_workers_end_with_the_process(tmp_path: Path) -> None:
-    async def test() -> None:
-        # Each process runs one task, so that it is let go after it.
-        executor = ProcessExecutor("telling_tasks:app", size=1, url="memory://given", state=None, max_tasks=1)
-        try:
-            assert await executor.run(_execution("depends", Shelf())) == "lent from the pool"
-            assert (tmp_path / "lent").read_text() == "closed"
-            await until(lambda: (tmp_path / "pool").read_text() == "closed")
-        finally:
-            await executor.aclose()
-
-    run(test())
+@pytest.mark.real_time
+async def test_dependencies_are_resolved_over_there_and_the_workers_end_with_the_process(tmp_path: Path) -> None:
+    # Each process runs one task, so that it is let go after it.
+    executor = ProcessExecutor("telling_tasks:app", size=1, url="memory://given", state=None, max_tasks=1)
+    try:
+        assert await executor.run(_execution("depends", Shelf())) == "lent from the pool"
+        assert (tmp_path / "lent").read_text() == "closed"
+        await until(lambda: (tmp_path / "pool").read_text() == "closed")
+    finally:
+        await executor.aclose()

@@ -20,6 +20,7 @@ from taskmq.model.envelope import JSON, MSGPACK, Envelope
 from taskmq.run.context import Context
 from taskmq.run.execution import Execution
 from taskmq.testing.runner import CancelPoint
+from tests.coroutines import run_by
 from tests.servers.waiting import until
 from tests.unit.executors.kit import LOOPS, run
 
@@ -219,44 +220,38 @@ def test_a_function_runs_in_a_process_that_is_used_again(loop_factory: Loop) -> 
 
 
 @pytest.mark.parametrize("content_type", [JSON, MSGPACK])
-def test_arguments_travel_in_the_messages_own_encoding_and_values_as_they_are(content_type: str) -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        when = datetime(2026, 11, 21, tzinfo=UTC)
+@run_by(_in_loop)
+async def test_arguments_travel_in_the_messages_own_encoding_and_values_as_they_are(
+    executor: ProcessExecutor, /, content_type: str
+) -> None:
+    when = datetime(2026, 11, 21, tzinfo=UTC)
 
-        assert await executor.run(_execution("day", when, content_type=content_type)) == ("Saturday", when)
-        data = "x" * 3_000_000
-        assert await executor.run(_execution("echo", data, content_type=content_type)) == data
-
-    _in_loop(test)
-
-
-def test_the_app_may_be_an_attribute_of_something_in_the_module() -> None:
-    async def main() -> None:
-        executor = _executor(target="process_tasks:holder.app")
-        assert await executor.run(_execution("add", 1)) == 2
-        await executor.aclose()
-
-    run(main())
+    assert await executor.run(_execution("day", when, content_type=content_type)) == ("Saturday", when)
+    data = "x" * 3_000_000
+    assert await executor.run(_execution("echo", data, content_type=content_type)) == data
 
 
-def test_the_context_over_there_is_the_one_over_here() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        meta = {"a": "b", "taskmq.schedule": "nightly", "taskmq.scheduled_for": "1700000000000"}
-        it = _execution("look", attempt=3, tenant="acme", root="root-1", meta=meta)
-
-        seen = await executor.run(it)
-
-        assert isinstance(seen, dict)
-        assert seen == {name: getattr(it.context, name) for name in seen}
-
-    _in_loop(test)
+@pytest.mark.real_time
+async def test_the_app_may_be_an_attribute_of_something_in_the_module() -> None:
+    executor = _executor(target="process_tasks:holder.app")
+    assert await executor.run(_execution("add", 1)) == 2
+    await executor.aclose()
 
 
-def test_a_task_over_there_sends_to_the_broker_that_the_worker_was_given() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        assert await executor.run(_execution("urls")) == ("memory://given", "memory://given-state")
+@run_by(_in_loop)
+async def test_the_context_over_there_is_the_one_over_here(executor: ProcessExecutor, /) -> None:
+    meta = {"a": "b", "taskmq.schedule": "nightly", "taskmq.scheduled_for": "1700000000000"}
+    it = _execution("look", attempt=3, tenant="acme", root="root-1", meta=meta)
 
-    _in_loop(test)
+    seen = await executor.run(it)
+
+    assert isinstance(seen, dict)
+    assert seen == {name: getattr(it.context, name) for name in seen}
+
+
+@run_by(_in_loop)
+async def test_a_task_over_there_sends_to_the_broker_that_the_worker_was_given(executor: ProcessExecutor, /) -> None:
+    assert await executor.run(_execution("urls")) == ("memory://given", "memory://given-state")
 
 
 @pytest.mark.parametrize(
@@ -271,52 +266,44 @@ def test_a_task_over_there_sends_to_the_broker_that_the_worker_was_given() -> No
         ("nobody", UnknownTask, "nobody"),
     ],
 )
-def test_an_error_comes_through_with_its_traceback_and_the_process_lives_on(
-    task: str, kind: type[BaseException], words: str
+@run_by(_in_loop)
+async def test_an_error_comes_through_with_its_traceback_and_the_process_lives_on(
+    executor: ProcessExecutor, /, task: str, kind: type[BaseException], words: str
 ) -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        before = await executor.run(_execution("pid"))
+    before = await executor.run(_execution("pid"))
 
-        with pytest.raises(kind, match=words) as caught:
-            await executor.run(_execution(task))
+    with pytest.raises(kind, match=words) as caught:
+        await executor.run(_execution(task))
 
-        error = caught.value.__cause__ if kind is RuntimeError else caught.value
-        text = "".join([str(error), *getattr(error, "__notes__", [])])
-        assert "process_tasks.py" in text or task == "nobody"
-        assert await executor.run(_execution("pid")) == before
-
-    _in_loop(test)
+    error = caught.value.__cause__ if kind is RuntimeError else caught.value
+    text = "".join([str(error), *getattr(error, "__notes__", [])])
+    assert "process_tasks.py" in text or task == "nobody"
+    assert await executor.run(_execution("pid")) == before
 
 
-def test_arguments_that_do_not_fit_over_there_are_refused_there() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        with pytest.raises(InvalidArguments):
-            await executor.run(_execution("add", "x"))
-
-    _in_loop(test)
+@run_by(_in_loop)
+async def test_arguments_that_do_not_fit_over_there_are_refused_there(executor: ProcessExecutor, /) -> None:
+    with pytest.raises(InvalidArguments):
+        await executor.run(_execution("add", "x"))
 
 
-def test_an_exit_in_a_task_is_the_tasks_failure() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        before = await executor.run(_execution("pid"))
+@run_by(_in_loop)
+async def test_an_exit_in_a_task_is_the_tasks_failure(executor: ProcessExecutor, /) -> None:
+    before = await executor.run(_execution("pid"))
 
-        with pytest.raises(SystemExit) as caught:
-            await executor.run(_execution("leave", 3))
+    with pytest.raises(SystemExit) as caught:
+        await executor.run(_execution("leave", 3))
 
-        assert caught.value.code == 3
-        assert await executor.run(_execution("pid")) == before
-
-    _in_loop(test)
+    assert caught.value.code == 3
+    assert await executor.run(_execution("pid")) == before
 
 
-def test_a_value_that_cannot_cross_is_the_tasks_failure() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        with pytest.raises(Exception, match="lambda"):
-            await executor.run(_execution("unpicklable"))
+@run_by(_in_loop)
+async def test_a_value_that_cannot_cross_is_the_tasks_failure(executor: ProcessExecutor, /) -> None:
+    with pytest.raises(Exception, match="lambda"):
+        await executor.run(_execution("unpicklable"))
 
-        assert await executor.run(_execution("add", 1)) == 2
-
-    _in_loop(test)
+    assert await executor.run(_execution("add", 1)) == 2
 
 
 def test_what_a_task_prints_and_reads_does_not_get_between_the_frames(capfd: pytest.CaptureFixture[str]) -> None:
@@ -436,18 +423,16 @@ def test_a_run_may_be_cancelled_at_any_moment_of_its_start_and_no_process_is_lef
     _in_loop(test, loop_factory)
 
 
-def test_no_more_processes_run_than_there_are_slots() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        runs = [asyncio.ensure_future(executor.run(_execution("sleep", 0.05))) for _ in range(6)]
+@run_by(_in_loop)
+async def test_no_more_processes_run_than_there_are_slots(executor: ProcessExecutor, /) -> None:
+    runs = [asyncio.ensure_future(executor.run(_execution("sleep", 0.05))) for _ in range(6)]
 
-        def are_over() -> bool:
-            assert len(_children()) <= 2
-            return all(each.done() for each in runs)
+    def are_over() -> bool:
+        assert len(_children()) <= 2
+        return all(each.done() for each in runs)
 
-        await until(are_over)
-        await asyncio.gather(*runs)
-
-    _in_loop(test)
+    await until(are_over)
+    await asyncio.gather(*runs)
 
 
 @BOTH_LOOPS
@@ -476,15 +461,13 @@ def test_closing_kills_what_runs_what_starts_and_what_waits(tmp_path: Path, loop
     run(main(), loop_factory=loop_factory)
 
 
-def test_a_module_that_the_process_cannot_import_loses_the_run_and_not_the_worker() -> None:
-    async def main() -> None:
-        executor = _executor(target="no_such_module:app")
-        for _ in range(2):
-            with pytest.raises(WorkerLost, match="exit code 1"):
-                await executor.run(_execution("add", 1))
-        await executor.aclose()
-
-    run(main())
+@pytest.mark.real_time
+async def test_a_module_that_the_process_cannot_import_loses_the_run_and_not_the_worker() -> None:
+    executor = _executor(target="no_such_module:app")
+    for _ in range(2):
+        with pytest.raises(WorkerLost, match="exit code 1"):
+            await executor.run(_execution("add", 1))
+    await executor.aclose()
 
 
 def test_processes_end_with_the_worker_that_has_started_them(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from taskmq.errors import MemoryExceeded, ResultTooLarge, SoftTimeout, TaskMQErr
 from taskmq.executors import ProcessExecutor
 from taskmq.executors.memory import MemoryGroup
 from taskmq.model.resources import Grant
+from tests.coroutines import run_by
 from tests.servers.waiting import until
 from tests.unit.executors.kit import run
 from tests.unit.executors.test_process import _children, _execution
@@ -166,116 +167,108 @@ def _in_loop(test: Callable[[ProcessExecutor], Any], **options: Any) -> None:
         ("unreadable", TaskMQError, "cannot cross processes: ZeroDivisionError: division by zero"),
     ],
 )
-def test_what_cannot_be_written_or_read_back_is_an_error(task: str, kind: type[Exception], words: str) -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        before = await executor.run(_limited("pid"))
-        with pytest.raises(kind, match=words):
-            await executor.run(_limited(task))
-        assert await executor.run(_limited("pid")) == before
-
-    _in_loop(test)
-
-
-def test_a_huge_value_crosses() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        value = await executor.run(_limited("huge", 200_000_000))
-        assert isinstance(value, bytes)
-        assert len(value) == 200_000_000
-
-    _in_loop(test)
+@run_by(_in_loop)
+async def test_what_cannot_be_written_or_read_back_is_an_error(
+    executor: ProcessExecutor, /, task: str, kind: type[Exception], words: str
+) -> None:
+    before = await executor.run(_limited("pid"))
+    with pytest.raises(kind, match=words):
+        await executor.run(_limited(task))
+    assert await executor.run(_limited("pid")) == before
 
 
-def test_a_value_beyond_the_limit_is_refused_over_there() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        executor._setup.answer_limit = 1000
-        with pytest.raises(ResultTooLarge, match=r"the result of task huge has 1,0.. bytes, the limit is 1,000"):
-            await executor.run(_limited("huge", 1000))
-        assert await executor.run(_limited("add", 1)) == 2
-
-    _in_loop(test)
+@run_by(_in_loop)
+async def test_a_huge_value_crosses(executor: ProcessExecutor, /) -> None:
+    value = await executor.run(_limited("huge", 200_000_000))
+    assert isinstance(value, bytes)
+    assert len(value) == 200_000_000
 
 
-def test_a_soft_timeout_is_raised_in_the_main_thread_also_in_a_system_call() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        await executor.run(_limited("pid"))
-        words = await executor.run(_limited("softly", soft=0.1, timeout=20))
-        assert words == "task softly ran longer than its soft_timeout of 0.1 s"
-        with pytest.raises(SoftTimeout, match="soft_in_python"):
-            await executor.run(_limited("soft_in_python", soft=0.1, timeout=20))
-        before = await executor.run(_limited("pid"))
-        with pytest.raises(TaskTimeout) as caught:
-            await executor.run(_limited("swallows", soft=0.1, timeout=0.3))
-        assert not isinstance(caught.value, SoftTimeout)
-        assert await executor.run(_limited("pid")) != before
-
-    _in_loop(test)
+@run_by(_in_loop)
+async def test_a_value_beyond_the_limit_is_refused_over_there(executor: ProcessExecutor, /) -> None:
+    executor._setup.answer_limit = 1000
+    with pytest.raises(ResultTooLarge, match=r"the result of task huge has 1,0.. bytes, the limit is 1,000"):
+        await executor.run(_limited("huge", 1000))
+    assert await executor.run(_limited("add", 1)) == 2
 
 
-def test_many_runs_that_end_right_at_their_soft_timeout_leave_no_alarm_behind() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        before = await executor.run(_limited("pid"))
-        for number in range(300):
-            try:
-                assert await executor.run(_limited("add", 1, soft=1e-6 * (1 + number))) == 2
-            except SoftTimeout:
-                continue
-        await asyncio.sleep(0.01)
-        assert await executor.run(_limited("pid")) == before
+@run_by(_in_loop)
+async def test_a_soft_timeout_is_raised_in_the_main_thread_also_in_a_system_call(
+    executor: ProcessExecutor, /
+) -> None:
+    await executor.run(_limited("pid"))
+    words = await executor.run(_limited("softly", soft=0.1, timeout=20))
+    assert words == "task softly ran longer than its soft_timeout of 0.1 s"
+    with pytest.raises(SoftTimeout, match="soft_in_python"):
+        await executor.run(_limited("soft_in_python", soft=0.1, timeout=20))
+    before = await executor.run(_limited("pid"))
+    with pytest.raises(TaskTimeout) as caught:
+        await executor.run(_limited("swallows", soft=0.1, timeout=0.3))
+    assert not isinstance(caught.value, SoftTimeout)
+    assert await executor.run(_limited("pid")) != before
 
-    _in_loop(test)
+
+@run_by(_in_loop)
+async def test_many_runs_that_end_right_at_their_soft_timeout_leave_no_alarm_behind(
+    executor: ProcessExecutor, /
+) -> None:
+    before = await executor.run(_limited("pid"))
+    for number in range(300):
+        try:
+            assert await executor.run(_limited("add", 1, soft=1e-6 * (1 + number))) == 2
+        except SoftTimeout:
+            continue
+    await asyncio.sleep(0.01)
+    assert await executor.run(_limited("pid")) == before
 
 
-def test_a_run_is_asked_to_stop_over_there_and_may_end_by_itself(tmp_path: Path) -> None:
+@run_by(_in_loop)
+async def test_a_run_is_asked_to_stop_over_there_and_may_end_by_itself(
+    executor: ProcessExecutor, /, tmp_path: Path
+) -> None:
     started = tmp_path / "started"
 
-    async def test(executor: ProcessExecutor) -> None:
-        it = _limited("stops", str(started))
-        running = asyncio.ensure_future(executor.run(it))
-        await until(started.exists)
-        executor.ask_to_stop(it)
-        assert await running == "asked to stop"
-        executor.ask_to_stop(it)
-        assert await executor.run(_limited("add", 1)) == 2
-
-    _in_loop(test)
+    it = _limited("stops", str(started))
+    running = asyncio.ensure_future(executor.run(it))
+    await until(started.exists)
+    executor.ask_to_stop(it)
+    assert await running == "asked to stop"
+    executor.ask_to_stop(it)
+    assert await executor.run(_limited("add", 1)) == 2
 
 
-def test_a_run_hears_over_there_that_it_is_to_give_way(tmp_path: Path) -> None:
+@run_by(_in_loop)
+async def test_a_run_hears_over_there_that_it_is_to_give_way(executor: ProcessExecutor, /, tmp_path: Path) -> None:
     started = tmp_path / "started"
 
-    async def test(executor: ProcessExecutor) -> None:
-        it = _limited("yields", str(started))
-        running = asyncio.ensure_future(executor.run(it))
-        await until(started.exists)
-        executor.preempt(it, "preempted by pool acme")
-        assert await running == "preempted by pool acme, False"
-        assert await executor.run(_limited("add", 1)) == 2
-
-    _in_loop(test)
+    it = _limited("yields", str(started))
+    running = asyncio.ensure_future(executor.run(it))
+    await until(started.exists)
+    executor.preempt(it, "preempted by pool acme")
+    assert await running == "preempted by pool acme, False"
+    assert await executor.run(_limited("add", 1)) == 2
 
 
-def test_a_run_that_gave_way_is_not_asked_again_when_it_comes_back(tmp_path: Path) -> None:
+@run_by(_in_loop)
+async def test_a_run_that_gave_way_is_not_asked_again_when_it_comes_back(
+    executor: ProcessExecutor, /, tmp_path: Path
+) -> None:
     started = tmp_path / "yielding"
 
-    async def test(executor: ProcessExecutor) -> None:
-        it = _limited("yields", str(started))
-        running = asyncio.ensure_future(executor.run(it))
-        await until(started.exists)
-        executor.preempt(it, "preempted by pool acme")
-        await running
+    it = _limited("yields", str(started))
+    running = asyncio.ensure_future(executor.run(it))
+    await until(started.exists)
+    executor.preempt(it, "preempted by pool acme")
+    await running
 
-        assert await executor.run(_limited("is_preempted")) is None
-
-    _in_loop(test)
+    assert await executor.run(_limited("is_preempted")) is None
 
 
-def test_a_task_that_closes_everything_loses_its_own_run_only() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        with pytest.raises(WorkerLost):
-            await executor.run(_limited("closes"))
-        assert await executor.run(_limited("add", 1)) == 2
-
-    _in_loop(test)
+@run_by(_in_loop)
+async def test_a_task_that_closes_everything_loses_its_own_run_only(executor: ProcessExecutor, /) -> None:
+    with pytest.raises(WorkerLost):
+        await executor.run(_limited("closes"))
+    assert await executor.run(_limited("add", 1)) == 2
 
 
 def test_processes_log_as_the_worker_does_and_what_they_print_is_on_standard_error(
@@ -301,38 +294,32 @@ def test_the_time_that_a_process_takes_to_import_the_app_is_not_the_tasks(tmp_pa
     _in_loop(test)
 
 
-def test_a_process_is_started_ahead_and_one_that_has_ended_is_replaced() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        executor.warm()
-        await until(lambda: len(_children()) == 1)
-        (spare,) = _children()
-        assert await executor.run(_limited("pid")) == spare
+@run_by(_in_loop)
+async def test_a_process_is_started_ahead_and_one_that_has_ended_is_replaced(executor: ProcessExecutor, /) -> None:
+    executor.warm()
+    await until(lambda: len(_children()) == 1)
+    (spare,) = _children()
+    assert await executor.run(_limited("pid")) == spare
 
-        with pytest.raises(WorkerLost):
-            await executor.run(_limited("closes"))
-        await until(lambda: len(_children()) == 1 and _children() != [spare])
-        (other,) = _children()
-        assert await executor.run(_limited("pid")) == other
-
-    _in_loop(test)
+    with pytest.raises(WorkerLost):
+        await executor.run(_limited("closes"))
+    await until(lambda: len(_children()) == 1 and _children() != [spare])
+    (other,) = _children()
+    assert await executor.run(_limited("pid")) == other
 
 
-def test_a_process_is_replaced_after_so_many_runs() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        pids = [await executor.run(_limited("pid")) for _ in range(6)]
-        assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [2, 2, 2]
-
-    _in_loop(test, max_tasks=2)
+@run_by(_in_loop, max_tasks=2)
+async def test_a_process_is_replaced_after_so_many_runs(executor: ProcessExecutor, /) -> None:
+    pids = [await executor.run(_limited("pid")) for _ in range(6)]
+    assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [2, 2, 2]
 
 
-def test_a_process_that_has_grown_is_replaced_after_its_run() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        first = await executor.run(_limited("pid"))
-        assert await executor.run(_limited("pid")) == first
-        assert await executor.run(_limited("keep", 150 * 2**20)) == first
-        assert await executor.run(_limited("pid")) != first
-
-    _in_loop(test, max_memory=120 * 2**20)
+@run_by(_in_loop, max_memory=120 * 2**20)
+async def test_a_process_that_has_grown_is_replaced_after_its_run(executor: ProcessExecutor, /) -> None:
+    first = await executor.run(_limited("pid"))
+    assert await executor.run(_limited("pid")) == first
+    assert await executor.run(_limited("keep", 150 * 2**20)) == first
+    assert await executor.run(_limited("pid")) != first
 
 
 @pytest.fixture(params=["group", "looks"])
@@ -354,18 +341,16 @@ def _leave(group: MemoryGroup) -> None:
 
 
 @pytest.mark.usefixtures("memory_kept_by")
-def test_a_run_that_takes_more_than_its_memory_is_killed_and_says_so() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        grant = Grant({"memory": 128 * 2**20})
-        assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
-        with pytest.raises(MemoryExceeded, match="task grow took more than its memory of 128M") as caught:
-            await executor.run(_limited("grow", 512 * 2**20, grant=grant))
-        assert caught.value.limit == 128 * 2**20
-        # The limit was that run's.
-        assert await executor.run(_limited("grow", 256 * 2**20)) == 256 * 2**20
-        assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
-
-    _in_loop(test)
+@run_by(_in_loop)
+async def test_a_run_that_takes_more_than_its_memory_is_killed_and_says_so(executor: ProcessExecutor, /) -> None:
+    grant = Grant({"memory": 128 * 2**20})
+    assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
+    with pytest.raises(MemoryExceeded, match="task grow took more than its memory of 128M") as caught:
+        await executor.run(_limited("grow", 512 * 2**20, grant=grant))
+    assert caught.value.limit == 128 * 2**20
+    # The limit was that run's.
+    assert await executor.run(_limited("grow", 256 * 2**20)) == 256 * 2**20
+    assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
 
 
 def test_the_groups_of_a_worker_that_was_killed_are_removed_by_the_next_one() -> None:
@@ -384,24 +369,22 @@ def test_the_groups_of_a_worker_that_was_killed_are_removed_by_the_next_one() ->
 
 
 @pytest.mark.usefixtures("memory_kept_by")
-def test_a_run_is_not_killed_for_what_an_earlier_one_has_kept() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        first = await executor.run(_limited("keep", 150 * 2**20))
-        grant = Grant({"memory": 128 * 2**20})
-        assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
-        assert await executor.run(_limited("pid")) != first
-
-    _in_loop(test)
+@run_by(_in_loop)
+async def test_a_run_is_not_killed_for_what_an_earlier_one_has_kept(executor: ProcessExecutor, /) -> None:
+    first = await executor.run(_limited("keep", 150 * 2**20))
+    grant = Grant({"memory": 128 * 2**20})
+    assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
+    assert await executor.run(_limited("pid")) != first
 
 
-def test_a_run_sees_its_devices_and_processors_and_no_process_changes_its_devices() -> None:
-    async def test(executor: ProcessExecutor) -> None:
-        grant = Grant({"gpu": 2, "cpu": 2.5}, ("0", "2"))
-        assert await executor.run(_limited("environment")) == [os.environ.get("CUDA_VISIBLE_DEVICES"), None]
-        assert await executor.run(_limited("environment", grant=grant)) == ["0,2", "2"]
-        assert await executor.run(_limited("given", grant=grant)) == ({"gpu": 2, "cpu": 2.5}, ("0", "2"))
-        first = await executor.run(_limited("pid", grant=grant))
-        assert await executor.run(_limited("pid", grant=grant)) == first
-        assert await executor.run(_limited("pid", grant=Grant({"gpu": 1}, ("1",)))) != first
-
-    _in_loop(test)
+@run_by(_in_loop)
+async def test_a_run_sees_its_devices_and_processors_and_no_process_changes_its_devices(
+    executor: ProcessExecutor, /
+) -> None:
+    grant = Grant({"gpu": 2, "cpu": 2.5}, ("0", "2"))
+    assert await executor.run(_limited("environment")) == [os.environ.get("CUDA_VISIBLE_DEVICES"), None]
+    assert await executor.run(_limited("environment", grant=grant)) == ["0,2", "2"]
+    assert await executor.run(_limited("given", grant=grant)) == ({"gpu": 2, "cpu": 2.5}, ("0", "2"))
+    first = await executor.run(_limited("pid", grant=grant))
+    assert await executor.run(_limited("pid", grant=grant)) == first
+    assert await executor.run(_limited("pid", grant=Grant({"gpu": 1}, ("1",)))) != first

@@ -15,6 +15,8 @@ from taskmq.run.context import Context
 from tests.servers.waiting import until
 from tests.unit.executors.kit import LOOPS, execution, run
 
+pytestmark = pytest.mark.real_time
+
 _variable: ContextVar[str] = ContextVar("_variable", default="unset")
 
 
@@ -54,49 +56,40 @@ def test_a_function_runs_in_another_thread_and_its_value_comes_back(
     run(main(), loop_factory=loop_factory)
 
 
-def test_runs_one_after_the_other_use_one_thread() -> None:
-    async def main() -> None:
-        executor = ThreadExecutor()
+async def test_runs_one_after_the_other_use_one_thread() -> None:
+    executor = ThreadExecutor()
 
-        idents = {await executor.run(execution(threading.get_ident)) for _ in range(200)}
+    idents = {await executor.run(execution(threading.get_ident)) for _ in range(200)}
 
-        assert len(idents) == 1
-        await _closed(executor)
-
-    run(main())
+    assert len(idents) == 1
+    await _closed(executor)
 
 
-def test_runs_at_the_same_time_have_a_thread_each_and_no_more_threads_are_made() -> None:
-    async def main() -> None:
-        executor = ThreadExecutor()
-        together = threading.Barrier(8)
+async def test_runs_at_the_same_time_have_a_thread_each_and_no_more_threads_are_made() -> None:
+    executor = ThreadExecutor()
+    together = threading.Barrier(8)
 
-        for _ in range(5):
-            await asyncio.gather(*(executor.run(execution(together.wait, 10)) for _ in range(8)))
+    for _ in range(5):
+        await asyncio.gather(*(executor.run(execution(together.wait, 10)) for _ in range(8)))
 
-        assert len(_threads()) == 8
-        await _closed(executor)
-
-    run(main())
+    assert len(_threads()) == 8
+    await _closed(executor)
 
 
-def test_a_thread_sees_the_context_variables_of_its_caller_and_keeps_its_own() -> None:
-    async def main() -> None:
-        executor = ThreadExecutor()
+async def test_a_thread_sees_the_context_variables_of_its_caller_and_keeps_its_own() -> None:
+    executor = ThreadExecutor()
 
-        def look() -> str:
-            seen = _variable.get()
-            _variable.set("the thread's")
-            return seen
+    def look() -> str:
+        seen = _variable.get()
+        _variable.set("the thread's")
+        return seen
 
-        _variable.set("mine")
-        assert await executor.run(execution(look)) == "mine"
-        assert _variable.get() == "mine"
-        _variable.set("another")
-        assert await executor.run(execution(look)) == "another"
-        await _closed(executor)
-
-    run(main())
+    _variable.set("mine")
+    assert await executor.run(execution(look)) == "mine"
+    assert _variable.get() == "mine"
+    _variable.set("another")
+    assert await executor.run(execution(look)) == "another"
+    await _closed(executor)
 
 
 @pytest.mark.parametrize("timeout", [None, 20])
@@ -105,208 +98,178 @@ def test_a_thread_sees_the_context_variables_of_its_caller_and_keeps_its_own() -
     [ValueError("no"), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError("own")],
     ids=repr,
 )
-def test_what_a_function_raises_comes_through_and_the_thread_lives_on(
+async def test_what_a_function_raises_comes_through_and_the_thread_lives_on(
     error: BaseException, timeout: float | None
 ) -> None:
-    async def main() -> None:
-        executor = ThreadExecutor()
+    executor = ThreadExecutor()
 
-        def fail() -> None:
-            raise error
+    def fail() -> None:
+        raise error
 
-        before = await executor.run(execution(threading.get_ident))
-        with pytest.raises(type(error)) as caught:
-            await executor.run(execution(fail, timeout=timeout))
+    before = await executor.run(execution(threading.get_ident))
+    with pytest.raises(type(error)) as caught:
+        await executor.run(execution(fail, timeout=timeout))
 
-        assert caught.value is error
-        assert await executor.run(execution(threading.get_ident)) == before
-        assert executor.abandoned == 0
-        await _closed(executor)
-
-    run(main())
+    assert caught.value is error
+    assert await executor.run(execution(threading.get_ident)) == before
+    assert executor.abandoned == 0
+    await _closed(executor)
 
 
-def test_a_stop_iteration_becomes_an_error_that_a_coroutine_can_raise() -> None:
-    async def main() -> None:
-        executor = ThreadExecutor()
+async def test_a_stop_iteration_becomes_an_error_that_a_coroutine_can_raise() -> None:
+    executor = ThreadExecutor()
 
-        def fail() -> None:
-            raise StopIteration("done")
+    def fail() -> None:
+        raise StopIteration("done")
 
-        with pytest.raises(RuntimeError, match="StopIteration"):
-            await executor.run(execution(fail))
-        await _closed(executor)
-
-    run(main())
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await executor.run(execution(fail))
+    await _closed(executor)
 
 
-def test_a_run_beyond_its_timeout_is_left_to_itself_and_its_slot_is_free() -> None:
-    async def main() -> None:
-        executor = ThreadExecutor()
-        release, told = threading.Event(), threading.Event()
+async def test_a_run_beyond_its_timeout_is_left_to_itself_and_its_slot_is_free() -> None:
+    executor = ThreadExecutor()
+    release, told = threading.Event(), threading.Event()
 
-        def stuck(context: Context) -> None:
-            release.wait(20)
-            if context.cancelled:
-                told.set()
+    def stuck(context: Context) -> None:
+        release.wait(20)
+        if context.cancelled:
+            told.set()
 
-        it = execution(stuck, timeout=0.02)
-        it.args = (it.context,)
-        with pytest.raises(TaskTimeout):
-            await executor.run(it)
-        assert executor.abandoned == 1
+    it = execution(stuck, timeout=0.02)
+    it.args = (it.context,)
+    with pytest.raises(TaskTimeout):
+        await executor.run(it)
+    assert executor.abandoned == 1
 
-        assert await executor.run(execution(lambda: "next")) == "next"
+    assert await executor.run(execution(lambda: "next")) == "next"
 
-        release.set()
-        await until(lambda: executor.abandoned == 0)
-        assert told.is_set()
-        await _closed(executor)
-
-    run(main())
+    release.set()
+    await until(lambda: executor.abandoned == 0)
+    assert told.is_set()
+    await _closed(executor)
 
 
 @pytest.mark.parametrize("timeout", [None, 20])
-def test_a_cancelled_run_is_left_to_itself_in_the_same_way(timeout: float | None) -> None:
-    async def main() -> None:
-        executor = ThreadExecutor()
-        started, release = threading.Event(), threading.Event()
+async def test_a_cancelled_run_is_left_to_itself_in_the_same_way(timeout: float | None) -> None:
+    executor = ThreadExecutor()
+    started, release = threading.Event(), threading.Event()
 
-        def stuck() -> None:
-            started.set()
-            release.wait(20)
+    def stuck() -> None:
+        started.set()
+        release.wait(20)
 
-        it = execution(stuck, timeout=timeout)
-        running = asyncio.ensure_future(executor.run(it))
-        await until(started.is_set)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+    it = execution(stuck, timeout=timeout)
+    running = asyncio.ensure_future(executor.run(it))
+    await until(started.is_set)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
-        assert it.context.cancelled
-        assert executor.abandoned == 1
-        release.set()
-        await until(lambda: executor.abandoned == 0)
-        await _closed(executor)
-
-    run(main())
+    assert it.context.cancelled
+    assert executor.abandoned == 1
+    release.set()
+    await until(lambda: executor.abandoned == 0)
+    await _closed(executor)
 
 
-def test_an_error_that_comes_after_the_timeout_is_dropped_in_silence() -> None:
-    async def main() -> None:
-        executor = ThreadExecutor()
-        release = threading.Event()
+async def test_an_error_that_comes_after_the_timeout_is_dropped_in_silence() -> None:
+    executor = ThreadExecutor()
+    release = threading.Event()
 
-        def late() -> None:
-            release.wait(20)
-            raise ValueError("too late")
+    def late() -> None:
+        release.wait(20)
+        raise ValueError("too late")
 
-        with pytest.raises(TaskTimeout):
-            await executor.run(execution(late, timeout=0.01))
-        release.set()
-        await until(lambda: executor.abandoned == 0)
+    with pytest.raises(TaskTimeout):
+        await executor.run(execution(late, timeout=0.01))
+    release.set()
+    await until(lambda: executor.abandoned == 0)
 
-        # Complaints of the collector would reach the loop's exception handler, which `run` looks at.
+    # Complaints of the collector would reach the loop's exception handler, which `run` looks at.
+    gc.collect()
+    await asyncio.sleep(0)
+    await _closed(executor)
+
+
+async def test_a_thread_that_waits_holds_on_to_nothing() -> None:
+    executor = ThreadExecutor()
+
+    class Large:
+        pass
+
+    def give_back(value: Large) -> Large:
+        return value
+
+    async def one_run() -> "weakref.ref[Large]":
+        large = Large()
+        await executor.run(execution(give_back, large))
+        return weakref.ref(large)
+
+    reference = await one_run()
+
+    def is_gone() -> bool:
         gc.collect()
-        await asyncio.sleep(0)
-        await _closed(executor)
+        return reference() is None
 
-    run(main())
-
-
-def test_a_thread_that_waits_holds_on_to_nothing() -> None:
-    async def main() -> None:
-        executor = ThreadExecutor()
-
-        class Large:
-            pass
-
-        def give_back(value: Large) -> Large:
-            return value
-
-        async def one_run() -> "weakref.ref[Large]":
-            large = Large()
-            await executor.run(execution(give_back, large))
-            return weakref.ref(large)
-
-        reference = await one_run()
-
-        def is_gone() -> bool:
-            gc.collect()
-            return reference() is None
-
-        await until(is_gone)
-        await _closed(executor)
-
-    run(main())
+    await until(is_gone)
+    await _closed(executor)
 
 
-def test_a_thread_without_work_ends_after_its_idle_time() -> None:
-    async def main() -> None:
-        executor = ThreadExecutor(idle=0.02)
-        await asyncio.gather(*(executor.run(execution(threading.get_ident)) for _ in range(4)))
+async def test_a_thread_without_work_ends_after_its_idle_time() -> None:
+    executor = ThreadExecutor(idle=0.02)
+    await asyncio.gather(*(executor.run(execution(threading.get_ident)) for _ in range(4)))
 
-        await until(lambda: not _threads())
+    await until(lambda: not _threads())
 
-        assert await executor.run(execution(lambda: "again")) == "again"
-        await _closed(executor)
-
-    run(main())
+    assert await executor.run(execution(lambda: "again")) == "again"
+    await _closed(executor)
 
 
-def test_no_run_is_stranded_between_threads_that_come_and_go() -> None:
+async def test_no_run_is_stranded_between_threads_that_come_and_go() -> None:
     """The count of idle threads against the queue: threads end all the time, right when runs are put."""
 
-    async def main() -> None:
-        executor = ThreadExecutor(idle=0.0005)
-        rng = random.Random(7)
-        # One caller: another one's thread would carry out the run that was stranded.
-        for _ in range(1000):
-            async with asyncio.timeout(5):
-                assert await executor.run(execution(lambda: 1)) == 1
-            end = time.perf_counter() + rng.uniform(0.0004, 0.0007)
-            while time.perf_counter() < end:
-                pass
-        await until(lambda: not _threads())
-        await executor.aclose()
-
-    run(main())
+    executor = ThreadExecutor(idle=0.0005)
+    rng = random.Random(7)
+    # One caller: another one's thread would carry out the run that was stranded.
+    for _ in range(1000):
+        async with asyncio.timeout(5):
+            assert await executor.run(execution(lambda: 1)) == 1
+        end = time.perf_counter() + rng.uniform(0.0004, 0.0007)
+        while time.perf_counter() < end:
+            pass
+    await until(lambda: not _threads())
+    await executor.aclose()
 
 
-def test_closing_ends_idle_threads_and_leaves_running_ones_to_themselves() -> None:
-    async def main() -> None:
-        executor = ThreadExecutor()
-        started, release = threading.Event(), threading.Event()
+async def test_closing_ends_idle_threads_and_leaves_running_ones_to_themselves() -> None:
+    executor = ThreadExecutor()
+    started, release = threading.Event(), threading.Event()
 
-        def stuck() -> None:
-            started.set()
-            release.wait(20)
+    def stuck() -> None:
+        started.set()
+        release.wait(20)
 
-        running = asyncio.ensure_future(executor.run(execution(stuck)))
-        await until(started.is_set)
+    running = asyncio.ensure_future(executor.run(execution(stuck)))
+    await until(started.is_set)
+    await executor.run(execution(lambda: None))
+    assert len(_threads()) == 2
+
+    await executor.aclose()
+    await executor.aclose()
+
+    await until(lambda: len(_threads()) == 1)
+    release.set()
+    await running
+    await until(lambda: not _threads())
+
+
+async def test_nothing_runs_after_closing() -> None:
+    executor = ThreadExecutor()
+    await executor.aclose()
+
+    with pytest.raises(WorkerLost):
         await executor.run(execution(lambda: None))
-        assert len(_threads()) == 2
-
-        await executor.aclose()
-        await executor.aclose()
-
-        await until(lambda: len(_threads()) == 1)
-        release.set()
-        await running
-        await until(lambda: not _threads())
-
-    run(main())
-
-
-def test_nothing_runs_after_closing() -> None:
-    async def main() -> None:
-        executor = ThreadExecutor()
-        await executor.aclose()
-
-        with pytest.raises(WorkerLost):
-            await executor.run(execution(lambda: None))
-
-    run(main())
 
 
 def test_a_thread_that_outlives_the_loop_ends_in_silence() -> None:

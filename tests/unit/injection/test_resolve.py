@@ -373,17 +373,15 @@ def test_a_replacement_counts_in_a_worker_and_for_what_has_its_scope(app: TaskMQ
     play(app, test)
 
 
-def test_workers_of_one_loop_share_and_the_last_one_ends(log: Log) -> None:
-    async def main() -> None:
-        known = Dependencies()
+@pytest.mark.real_time
+async def test_workers_of_one_loop_share_and_the_last_one_ends(log: Log) -> None:
+    known = Dependencies()
+    async with known.working():
+        first = known.pool
         async with known.working():
-            first = known.pool
-            async with known.working():
-                assert known.pool is first
             assert known.pool is first
-        assert known.pool is None
-
-    asyncio.run(main())
+        assert known.pool is first
+    assert known.pool is None
 
 
 def test_a_process_without_a_loop_keeps_and_ends_what_is_its_own(app: TaskMQ, log: Log) -> None:

@@ -23,6 +23,8 @@ from taskmq.testing import FakeClock
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.app_kit import new_url
 
+pytestmark = pytest.mark.real_time
+
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
@@ -61,54 +63,48 @@ def shop(url: str, **options: Any) -> TaskMQ:
     return app
 
 
-def test_jobs_come_as_they_end_with_their_outcomes() -> None:
+async def test_jobs_come_as_they_end_with_their_outcomes() -> None:
     url = new_url()
     app = shop(url)
 
-    async def main() -> None:
-        jobs = [await app.tasks["double"].asend(number) for number in (1, -1, 3)]
-        seen = {}
-        working = asyncio.create_task(work(shop(url)))
-        async for job, outcome in as_completed(jobs, timeout=10):
-            seen[job.id] = outcome
-        await working
+    jobs = [await app.tasks["double"].asend(number) for number in (1, -1, 3)]
+    seen = {}
+    working = asyncio.create_task(work(shop(url)))
+    async for job, outcome in as_completed(jobs, timeout=10):
+        seen[job.id] = outcome
+    await working
 
-        assert list(map(seen.__getitem__, [job.id for job in jobs])) == [seen[job.id] for job in jobs]
-        good, bad, third = (seen[job.id] for job in jobs)
-        assert (good.result(), third.result()) == (2, 6)
-        assert (good.state, good.attempts, good.worker, good.error) == (JobState.SUCCEEDED, 1, "w1", None)
-        assert good.started is not None
-        assert good.finished is not None
-        assert good.started <= good.finished <= datetime.now(UTC)
-        assert bad.state is JobState.FAILED
-        assert isinstance(bad.error, TaskFailed)
-        with pytest.raises(TaskFailed, match="ValueError: negative"):
-            bad.result()
-        none: list[Job[Any]] = []
-        assert [job async for job, _ in as_completed(none)] == []
-        await app.aclose()
-
-    run(main())
+    assert list(map(seen.__getitem__, [job.id for job in jobs])) == [seen[job.id] for job in jobs]
+    good, bad, third = (seen[job.id] for job in jobs)
+    assert (good.result(), third.result()) == (2, 6)
+    assert (good.state, good.attempts, good.worker, good.error) == (JobState.SUCCEEDED, 1, "w1", None)
+    assert good.started is not None
+    assert good.finished is not None
+    assert good.started <= good.finished <= datetime.now(UTC)
+    assert bad.state is JobState.FAILED
+    assert isinstance(bad.error, TaskFailed)
+    with pytest.raises(TaskFailed, match="ValueError: negative"):
+        bad.result()
+    none: list[Job[Any]] = []
+    assert [job async for job, _ in as_completed(none)] == []
+    await app.aclose()
 
 
-def test_they_come_one_by_one_not_all_at_the_end() -> None:
+async def test_they_come_one_by_one_not_all_at_the_end() -> None:
     url = new_url()
     app = shop(url)
 
-    async def main() -> None:
-        double = app.tasks["double"]
-        first, never = await double.asend(1), await double.options(delay="1h").asend(2)
-        working = asyncio.create_task(work(shop(url)))
-        jobs: list[Job[Any]] = [never, first]
-        async for job, outcome in as_completed(jobs):
-            assert (job, outcome.result()) == (first, 2)
-            break
-        await working
-        with pytest.raises(ResultTimeout, match=r"^1 of 2 jobs have not ended within 0\.1 s; they go on$"):
-            [job async for job, _ in as_completed([first, never], timeout=0.1)]
-        await app.aclose()
-
-    run(main())
+    double = app.tasks["double"]
+    first, never = await double.asend(1), await double.options(delay="1h").asend(2)
+    working = asyncio.create_task(work(shop(url)))
+    jobs: list[Job[Any]] = [never, first]
+    async for job, outcome in as_completed(jobs):
+        assert (job, outcome.result()) == (first, 2)
+        break
+    await working
+    with pytest.raises(ResultTimeout, match=r"^1 of 2 jobs have not ended within 0\.1 s; they go on$"):
+        [job async for job, _ in as_completed([first, never], timeout=0.1)]
+    await app.aclose()
 
 
 def test_code_without_a_loop_iterates_too() -> None:
@@ -137,57 +133,48 @@ def test_who_waits_for_a_task_that_keeps_no_results_is_told_at_once() -> None:
                 wait()
 
 
-def test_a_result_is_kept_as_long_as_its_task_says_and_then_is_known_to_be_gone() -> None:
+async def test_a_result_is_kept_as_long_as_its_task_says_and_then_is_known_to_be_gone() -> None:
     url, clock = new_url(), FakeClock()
     app = shop(url, clock=clock)
 
-    async def main() -> None:
-        brief, double = await app.tasks["brief"].asend(), await app.tasks["double"].asend(1)
-        await work(shop(url, clock=clock))
-        clock.advance("59s")
-        assert await brief.aresult() == 1
-        clock.advance("2s")
-        for wait in (brief.aresult, brief.astate, app.job(brief.id).aresult):
-            with pytest.raises(ResultExpired, match=r"has ended, but its result is not kept any more") as caught:
-                await wait()
-            assert caught.value.job_id == brief.id
-        outcome = await brief.aoutcome()
-        assert (outcome.state, type(outcome.error)) == (None, ResultExpired)
-        assert [type(one.error) async for _, one in as_completed([brief])] == [ResultExpired]
-        assert await double.aresult() == 2
-        # As long again, and nobody remembers it.
-        clock.advance("1m")
-        assert await brief.astate() is JobState.QUEUED
-        await app.aclose()
-
-    run(main())
+    brief, double = await app.tasks["brief"].asend(), await app.tasks["double"].asend(1)
+    await work(shop(url, clock=clock))
+    clock.advance("59s")
+    assert await brief.aresult() == 1
+    clock.advance("2s")
+    for wait in (brief.aresult, brief.astate, app.job(brief.id).aresult):
+        with pytest.raises(ResultExpired, match=r"has ended, but its result is not kept any more") as caught:
+            await wait()
+        assert caught.value.job_id == brief.id
+    outcome = await brief.aoutcome()
+    assert (outcome.state, type(outcome.error)) == (None, ResultExpired)
+    assert [type(one.error) async for _, one in as_completed([brief])] == [ResultExpired]
+    assert await double.aresult() == 2
+    # As long again, and nobody remembers it.
+    clock.advance("1m")
+    assert await brief.astate() is JobState.QUEUED
+    await app.aclose()
 
 
-def test_a_cancelled_job_s_outcome_has_the_times_of_no_run() -> None:
+async def test_a_cancelled_job_s_outcome_has_the_times_of_no_run() -> None:
     url, clock = new_url(), FakeClock()
     app = shop(url, clock=clock)
 
-    async def main() -> None:
-        job = await app.tasks["late"].asend()
-        clock.advance("2s")
-        await work(shop(url, clock=clock))
-        outcome = await job.aoutcome(timeout=5)
-        assert (outcome.state, outcome.started, type(outcome.error)) == (JobState.CANCELLED, None, JobCancelled)
-        await app.aclose()
-
-    run(main())
+    job = await app.tasks["late"].asend()
+    clock.advance("2s")
+    await work(shop(url, clock=clock))
+    outcome = await job.aoutcome(timeout=5)
+    assert (outcome.state, outcome.started, type(outcome.error)) == (JobState.CANCELLED, None, JobCancelled)
+    await app.aclose()
 
 
-def test_a_thousand_jobs_are_awaited_over_one_connection() -> None:
+async def test_a_thousand_jobs_are_awaited_over_one_connection() -> None:
     url = new_url()
     app = shop(url)
 
-    async def main() -> None:
-        jobs = await app.tasks["double"].asend_many([(number,) for number in range(1000)])
-        working = asyncio.create_task(work(shop(url)))
-        seen = [outcome.result() async for _, outcome in as_completed(jobs, timeout=60)]
-        await working
-        assert sorted(seen) == [number * 2 for number in range(1000)]
-        await app.aclose()
-
-    run(main())
+    jobs = await app.tasks["double"].asend_many([(number,) for number in range(1000)])
+    working = asyncio.create_task(work(shop(url)))
+    seen = [outcome.result() async for _, outcome in as_completed(jobs, timeout=60)]
+    await working
+    assert sorted(seen) == [number * 2 for number in range(1000)]
+    await app.aclose()

@@ -26,6 +26,7 @@ from taskmq.errors import JobCancelled, ResultExpired
 from taskmq.jobs.watch import JobNews
 from taskmq.model.codec import ReturnType
 from taskmq.worker import Worker, WorkerConfig
+from tests.coroutines import run_by
 from tests.unit.app_kit import new_url
 
 
@@ -75,23 +76,21 @@ def play(test: Callable[[Shop], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(main())
 
 
-def test_a_result_is_there_or_is_none_and_a_failure_is_raised() -> None:
-    async def test(shop: Shop) -> None:
-        job, broken = await shop.count.asend(2), await shop.fail.asend()
-        assert await job.aresult_or_none() is None
+@run_by(play)
+async def test_a_result_is_there_or_is_none_and_a_failure_is_raised(shop: Shop, /) -> None:
+    job, broken = await shop.count.asend(2), await shop.fail.asend()
+    assert await job.aresult_or_none() is None
 
-        async with shop.working():
-            shop.gate.set()
-            await job.aresult(10)
-            await broken.aoutcome(10)
+    async with shop.working():
+        shop.gate.set()
+        await job.aresult(10)
+        await broken.aoutcome(10)
 
-        assert await job.aresult_or_none() == [0, 1]
-        with pytest.raises(TaskFailed, match="no"):
-            await broken.aresult_or_none()
-        with pytest.raises(UnsupportedFeature, match="keeps no results"):
-            await (await shop.forget.asend()).aresult_or_none()
-
-    play(test)
+    assert await job.aresult_or_none() == [0, 1]
+    with pytest.raises(TaskFailed, match="no"):
+        await broken.aresult_or_none()
+    with pytest.raises(UnsupportedFeature, match="keeps no results"):
+        await (await shop.forget.asend()).aresult_or_none()
 
 
 def test_without_a_loop_there_is_one_too() -> None:
@@ -104,63 +103,55 @@ def test_without_a_loop_there_is_one_too() -> None:
         assert add.send(1).result_or_none() is None
 
 
-def test_a_job_is_watched_to_its_end() -> None:
-    async def test(shop: Shop) -> None:
-        job = await shop.count.asend(3)
-        news: list[JobNews[list[int]]] = []
+@run_by(play)
+async def test_a_job_is_watched_to_its_end(shop: Shop, /) -> None:
+    job = await shop.count.asend(3)
+    news: list[JobNews[list[int]]] = []
 
-        async with shop.working():
-            async for one in job.watch(every="10ms"):
-                news.append(one)
-                if isinstance(one, ProgressNews):
-                    shop.gate.set()
+    async with shop.working():
+        async for one in job.watch(every="10ms"):
+            news.append(one)
+            if isinstance(one, ProgressNews):
+                shop.gate.set()
 
-        states = [one.state for one in news if isinstance(one, StateNews)]
-        assert states in ([JobState.QUEUED, JobState.RUNNING], [JobState.RUNNING])
-        told = [(one.progress.done, one.progress.note) for one in news if isinstance(one, ProgressNews)]
-        assert told[0] == (1, "first")
-        assert told[-1] == (3, "last")
-        assert isinstance(news[-1], EndNews)
-        assert news[-1].outcome.result() == [0, 1, 2]
-
-    play(test)
+    states = [one.state for one in news if isinstance(one, StateNews)]
+    assert states in ([JobState.QUEUED, JobState.RUNNING], [JobState.RUNNING])
+    told = [(one.progress.done, one.progress.note) for one in news if isinstance(one, ProgressNews)]
+    assert told[0] == (1, "first")
+    assert told[-1] == (3, "last")
+    assert isinstance(news[-1], EndNews)
+    assert news[-1].outcome.result() == [0, 1, 2]
 
 
-def test_one_that_has_ended_has_its_end_as_its_only_news() -> None:
-    async def test(shop: Shop) -> None:
-        job = await shop.fail.asend()
-        async with shop.working():
-            await job.aoutcome(10)
+@run_by(play)
+async def test_one_that_has_ended_has_its_end_as_its_only_news(shop: Shop, /) -> None:
+    job = await shop.fail.asend()
+    async with shop.working():
+        await job.aoutcome(10)
 
-        news = [one async for one in shop.app.job(job.id).watch()]
+    news = [one async for one in shop.app.job(job.id).watch()]
 
-        (end,) = news
-        assert isinstance(end, EndNews)
-        assert end.outcome.state is JobState.FAILED
-
-    play(test)
+    (end,) = news
+    assert isinstance(end, EndNews)
+    assert end.outcome.state is JobState.FAILED
 
 
-def test_who_stops_watching_leaves_nothing_behind() -> None:
-    async def test(shop: Shop) -> None:
-        job = await shop.count.asend(3)
-        watching = job.watch(every="1h")
-        assert await anext(watching) == StateNews(JobState.QUEUED)
+@run_by(play)
+async def test_who_stops_watching_leaves_nothing_behind(shop: Shop, /) -> None:
+    job = await shop.count.asend(3)
+    watching = job.watch(every="1h")
+    assert await anext(watching) == StateNews(JobState.QUEUED)
 
-        await watching.aclose()
+    await watching.aclose()
 
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    play(test)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_a_task_without_results_cannot_be_watched() -> None:
-    async def test(shop: Shop) -> None:
-        job = await shop.forget.asend()
-        with pytest.raises(UnsupportedFeature, match="keeps no results"):
-            _ = [one async for one in job.watch()]
-
-    play(test)
+@run_by(play)
+async def test_a_task_without_results_cannot_be_watched(shop: Shop, /) -> None:
+    job = await shop.forget.asend()
+    with pytest.raises(UnsupportedFeature, match="keeps no results"):
+        _ = [one async for one in job.watch()]
 
 
 def _data(text: str) -> tuple[str, Any]:

@@ -13,6 +13,8 @@ from taskmq.errors import InvalidOption
 from taskmq.model.clock import Clock
 from taskmq.testing import FakeClock
 
+pytestmark = pytest.mark.real_time
+
 _Ts = TypeVarTuple("_Ts")
 
 
@@ -25,15 +27,12 @@ def _run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @pytest.mark.parametrize("clock", [SystemClock(), FakeClock()], ids=lambda clock: type(clock).__name__)
-def test_both_clocks_keep_the_contract(clock: Clock) -> None:
-    async def test() -> None:
-        now = clock.now_ms()
-        await clock.sleep_until(now)
-        await clock.sleep_until(now - 10_000)
-        await clock.sleep_until(0)
-        assert now <= clock.now_ms() < now + 5_000
-
-    _run(test)
+async def test_both_clocks_keep_the_contract(clock: Clock) -> None:
+    now = clock.now_ms()
+    await clock.sleep_until(now)
+    await clock.sleep_until(now - 10_000)
+    await clock.sleep_until(0)
+    assert now <= clock.now_ms() < now + 5_000
 
 
 def test_the_system_clock_tells_the_machine_s_time() -> None:
@@ -44,14 +43,11 @@ def test_the_system_clock_tells_the_machine_s_time() -> None:
     assert int(before * 1000) - 1 <= now <= int(after * 1000) + 1
 
 
-def test_the_system_clock_sleeps_until_the_instant_and_not_less() -> None:
-    async def test() -> None:
-        clock = SystemClock()
-        instant = clock.now_ms() + 30
-        await clock.sleep_until(instant)
-        assert clock.now_ms() >= instant
-
-    _run(test)
+async def test_the_system_clock_sleeps_until_the_instant_and_not_less() -> None:
+    clock = SystemClock()
+    instant = clock.now_ms() + 30
+    await clock.sleep_until(instant)
+    assert clock.now_ms() >= instant
 
 
 def test_the_system_clock_sleeps_in_slices_and_so_notices_a_jump_of_the_wall_clock() -> None:
@@ -111,74 +107,62 @@ async def _settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_sleeper_wakes_when_its_instant_has_come_and_not_before() -> None:
-    async def test() -> None:
-        clock = FakeClock(0)
-        sleeper = asyncio.create_task(clock.sleep_until(100))
-        await clock.wait_for_sleepers()
-        assert (clock.sleepers, clock.next_instant) == (1, 100)
+async def test_a_sleeper_wakes_when_its_instant_has_come_and_not_before() -> None:
+    clock = FakeClock(0)
+    sleeper = asyncio.create_task(clock.sleep_until(100))
+    await clock.wait_for_sleepers()
+    assert (clock.sleepers, clock.next_instant) == (1, 100)
 
-        clock.advance(timedelta(milliseconds=99))
+    clock.advance(timedelta(milliseconds=99))
+    await _settle()
+    assert not sleeper.done()
+    clock.advance(timedelta(milliseconds=1))
+    await sleeper
+    assert (clock.sleepers, clock.next_instant) == (0, None)
+
+
+async def test_sleepers_wake_in_the_order_of_their_instants_and_of_their_coming() -> None:
+    clock, woken = FakeClock(0), list[str]()
+
+    async def sleep(name: str, instant: int) -> None:
+        await clock.sleep_until(instant)
+        woken.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        for name, instant in [("c", 30), ("a", 10), ("b1", 20), ("b2", 20), ("d", 1_000)]:
+            group.create_task(sleep(name, instant))
+        await clock.wait_for_sleepers(5)
+        clock.advance(0.5)
         await _settle()
-        assert not sleeper.done()
-        clock.advance(timedelta(milliseconds=1))
-        await sleeper
-        assert (clock.sleepers, clock.next_instant) == (0, None)
-
-    _run(test)
+        assert woken == ["a", "b1", "b2", "c"]
+        clock.advance(0.5)
+    assert woken[-1] == "d"
 
 
-def test_sleepers_wake_in_the_order_of_their_instants_and_of_their_coming() -> None:
-    async def test() -> None:
-        clock, woken = FakeClock(0), list[str]()
+async def test_a_cancelled_sleeper_is_forgotten() -> None:
+    clock = FakeClock(0)
+    sleepers = [asyncio.create_task(clock.sleep_until(instant)) for instant in (5, 5, 6)]
+    await clock.wait_for_sleepers(3)
 
-        async def sleep(name: str, instant: int) -> None:
-            await clock.sleep_until(instant)
-            woken.append(name)
+    sleepers[1].cancel()
+    await asyncio.wait([sleepers[1]])
 
-        async with asyncio.TaskGroup() as group:
-            for name, instant in [("c", 30), ("a", 10), ("b1", 20), ("b2", 20), ("d", 1_000)]:
-                group.create_task(sleep(name, instant))
-            await clock.wait_for_sleepers(5)
-            clock.advance(0.5)
-            await _settle()
-            assert woken == ["a", "b1", "b2", "c"]
-            clock.advance(0.5)
-        assert woken[-1] == "d"
-
-    _run(test)
+    assert (clock.sleepers, repr(clock)) == (2, "<FakeClock at 0 ms, 2 sleeping>")
+    clock.advance(1)
+    await asyncio.gather(sleepers[0], sleepers[2])
 
 
-def test_a_cancelled_sleeper_is_forgotten() -> None:
-    async def test() -> None:
-        clock = FakeClock(0)
-        sleepers = [asyncio.create_task(clock.sleep_until(instant)) for instant in (5, 5, 6)]
-        await clock.wait_for_sleepers(3)
+async def test_a_sleeper_that_is_cancelled_while_it_is_woken_stays_cancelled() -> None:
+    clock = FakeClock(0)
+    sleeper = asyncio.create_task(clock.sleep_until(5))
+    await clock.wait_for_sleepers()
 
-        sleepers[1].cancel()
-        await asyncio.wait([sleepers[1]])
+    clock.advance(1)
+    sleeper.cancel()
+    await asyncio.wait([sleeper])
 
-        assert (clock.sleepers, repr(clock)) == (2, "<FakeClock at 0 ms, 2 sleeping>")
-        clock.advance(1)
-        await asyncio.gather(sleepers[0], sleepers[2])
-
-    _run(test)
-
-
-def test_a_sleeper_that_is_cancelled_while_it_is_woken_stays_cancelled() -> None:
-    async def test() -> None:
-        clock = FakeClock(0)
-        sleeper = asyncio.create_task(clock.sleep_until(5))
-        await clock.wait_for_sleepers()
-
-        clock.advance(1)
-        sleeper.cancel()
-        await asyncio.wait([sleeper])
-
-        assert sleeper.cancelled()
-        assert clock.sleepers == 0
-
-    _run(test)
+    assert sleeper.cancelled()
+    assert clock.sleepers == 0
 
 
 def test_sleepers_on_several_loops_are_woken_from_another_thread() -> None:
@@ -223,12 +207,9 @@ def test_a_sleeper_whose_loop_was_closed_does_not_stop_the_others() -> None:
     sleeping._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
-def test_waiting_for_sleepers_that_never_come_ends() -> None:
-    async def test() -> None:
-        with pytest.raises(TimeoutError):
-            await FakeClock().wait_for_sleepers(timeout=0.01)
-
-    _run(test)
+async def test_waiting_for_sleepers_that_never_come_ends() -> None:
+    with pytest.raises(TimeoutError):
+        await FakeClock().wait_for_sleepers(timeout=0.01)
 
 
 def test_a_test_may_give_any_clock_where_a_clock_is_asked_for() -> None:

@@ -18,6 +18,8 @@ from taskmq_local.database.work import Durability
 from tests.servers.waiting import until
 from tests.unit.local.kit import PATIENCE, Inbox, declare, message, ready, run, send
 
+pytestmark = pytest.mark.real_time
+
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
@@ -37,183 +39,156 @@ def test_a_url_without_a_directory_is_refused() -> None:
         opened("local://")
 
 
-def test_a_relative_path_stays_where_it_was_when_the_process_moves(
+async def test_a_relative_path_stays_where_it_was_when_the_process_moves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
 
-    async def main() -> None:
-        broker = opened("local://.taskmq")
-        monkeypatch.chdir(tmp_path / "elsewhere")
-        await broker.connect(timeout=PATIENCE)
-        assert broker.address == "local://.taskmq"
-        await broker.aclose()
-
-    run(main())
+    broker = opened("local://.taskmq")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    await broker.connect(timeout=PATIENCE)
+    assert broker.address == "local://.taskmq"
+    await broker.aclose()
     assert (tmp_path / ".taskmq" / "taskmq.db").exists()
 
 
-def test_declaring_makes_the_dead_letter_queue_and_the_shared_ones(url: str) -> None:
-    async def main() -> None:
-        broker = opened(url)
-        await declare(broker, "q")
-        names = ["q.p.high", "q", "q.p.low", "q.dlq", PARKING, UNROUTABLE, "other"]
+async def test_declaring_makes_the_dead_letter_queue_and_the_shared_ones(url: str) -> None:
+    broker = opened(url)
+    await declare(broker, "q")
+    names = ["q.p.high", "q", "q.p.low", "q.dlq", PARKING, UNROUTABLE, "other"]
 
-        assert [stats.queue for stats in await broker.stats(names)] == names[:-1]
-        await broker.aclose()
-
-    run(main())
+    assert [stats.queue for stats in await broker.stats(names)] == names[:-1]
+    await broker.aclose()
 
 
-def test_a_delayed_message_comes_when_the_clock_reaches_its_time_and_to_the_tail(url: str) -> None:
-    async def main() -> None:
-        clock, inbox = FakeClock(), Inbox()
-        broker = opened(url, clock)
-        await declare(broker)
-        await send(broker, "2", "1", due=clock.now_ms() + 60_000)
-        await send(broker, "0", due=clock.now_ms() + 59_999)
-        await broker.consume([Subscription("q", 10)], inbox)
-        await clock.wait_for_sleepers()
+async def test_a_delayed_message_comes_when_the_clock_reaches_its_time_and_to_the_tail(url: str) -> None:
+    clock, inbox = FakeClock(), Inbox()
+    broker = opened(url, clock)
+    await declare(broker)
+    await send(broker, "2", "1", due=clock.now_ms() + 60_000)
+    await send(broker, "0", due=clock.now_ms() + 59_999)
+    await broker.consume([Subscription("q", 10)], inbox)
+    await clock.wait_for_sleepers()
 
-        clock.advance(59.998)
-        await send(broker, "at once")
-        await until(lambda: inbox.texts == ["at once"])
-        assert await broker.stats(["q"]) == [QueueStats("q", ready=0, unsettled=1, delayed=3, consumers=1)]
+    clock.advance(59.998)
+    await send(broker, "at once")
+    await until(lambda: inbox.texts == ["at once"])
+    assert await broker.stats(["q"]) == [QueueStats("q", ready=0, unsettled=1, delayed=3, consumers=1)]
 
-        clock.advance(0.002)
-        await until(lambda: inbox.texts == ["at once", "0", "2", "1"])
-        await broker.aclose()
-
-    run(main())
+    clock.advance(0.002)
+    await until(lambda: inbox.texts == ["at once", "0", "2", "1"])
+    await broker.aclose()
 
 
-def test_a_delayed_message_whose_queue_has_gone_goes_to_unroutable(url: str) -> None:
-    async def main() -> None:
-        clock = FakeClock()
-        broker = opened(url, clock)
-        await declare(broker, "q", "r")
-        await send(broker, "orphan", due=clock.now_ms() + 1_000)
-        await send(broker, "other", queue="r", due=clock.now_ms() + 1_000)
-        await broker.delete("q")
+async def test_a_delayed_message_whose_queue_has_gone_goes_to_unroutable(url: str) -> None:
+    clock = FakeClock()
+    broker = opened(url, clock)
+    await declare(broker, "q", "r")
+    await send(broker, "orphan", due=clock.now_ms() + 1_000)
+    await send(broker, "other", queue="r", due=clock.now_ms() + 1_000)
+    await broker.delete("q")
 
-        clock.advance(1)
+    clock.advance(1)
 
-        async with broker.peek(UNROUTABLE, limit=5) as held:
-            assert [delivery.body for delivery in held] == [b"orphan"]
-            assert held[0].headers == {"x-taskmq-queue": "q"}
-        assert await ready(broker, "r") == 1
-        await broker.aclose()
-
-    run(main())
+    async with broker.peek(UNROUTABLE, limit=5) as held:
+        assert [delivery.body for delivery in held] == [b"orphan"]
+        assert held[0].headers == {"x-taskmq-queue": "q"}
+    assert await ready(broker, "r") == 1
+    await broker.aclose()
 
 
-def test_a_deleted_queue_is_declared_again_by_whoever_had_declared_it(url: str) -> None:
-    async def main() -> None:
-        inbox, declarer, other = Inbox(), opened(url), opened(url)
-        await declare(declarer)
-        consumer = await other.consume([Subscription("q", 10)], inbox)
-        await other.delete("q")
-        with pytest.raises(Unroutable):
-            await other.publish(message("lost"), timeout=PATIENCE)
-        await until(lambda: not consumer.healthy)
+async def test_a_deleted_queue_is_declared_again_by_whoever_had_declared_it(url: str) -> None:
+    inbox, declarer, other = Inbox(), opened(url), opened(url)
+    await declare(declarer)
+    consumer = await other.consume([Subscription("q", 10)], inbox)
+    await other.delete("q")
+    with pytest.raises(Unroutable):
+        await other.publish(message("lost"), timeout=PATIENCE)
+    await until(lambda: not consumer.healthy)
 
-        await send(declarer, "kept")
+    await send(declarer, "kept")
 
-        await until(lambda: inbox.texts == ["kept"])
-        assert consumer.healthy
-        await declarer.aclose()
-        await other.aclose()
-
-    run(main())
+    await until(lambda: inbox.texts == ["kept"])
+    assert consumer.healthy
+    await declarer.aclose()
+    await other.aclose()
 
 
-def test_a_message_that_cannot_be_stored_fails_alone(url: str) -> None:
-    async def main() -> None:
-        broker = opened(url)
-        await declare(broker)
-        bad = [
-            message("surrogate", job_id="\udc80"),
-            Outgoing(queue="q", body=b"", content_type="", job_id="", task="", enqueued=2**80),
-            Outgoing(queue="q", body=b"", content_type="", job_id="", task="", due=2**80),
-            message("no queue", queue="nowhere"),
-        ]
-        good = [message(str(number)) for number in range(250)]
-        both = good[:100] + bad + good[100:]
+async def test_a_message_that_cannot_be_stored_fails_alone(url: str) -> None:
+    broker = opened(url)
+    await declare(broker)
+    bad = [
+        message("surrogate", job_id="\udc80"),
+        Outgoing(queue="q", body=b"", content_type="", job_id="", task="", enqueued=2**80),
+        Outgoing(queue="q", body=b"", content_type="", job_id="", task="", due=2**80),
+        message("no queue", queue="nowhere"),
+    ]
+    good = [message(str(number)) for number in range(250)]
+    both = good[:100] + bad + good[100:]
 
-        futures = [broker.publish(one, timeout=PATIENCE) for one in both]
-        outcomes = await asyncio.gather(*futures, return_exceptions=True)
+    futures = [broker.publish(one, timeout=PATIENCE) for one in both]
+    outcomes = await asyncio.gather(*futures, return_exceptions=True)
 
-        errors = [outcome for outcome in outcomes if outcome is not None]
-        assert [type(error) for error in errors] == [PublishRejected] * 3 + [Unroutable]
-        async with broker.peek("q", limit=1000) as held:
-            assert [delivery.body for delivery in held] == [one.body for one in good]
-        await broker.aclose()
-
-    run(main())
+    errors = [outcome for outcome in outcomes if outcome is not None]
+    assert [type(error) for error in errors] == [PublishRejected] * 3 + [Unroutable]
+    async with broker.peek("q", limit=1000) as held:
+        assert [delivery.body for delivery in held] == [one.body for one in good]
+    await broker.aclose()
 
 
-def test_a_locked_file_ends_a_publish_at_its_deadline_and_sends_nothing_later(
+async def test_a_locked_file_ends_a_publish_at_its_deadline_and_sends_nothing_later(
     url: str,
 ) -> None:
-    async def main() -> None:
-        broker = opened(url)
-        await declare(broker)
-        blocker = sqlite3.connect(file_of(url), isolation_level=None)
-        blocker.execute("BEGIN IMMEDIATE")
+    broker = opened(url)
+    await declare(broker)
+    blocker = sqlite3.connect(file_of(url), isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
 
-        late = broker.publish(message("late"), timeout=0.15)
-        patient = broker.publish(message("patient"), timeout=PATIENCE)
-        with pytest.raises(BrokerUnavailable, match="locked by another process"):
-            await late
-        blocker.execute("ROLLBACK")
-        blocker.close()
-        await patient
+    late = broker.publish(message("late"), timeout=0.15)
+    patient = broker.publish(message("patient"), timeout=PATIENCE)
+    with pytest.raises(BrokerUnavailable, match="locked by another process"):
+        await late
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    await patient
 
-        async with broker.peek("q", limit=10) as held:
-            assert [delivery.body for delivery in held] == [b"patient"]
-        await broker.aclose()
-
-    run(main())
+    async with broker.peek("q", limit=10) as held:
+        assert [delivery.body for delivery in held] == [b"patient"]
+    await broker.aclose()
 
 
-def test_many_that_nobody_waits_for_any_more_are_not_taken_back_at_their_deadline(url: str) -> None:
-    async def main() -> None:
-        broker = opened(url)
-        await declare(broker)
-        blocker = sqlite3.connect(file_of(url), isolation_level=None)
-        blocker.execute("BEGIN IMMEDIATE")
+async def test_many_that_nobody_waits_for_any_more_are_not_taken_back_at_their_deadline(url: str) -> None:
+    broker = opened(url)
+    await declare(broker)
+    blocker = sqlite3.connect(file_of(url), isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
 
-        broker.publish_many([message("one"), message("two")], timeout=0.1).cancel()
-        with pytest.raises(BrokerUnavailable, match="locked by another process"):
-            await broker.publish(message("late"), timeout=0.2)
-        blocker.execute("ROLLBACK")
-        blocker.close()
-        await broker.publish(message("last"), timeout=PATIENCE)
+    broker.publish_many([message("one"), message("two")], timeout=0.1).cancel()
+    with pytest.raises(BrokerUnavailable, match="locked by another process"):
+        await broker.publish(message("late"), timeout=0.2)
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    await broker.publish(message("last"), timeout=PATIENCE)
 
-        async with broker.peek("q", limit=10) as held:
-            assert [delivery.body for delivery in held] == [b"one", b"two", b"last"]
-        await broker.aclose()
-
-    run(main())
+    async with broker.peek("q", limit=10) as held:
+        assert [delivery.body for delivery in held] == [b"one", b"two", b"last"]
+    await broker.aclose()
 
 
-def test_many_that_are_late_are_told_so_together_and_nothing_is_sent_later(url: str) -> None:
-    async def main() -> None:
-        broker = opened(url)
-        await declare(broker)
-        blocker = sqlite3.connect(file_of(url), isolation_level=None)
-        blocker.execute("BEGIN IMMEDIATE")
+async def test_many_that_are_late_are_told_so_together_and_nothing_is_sent_later(url: str) -> None:
+    broker = opened(url)
+    await declare(broker)
+    blocker = sqlite3.connect(file_of(url), isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
 
-        outcomes = await broker.publish_many([message("one"), message("two")], timeout=0.15)
-        assert [type(error) for error in outcomes] == [BrokerUnavailable] * 2
-        blocker.execute("ROLLBACK")
-        blocker.close()
+    outcomes = await broker.publish_many([message("one"), message("two")], timeout=0.15)
+    assert [type(error) for error in outcomes] == [BrokerUnavailable] * 2
+    blocker.execute("ROLLBACK")
+    blocker.close()
 
-        assert await ready(broker) == 0
-        await broker.aclose()
-
-    run(main())
+    assert await ready(broker) == 0
+    await broker.aclose()
 
 
 class Obstacle:
@@ -234,77 +209,68 @@ class Obstacle:
     def end(self, error: Exception | None) -> None: ...
 
 
-def test_a_publish_whose_commit_is_under_way_at_its_deadline_ends_as_unknown(url: str) -> None:
-    async def main() -> None:
-        broker, obstacle = opened(url), Obstacle()
-        await declare(broker)
+async def test_a_publish_whose_commit_is_under_way_at_its_deadline_ends_as_unknown(url: str) -> None:
+    broker, obstacle = opened(url), Obstacle()
+    await declare(broker)
 
-        future = broker.publish(message("perhaps"), timeout=0.1)
-        broker._database.submit(obstacle)
+    future = broker.publish(message("perhaps"), timeout=0.1)
+    broker._database.submit(obstacle)
 
-        with pytest.raises(PublishUnknown):
-            await future
-        obstacle.go.set()
-        assert await ready(broker) == 1
-        await broker.aclose()
-
-    run(main())
+    with pytest.raises(PublishUnknown):
+        await future
+    obstacle.go.set()
+    assert await ready(broker) == 1
+    await broker.aclose()
 
 
-def test_a_full_disk_is_a_typed_error_and_acks_are_repeated_until_there_is_room(url: str) -> None:
-    async def main() -> None:
-        inbox, broker = Inbox(), opened(url)
-        await declare(broker)
-        await broker.consume([Subscription("q", 10)], inbox)
-        await send(broker, "small")
-        await until(lambda: len(inbox) == 1)
+async def test_a_full_disk_is_a_typed_error_and_acks_are_repeated_until_there_is_room(url: str) -> None:
+    inbox, broker = Inbox(), opened(url)
+    await declare(broker)
+    await broker.consume([Subscription("q", 10)], inbox)
+    await send(broker, "small")
+    await until(lambda: len(inbox) == 1)
 
-        def limit(connection: sqlite3.Connection) -> None:
-            pages = connection.execute("PRAGMA page_count").fetchone()[0]
-            connection.execute(f"PRAGMA max_page_count = {pages}")
+    def limit(connection: sqlite3.Connection) -> None:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages}")
 
-        await broker._database.call(limit, care=Durability.READ)
-        with pytest.raises(BrokerUnavailable, match="full"):
-            await broker.publish(message("x" * 1_000_000), timeout=PATIENCE)
-        # The limit went with the connection that failed: there is room again.
-        await send(broker, "after")
-        inbox[0].ack()
-        await until(lambda: len(inbox) == 2)
-        inbox[1].ack()
-        await broker.aclose()
+    await broker._database.call(limit, care=Durability.READ)
+    with pytest.raises(BrokerUnavailable, match="full"):
+        await broker.publish(message("x" * 1_000_000), timeout=PATIENCE)
+    # The limit went with the connection that failed: there is room again.
+    await send(broker, "after")
+    inbox[0].ack()
+    await until(lambda: len(inbox) == 2)
+    inbox[1].ack()
+    await broker.aclose()
 
-        other = opened(url)
-        assert await other.stats(["q"]) == [QueueStats("q", ready=0, unsettled=0, delayed=0, consumers=0)]
-        await other.aclose()
-
-    run(main())
+    other = opened(url)
+    assert await other.stats(["q"]) == [QueueStats("q", ready=0, unsettled=0, delayed=0, consumers=0)]
+    await other.aclose()
 
 
-def test_acks_that_could_not_be_written_are_written_later(url: str) -> None:
-    async def main() -> None:
-        inbox, broker = Inbox(), opened(url)
-        await declare(broker)
-        await send(broker, "1", "2", "3")
-        await broker.consume([Subscription("q", 10)], inbox)
-        await until(lambda: len(inbox) == 3)
-        hidden = file_of(url).with_name("hidden")
+async def test_acks_that_could_not_be_written_are_written_later(url: str) -> None:
+    inbox, broker = Inbox(), opened(url)
+    await declare(broker)
+    await send(broker, "1", "2", "3")
+    await broker.consume([Subscription("q", 10)], inbox)
+    await until(lambda: len(inbox) == 3)
+    hidden = file_of(url).with_name("hidden")
 
-        file_of(url).rename(hidden)
-        inbox[0].ack()
-        inbox[1].requeue()
-        await until(lambda: bool(broker._ledger and broker._ledger._failed))
-        hidden.rename(file_of(url))
+    file_of(url).rename(hidden)
+    inbox[0].ack()
+    inbox[1].requeue()
+    await until(lambda: bool(broker._ledger and broker._ledger._failed))
+    hidden.rename(file_of(url))
 
-        await until(lambda: len(inbox) == 4)
-        assert inbox[3].body == b"2"
-        assert (await broker.stats(["q"]))[0].unsettled == 2
-        await broker.aclose()
-
-    run(main())
+    await until(lambda: len(inbox) == 4)
+    assert inbox[3].body == b"2"
+    assert (await broker.stats(["q"]))[0].unsettled == 2
+    await broker.aclose()
 
 
 @pytest.mark.parametrize("obstacle", ["not a directory", "not a database", "too new"])
-def test_a_place_that_cannot_be_used_is_a_typed_error_that_says_why(tmp_path: Path, obstacle: str) -> None:
+async def test_a_place_that_cannot_be_used_is_a_typed_error_that_says_why(tmp_path: Path, obstacle: str) -> None:
     directory = tmp_path / "queue"
     if obstacle == "not a directory":
         directory.write_text("a file")
@@ -317,71 +283,59 @@ def test_a_place_that_cannot_be_used_is_a_typed_error_that_says_why(tmp_path: Pa
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
         connection.close()
 
-    async def main() -> None:
-        broker = opened(f"local://{directory}")
-        expected = {
-            "not a directory": "File exists",
-            "not a database": "not a database",
-            "too new": "upgrade taskmq",
-        }
-        with pytest.raises(BrokerUnavailable, match=expected[obstacle]):
-            await broker.connect(timeout=PATIENCE)
-        with pytest.raises(BrokerUnavailable, match=expected[obstacle]):
-            await broker.publish(message("1"), timeout=PATIENCE)
-        with pytest.raises(BrokerUnavailable, match=expected[obstacle]):
-            await broker.consume([Subscription("q", 1)], Inbox())
-        await broker.aclose()
-
-    run(main())
+    broker = opened(f"local://{directory}")
+    expected = {
+        "not a directory": "File exists",
+        "not a database": "not a database",
+        "too new": "upgrade taskmq",
+    }
+    with pytest.raises(BrokerUnavailable, match=expected[obstacle]):
+        await broker.connect(timeout=PATIENCE)
+    with pytest.raises(BrokerUnavailable, match=expected[obstacle]):
+        await broker.publish(message("1"), timeout=PATIENCE)
+    with pytest.raises(BrokerUnavailable, match=expected[obstacle]):
+        await broker.consume([Subscription("q", 1)], Inbox())
+    await broker.aclose()
 
 
-def test_a_file_that_was_removed_is_not_quietly_made_anew(url: str) -> None:
-    async def main() -> None:
-        broker = opened(url)
-        await declare(broker)
-        file_of(url).unlink()
+async def test_a_file_that_was_removed_is_not_quietly_made_anew(url: str) -> None:
+    broker = opened(url)
+    await declare(broker)
+    file_of(url).unlink()
 
-        with pytest.raises(BrokerUnavailable, match="removed or replaced"):
-            await broker.publish(message("1"), timeout=PATIENCE)
-        assert not file_of(url).exists()
-        await broker.aclose()
-
-    run(main())
+    with pytest.raises(BrokerUnavailable, match="removed or replaced"):
+        await broker.publish(message("1"), timeout=PATIENCE)
+    assert not file_of(url).exists()
+    await broker.aclose()
 
 
-def test_closing_leaves_nothing_but_the_database(url: str) -> None:
-    async def main() -> None:
-        inbox, broker = Inbox(), opened(url)
-        await declare(broker)
-        await send(broker, "1")
-        await broker.consume([Subscription("q", 10)], inbox)
-        await until(lambda: len(inbox) == 1)
-        before = threading.active_count()
+async def test_closing_leaves_nothing_but_the_database(url: str) -> None:
+    inbox, broker = Inbox(), opened(url)
+    await declare(broker)
+    await send(broker, "1")
+    await broker.consume([Subscription("q", 10)], inbox)
+    await until(lambda: len(inbox) == 1)
+    before = threading.active_count()
 
-        await broker.aclose()
+    await broker.aclose()
 
-        assert threading.active_count() == before - 1
-        left = sorted(name for _, _, names in os.walk(file_of(url).parent) for name in names)
-        assert left == ["taskmq.db"]
-
-    run(main())
+    assert threading.active_count() == before - 1
+    left = sorted(name for _, _, names in os.walk(file_of(url).parent) for name in names)
+    assert left == ["taskmq.db"]
 
 
-def test_large_messages_pass_through_unchanged(url: str) -> None:
-    async def main() -> None:
-        inbox, broker = Inbox(), opened(url)
-        await declare(broker)
-        body = os.urandom(broker.max_message_bytes)
-        outgoing = Outgoing(queue="q", body=body, content_type="x", job_id="1", task="t")
-        await broker.publish(outgoing, timeout=PATIENCE)
-        await broker.consume([Subscription("q", 10)], inbox)
+async def test_large_messages_pass_through_unchanged(url: str) -> None:
+    inbox, broker = Inbox(), opened(url)
+    await declare(broker)
+    body = os.urandom(broker.max_message_bytes)
+    outgoing = Outgoing(queue="q", body=body, content_type="x", job_id="1", task="t")
+    await broker.publish(outgoing, timeout=PATIENCE)
+    await broker.consume([Subscription("q", 10)], inbox)
 
-        await until(lambda: len(inbox) == 1)
+    await until(lambda: len(inbox) == 1)
 
-        assert inbox[0].body == body
-        await broker.aclose()
-
-    run(main())
+    assert inbox[0].body == body
+    await broker.aclose()
 
 
 def test_the_file_is_legible(url: str) -> None:

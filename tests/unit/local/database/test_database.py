@@ -9,6 +9,8 @@ from taskmq_local.database.database import Database
 from taskmq_local.database.work import DatabaseFailure, Durability
 from tests.unit.local.kit import PATIENCE, run
 
+pytestmark = pytest.mark.real_time
+
 
 def count(connection: sqlite3.Connection) -> int:
     found: int = connection.execute("SELECT count(*) FROM queues WHERE name LIKE 'q%'").fetchone()[0]
@@ -35,127 +37,107 @@ class Adding:
         self.outcome.set_result(error)
 
 
-def test_a_work_that_fails_does_not_fail_its_neighbours(tmp_path: Path) -> None:
-    async def main() -> None:
-        database = Database(tmp_path / "taskmq.db", name="test")
-        works = [Adding("q1"), Adding("q2"), Adding("q1"), Adding("q3")]
-        for work in works:
-            database.submit(work)
+async def test_a_work_that_fails_does_not_fail_its_neighbours(tmp_path: Path) -> None:
+    database = Database(tmp_path / "taskmq.db", name="test")
+    works = [Adding("q1"), Adding("q2"), Adding("q1"), Adding("q3")]
+    for work in works:
+        database.submit(work)
 
-        outcomes = await asyncio.gather(*(work.outcome for work in works))
+    outcomes = await asyncio.gather(*(work.outcome for work in works))
 
-        assert [type(outcome) for outcome in outcomes] == [type(None), type(None), sqlite3.IntegrityError, type(None)]
-        assert await database.call(count, care=Durability.READ) == 3
-        await database.aclose(within=PATIENCE)
-
-    run(main())
+    assert [type(outcome) for outcome in outcomes] == [type(None), type(None), sqlite3.IntegrityError, type(None)]
+    assert await database.call(count, care=Durability.READ) == 3
+    await database.aclose(within=PATIENCE)
 
 
-def test_what_comes_up_in_one_turn_of_the_loop_shares_a_transaction(tmp_path: Path) -> None:
-    async def main() -> None:
-        database = Database(tmp_path / "taskmq.db", name="test")
-        commits: list[int] = []
-        works = [Adding(f"q{number}") for number in range(50)]
-        for work in works:
-            database.submit(work)
+async def test_what_comes_up_in_one_turn_of_the_loop_shares_a_transaction(tmp_path: Path) -> None:
+    database = Database(tmp_path / "taskmq.db", name="test")
+    commits: list[int] = []
+    works = [Adding(f"q{number}") for number in range(50)]
+    for work in works:
+        database.submit(work)
 
-        def note(connection: sqlite3.Connection) -> None:
-            # Inside the transaction all of them are there, outside none of them.
-            other = sqlite3.connect(tmp_path / "taskmq.db")
-            commits.extend([count(connection), count(other)])
-            other.close()
+    def note(connection: sqlite3.Connection) -> None:
+        # Inside the transaction all of them are there, outside none of them.
+        other = sqlite3.connect(tmp_path / "taskmq.db")
+        commits.extend([count(connection), count(other)])
+        other.close()
 
-        await database.call(note, care=Durability.DURABLE)
+    await database.call(note, care=Durability.DURABLE)
 
-        assert commits == [50, 0]
-        assert await database.call(count, care=Durability.READ) == 50
-        await database.aclose(within=PATIENCE)
-
-    run(main())
+    assert commits == [50, 0]
+    assert await database.call(count, care=Durability.READ) == 50
+    await database.aclose(within=PATIENCE)
 
 
-def test_a_work_whose_end_fails_does_not_keep_the_others_from_theirs(tmp_path: Path) -> None:
-    async def main() -> None:
-        reported: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
-        database = Database(tmp_path / "taskmq.db", name="test")
-        bad, good = Adding("q1"), Adding("q2")
-        bad.outcome.cancel()
-        database.submit(bad)
-        database.submit(good)
+async def test_a_work_whose_end_fails_does_not_keep_the_others_from_theirs(tmp_path: Path) -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    database = Database(tmp_path / "taskmq.db", name="test")
+    bad, good = Adding("q1"), Adding("q2")
+    bad.outcome.cancel()
+    database.submit(bad)
+    database.submit(good)
 
-        assert await good.outcome is None
+    assert await good.outcome is None
 
-        assert [type(error) for error in reported] == [asyncio.InvalidStateError]
-        await database.aclose(within=PATIENCE)
-
-    run(main())
+    assert [type(error) for error in reported] == [asyncio.InvalidStateError]
+    await database.aclose(within=PATIENCE)
 
 
-def test_a_call_that_was_given_up_is_not_done_later(tmp_path: Path) -> None:
-    async def main() -> None:
-        database = Database(tmp_path / "taskmq.db", name="test")
-        await database.call(count, care=Durability.READ)
-        blocker = sqlite3.connect(tmp_path / "taskmq.db", isolation_level=None)
-        blocker.execute("BEGIN IMMEDIATE")
+async def test_a_call_that_was_given_up_is_not_done_later(tmp_path: Path) -> None:
+    database = Database(tmp_path / "taskmq.db", name="test")
+    await database.call(count, care=Durability.READ)
+    blocker = sqlite3.connect(tmp_path / "taskmq.db", isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
 
-        with pytest.raises(DatabaseFailure, match="locked by another process"):
-            await database.call(
-                lambda connection: connection.execute("INSERT INTO queues (name) VALUES ('q')"),
-                care=Durability.DURABLE,
-                timeout=0.1,
-            )
-        blocker.execute("ROLLBACK")
-        blocker.close()
+    with pytest.raises(DatabaseFailure, match="locked by another process"):
+        await database.call(
+            lambda connection: connection.execute("INSERT INTO queues (name) VALUES ('q')"),
+            care=Durability.DURABLE,
+            timeout=0.1,
+        )
+    blocker.execute("ROLLBACK")
+    blocker.close()
 
-        assert await database.call(count, care=Durability.LOOSE) == 0
-        await database.aclose(within=PATIENCE)
-
-    run(main())
+    assert await database.call(count, care=Durability.LOOSE) == 0
+    await database.aclose(within=PATIENCE)
 
 
-def test_closing_while_the_file_is_locked_ends_everything_that_waits(tmp_path: Path) -> None:
-    async def main() -> None:
-        database = Database(tmp_path / "taskmq.db", name="test")
-        await database.call(count, care=Durability.READ)
-        blocker = sqlite3.connect(tmp_path / "taskmq.db", isolation_level=None)
-        blocker.execute("BEGIN IMMEDIATE")
-        threads = threading.active_count()
-        first, second = Adding("q1"), Adding("q2")
-        database.submit(first)
-        await asyncio.sleep(0.02)
-        database.submit(second)
+async def test_closing_while_the_file_is_locked_ends_everything_that_waits(tmp_path: Path) -> None:
+    database = Database(tmp_path / "taskmq.db", name="test")
+    await database.call(count, care=Durability.READ)
+    blocker = sqlite3.connect(tmp_path / "taskmq.db", isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    threads = threading.active_count()
+    first, second = Adding("q1"), Adding("q2")
+    database.submit(first)
+    await asyncio.sleep(0.02)
+    database.submit(second)
 
-        await database.aclose(within=0.05)
+    await database.aclose(within=0.05)
 
-        assert isinstance(await first.outcome, DatabaseFailure)
-        assert isinstance(await second.outcome, DatabaseFailure)
-        assert threading.active_count() == threads - 1
-        blocker.close()
-        late = Adding("q3")
-        database.submit(late)
-        assert isinstance(await late.outcome, DatabaseFailure)
-
-    run(main())
+    assert isinstance(await first.outcome, DatabaseFailure)
+    assert isinstance(await second.outcome, DatabaseFailure)
+    assert threading.active_count() == threads - 1
+    blocker.close()
+    late = Adding("q3")
+    database.submit(late)
+    assert isinstance(await late.outcome, DatabaseFailure)
 
 
-def test_only_what_must_survive_a_power_failure_is_synced(tmp_path: Path) -> None:
-    async def main() -> None:
-        database = Database(tmp_path / "taskmq.db", name="test")
+async def test_only_what_must_survive_a_power_failure_is_synced(tmp_path: Path) -> None:
+    database = Database(tmp_path / "taskmq.db", name="test")
 
-        def synchronous(connection: sqlite3.Connection) -> int:
-            level: int = connection.execute("PRAGMA synchronous").fetchone()[0]
-            return level
+    def synchronous(connection: sqlite3.Connection) -> int:
+        level: int = connection.execute("PRAGMA synchronous").fetchone()[0]
+        return level
 
-        assert await database.call(synchronous, care=Durability.LOOSE) == 1
-        assert await database.call(synchronous, care=Durability.DURABLE) == 2
-        both = [
-            database.post(synchronous, care=care) for care in (Durability.LOOSE, Durability.DURABLE, Durability.READ)
-        ]
-        assert await asyncio.gather(*both) == [2, 2, 2]
-        await database.aclose(within=PATIENCE)
-
-    run(main())
+    assert await database.call(synchronous, care=Durability.LOOSE) == 1
+    assert await database.call(synchronous, care=Durability.DURABLE) == 2
+    both = [database.post(synchronous, care=care) for care in (Durability.LOOSE, Durability.DURABLE, Durability.READ)]
+    assert await asyncio.gather(*both) == [2, 2, 2]
+    await database.aclose(within=PATIENCE)
 
 
 def test_others_on_the_loop_write_through_the_one_that_is_shared_while_that_is_open(tmp_path: Path) -> None:
@@ -186,34 +168,31 @@ def test_others_on_the_loop_write_through_the_one_that_is_shared_while_that_is_o
     run(main())
 
 
-def test_what_comes_up_turn_by_turn_after_a_commit_shares_the_next_one(tmp_path: Path) -> None:
-    async def main() -> None:
-        database = Database(tmp_path / "taskmq.db", name="test")
-        commits: list[int] = []
+async def test_what_comes_up_turn_by_turn_after_a_commit_shares_the_next_one(tmp_path: Path) -> None:
+    database = Database(tmp_path / "taskmq.db", name="test")
+    commits: list[int] = []
 
-        async def chain() -> None:
-            """One follows from the other, a turn of the loop apart, as in a worker with many slots."""
-            works: list[Adding] = []
-            for number in range(20):
-                works.append(Adding(f"q{len(commits)}-{number}"))
-                database.submit(works[-1])
-                await asyncio.sleep(0)
-            await asyncio.gather(*(work.outcome for work in works))
-            commits.append(await database.call(count, care=Durability.READ))
+    async def chain() -> None:
+        """One follows from the other, a turn of the loop apart, as in a worker with many slots."""
+        works: list[Adding] = []
+        for number in range(20):
+            works.append(Adding(f"q{len(commits)}-{number}"))
+            database.submit(works[-1])
+            await asyncio.sleep(0)
+        await asyncio.gather(*(work.outcome for work in works))
+        commits.append(await database.call(count, care=Durability.READ))
 
-        first = Adding("first")
-        database.submit(first)
-        await first.outcome
-        told: list[int] = []
-        hand_over = database._hand_over
+    first = Adding("first")
+    database.submit(first)
+    await first.outcome
+    told: list[int] = []
+    hand_over = database._hand_over
 
-        def counted() -> None:
-            told.append(len(database._waiting))
-            hand_over()
+    def counted() -> None:
+        told.append(len(database._waiting))
+        hand_over()
 
-        database._hand_over = counted  # type: ignore[method-assign]
-        await chain()
-        assert max(told) >= 20 - 1
-        await database.aclose(within=PATIENCE)
-
-    run(main())
+    database._hand_over = counted  # type: ignore[method-assign]
+    await chain()
+    assert max(told) >= 20 - 1
+    await database.aclose(within=PATIENCE)

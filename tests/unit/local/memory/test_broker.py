@@ -13,6 +13,8 @@ from taskmq_local import MemoryBroker, forget_memory, open_memory_broker
 from tests.servers.waiting import until
 from tests.unit.local.kit import Inbox, declare, message, run, send, settle_loop
 
+pytestmark = pytest.mark.real_time
+
 
 @pytest.fixture
 def url() -> Iterator[str]:
@@ -25,65 +27,56 @@ def opened(url: str, clock: FakeClock | None = None) -> MemoryBroker:
     return open_memory_broker(url, BrokerOptions(clock=clock or FakeClock()))
 
 
-def test_a_delayed_message_comes_when_the_clock_reaches_its_time_and_not_before(url: str) -> None:
-    async def main() -> None:
-        clock, inbox = FakeClock(), Inbox()
-        broker = opened(url, clock)
-        await declare(broker)
-        await broker.consume([Subscription("q", 10)], inbox)
-        await send(broker, "later", due=clock.now_ms() + 60_000)
+async def test_a_delayed_message_comes_when_the_clock_reaches_its_time_and_not_before(url: str) -> None:
+    clock, inbox = FakeClock(), Inbox()
+    broker = opened(url, clock)
+    await declare(broker)
+    await broker.consume([Subscription("q", 10)], inbox)
+    await send(broker, "later", due=clock.now_ms() + 60_000)
 
-        clock.advance(59.999)
-        await settle_loop()
-        assert inbox.texts == []
+    clock.advance(59.999)
+    await settle_loop()
+    assert inbox.texts == []
 
-        clock.advance(0.001)
-        await until(lambda: inbox.texts == ["later"])
-        await broker.aclose()
-
-    run(main())
+    clock.advance(0.001)
+    await until(lambda: inbox.texts == ["later"])
+    await broker.aclose()
 
 
-def test_a_delayed_message_goes_to_the_tail_of_its_queue(url: str) -> None:
-    async def main() -> None:
-        clock, inbox = FakeClock(), Inbox()
-        broker = opened(url, clock)
-        await declare(broker)
-        await send(broker, "delayed", due=clock.now_ms() + 1_000)
-        await send(broker, "first")
+async def test_a_delayed_message_goes_to_the_tail_of_its_queue(url: str) -> None:
+    clock, inbox = FakeClock(), Inbox()
+    broker = opened(url, clock)
+    await declare(broker)
+    await send(broker, "delayed", due=clock.now_ms() + 1_000)
+    await send(broker, "first")
 
-        await clock.wait_for_sleepers()
-        clock.advance(1)
-        await settle_loop()
-        await send(broker, "last")
+    await clock.wait_for_sleepers()
+    clock.advance(1)
+    await settle_loop()
+    await send(broker, "last")
 
-        await broker.consume([Subscription("q", 10)], inbox)
-        await until(lambda: len(inbox) == 3)
-        assert inbox.texts == ["first", "delayed", "last"]
-        await broker.aclose()
-
-    run(main())
+    await broker.consume([Subscription("q", 10)], inbox)
+    await until(lambda: len(inbox) == 3)
+    assert inbox.texts == ["first", "delayed", "last"]
+    await broker.aclose()
 
 
-def test_an_earlier_message_moves_the_timer(url: str) -> None:
-    async def main() -> None:
-        clock, inbox = FakeClock(), Inbox()
-        consumer, sender = opened(url, clock), opened(url, clock)
-        await declare(consumer)
-        await consumer.consume([Subscription("q", 10)], inbox)
-        await send(sender, "tomorrow", due=clock.now_ms() + 86_400_000)
-        await send(sender, "soon", due=clock.now_ms() + 5_000)
-        await settle_loop()
+async def test_an_earlier_message_moves_the_timer(url: str) -> None:
+    clock, inbox = FakeClock(), Inbox()
+    consumer, sender = opened(url, clock), opened(url, clock)
+    await declare(consumer)
+    await consumer.consume([Subscription("q", 10)], inbox)
+    await send(sender, "tomorrow", due=clock.now_ms() + 86_400_000)
+    await send(sender, "soon", due=clock.now_ms() + 5_000)
+    await settle_loop()
 
-        clock.advance(5)
+    clock.advance(5)
 
-        await until(lambda: inbox.texts == ["soon"])
-        await sender.aclose()
-        clock.advance(86_400)
-        await until(lambda: inbox.texts == ["soon", "tomorrow"])
-        await consumer.aclose()
-
-    run(main())
+    await until(lambda: inbox.texts == ["soon"])
+    await sender.aclose()
+    clock.advance(86_400)
+    await until(lambda: inbox.texts == ["soon", "tomorrow"])
+    await consumer.aclose()
 
 
 def test_a_producer_on_another_threads_loop_wakes_the_consumer(url: str) -> None:
@@ -109,169 +102,142 @@ def test_a_producer_on_another_threads_loop_wakes_the_consumer(url: str) -> None
     run(main())
 
 
-def test_consumers_of_one_queue_share_what_is_ready(url: str) -> None:
-    async def main() -> None:
-        one, two, broker = Inbox(), Inbox(), opened(url)
-        await declare(broker)
-        await broker.consume([Subscription("q", 50)], one)
-        await broker.consume([Subscription("q", 50)], two)
+async def test_consumers_of_one_queue_share_what_is_ready(url: str) -> None:
+    one, two, broker = Inbox(), Inbox(), opened(url)
+    await declare(broker)
+    await broker.consume([Subscription("q", 50)], one)
+    await broker.consume([Subscription("q", 50)], two)
 
-        await send(broker, *(str(number) for number in range(20)))
-        await until(lambda: len(one) + len(two) == 20)
+    await send(broker, *(str(number) for number in range(20)))
+    await until(lambda: len(one) + len(two) == 20)
 
-        assert one
-        assert two
-        await broker.aclose()
-
-    run(main())
+    assert one
+    assert two
+    await broker.aclose()
 
 
-def test_what_a_closed_broker_held_goes_back_to_the_front_in_order(url: str) -> None:
-    async def main() -> None:
-        inbox, again, broker, other = Inbox(), Inbox(), opened(url), opened(url)
-        await declare(broker)
-        await send(broker, "1", "2", "3", "4", "5")
-        await broker.consume([Subscription("q", 3)], inbox)
-        await until(lambda: len(inbox) == 3)
-        inbox[1].ack()
+async def test_what_a_closed_broker_held_goes_back_to_the_front_in_order(url: str) -> None:
+    inbox, again, broker, other = Inbox(), Inbox(), opened(url), opened(url)
+    await declare(broker)
+    await send(broker, "1", "2", "3", "4", "5")
+    await broker.consume([Subscription("q", 3)], inbox)
+    await until(lambda: len(inbox) == 3)
+    inbox[1].ack()
 
-        await broker.aclose()
+    await broker.aclose()
 
-        await other.consume([Subscription("q", 10)], again)
-        await until(lambda: len(again) == 4)
-        assert again.texts == ["1", "3", "4", "5"]
-        assert [delivery.redelivered for delivery in again[:3]] == [True, True, False]
-        await other.aclose()
-
-    run(main())
+    await other.consume([Subscription("q", 10)], again)
+    await until(lambda: len(again) == 4)
+    assert again.texts == ["1", "3", "4", "5"]
+    assert [delivery.redelivered for delivery in again[:3]] == [True, True, False]
+    await other.aclose()
 
 
-def test_settling_after_the_close_is_void_and_counted(url: str) -> None:
-    async def main() -> None:
-        inbox, broker, other = Inbox(), opened(url), opened(url)
-        await declare(broker)
-        await send(broker, "1", "2")
-        await broker.consume([Subscription("q", 10)], inbox)
-        await until(lambda: len(inbox) == 2)
-        await broker.aclose()
+async def test_settling_after_the_close_is_void_and_counted(url: str) -> None:
+    inbox, broker, other = Inbox(), opened(url), opened(url)
+    await declare(broker)
+    await send(broker, "1", "2")
+    await broker.consume([Subscription("q", 10)], inbox)
+    await until(lambda: len(inbox) == 2)
+    await broker.aclose()
 
-        inbox[0].ack()
-        inbox[1].requeue()
-        inbox[1].ack()
+    inbox[0].ack()
+    inbox[1].requeue()
+    inbox[1].ack()
 
-        assert broker.void == 2
-        assert await other.stats(["q"]) == [QueueStats("q", ready=2, unsettled=0, delayed=0, consumers=0)]
-        await other.aclose()
-
-    run(main())
+    assert broker.void == 2
+    assert await other.stats(["q"]) == [QueueStats("q", ready=2, unsettled=0, delayed=0, consumers=0)]
+    await other.aclose()
 
 
-def test_a_deleted_queue_is_declared_again_by_whoever_had_declared_it(url: str) -> None:
-    async def main() -> None:
-        inbox, declarer, other = Inbox(), opened(url), opened(url)
-        await declare(declarer)
-        consumer = await other.consume([Subscription("q", 10)], inbox)
-        await other.delete("q")
-        assert not consumer.healthy
-        with pytest.raises(Unroutable):
-            await other.publish(message("lost"), timeout=1)
+async def test_a_deleted_queue_is_declared_again_by_whoever_had_declared_it(url: str) -> None:
+    inbox, declarer, other = Inbox(), opened(url), opened(url)
+    await declare(declarer)
+    consumer = await other.consume([Subscription("q", 10)], inbox)
+    await other.delete("q")
+    assert not consumer.healthy
+    with pytest.raises(Unroutable):
+        await other.publish(message("lost"), timeout=1)
 
-        await send(declarer, "kept")
+    await send(declarer, "kept")
 
-        await until(lambda: inbox.texts == ["kept"])
-        assert consumer.healthy
-        await declarer.aclose()
-        await other.aclose()
-
-    run(main())
+    await until(lambda: inbox.texts == ["kept"])
+    assert consumer.healthy
+    await declarer.aclose()
+    await other.aclose()
 
 
-def test_settling_a_message_of_a_deleted_queue_is_void(url: str) -> None:
-    async def main() -> None:
-        inbox, broker = Inbox(), opened(url)
-        await declare(broker)
-        await send(broker, "1", "2")
-        await broker.consume([Subscription("q", 1)], inbox)
-        await until(lambda: len(inbox) == 1)
+async def test_settling_a_message_of_a_deleted_queue_is_void(url: str) -> None:
+    inbox, broker = Inbox(), opened(url)
+    await declare(broker)
+    await send(broker, "1", "2")
+    await broker.consume([Subscription("q", 1)], inbox)
+    await until(lambda: len(inbox) == 1)
 
-        assert await broker.delete("q") == 1
-        await declare(broker)
-        inbox[0].ack()
+    assert await broker.delete("q") == 1
+    await declare(broker)
+    inbox[0].ack()
 
-        assert broker.void == 1
-        assert (await broker.stats(["q"]))[0].unsettled == 0
-        await broker.aclose()
-
-    run(main())
+    assert broker.void == 1
+    assert (await broker.stats(["q"]))[0].unsettled == 0
+    await broker.aclose()
 
 
-def test_a_delayed_message_whose_queue_has_gone_goes_to_unroutable(url: str) -> None:
-    async def main() -> None:
-        clock = FakeClock()
-        broker = opened(url, clock)
-        await declare(broker)
-        await send(broker, "orphan", due=clock.now_ms() + 1_000)
-        await broker.delete("q")
+async def test_a_delayed_message_whose_queue_has_gone_goes_to_unroutable(url: str) -> None:
+    clock = FakeClock()
+    broker = opened(url, clock)
+    await declare(broker)
+    await send(broker, "orphan", due=clock.now_ms() + 1_000)
+    await broker.delete("q")
 
-        clock.advance(1)
+    clock.advance(1)
 
-        async with broker.peek(UNROUTABLE, limit=5) as held:
-            assert [delivery.body for delivery in held] == [b"orphan"]
-            assert held[0].headers["x-taskmq-queue"] == "q"
-        await broker.aclose()
-
-    run(main())
+    async with broker.peek(UNROUTABLE, limit=5) as held:
+        assert [delivery.body for delivery in held] == [b"orphan"]
+        assert held[0].headers["x-taskmq-queue"] == "q"
+    await broker.aclose()
 
 
-def test_a_deliver_that_fails_does_not_strand_the_others(url: str) -> None:
-    async def main() -> None:
-        reported: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
-        inbox, broker = Inbox(), opened(url)
+async def test_a_deliver_that_fails_does_not_strand_the_others(url: str) -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    inbox, broker = Inbox(), opened(url)
 
-        def deliver(delivery: Delivery) -> None:
-            if delivery.body == b"1":
-                raise RuntimeError("boom")
-            inbox(delivery)
+    def deliver(delivery: Delivery) -> None:
+        if delivery.body == b"1":
+            raise RuntimeError("boom")
+        inbox(delivery)
 
-        await declare(broker)
-        await send(broker, "1", "2", "3")
-        await broker.consume([Subscription("q", 10)], deliver)
+    await declare(broker)
+    await send(broker, "1", "2", "3")
+    await broker.consume([Subscription("q", 10)], deliver)
 
-        await until(lambda: inbox.texts == ["2", "3"])
-        assert [str(error) for error in reported] == ["boom"]
-        await broker.aclose()
-
-    run(main())
+    await until(lambda: inbox.texts == ["2", "3"])
+    assert [str(error) for error in reported] == ["boom"]
+    await broker.aclose()
 
 
-def test_a_forgotten_hub_is_empty_for_the_next_one(url: str) -> None:
-    async def main() -> None:
-        before = opened(url)
-        await declare(before)
-        await send(before, "1")
+async def test_a_forgotten_hub_is_empty_for_the_next_one(url: str) -> None:
+    before = opened(url)
+    await declare(before)
+    await send(before, "1")
 
-        forget_memory(url.removeprefix("memory://"))
+    forget_memory(url.removeprefix("memory://"))
 
-        after = opened(url)
-        assert await after.stats(["q"]) == []
-        with pytest.raises(QueueMissing):
-            await after.purge("q")
-        await before.aclose()
-        await after.aclose()
-
-    run(main())
+    after = opened(url)
+    assert await after.stats(["q"]) == []
+    with pytest.raises(QueueMissing):
+        await after.purge("q")
+    await before.aclose()
+    await after.aclose()
 
 
-def test_names_are_apart(url: str) -> None:
-    async def main() -> None:
-        one, two = opened(url), opened(f"{url}-other")
-        await declare(one)
+async def test_names_are_apart(url: str) -> None:
+    one, two = opened(url), opened(f"{url}-other")
+    await declare(one)
 
-        assert await two.stats(["q"]) == []
-        await one.aclose()
-        await two.aclose()
-        with pytest.raises(BrokerUnavailable, match="closed"):
-            await one.stats(["q"])
-
-    run(main())
+    assert await two.stats(["q"]) == []
+    await one.aclose()
+    await two.aclose()
+    with pytest.raises(BrokerUnavailable, match="closed"):
+        await one.stats(["q"])

@@ -17,6 +17,8 @@ from taskmq.testing.fake_clock import FakeClock
 from taskmq_local import forget_memory
 from tests.unit.local.kit import run, settle_loop
 
+pytestmark = pytest.mark.real_time
+
 
 @pytest.fixture(params=["memory", "local"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
@@ -41,59 +43,47 @@ def record(job_id: str = "job", state: JobState = JobState.SUCCEEDED, attempt: i
     return ResultRecord(job_id=job_id, task="test", state=state, attempt=attempt, finished=1)
 
 
-def test_a_result_is_gone_after_its_ttl(url: str) -> None:
-    async def main() -> None:
-        clock = FakeClock()
-        async with opened(url, clock) as state:
-            await state.results.put(record(), ttl=10)
+async def test_a_result_is_gone_after_its_ttl(url: str) -> None:
+    clock = FakeClock()
+    async with opened(url, clock) as state:
+        await state.results.put(record(), ttl=10)
 
-            clock.advance(9.999)
-            assert await state.results.get("job") == record()
-            clock.advance(0.001)
-            assert await state.results.get("job") is None
-            with pytest.raises(ResultExpired):
-                await state.results.wait("job", timeout=0)
-
-    run(main())
+        clock.advance(9.999)
+        assert await state.results.get("job") == record()
+        clock.advance(0.001)
+        assert await state.results.get("job") is None
+        with pytest.raises(ResultExpired):
+            await state.results.wait("job", timeout=0)
 
 
-def test_an_expired_success_makes_room_for_another_result(url: str) -> None:
-    async def main() -> None:
-        clock = FakeClock()
-        async with opened(url, clock) as state:
-            await state.results.put(record(), ttl=10)
-            clock.advance(10)
+async def test_an_expired_success_makes_room_for_another_result(url: str) -> None:
+    clock = FakeClock()
+    async with opened(url, clock) as state:
+        await state.results.put(record(), ttl=10)
+        clock.advance(10)
 
-            await state.results.put(record(attempt=2), ttl=10)
+        await state.results.put(record(attempt=2), ttl=10)
 
-            assert await state.results.get("job") == record(attempt=2)
-
-    run(main())
+        assert await state.results.get("job") == record(attempt=2)
 
 
-def test_a_success_is_never_overwritten_and_a_failure_is(url: str) -> None:
-    async def main() -> None:
-        async with opened(url, FakeClock()) as state:
-            await state.results.put(record(state=JobState.FAILED), ttl=10)
-            await state.results.put(record(), ttl=10)
+async def test_a_success_is_never_overwritten_and_a_failure_is(url: str) -> None:
+    async with opened(url, FakeClock()) as state:
+        await state.results.put(record(state=JobState.FAILED), ttl=10)
+        await state.results.put(record(), ttl=10)
 
-            await state.results.put(record(state=JobState.FAILED, attempt=3), ttl=10)
+        await state.results.put(record(state=JobState.FAILED, attempt=3), ttl=10)
 
-            assert await state.results.get("job") == record()
-
-    run(main())
+        assert await state.results.get("job") == record()
 
 
-def test_of_puts_at_the_same_time_the_success_wins(url: str) -> None:
-    async def main() -> None:
-        async with opened(url, FakeClock()) as state:
-            records = [record(state=JobState.FAILED), record(), record(state=JobState.CANCELLED)]
+async def test_of_puts_at_the_same_time_the_success_wins(url: str) -> None:
+    async with opened(url, FakeClock()) as state:
+        records = [record(state=JobState.FAILED), record(), record(state=JobState.CANCELLED)]
 
-            await asyncio.gather(*(state.results.put(one, ttl=10) for one in records))
+        await asyncio.gather(*(state.results.put(one, ttl=10) for one in records))
 
-            assert await state.results.get("job") == record()
-
-    run(main())
+        assert await state.results.get("job") == record()
 
 
 def test_a_waiter_is_told_by_a_put_on_another_threads_loop(url: str) -> None:
@@ -114,84 +104,69 @@ def test_a_waiter_is_told_by_a_put_on_another_threads_loop(url: str) -> None:
     run(main())
 
 
-def test_no_put_falls_between_the_look_and_the_listening(url: str) -> None:
-    async def main() -> None:
-        async with opened(url, FakeClock()) as putting, opened(url, FakeClock()) as state:
-            for number in range(100):
-                name = f"job{number}"
-                waiting = asyncio.create_task(state.results.wait(name, timeout=0.9))
-                for _ in range(number % 7):
-                    await asyncio.sleep(0)
-                await putting.results.put(record(name), ttl=10)
-                assert await waiting == record(name)
-
-    run(main())
+async def test_no_put_falls_between_the_look_and_the_listening(url: str) -> None:
+    async with opened(url, FakeClock()) as putting, opened(url, FakeClock()) as state:
+        for number in range(100):
+            name = f"job{number}"
+            waiting = asyncio.create_task(state.results.wait(name, timeout=0.9))
+            for _ in range(number % 7):
+                await asyncio.sleep(0)
+            await putting.results.put(record(name), ttl=10)
+            assert await waiting == record(name)
 
 
-def test_closing_ends_the_waits(url: str) -> None:
-    async def main() -> None:
-        async with opened(url, FakeClock()) as state:
-            waiting = asyncio.create_task(state.results.wait("job", timeout=None))
-            await settle_loop()
+async def test_closing_ends_the_waits(url: str) -> None:
+    async with opened(url, FakeClock()) as state:
+        waiting = asyncio.create_task(state.results.wait("job", timeout=None))
+        await settle_loop()
 
-            await state.aclose()
-
-            with pytest.raises(StateUnavailable, match="closed"):
-                await waiting
-
-    run(main())
-
-
-def test_what_has_expired_does_not_fill_the_file(tmp_path: Path) -> None:
-    async def main() -> None:
-        clock = FakeClock()
-        async with opened(f"local://{tmp_path}", clock) as state:
-            for generation in range(5):
-                names = [f"{generation}-{number}" for number in range(100)]
-                await asyncio.gather(*(state.results.put(record(name), ttl=100) for name in names))
-                await asyncio.gather(*(state.starts.begin(name, ttl=100) for name in names))
-                clock.advance(100)
-
-        connection = sqlite3.connect(tmp_path / "taskmq.db")
-        # Those that are kept, and those that are remembered as long again.
-        assert connection.execute("SELECT count(*) FROM results").fetchone()[0] <= 200
-        assert connection.execute("SELECT count(*) FROM results WHERE state <> 'expired'").fetchone()[0] <= 100
-        assert connection.execute("SELECT count(*) FROM starts").fetchone()[0] <= 100
-        connection.close()
-
-    run(main())
-
-
-def test_results_share_the_transactions_of_the_broker_and_outlive_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        url, options = f"local://{tmp_path}", BrokerOptions()
-        broker, state = open_broker(url, options), open_state(url, options)
-        await broker.connect(timeout=10)
-        await asyncio.gather(*(state.results.put(record(f"a{number}"), ttl=60) for number in range(20)))
-        put = asyncio.create_task(state.results.put(record("while it closes"), ttl=60))
-        await asyncio.sleep(0)
-        await broker.aclose()
-        await put
-        await state.results.put(record("after"), ttl=60)
-        for name in ("a0", "a19", "while it closes", "after"):
-            assert await state.results.get(name) == record(name)
         await state.aclose()
 
-    run(main())
+        with pytest.raises(StateUnavailable, match="closed"):
+            await waiting
 
 
-def test_that_there_was_a_result_is_remembered_as_long_again_and_then_forgotten(url: str) -> None:
-    async def main() -> None:
-        clock = FakeClock()
-        async with opened(url, clock) as state:
-            await state.results.put(record(), ttl=100)
-            for step in (100, 50, 49):
-                clock.advance(step)
-                await state.results.put(record("other"), ttl=10)
-                assert await state.results.has_expired("job")
-            clock.advance(1)
-            assert not await state.results.has_expired("job")
+async def test_what_has_expired_does_not_fill_the_file(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with opened(f"local://{tmp_path}", clock) as state:
+        for generation in range(5):
+            names = [f"{generation}-{number}" for number in range(100)]
+            await asyncio.gather(*(state.results.put(record(name), ttl=100) for name in names))
+            await asyncio.gather(*(state.starts.begin(name, ttl=100) for name in names))
+            clock.advance(100)
+
+    connection = sqlite3.connect(tmp_path / "taskmq.db")
+    # Those that are kept, and those that are remembered as long again.
+    assert connection.execute("SELECT count(*) FROM results").fetchone()[0] <= 200
+    assert connection.execute("SELECT count(*) FROM results WHERE state <> 'expired'").fetchone()[0] <= 100
+    assert connection.execute("SELECT count(*) FROM starts").fetchone()[0] <= 100
+    connection.close()
+
+
+async def test_results_share_the_transactions_of_the_broker_and_outlive_it(tmp_path: Path) -> None:
+    url, options = f"local://{tmp_path}", BrokerOptions()
+    broker, state = open_broker(url, options), open_state(url, options)
+    await broker.connect(timeout=10)
+    await asyncio.gather(*(state.results.put(record(f"a{number}"), ttl=60) for number in range(20)))
+    put = asyncio.create_task(state.results.put(record("while it closes"), ttl=60))
+    await asyncio.sleep(0)
+    await broker.aclose()
+    await put
+    await state.results.put(record("after"), ttl=60)
+    for name in ("a0", "a19", "while it closes", "after"):
+        assert await state.results.get(name) == record(name)
+    await state.aclose()
+
+
+async def test_that_there_was_a_result_is_remembered_as_long_again_and_then_forgotten(url: str) -> None:
+    clock = FakeClock()
+    async with opened(url, clock) as state:
+        await state.results.put(record(), ttl=100)
+        for step in (100, 50, 49):
+            clock.advance(step)
             await state.results.put(record("other"), ttl=10)
-            assert await state.results.wait("job", timeout=0) is None
-
-    run(main())
+            assert await state.results.has_expired("job")
+        clock.advance(1)
+        assert not await state.results.has_expired("job")
+        await state.results.put(record("other"), ttl=10)
+        assert await state.results.wait("job", timeout=0) is None
