@@ -21,6 +21,7 @@ from taskmq.model.states import JobState
 from taskmq.operations.bulks import BulkOrder, BulkRunner, TenantBulks
 from taskmq.testing.job_store import MemoryJobStore
 from taskmq_local import open_memory_broker
+from tests.coroutines import run_by
 from tests.unit.app_kit import OneSession
 from tests.unit.scheduler.stage import Stage, play
 
@@ -93,159 +94,148 @@ class Stalled(MemoryJobStore):
         return await super().update(update)
 
 
-def test_a_bulk_is_done_to_all_that_fit_and_the_audit_says_when_it_began_and_ended() -> None:
-    async def test(stage: Stage) -> None:
-        ids = await _jobs(stage, 50)
-        others = await _jobs(stage, 3, queue="other")
-        bulk = await _bulks(stage).begin(BulkOrder("hold", "queue:work", note="inventory"))
+@run_by(play)
+async def test_a_bulk_is_done_to_all_that_fit_and_the_audit_says_when_it_began_and_ended(stage: Stage, /) -> None:
+    ids = await _jobs(stage, 50)
+    others = await _jobs(stage, 3, queue="other")
+    bulk = await _bulks(stage).begin(BulkOrder("hold", "queue:work", note="inventory"))
 
-        async with stage.running(BulkRunner(_app(stage), me="a")):
-            await stage.pass_by(1)
+    async with stage.running(BulkRunner(_app(stage), me="a")):
+        await stage.pass_by(1)
 
-        ended = await _ended(stage, bulk)
-        assert (ended.matched, ended.done, ended.refused, ended.pending) == (50, 50, 0, ())
-        assert {stage.job(job_id).state for job_id in ids} == {JobState.HELD}
-        assert {stage.job(job_id).state for job_id in others} == {JobState.SCHEDULED}
-        assert {(event.by, event.note) for event in stage.model.events(ids[0])} == {
-            ("ann", f"inventory (bulk {bulk.id})")
-        }
-        page = await stage.store.identity.audit.entries(EVERYTHING_OF_ALL, AuditFilter(action="bulk."), limit=10)
-        assert [(one.action, one.user_id, one.subject) for one in page.entries[::-1]] == [
-            ("bulk.begin", "u1", bulk.id),
-            ("bulk.end", "u1", bulk.id),
-        ]
-
-    play(test)
+    ended = await _ended(stage, bulk)
+    assert (ended.matched, ended.done, ended.refused, ended.pending) == (50, 50, 0, ())
+    assert {stage.job(job_id).state for job_id in ids} == {JobState.HELD}
+    assert {stage.job(job_id).state for job_id in others} == {JobState.SCHEDULED}
+    assert {(event.by, event.note) for event in stage.model.events(ids[0])} == {
+        ("ann", f"inventory (bulk {bulk.id})")
+    }
+    page = await stage.store.identity.audit.entries(EVERYTHING_OF_ALL, AuditFilter(action="bulk."), limit=10)
+    assert [(one.action, one.user_id, one.subject) for one in page.entries[::-1]] == [
+        ("bulk.begin", "u1", bulk.id),
+        ("bulk.end", "u1", bulk.id),
+    ]
 
 
 @pytest.mark.parametrize("changes", [1, 2, 19, 20, 21, 30])
 @pytest.mark.parametrize("action", ["hold", "change", "retry"])
-def test_who_is_killed_leaves_it_to_the_next_and_each_job_is_done_to_once(action: str, changes: int) -> None:
-    async def test(stage: Stage) -> None:
-        ids = await _jobs(stage, 45)
-        if action == "retry":
-            async with stage.running(BulkRunner(_app(stage), me="before")):
-                await _bulks(stage).begin(BulkOrder("cancel", ""))
-                await stage.pass_by(1)
-        bulk = await _bulks(stage).begin(BulkOrder(action, "", priority=7 if action == "change" else None))  # type: ignore[arg-type]
-
-        async with stage.running(BulkRunner(_app(stage, Fragile(stage, changes)), me="a"), is_killed=True):
+@run_by(play)
+async def test_who_is_killed_leaves_it_to_the_next_and_each_job_is_done_to_once(
+    stage: Stage, /, action: str, changes: int
+) -> None:
+    ids = await _jobs(stage, 45)
+    if action == "retry":
+        async with stage.running(BulkRunner(_app(stage), me="before")):
+            await _bulks(stage).begin(BulkOrder("cancel", ""))
             await stage.pass_by(1)
-        async with stage.running(BulkRunner(_app(stage), me="b")):
-            await stage.pass_by(28)
-            assert (await stage.store.bulks.open()) != []
-            await stage.pass_by(10)
+    bulk = await _bulks(stage).begin(BulkOrder(action, "", priority=7 if action == "change" else None))  # type: ignore[arg-type]
 
-        ended = await _ended(stage, bulk)
-        assert (ended.done, ended.refused) == (45, 0)
-        if action == "retry":
-            assert Counter(job.detail.retry_of for job in stage.model.jobs.values() if job.detail) == Counter(ids)
-        else:
-            assert _marks(stage, ids, bulk) == Counter(ids)
+    async with stage.running(BulkRunner(_app(stage, Fragile(stage, changes)), me="a"), is_killed=True):
+        await stage.pass_by(1)
+    async with stage.running(BulkRunner(_app(stage), me="b")):
+        await stage.pass_by(28)
+        assert (await stage.store.bulks.open()) != []
+        await stage.pass_by(10)
 
-    play(test)
-
-
-def test_one_who_was_taken_for_dead_does_nothing_to_what_the_next_has_done_it_to() -> None:
-    async def test(stage: Stage) -> None:
-        Stalled.go = asyncio.Event()
-        ids = await _jobs(stage, 10)
-        bulk = await _bulks(stage).begin(BulkOrder("change", "", priority=7))
-
-        async with stage.running(BulkRunner(_app(stage, Stalled(stage.model, clock=stage.clock)), me="a")):
-            await stage.pass_by(1)
-            async with stage.running(BulkRunner(_app(stage), me="b")):
-                await stage.pass_by(32)
-            Stalled.go.set()
-            await stage.pass_by(1)
-
-        ended = await _ended(stage, bulk)
-        assert (ended.holder, ended.done) == ("b", 10)
+    ended = await _ended(stage, bulk)
+    assert (ended.done, ended.refused) == (45, 0)
+    if action == "retry":
+        assert Counter(job.detail.retry_of for job in stage.model.jobs.values() if job.detail) == Counter(ids)
+    else:
         assert _marks(stage, ids, bulk) == Counter(ids)
 
-    play(test)
 
+@run_by(play)
+async def test_one_who_was_taken_for_dead_does_nothing_to_what_the_next_has_done_it_to(stage: Stage, /) -> None:
+    Stalled.go = asyncio.Event()
+    ids = await _jobs(stage, 10)
+    bulk = await _bulks(stage).begin(BulkOrder("change", "", priority=7))
 
-def test_of_two_who_carry_it_out_each_job_is_done_to_once() -> None:
-    async def test(stage: Stage) -> None:
-        ids = await _jobs(stage, 60)
-        bulks = [await _bulks(stage).begin(BulkOrder("change", "", priority=number)) for number in (3, 4)]
-
-        async with (
-            stage.running(BulkRunner(_app(stage), me="a")),
-            stage.running(BulkRunner(_app(stage), me="b")),
-        ):
-            await stage.pass_by(40)
-
-        for bulk in bulks:
-            assert (await _ended(stage, bulk)).done == 60
-            assert _marks(stage, ids, bulk) == Counter(ids)
-
-    play(test)
-
-
-def test_a_runner_for_one_bulk_finds_it_behind_any_number_of_others() -> None:
-    async def test(stage: Stage) -> None:
-        ids = await _jobs(stage, 3)
-        others = [await _bulks(stage).begin(BulkOrder("cancel", "")) for _ in range(51)]
+    async with stage.running(BulkRunner(_app(stage, Stalled(stage.model, clock=stage.clock)), me="a")):
         await stage.pass_by(1)
-        bulk = await _bulks(stage).begin(BulkOrder("hold", ""))
+        async with stage.running(BulkRunner(_app(stage), me="b")):
+            await stage.pass_by(32)
+        Stalled.go.set()
+        await stage.pass_by(1)
 
-        async with stage.running(BulkRunner(_app(stage), me="a", only=bulk.id)):
-            await stage.pass_by(2)
-
-        assert (await _ended(stage, bulk)).done == 3
-        assert {stage.job(job_id).state for job_id in ids} == {JobState.HELD}
-        assert [await stage.store.bulks.get(other.id) for other in others] == others
-
-    play(test)
+    ended = await _ended(stage, bulk)
+    assert (ended.holder, ended.done) == ("b", 10)
+    assert _marks(stage, ids, bulk) == Counter(ids)
 
 
-def test_it_goes_no_faster_than_its_rate_and_stops_when_it_is_aborted() -> None:
-    async def test(stage: Stage) -> None:
-        ids = await _jobs(stage, 40)
-        bulks = _bulks(stage)
-        bulk = await bulks.begin(BulkOrder("hold", "", rate=2.0))
+@run_by(play)
+async def test_of_two_who_carry_it_out_each_job_is_done_to_once(stage: Stage, /) -> None:
+    ids = await _jobs(stage, 60)
+    bulks = [await _bulks(stage).begin(BulkOrder("change", "", priority=number)) for number in (3, 4)]
 
-        async with stage.running(BulkRunner(_app(stage), me="a")):
-            await stage.pass_by(5.5)
-            found = await bulks.get(bulk.id)
-            assert found is not None
-            assert 8 <= found.done <= 12
-            aborted = await bulks.abort(bulk.id)
-            await stage.pass_by(60)
+    async with (
+        stage.running(BulkRunner(_app(stage), me="a")),
+        stage.running(BulkRunner(_app(stage), me="b")),
+    ):
+        await stage.pass_by(40)
 
-        assert aborted is not None
-        assert (aborted.state, aborted.done) == ("aborted", found.done)
-        assert await bulks.get(bulk.id) == await bulks.abort(bulk.id) == aborted
-        assert _marks(stage, ids, bulk).total() == found.done
-
-    play(test)
+    for bulk in bulks:
+        assert (await _ended(stage, bulk)).done == 60
+        assert _marks(stage, ids, bulk) == Counter(ids)
 
 
-def test_jobs_under_way_at_the_abort_are_counted_when_they_are_done() -> None:
-    async def test(stage: Stage) -> None:
-        Stalled.go = asyncio.Event()
-        ids = await _jobs(stage, 50)
-        bulks = _bulks(stage)
-        bulk = await bulks.begin(BulkOrder("hold", ""))
+@run_by(play)
+async def test_a_runner_for_one_bulk_finds_it_behind_any_number_of_others(stage: Stage, /) -> None:
+    ids = await _jobs(stage, 3)
+    others = [await _bulks(stage).begin(BulkOrder("cancel", "")) for _ in range(51)]
+    await stage.pass_by(1)
+    bulk = await _bulks(stage).begin(BulkOrder("hold", ""))
 
-        async with stage.running(BulkRunner(_app(stage, Stalled(stage.model, clock=stage.clock)), me="a")):
-            await stage.pass_by(1)
-            aborted = await bulks.abort(bulk.id)
-            Stalled.go.set()
-            await stage.pass_by(10)
+    async with stage.running(BulkRunner(_app(stage), me="a", only=bulk.id)):
+        await stage.pass_by(2)
 
+    assert (await _ended(stage, bulk)).done == 3
+    assert {stage.job(job_id).state for job_id in ids} == {JobState.HELD}
+    assert [await stage.store.bulks.get(other.id) for other in others] == others
+
+
+@run_by(play)
+async def test_it_goes_no_faster_than_its_rate_and_stops_when_it_is_aborted(stage: Stage, /) -> None:
+    ids = await _jobs(stage, 40)
+    bulks = _bulks(stage)
+    bulk = await bulks.begin(BulkOrder("hold", "", rate=2.0))
+
+    async with stage.running(BulkRunner(_app(stage), me="a")):
+        await stage.pass_by(5.5)
         found = await bulks.get(bulk.id)
-        assert aborted is not None
         assert found is not None
-        assert (aborted.done, found.state, found.ended) == (0, "aborted", aborted.ended)
-        assert found.done == _marks(stage, ids, bulk).total() == 20
+        assert 8 <= found.done <= 12
+        aborted = await bulks.abort(bulk.id)
+        await stage.pass_by(60)
 
-    play(test)
+    assert aborted is not None
+    assert (aborted.state, aborted.done) == ("aborted", found.done)
+    assert await bulks.get(bulk.id) == await bulks.abort(bulk.id) == aborted
+    assert _marks(stage, ids, bulk).total() == found.done
 
 
-def test_one_that_is_given_up_counts_the_jobs_that_it_was_done_to() -> None:
+@run_by(play)
+async def test_jobs_under_way_at_the_abort_are_counted_when_they_are_done(stage: Stage, /) -> None:
+    Stalled.go = asyncio.Event()
+    ids = await _jobs(stage, 50)
+    bulks = _bulks(stage)
+    bulk = await bulks.begin(BulkOrder("hold", ""))
+
+    async with stage.running(BulkRunner(_app(stage, Stalled(stage.model, clock=stage.clock)), me="a")):
+        await stage.pass_by(1)
+        aborted = await bulks.abort(bulk.id)
+        Stalled.go.set()
+        await stage.pass_by(10)
+
+    found = await bulks.get(bulk.id)
+    assert aborted is not None
+    assert found is not None
+    assert (aborted.done, found.state, found.ended) == (0, "aborted", aborted.ended)
+    assert found.done == _marks(stage, ids, bulk).total() == 20
+
+
+@run_by(play)
+async def test_one_that_is_given_up_counts_the_jobs_that_it_was_done_to(stage: Stage, /) -> None:
     class Broken(MemoryJobStore):
         """Fails for the job that is to change third."""
 
@@ -257,51 +247,44 @@ def test_one_that_is_given_up_counts_the_jobs_that_it_was_done_to() -> None:
                 raise RuntimeError("a bug")
             return await super().update(update)
 
-    async def test(stage: Stage) -> None:
-        ids = await _jobs(stage, 10)
-        bulk = await _bulks(stage).begin(BulkOrder("hold", ""))
+    ids = await _jobs(stage, 10)
+    bulk = await _bulks(stage).begin(BulkOrder("hold", ""))
 
-        async with stage.running(BulkRunner(_app(stage, Broken(stage.model, clock=stage.clock)), me="a")):
-            await stage.pass_by(5)
+    async with stage.running(BulkRunner(_app(stage, Broken(stage.model, clock=stage.clock)), me="a")):
+        await stage.pass_by(5)
 
+    found = await _bulks(stage).get(bulk.id)
+    assert found is not None
+    assert (found.state, found.done) == ("aborted", 9)
+    assert [each.error for each in found.refusals] == ["RuntimeError"]
+    assert _marks(stage, ids, bulk).total() == 9
+
+
+@run_by(play)
+async def test_it_goes_as_fast_as_its_rate_says_also_beyond_a_piece_a_second(stage: Stage, /) -> None:
+    await _jobs(stage, 200)
+    bulk = await _bulks(stage).begin(BulkOrder("hold", "", rate=100.0))
+
+    async with stage.running(BulkRunner(_app(stage), me="a")):
+        await stage.pass_by(1.5)
         found = await _bulks(stage).get(bulk.id)
         assert found is not None
-        assert (found.state, found.done) == ("aborted", 9)
-        assert [each.error for each in found.refusals] == ["RuntimeError"]
-        assert _marks(stage, ids, bulk).total() == 9
+        assert 140 <= found.done <= 180
+        await stage.pass_by(1)
 
-    play(test)
-
-
-def test_it_goes_as_fast_as_its_rate_says_also_beyond_a_piece_a_second() -> None:
-    async def test(stage: Stage) -> None:
-        await _jobs(stage, 200)
-        bulk = await _bulks(stage).begin(BulkOrder("hold", "", rate=100.0))
-
-        async with stage.running(BulkRunner(_app(stage), me="a")):
-            await stage.pass_by(1.5)
-            found = await _bulks(stage).get(bulk.id)
-            assert found is not None
-            assert 140 <= found.done <= 180
-            await stage.pass_by(1)
-
-        assert (await _ended(stage, bulk)).done == 200
-
-    play(test)
+    assert (await _ended(stage, bulk)).done == 200
 
 
-def test_a_change_to_a_time_beyond_all_is_one_to_the_last_instant() -> None:
-    async def test(stage: Stage) -> None:
-        (job_id,) = await _jobs(stage, 1)
-        bulk = await _bulks(stage).begin(BulkOrder("change", "", delay="999999999d"))
+@run_by(play)
+async def test_a_change_to_a_time_beyond_all_is_one_to_the_last_instant(stage: Stage, /) -> None:
+    (job_id,) = await _jobs(stage, 1)
+    bulk = await _bulks(stage).begin(BulkOrder("change", "", delay="999999999d"))
 
-        async with stage.running(BulkRunner(_app(stage), me="a")):
-            await stage.pass_by(1)
+    async with stage.running(BulkRunner(_app(stage), me="a")):
+        await stage.pass_by(1)
 
-        assert (await _ended(stage, bulk)).done == 1
-        assert stage.job(job_id).due == LAST_INSTANT
-
-    play(test)
+    assert (await _ended(stage, bulk)).done == 1
+    assert stage.job(job_id).due == LAST_INSTANT
 
 
 def test_one_that_cannot_be_carried_out_says_why_and_holds_up_no_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -325,41 +308,37 @@ def test_one_that_cannot_be_carried_out_says_why_and_holds_up_no_others(caplog: 
     assert "bulk 0 is given up" in caplog.text
 
 
-def test_a_bulk_is_done_to_its_tenants_jobs_and_seen_by_its_tenant_alone() -> None:
-    async def test(stage: Stage) -> None:
-        own, foreign = await _jobs(stage, 3, tenant="acme"), await _jobs(stage, 3, tenant="other")
-        acme = _bulks(stage, "acme")
-        bulk = await acme.begin(BulkOrder("cancel", ""))
+@run_by(play)
+async def test_a_bulk_is_done_to_its_tenants_jobs_and_seen_by_its_tenant_alone(stage: Stage, /) -> None:
+    own, foreign = await _jobs(stage, 3, tenant="acme"), await _jobs(stage, 3, tenant="other")
+    acme = _bulks(stage, "acme")
+    bulk = await acme.begin(BulkOrder("cancel", ""))
 
-        async with stage.running(BulkRunner(_app(stage), me="a")):
-            await stage.pass_by(1)
+    async with stage.running(BulkRunner(_app(stage), me="a")):
+        await stage.pass_by(1)
 
-        assert {stage.job(job_id).state for job_id in own} == {JobState.CANCELLED}
-        assert {stage.job(job_id).state for job_id in foreign} == {JobState.SCHEDULED}
-        assert [one.id for one in (await acme.page()).bulks] == [bulk.id]
-        for stranger in (_bulks(stage, "other"), _bulks(stage, "")):
-            assert await stranger.get(bulk.id) is None
-            assert await stranger.abort(bulk.id) is None
-            assert (await stranger.page()).bulks == []
-        assert await _bulks(stage).get(bulk.id) == await acme.get(bulk.id)
-
-    play(test)
+    assert {stage.job(job_id).state for job_id in own} == {JobState.CANCELLED}
+    assert {stage.job(job_id).state for job_id in foreign} == {JobState.SCHEDULED}
+    assert [one.id for one in (await acme.page()).bulks] == [bulk.id]
+    for stranger in (_bulks(stage, "other"), _bulks(stage, "")):
+        assert await stranger.get(bulk.id) is None
+        assert await stranger.abort(bulk.id) is None
+        assert (await stranger.page()).bulks == []
+    assert await _bulks(stage).get(bulk.id) == await acme.get(bulk.id)
 
 
-def test_tasks_that_who_began_it_may_not_call_stay_as_they_are_and_it_says_why() -> None:
-    async def test(stage: Stage) -> None:
-        await _jobs(stage, 2, task="billing.charge", held=True)
-        (refused,) = await _jobs(stage, 1, task="report", held=True)
-        bulk = await _bulks(stage).begin(BulkOrder("release", "", tasks=(("*",), ("billing.*",))))
+@run_by(play)
+async def test_tasks_that_who_began_it_may_not_call_stay_as_they_are_and_it_says_why(stage: Stage, /) -> None:
+    await _jobs(stage, 2, task="billing.charge", held=True)
+    (refused,) = await _jobs(stage, 1, task="report", held=True)
+    bulk = await _bulks(stage).begin(BulkOrder("release", "", tasks=(("*",), ("billing.*",))))
 
-        async with stage.running(BulkRunner(_app(stage), me="a")):
-            await stage.pass_by(1)
+    async with stage.running(BulkRunner(_app(stage), me="a")):
+        await stage.pass_by(1)
 
-        ended = await _ended(stage, bulk)
-        assert (ended.done, ended.refused) == (2, 1)
-        assert [(one.job_id, one.error) for one in ended.refusals] == [(refused, "NotPermitted")]
-
-    play(test)
+    ended = await _ended(stage, bulk)
+    assert (ended.done, ended.refused) == (2, 1)
+    assert [(one.job_id, one.error) for one in ended.refusals] == [(refused, "NotPermitted")]
 
 
 def test_a_store_that_is_away_is_asked_again_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -386,17 +365,15 @@ def test_a_store_that_is_away_is_asked_again_and_logged_once(caplog: pytest.LogC
     assert lines == [1, 2]
 
 
-def test_a_scheduler_carries_bulks_out() -> None:
-    async def test(stage: Stage) -> None:
-        await _jobs(stage, 5)
-        bulk = await _bulks(stage).begin(BulkOrder("cancel", ""))
-        stage.start()
+@run_by(play)
+async def test_a_scheduler_carries_bulks_out(stage: Stage, /) -> None:
+    await _jobs(stage, 5)
+    bulk = await _bulks(stage).begin(BulkOrder("cancel", ""))
+    stage.start()
 
-        await stage.pass_by(3)
+    await stage.pass_by(3)
 
-        assert (await _ended(stage, bulk)).done == 5
-
-    play(test)
+    assert (await _ended(stage, bulk)).done == 5
 
 
 @pytest.mark.parametrize(
@@ -412,10 +389,8 @@ def test_a_scheduler_carries_bulks_out() -> None:
         (BulkOrder("hold", "stats:held"), InvalidFilter),
     ],
 )
-def test_what_cannot_be_done_is_not_begun(order: BulkOrder, error: type[Exception]) -> None:
-    async def test(stage: Stage) -> None:
-        with pytest.raises(error):
-            await _bulks(stage).begin(order)
-        assert await stage.store.bulks.page(None) == []
-
-    play(test)
+@run_by(play)
+async def test_what_cannot_be_done_is_not_begun(stage: Stage, /, order: BulkOrder, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        await _bulks(stage).begin(order)
+    assert await stage.store.bulks.page(None) == []

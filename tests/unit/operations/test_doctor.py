@@ -10,27 +10,26 @@ from taskmq.operations.doctor import examine
 from tests.servers.postgres import PostgreSQL
 from tests.unit.app_kit import new_url
 
+pytestmark = pytest.mark.real_time
 
-def test_an_installation_without_workers_is_told_what_is_missing() -> None:
+
+async def test_an_installation_without_workers_is_told_what_is_missing() -> None:
     app = TaskMQ(new_url())
 
     @app.task(name="resize", queue="images")
     def resize(number: int) -> None: ...
 
-    async def main() -> None:
-        before = await examine(app)
-        async with app:
-            await app.tasks["resize"].asend(1)
-            after = await examine(app)
+    before = await examine(app)
+    async with app:
+        await app.tasks["resize"].asend(1)
+        after = await examine(app)
 
-        assert before.is_complete
-        assert not before.has_problem
-        assert ("warning", "images", "the queue does not exist yet", "start a worker") in before.findings
-        assert after.has_problem
-        (problem,) = [finding for finding in after.findings if finding.level == "problem"]
-        assert (problem.about, problem.finding) == ("images", "no consumer, 1 messages wait")
-
-    asyncio.run(main())
+    assert before.is_complete
+    assert not before.has_problem
+    assert ("warning", "images", "the queue does not exist yet", "start a worker") in before.findings
+    assert after.has_problem
+    (problem,) = [finding for finding in after.findings if finding.level == "problem"]
+    assert (problem.about, problem.finding) == ("images", "no consumer, 1 messages wait")
 
 
 @pytest.mark.parametrize(
@@ -48,49 +47,43 @@ def test_an_installation_without_workers_is_told_what_is_missing() -> None:
         (WorkQueue("mail"), WorkQueue("mail", ordered=2), ["mail.p.high", "mail", "mail.p.low", "mail.jobs"]),
     ],
 )
-def test_what_waits_where_workers_look_no_more_is_a_problem(
+async def test_what_waits_where_workers_look_no_more_is_a_problem(
     before: WorkQueue, after: WorkQueue, stranded: list[str]
 ) -> None:
-    async def main() -> None:
-        app = TaskMQ(new_url(), queues=[after])
-        async with app:
-            broker = app.sessions.current().broker
-            await broker.declare([before, after])
-            for queue in before.physical:
-                await broker.publish(
-                    Outgoing(queue=queue, body=b"{}", content_type="", job_id="job", task="post"), timeout=5
-                )
+    app = TaskMQ(new_url(), queues=[after])
+    async with app:
+        broker = app.sessions.current().broker
+        await broker.declare([before, after])
+        for queue in before.physical:
+            await broker.publish(
+                Outgoing(queue=queue, body=b"{}", content_type="", job_id="job", task="post"), timeout=5
+            )
 
-        left = [each for each in (await examine(app)).findings if "described otherwise" in each.finding]
-        async with app:
-            for queue in before.physical:
-                await app.sessions.current().broker.purge(queue)
-        later = [each for each in (await examine(app)).findings if "described otherwise" in each.finding]
+    left = [each for each in (await examine(app)).findings if "described otherwise" in each.finding]
+    async with app:
+        for queue in before.physical:
+            await app.sessions.current().broker.purge(queue)
+    later = [each for each in (await examine(app)).findings if "described otherwise" in each.finding]
 
-        text = "1 messages wait, and no worker takes them: 'mail' is described otherwise than it was"
-        remedy = "a worker with the former description, until it is empty"
-        assert left == [("problem", queue, text, remedy) for queue in stranded]
-        assert later == []
-
-    asyncio.run(main())
+    text = "1 messages wait, and no worker takes them: 'mail' is described otherwise than it was"
+    remedy = "a worker with the former description, until it is empty"
+    assert left == [("problem", queue, text, remedy) for queue in stranded]
+    assert later == []
 
 
-def test_what_workers_of_another_description_still_take_is_no_problem() -> None:
-    async def main() -> None:
-        async with TaskMQ(new_url(), queues=[WorkQueue("mail", lanes=2)]) as app:
-            broker = app.sessions.current().broker
-            await broker.declare([WorkQueue("mail")])
-            for job in ("in hand", "waits"):
-                urgent = Outgoing(queue="mail.p.high", body=b"{}", content_type="", job_id=job, task="post")
-                await broker.publish(urgent, timeout=5)
-            consumer = await broker.consume([Subscription("mail.p.high", 1)], lambda _: None)
+async def test_what_workers_of_another_description_still_take_is_no_problem() -> None:
+    async with TaskMQ(new_url(), queues=[WorkQueue("mail", lanes=2)]) as app:
+        broker = app.sessions.current().broker
+        await broker.declare([WorkQueue("mail")])
+        for job in ("in hand", "waits"):
+            urgent = Outgoing(queue="mail.p.high", body=b"{}", content_type="", job_id=job, task="post")
+            await broker.publish(urgent, timeout=5)
+        consumer = await broker.consume([Subscription("mail.p.high", 1)], lambda _: None)
 
-            findings = (await examine(app)).findings
+        findings = (await examine(app)).findings
 
-            await consumer.stop()
-        assert [each for each in findings if each.about == "mail.p.high"] == []
-
-    asyncio.run(main())
+        await consumer.stop()
+    assert [each for each in findings if each.about == "mail.p.high"] == []
 
 
 def test_a_broker_that_cannot_be_reached_is_a_finding() -> None:

@@ -168,8 +168,9 @@ def test_what_the_broker_does_not_take_stays_in_its_place(app: TaskMQ) -> None:
     _run(app, test)
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("lanes", [None, 2])
-def test_lanes_that_a_queue_had_before_are_listed_moved_and_purged(lanes: int | None) -> None:
+async def test_lanes_that_a_queue_had_before_are_listed_moved_and_purged(lanes: int | None) -> None:
     url = new_url()
     before = TaskMQ(url, queues=[WorkQueue("mail", lanes=8), WorkQueue("other")])
     after = TaskMQ(url, queues=[WorkQueue("mail", lanes=lanes), WorkQueue("other")])
@@ -178,19 +179,16 @@ def test_lanes_that_a_queue_had_before_are_listed_moved_and_purged(lanes: int | 
     @before.task(name="send", queue="mail")
     def send(number: int) -> None: ...
 
-    async def test() -> None:
-        async with before, after:
-            for tenant in tenants:
-                await send.options(tenant=tenant).asend(1)
-            report = await report_queue(after, "mail", within=0.01)
-            listed = (await list_queues(after, ["mail"])).queues
-            moved = await move_messages(after, "mail", "other", count=10)
-            purged = await purge_queue(after, "mail")
-            left = await report_queue(after, "mail", within=0.01)
+    async with before, after:
+        for tenant in tenants:
+            await send.options(tenant=tenant).asend(1)
+        report = await report_queue(after, "mail", within=0.01)
+        listed = (await list_queues(after, ["mail"])).queues
+        moved = await move_messages(after, "mail", "other", count=10)
+        purged = await purge_queue(after, "mail")
+        left = await report_queue(after, "mail", within=0.01)
 
-        assert report.ready == 40
-        if lanes is not None:
-            assert sum(stats.ready for stats in listed) == 40
-        assert (moved, purged, left.ready) == (Moved(10, 0), 30, 0)
-
-    asyncio.run(test())
+    assert report.ready == 40
+    if lanes is not None:
+        assert sum(stats.ready for stats in listed) == 40
+    assert (moved, purged, left.ready) == (Moved(10, 0), 30, 0)

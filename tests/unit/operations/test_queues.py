@@ -14,6 +14,8 @@ from taskmq.operations.queues import list_queues, purge_queue
 from taskmq_local import open_memory_broker
 from tests.unit.app_kit import OneSession, new_url
 
+pytestmark = pytest.mark.real_time
+
 
 @pytest.fixture
 def app() -> TaskMQ:
@@ -25,19 +27,16 @@ def app() -> TaskMQ:
     return app
 
 
-def test_the_queues_of_an_app_are_listed_with_their_dead_letters_and_what_is_lost(app: TaskMQ) -> None:
-    async def main() -> None:
-        async with app:
-            await app.sessions.current().declare(app.tasks.queues)
-            await app.tasks["resize"].options(priority=9).asend(1)
-            found = {stats.queue: stats.ready for stats in (await list_queues(app)).queues}
-            named = [stats.queue for stats in (await list_queues(app, ["mail"])).queues]
+async def test_the_queues_of_an_app_are_listed_with_their_dead_letters_and_what_is_lost(app: TaskMQ) -> None:
+    async with app:
+        await app.sessions.current().declare(app.tasks.queues)
+        await app.tasks["resize"].options(priority=9).asend(1)
+        found = {stats.queue: stats.ready for stats in (await list_queues(app)).queues}
+        named = [stats.queue for stats in (await list_queues(app, ["mail"])).queues]
 
-        assert found["images.p.high"] == 1
-        assert {"images", "images.dlq", "mail", "mail.dlq", "taskmq.parking", "taskmq.unroutable"} <= set(found)
-        assert named == ["mail", "mail.jobs", "mail.dlq", "taskmq.parking", "taskmq.unroutable"]
-
-    asyncio.run(main())
+    assert found["images.p.high"] == 1
+    assert {"images", "images.dlq", "mail", "mail.dlq", "taskmq.parking", "taskmq.unroutable"} <= set(found)
+    assert named == ["mail", "mail.jobs", "mail.dlq", "taskmq.parking", "taskmq.unroutable"]
 
 
 class _Reticent:
@@ -53,17 +52,14 @@ class _Reticent:
         return [replace(each, delayed=None) for each in await self._broker.stats(queues)]
 
 
-def test_what_is_delayed_is_unknown_where_the_broker_does_not_tell(app: TaskMQ) -> None:
+async def test_what_is_delayed_is_unknown_where_the_broker_does_not_tell(app: TaskMQ) -> None:
     broker: Any = _Reticent(open_memory_broker(new_url(), BrokerOptions(name="reticent")))
     OneSession(app, lambda: Session(broker, None, send_timeout=5.0))
 
-    async def main() -> None:
-        async with app:
-            await app.sessions.current().declare(app.tasks.queues)
+    async with app:
+        await app.sessions.current().declare(app.tasks.queues)
 
-            assert (await list_queues(app)).delayed is None
-
-    asyncio.run(main())
+        assert (await list_queues(app)).delayed is None
 
 
 def test_without_any_queue_the_caller_is_asked_which() -> None:
@@ -71,32 +67,24 @@ def test_without_any_queue_the_caller_is_asked_which() -> None:
         asyncio.run(list_queues(TaskMQ(new_url())))
 
 
-def test_invitations_to_jobs_of_the_store_are_not_purged(app: TaskMQ) -> None:
-    async def main() -> None:
-        async with app:
-            await app.tasks["resize"].asend(1)
-            session = app.sessions.current()
-            invitation = Outgoing(
-                queue=jobs_queue("images"), body=b"{}", content_type=JSON, job_id="1", task="resize"
-            )
-            await session.declare_and_publish(app.producer.queue("images"), invitation)
+async def test_invitations_to_jobs_of_the_store_are_not_purged(app: TaskMQ) -> None:
+    async with app:
+        await app.tasks["resize"].asend(1)
+        session = app.sessions.current()
+        invitation = Outgoing(queue=jobs_queue("images"), body=b"{}", content_type=JSON, job_id="1", task="resize")
+        await session.declare_and_publish(app.producer.queue("images"), invitation)
 
-            assert await purge_queue(app, "images") == 1
+        assert await purge_queue(app, "images") == 1
 
-            (left,) = await session.broker.stats([jobs_queue("images")])
-            assert left.ready == 1
-
-    asyncio.run(main())
+        (left,) = await session.broker.stats([jobs_queue("images")])
+        assert left.ready == 1
 
 
-def test_a_queue_is_emptied_in_all_its_classes(app: TaskMQ) -> None:
-    async def main() -> None:
-        async with app:
-            for priority in (0, 5, 9):
-                await app.tasks["resize"].options(priority=priority).asend(1)
-            assert await purge_queue(app, "images") == 3
-            assert await purge_queue(app, "images") == 0
-            with pytest.raises(QueueMissing):
-                await purge_queue(app, "imags")
-
-    asyncio.run(main())
+async def test_a_queue_is_emptied_in_all_its_classes(app: TaskMQ) -> None:
+    async with app:
+        for priority in (0, 5, 9):
+            await app.tasks["resize"].options(priority=priority).asend(1)
+        assert await purge_queue(app, "images") == 3
+        assert await purge_queue(app, "images") == 0
+        with pytest.raises(QueueMissing):
+            await purge_queue(app, "imags")

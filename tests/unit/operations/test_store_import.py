@@ -28,6 +28,7 @@ from taskmq.schedules.store_records import record_of
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
+from tests.coroutines import run_by
 from tests.unit.app_kit import OneSession
 from tests.unit.scheduler.stage import Stage, play
 
@@ -214,142 +215,128 @@ def _run(test: Callable[[World], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(main())
 
 
-def test_schedules_and_waiting_jobs_move_and_are_said_before() -> None:
-    async def test(world: World) -> None:
-        app, _ = world.app()
-        planned = await import_state(app, dry_run=True)
-        assert world.model.jobs == {}
-        assert await world.state.delays.count() == 3
+@run_by(_run)
+async def test_schedules_and_waiting_jobs_move_and_are_said_before(world: World, /) -> None:
+    app, _ = world.app()
+    planned = await import_state(app, dry_run=True)
+    assert world.model.jobs == {}
+    assert await world.state.delays.count() == 3
 
-        moved = await import_state(app, dry_run=False)
+    moved = await import_state(app, dry_run=False)
 
-        assert sorted(moved, key=_by_name) == sorted(planned, key=_by_name)
-        assert {each.name for each in moved if each.came == "moves"} == {
-            "nightly", "made", "left", "order-17", "@acme:order-17", new_job_id(START, bytes(10)),
-        }  # fmt: skip
-        assert [each for each in moved if each.came == "stays"] == [
-            Imported("schedule", "new", "stays", "no beat has seen it; a scheduler begins with it anew")
-        ]
-        await world.check()
-
-    _run(test)
+    assert sorted(moved, key=_by_name) == sorted(planned, key=_by_name)
+    assert {each.name for each in moved if each.came == "moves"} == {
+        "nightly", "made", "left", "order-17", "@acme:order-17", new_job_id(START, bytes(10)),
+    }  # fmt: skip
+    assert [each for each in moved if each.came == "stays"] == [
+        Imported("schedule", "new", "stays", "no beat has seen it; a scheduler begins with it anew")
+    ]
+    await world.check()
 
 
 def _by_name(each: Imported) -> tuple[str, str]:
     return each.what, each.name
 
 
-def test_an_import_that_is_killed_at_any_step_and_begun_again_moves_all_once() -> None:
-    async def test(world: World) -> None:
-        app, counter = world.app()
+@run_by(_run)
+async def test_an_import_that_is_killed_at_any_step_and_begun_again_moves_all_once(world: World, /) -> None:
+    app, counter = world.app()
+    await import_state(app, dry_run=False)
+    steps = counter.steps
+    assert steps > 20
+
+    for at in range(steps):
+        again = World()
+        await again.fill()
+        dying, _ = again.app(at)
+        with pytest.raises(Killed):
+            await import_state(dying, dry_run=False)
+        # What the dead one has taken is free again after its lease.
+        again.clock.advance(31)
+        await import_state(again.app()[0], dry_run=False)
+        await import_state(again.app()[0], dry_run=False)
+        await again.check()
+        await again.state.aclose()
+        forget_memory(again.name)
+
+
+@run_by(_run)
+async def test_nothing_is_imported_while_a_beat_is_at_work(world: World, /) -> None:
+    app, _ = world.app()
+
+    def claim(record: ScheduleRecord) -> None:
+        record.claims = [OccurrenceClaim(START, "", "a beat", START + 5_000, "due")]
+
+    await change_record(world.state.schedules, schedule_record_key("shop", "left"), claim)
+    with pytest.raises(UnsupportedFeature, match="'left': a beat is emitting it"):
         await import_state(app, dry_run=False)
-        steps = counter.steps
-        assert steps > 20
-
-        for at in range(steps):
-            again = World()
-            await again.fill()
-            dying, _ = again.app(at)
-            with pytest.raises(Killed):
-                await import_state(dying, dry_run=False)
-            # What the dead one has taken is free again after its lease.
-            again.clock.advance(31)
-            await import_state(again.app()[0], dry_run=False)
-            await import_state(again.app()[0], dry_run=False)
-            await again.check()
-            await again.state.aclose()
-            forget_memory(again.name)
-
-    _run(test)
 
 
-def test_nothing_is_imported_while_a_beat_is_at_work() -> None:
-    async def test(world: World) -> None:
-        app, _ = world.app()
+@run_by(_run)
+async def test_what_a_scheduler_has_begun_with_is_left_as_it_is(world: World, /) -> None:
+    app, _ = world.app()
+    await app.schedules.aadd("made", app.tasks["tick"], every("1s"))
+    store = MemoryJobStore(world.model, clock=world.clock)
+    (row,) = await store.schedules.find("shop", ["made"])
+    assert row is not None
+    await app.schedules._records().change(
+        (await app.schedules.aall())["made"], lambda record: setattr(record, "mark", START)
+    )
 
-        def claim(record: ScheduleRecord) -> None:
-            record.claims = [OccurrenceClaim(START, "", "a beat", START + 5_000, "due")]
+    found = await import_state(app, dry_run=False)
 
-        await change_record(world.state.schedules, schedule_record_key("shop", "left"), claim)
-        with pytest.raises(UnsupportedFeature, match="'left': a beat is emitting it"):
-            await import_state(app, dry_run=False)
-
-    _run(test)
-
-
-def test_what_a_scheduler_has_begun_with_is_left_as_it_is() -> None:
-    async def test(world: World) -> None:
-        app, _ = world.app()
-        await app.schedules.aadd("made", app.tasks["tick"], every("1s"))
-        store = MemoryJobStore(world.model, clock=world.clock)
-        (row,) = await store.schedules.find("shop", ["made"])
-        assert row is not None
-        await app.schedules._records().change(
-            (await app.schedules.aall())["made"], lambda record: setattr(record, "mark", START)
-        )
-
-        found = await import_state(app, dry_run=False)
-
-        assert Imported("schedule", "made", "is there") in found
-        (after,) = await store.schedules.find("shop", ["made"])
-        assert after is not None
-        assert record_of(after).mark == START
-
-    _run(test)
+    assert Imported("schedule", "made", "is there") in found
+    (after,) = await store.schedules.find("shop", ["made"])
+    assert after is not None
+    assert record_of(after).mark == START
 
 
-def test_a_delayed_job_that_the_store_refuses_stays_in_the_state() -> None:
-    async def test(world: World) -> None:
-        app, _ = world.app()
-        # Another job has its id in the store, and tenant acme may have none today.
-        await app.jobs.asubmit("tick", 8, job_id="order-17", delay="1h")
-        await app.pools.aset_quota("acme", a_day=0)
+@run_by(_run)
+async def test_a_delayed_job_that_the_store_refuses_stays_in_the_state(world: World, /) -> None:
+    app, _ = world.app()
+    # Another job has its id in the store, and tenant acme may have none today.
+    await app.jobs.asubmit("tick", 8, job_id="order-17", delay="1h")
+    await app.pools.aset_quota("acme", a_day=0)
 
-        found = {each.name: each for each in await import_state(app, dry_run=False) if each.what == "job"}
+    found = {each.name: each for each in await import_state(app, dry_run=False) if each.what == "job"}
 
-        assert found["order-17"].came == found["@acme:order-17"].came == "stays"
-        assert "with other content" in found["order-17"].note
-        assert "may have 0 jobs a day" in found["@acme:order-17"].note
-        assert found[new_job_id(START, bytes(10))].came == "moves"
-        left = await world.state.delays.list(limit=9)
-        assert {message.job_id for message in left} == {"order-17", "@acme:order-17"}
-
-    _run(test)
+    assert found["order-17"].came == found["@acme:order-17"].came == "stays"
+    assert "with other content" in found["order-17"].note
+    assert "may have 0 jobs a day" in found["@acme:order-17"].note
+    assert found[new_job_id(START, bytes(10))].came == "moves"
+    left = await world.state.delays.list(limit=9)
+    assert {message.job_id for message in left} == {"order-17", "@acme:order-17"}
 
 
-def test_an_import_that_takes_long_names_each_job_that_stays_once() -> None:
-    async def test(world: World) -> None:
-        app, _ = world.app()
-        await app.pools.aset_quota("acme", a_day=0)
+@run_by(_run)
+async def test_an_import_that_takes_long_names_each_job_that_stays_once(world: World, /) -> None:
+    app, _ = world.app()
+    await app.pools.aset_quota("acme", a_day=0)
 
-        def take_long(looked_at: int, _of: int | None) -> None:
-            # Jobs that were taken half a minute ago and are still there may be taken again.
-            if looked_at < 20:
-                world.clock.advance("31s")
+    def take_long(looked_at: int, _of: int | None) -> None:
+        # Jobs that were taken half a minute ago and are still there may be taken again.
+        if looked_at < 20:
+            world.clock.advance("31s")
 
-        found = await import_state(app, dry_run=False, on_progress=take_long)
+    found = await import_state(app, dry_run=False, on_progress=take_long)
 
-        assert [each.name for each in found if each.what == "job" and each.came == "stays"] == ["@acme:order-17"]
-
-    _run(test)
+    assert [each.name for each in found if each.what == "job" and each.came == "stays"] == ["@acme:order-17"]
 
 
-def test_the_pause_of_a_schedule_that_no_beat_has_seen_moves() -> None:
-    async def test(world: World) -> None:
-        app, _ = world.app()
+@run_by(_run)
+async def test_the_pause_of_a_schedule_that_no_beat_has_seen_moves(world: World, /) -> None:
+    app, _ = world.app()
 
-        def pause(record: ScheduleRecord) -> None:
-            record.paused, record.note = START - 9_000, "not yet"
+    def pause(record: ScheduleRecord) -> None:
+        record.paused, record.note = START - 9_000, "not yet"
 
-        await change_record(world.state.schedules, schedule_record_key("shop", "new"), pause)
+    await change_record(world.state.schedules, schedule_record_key("shop", "new"), pause)
 
-        assert Imported("schedule", "new", "moves") in await import_state(app, dry_run=False)
+    assert Imported("schedule", "new", "moves") in await import_state(app, dry_run=False)
 
-        status = await app.schedules.astatus("new")
-        assert status.note == "not yet"
-        assert status.paused is not None
-
-    _run(test)
+    status = await app.schedules.astatus("new")
+    assert status.note == "not yet"
+    assert status.paused is not None
 
 
 def test_what_a_beat_may_have_sent_keeps_the_id_and_key_that_workers_know() -> None:
@@ -376,24 +363,22 @@ def test_what_a_beat_may_have_sent_keeps_the_id_and_key_that_workers_know() -> N
     play(test, define)
 
 
-def test_triggers_of_every_kind_are_the_same_to_beat_and_scheduler() -> None:
-    async def test(world: World) -> None:
-        app, _ = world.app()
-        triggers = [
-            every("90s", phase="5s"),
-            every("1d", start=datetime(2027, 1, 1, tzinfo=UTC), max_runs=30),
-            cron("H/15 * * * *"),
-            cron("0 0 1-7 * */7", tz="America/New_York", dst_gap="skip", dst_fold="both"),
-            cron("5 4 L * FRI#2", exclude=[DaysOff.parse(["sat", "12-25", "2027-04-03"])]),
-            once(datetime(2027, 1, 1, tzinfo=UTC)),
-        ]
-        for number, trigger in enumerate(triggers):
-            await app.schedules.aadd(f"s{number}", app.tasks["tick"], trigger)
-        kept = await app.schedules.aall()
-        rows = await MemoryJobStore(world.model, clock=world.clock).schedules.list("shop", limit=99)
-        assert len(rows) == len(triggers)
-        for row in rows:
-            rule = read_stored(row.definition, name=row.name, own=None, tasks=app.tasks)
-            assert rule_of(rule.trigger) == rule_of(kept[row.name].trigger)
-
-    _run(test)
+@run_by(_run)
+async def test_triggers_of_every_kind_are_the_same_to_beat_and_scheduler(world: World, /) -> None:
+    app, _ = world.app()
+    triggers = [
+        every("90s", phase="5s"),
+        every("1d", start=datetime(2027, 1, 1, tzinfo=UTC), max_runs=30),
+        cron("H/15 * * * *"),
+        cron("0 0 1-7 * */7", tz="America/New_York", dst_gap="skip", dst_fold="both"),
+        cron("5 4 L * FRI#2", exclude=[DaysOff.parse(["sat", "12-25", "2027-04-03"])]),
+        once(datetime(2027, 1, 1, tzinfo=UTC)),
+    ]
+    for number, trigger in enumerate(triggers):
+        await app.schedules.aadd(f"s{number}", app.tasks["tick"], trigger)
+    kept = await app.schedules.aall()
+    rows = await MemoryJobStore(world.model, clock=world.clock).schedules.list("shop", limit=99)
+    assert len(rows) == len(triggers)
+    for row in rows:
+        rule = read_stored(row.definition, name=row.name, own=None, tasks=app.tasks)
+        assert rule_of(rule.trigger) == rule_of(kept[row.name].trigger)

@@ -17,7 +17,6 @@ from taskmq.run.locks import Lock, OwnLeases
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory
 from tests.unit.worker.staged import settle_loop
-from tests.virtual_time import run
 
 
 @pytest.fixture
@@ -70,7 +69,8 @@ def lock_on(leases: OwnLeases, **options: Any) -> Lock:
     return Lock("name", leases=lambda: leases, call=asyncio.run, owner="me", monotonic=loop_time, **options)
 
 
-def test_one_at_a_time_has_a_lock_and_tokens_grow(app: TaskMQ) -> None:
+@pytest.mark.real_time
+async def test_one_at_a_time_has_a_lock_and_tokens_grow(app: TaskMQ) -> None:
     inside, most, tokens = 0, 0, list[int]()
 
     async def holder() -> None:
@@ -82,16 +82,14 @@ def test_one_at_a_time_has_a_lock_and_tokens_grow(app: TaskMQ) -> None:
             await asyncio.sleep(0.002)
             inside -= 1
 
-    async def main() -> None:
-        await asyncio.gather(*(holder() for _ in range(10)))
-        await app.aclose()
-
-    asyncio.run(main())
+    await asyncio.gather(*(holder() for _ in range(10)))
+    await app.aclose()
     assert most == 1
     assert tokens == sorted(set(tokens))
 
 
-def test_threads_and_coroutines_share_a_lock(app: TaskMQ) -> None:
+@pytest.mark.real_time
+async def test_threads_and_coroutines_share_a_lock(app: TaskMQ) -> None:
     inside, most = 0, 0
     guard = threading.Lock()
 
@@ -109,19 +107,16 @@ def test_threads_and_coroutines_share_a_lock(app: TaskMQ) -> None:
             time.sleep(0.01)
             step(-1)
 
-    async def main() -> None:
-        threads = [asyncio.to_thread(holder) for _ in range(4)]
+    threads = [asyncio.to_thread(holder) for _ in range(4)]
 
-        async def other() -> None:
-            async with app.lock("name"):
-                step(1)
-                await asyncio.sleep(0.01)
-                step(-1)
+    async def other() -> None:
+        async with app.lock("name"):
+            step(1)
+            await asyncio.sleep(0.01)
+            step(-1)
 
-        await asyncio.gather(*threads, other(), other())
-        await app.aclose()
-
-    asyncio.run(main())
+    await asyncio.gather(*threads, other(), other())
+    await app.aclose()
     assert most == 1
 
 
@@ -161,129 +156,102 @@ def test_a_task_that_takes_its_lock_again_is_refused_instead_of_waiting_for_itse
         assert lock.token
 
 
-def test_a_lock_is_renewed_for_as_long_as_its_block_lasts() -> None:
-    async def main() -> None:
-        leases = OwnLeases(loop_time)
-        async with lock_on(leases, lease=1) as lock:
-            await asyncio.sleep(2.5)
-            lock.check()
-            held = await leases.find("lock:name")
-            assert held is not None
-            assert held.token == lock.token
-        assert await leases.find("lock:name") is None
-
-    run(main())
-
-
-def test_a_lock_that_cannot_be_renewed_is_lost_when_its_time_is_over() -> None:
-    async def main() -> None:
-        leases = Flaky()
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        with pytest.raises(LockLost, match="'name'") as caught:  # noqa: PT012 - the block's end raises
-            async with lock_on(leases, lease=1) as lock:
-                leases.is_down = True
-                lock.check()
-                assert await lock.lost()
-                assert loop.time() - began == pytest.approx(1, abs=0.1)
-                assert lock.is_lost
-                with pytest.raises(LockLost):
-                    lock.check()
-                leases.is_down = False
-        assert caught.value.token == 1
-
-    run(main())
-
-
-def test_a_lock_survives_a_short_time_without_the_state() -> None:
-    async def main() -> None:
-        leases = Flaky()
-        async with lock_on(leases, lease=1.5) as lock:
-            leases.is_down = True
-            await asyncio.sleep(0.8)
-            leases.is_down = False
-            await asyncio.sleep(1.0)
-            lock.check()
-
-    run(main())
-
-
-def test_a_lock_that_somebody_else_has_got_is_lost_at_the_next_renewal() -> None:
-    async def main() -> None:
-        leases = OwnLeases(loop_time)
-        with pytest.raises(LockLost):  # noqa: PT012 - the block's end raises
-            async with lock_on(leases, lease=1) as lock:
-                await leases.release("lock:name", token=lock.token)
-                assert isinstance(await leases.acquire("lock:name", owner="other", seconds=60), int)
-                assert await lock.lost()
+async def test_a_lock_is_renewed_for_as_long_as_its_block_lasts() -> None:
+    leases = OwnLeases(loop_time)
+    async with lock_on(leases, lease=1) as lock:
+        await asyncio.sleep(2.5)
+        lock.check()
         held = await leases.find("lock:name")
         assert held is not None
-        assert held.owner == "other"
-
-    run(main())
-
-
-def test_who_watches_a_lock_is_told_when_its_block_has_ended() -> None:
-    async def main() -> None:
-        async with lock_on(OwnLeases(loop_time)) as lock:
-            watching = asyncio.create_task(lock.lost())
-            await settle_loop()
-        assert await watching is False
-
-    run(main())
+        assert held.token == lock.token
+    assert await leases.find("lock:name") is None
 
 
-def test_what_a_block_raises_is_not_hidden_by_the_loss_of_its_lock() -> None:
-    async def main() -> None:
-        leases = Flaky()
-        with pytest.raises(KeyError):  # noqa: PT012 - the block's end comes after
-            async with lock_on(leases, lease=1) as lock:
-                leases.is_down = True
-                await lock.lost()
-                raise KeyError
-
-    run(main())
-
-
-def test_a_lock_that_cannot_be_asked_for_is_not_had() -> None:
-    async def main() -> None:
-        leases = Flaky()
-        leases.is_down = True
-        with pytest.raises(StateUnavailable):
-            async with lock_on(leases):
-                raise AssertionError
-
-    run(main())
-
-
-def test_a_lock_that_cannot_be_given_back_ends_by_itself(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        leases = Flaky()
-        async with lock_on(leases):
+async def test_a_lock_that_cannot_be_renewed_is_lost_when_its_time_is_over() -> None:
+    leases = Flaky()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(LockLost, match="'name'") as caught:  # noqa: PT012 - the block's end raises
+        async with lock_on(leases, lease=1) as lock:
             leases.is_down = True
+            lock.check()
+            assert await lock.lost()
+            assert loop.time() - began == pytest.approx(1, abs=0.1)
+            assert lock.is_lost
+            with pytest.raises(LockLost):
+                lock.check()
+            leases.is_down = False
+    assert caught.value.token == 1
 
-    run(main())
+
+async def test_a_lock_survives_a_short_time_without_the_state() -> None:
+    leases = Flaky()
+    async with lock_on(leases, lease=1.5) as lock:
+        leases.is_down = True
+        await asyncio.sleep(0.8)
+        leases.is_down = False
+        await asyncio.sleep(1.0)
+        lock.check()
+
+
+async def test_a_lock_that_somebody_else_has_got_is_lost_at_the_next_renewal() -> None:
+    leases = OwnLeases(loop_time)
+    with pytest.raises(LockLost):  # noqa: PT012 - the block's end raises
+        async with lock_on(leases, lease=1) as lock:
+            await leases.release("lock:name", token=lock.token)
+            assert isinstance(await leases.acquire("lock:name", owner="other", seconds=60), int)
+            assert await lock.lost()
+    held = await leases.find("lock:name")
+    assert held is not None
+    assert held.owner == "other"
+
+
+async def test_who_watches_a_lock_is_told_when_its_block_has_ended() -> None:
+    async with lock_on(OwnLeases(loop_time)) as lock:
+        watching = asyncio.create_task(lock.lost())
+        await settle_loop()
+    assert await watching is False
+
+
+async def test_what_a_block_raises_is_not_hidden_by_the_loss_of_its_lock() -> None:
+    leases = Flaky()
+    with pytest.raises(KeyError):  # noqa: PT012 - the block's end comes after
+        async with lock_on(leases, lease=1) as lock:
+            leases.is_down = True
+            await lock.lost()
+            raise KeyError
+
+
+async def test_a_lock_that_cannot_be_asked_for_is_not_had() -> None:
+    leases = Flaky()
+    leases.is_down = True
+    with pytest.raises(StateUnavailable):
+        async with lock_on(leases):
+            raise AssertionError
+
+
+async def test_a_lock_that_cannot_be_given_back_ends_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+    leases = Flaky()
+    async with lock_on(leases):
+        leases.is_down = True
     assert "lock 'name' ends within 30 s" in caplog.text
 
 
-def test_a_wait_that_is_cancelled_leaves_no_lock_behind() -> None:
-    async def main() -> None:
-        leases = Flaky()
-        leases.loses = 1
+async def test_a_wait_that_is_cancelled_leaves_no_lock_behind() -> None:
+    leases = Flaky()
+    leases.loses = 1
 
-        async def wait() -> None:
-            async with lock_on(leases):
-                raise AssertionError
+    async def wait() -> None:
+        async with lock_on(leases):
+            raise AssertionError
 
-        waiting = asyncio.create_task(wait())
-        await settle_loop()
-        assert await leases.find("lock:name") is not None
-        waiting.cancel()
-        await asyncio.wait((waiting,))
-        assert waiting.cancelled()
-        assert await leases.find("lock:name") is None
-
-    run(main())
+    waiting = asyncio.create_task(wait())
+    await settle_loop()
+    assert await leases.find("lock:name") is not None
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    assert waiting.cancelled()
+    assert await leases.find("lock:name") is None
 
 
 @pytest.mark.parametrize(
@@ -313,7 +281,8 @@ def test_a_lock_says_how_it_stands(app: TaskMQ) -> None:
     assert lock.token == 0
 
 
-def test_tasks_take_locks_through_their_context(app: TaskMQ) -> None:
+@pytest.mark.real_time
+async def test_tasks_take_locks_through_their_context(app: TaskMQ) -> None:
     seen: list[tuple[str, int]] = []
 
     @app.task
@@ -339,15 +308,12 @@ def test_tasks_take_locks_through_their_context(app: TaskMQ) -> None:
             for job in [await slow.asend() for _ in range(3)] + [await threaded.asend() for _ in range(3)]:
                 await job.aresult(timeout=20)
 
-    async def work() -> None:
-        worker = Worker(app, WorkerConfig(burst=False))
-        running = asyncio.create_task(worker.run())
-        await worker.is_ready.wait()
-        await asyncio.to_thread(asyncio.run, main())
-        worker.drain()
-        await running
-
-    asyncio.run(work())
+    worker = Worker(app, WorkerConfig(burst=False))
+    running = asyncio.create_task(worker.run())
+    await worker.is_ready.wait()
+    await asyncio.to_thread(asyncio.run, main())
+    worker.drain()
+    await running
     assert sorted(kind for kind, _ in seen) == ["async"] * 3 + ["thread"] * 3
     assert len({token for _, token in seen}) == 6
 
@@ -370,22 +336,19 @@ def test_a_desk_without_locks_says_what_to_do_instead() -> None:
         context.lock("name")
 
 
-def test_waiting_for_a_lock_looks_less_and_less_often() -> None:
-    async def main() -> None:
-        looks = 0
+async def test_waiting_for_a_lock_looks_less_and_less_often() -> None:
+    looks = 0
 
-        class Counting(OwnLeases):
-            async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
-                nonlocal looks
-                looks += 1
-                return Lease(owner="other", token=1, left=3600)
+    class Counting(OwnLeases):
+        async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+            nonlocal looks
+            looks += 1
+            return Lease(owner="other", token=1, left=3600)
 
-        with pytest.raises(LockTimeout):
-            async with Lock("name", leases=Counting, call=asyncio.run, owner="me", timeout=0.6, monotonic=loop_time):
-                pass
-        assert looks < 15
-
-    run(main())
+    with pytest.raises(LockTimeout):
+        async with Lock("name", leases=Counting, call=asyncio.run, owner="me", timeout=0.6, monotonic=loop_time):
+            pass
+    assert looks < 15
 
 
 def test_a_wait_that_is_interrupted_ends() -> None:

@@ -88,110 +88,95 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_members_see_each_other_for_as_long_as_their_blocks_run(app: TaskMQ) -> None:
-    async def main() -> None:
-        async with app.member("importers", "b") as b:
-            assert await b.members() == ["b"]
-            async with app.member("importers", "a") as a, app.member("others", "c") as c:
-                assert await b.members() == await a.members() == ["a", "b"]
-                assert await c.members() == ["c"]
-                assert a.token > b.token > 0
-            assert await b.members() == ["b"]
-        assert b.token == 0
-        await app.aclose()
-
-    asyncio.run(main())
+@pytest.mark.real_time
+async def test_members_see_each_other_for_as_long_as_their_blocks_run(app: TaskMQ) -> None:
+    async with app.member("importers", "b") as b:
+        assert await b.members() == ["b"]
+        async with app.member("importers", "a") as a, app.member("others", "c") as c:
+            assert await b.members() == await a.members() == ["a", "b"]
+            assert await c.members() == ["c"]
+            assert a.token > b.token > 0
+        assert await b.members() == ["b"]
+    assert b.token == 0
+    await app.aclose()
 
 
-def test_a_member_without_a_name_has_one_of_its_own(app: TaskMQ) -> None:
-    async def main() -> None:
-        async with app.member("importers") as one, app.member("importers") as other:
-            assert one.name != other.name
-            assert await one.members() == sorted([one.name, other.name])
-        await app.aclose()
-
-    asyncio.run(main())
+@pytest.mark.real_time
+async def test_a_member_without_a_name_has_one_of_its_own(app: TaskMQ) -> None:
+    async with app.member("importers") as one, app.member("importers") as other:
+        assert one.name != other.name
+        assert await one.members() == sorted([one.name, other.name])
+    await app.aclose()
 
 
-def test_a_name_that_is_taken_is_waited_for(app: TaskMQ) -> None:
-    async def main() -> None:
-        joined, left = asyncio.Event(), asyncio.Event()
-        tokens = list[int]()
+@pytest.mark.real_time
+async def test_a_name_that_is_taken_is_waited_for(app: TaskMQ) -> None:
+    joined, left = asyncio.Event(), asyncio.Event()
+    tokens = list[int]()
 
-        async def first() -> None:
-            async with app.member("importers", "a") as member:
-                tokens.append(member.token)
-                joined.set()
-                await left.wait()
+    async def first() -> None:
+        async with app.member("importers", "a") as member:
+            tokens.append(member.token)
+            joined.set()
+            await left.wait()
 
-        async def second() -> None:
-            await joined.wait()
-            with pytest.raises(LockTimeout):
-                await app.member("importers", "a", timeout=0).__aenter__()
-            left.set()
-            async with app.member("importers", "a") as member:
-                tokens.append(member.token)
+    async def second() -> None:
+        await joined.wait()
+        with pytest.raises(LockTimeout):
+            await app.member("importers", "a", timeout=0).__aenter__()
+        left.set()
+        async with app.member("importers", "a") as member:
+            tokens.append(member.token)
 
-        await asyncio.gather(first(), second())
-        assert tokens == sorted(set(tokens))
-        await app.aclose()
-
-    asyncio.run(main())
+    await asyncio.gather(first(), second())
+    assert tokens == sorted(set(tokens))
+    await app.aclose()
 
 
-def test_changes_are_reported_once_each_and_a_dead_member_is_one(app: TaskMQ) -> None:
+async def test_changes_are_reported_once_each_and_a_dead_member_is_one(app: TaskMQ) -> None:
     del app
 
-    async def main() -> None:
-        seats = Seats()
-        async with seats.member("a") as a:
-            changes = a.changes()
-            assert await anext(changes) == ["a"]
-            began = _now()
-            # It dies at once: nobody renews what it has.
-            await seats.acquire(member_key("group", "b"), owner="b", seconds=10)
-            assert await anext(changes) == ["a", "b"]
-            assert await anext(changes) == ["a"]
-            assert 10 <= _now() - began <= 12
-            await changes.aclose()
-
-    run(main())
+    seats = Seats()
+    async with seats.member("a") as a:
+        changes = a.changes()
+        assert await anext(changes) == ["a"]
+        began = _now()
+        # It dies at once: nobody renews what it has.
+        await seats.acquire(member_key("group", "b"), owner="b", seconds=10)
+        assert await anext(changes) == ["a", "b"]
+        assert await anext(changes) == ["a"]
+        assert 10 <= _now() - began <= 12
+        await changes.aclose()
 
 
-def test_a_member_that_came_back_between_two_looks_is_a_change() -> None:
-    async def main() -> None:
-        seats = Seats()
-        async with seats.member("a") as a:
-            key = member_key("group", "b")
-            token = await seats.acquire(key, owner="b", seconds=1000)
-            assert isinstance(token, int)
-            changes = a.changes()
-            assert await anext(changes) == ["a", "b"]
-            await seats.release(key, token=token)
-            await seats.acquire(key, owner="b", seconds=1000)
-            assert await anext(changes) == ["a", "b"]
-            await changes.aclose()
-
-    run(main())
+async def test_a_member_that_came_back_between_two_looks_is_a_change() -> None:
+    seats = Seats()
+    async with seats.member("a") as a:
+        key = member_key("group", "b")
+        token = await seats.acquire(key, owner="b", seconds=1000)
+        assert isinstance(token, int)
+        changes = a.changes()
+        assert await anext(changes) == ["a", "b"]
+        await seats.release(key, token=token)
+        await seats.acquire(key, owner="b", seconds=1000)
+        assert await anext(changes) == ["a", "b"]
+        await changes.aclose()
 
 
-def test_while_the_state_is_away_the_members_seen_last_are_in_force() -> None:
-    async def main() -> None:
-        seats = Seats()
-        async with seats.member("a", lease=60) as a:
-            changes = a.changes(every=5)
-            assert await anext(changes) == ["a"]
-            seats.is_down = True
-            looking = asyncio.ensure_future(anext(changes))
-            await asyncio.sleep(29)
-            assert not looking.done()
-            seats.is_down = False
-            await seats.acquire(member_key("group", "b"), owner="b", seconds=1000)
-            assert await looking == ["a", "b"]
-            assert seats.looks > 6
-            await changes.aclose()
-
-    run(main())
+async def test_while_the_state_is_away_the_members_seen_last_are_in_force() -> None:
+    seats = Seats()
+    async with seats.member("a", lease=60) as a:
+        changes = a.changes(every=5)
+        assert await anext(changes) == ["a"]
+        seats.is_down = True
+        looking = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(29)
+        assert not looking.done()
+        seats.is_down = False
+        await seats.acquire(member_key("group", "b"), owner="b", seconds=1000)
+        assert await looking == ["a", "b"]
+        assert seats.looks > 6
+        await changes.aclose()
 
 
 def test_a_member_that_is_gone_for_the_others_is_reported() -> None:
@@ -240,14 +225,12 @@ def test_a_member_that_cannot_be_is_refused(app: TaskMQ, options: dict[str, Any]
         app.member("group", **options)
 
 
-def test_members_are_looked_at_every_so_often(app: TaskMQ) -> None:
-    async def main() -> None:
-        async with app.member("group") as member:
-            with pytest.raises(InvalidOption, match="more than 0"):
-                await anext(member.changes(every=0))
-        await app.aclose()
-
-    asyncio.run(main())
+@pytest.mark.real_time
+async def test_members_are_looked_at_every_so_often(app: TaskMQ) -> None:
+    async with app.member("group") as member:
+        with pytest.raises(InvalidOption, match="more than 0"):
+            await anext(member.changes(every=0))
+    await app.aclose()
 
 
 def test_without_a_state_and_a_store_it_is_said_what_is_missing() -> None:
@@ -259,18 +242,16 @@ def test_without_a_state_and_a_store_it_is_said_what_is_missing() -> None:
         app.lock("name")
 
 
-def test_a_job_store_holds_locks_and_members_where_there_is_no_state(tmp_path: Path) -> None:
+@pytest.mark.real_time
+async def test_a_job_store_holds_locks_and_members_where_there_is_no_state(tmp_path: Path) -> None:
     app = TaskMQ("amqp://nowhere/", store=f"sqlite:///{tmp_path}/jobs.db")
 
-    async def main() -> None:
-        async with app.lock("name") as lock, app.member("group", "a") as member:
-            assert lock.token > 0
-            assert await member.members() == ["a"]
-            leases = app.sessions.store().dispatching.leases
-            assert list(await leases.members("group")) == ["a"]
-            held = await leases.find("lock:name")
-            assert held is not None
-            assert held.token == lock.token
-        await app.aclose()
-
-    asyncio.run(main())
+    async with app.lock("name") as lock, app.member("group", "a") as member:
+        assert lock.token > 0
+        assert await member.members() == ["a"]
+        leases = app.sessions.store().dispatching.leases
+        assert list(await leases.members("group")) == ["a"]
+        held = await leases.find("lock:name")
+        assert held is not None
+        assert held.token == lock.token
+    await app.aclose()

@@ -32,6 +32,7 @@ from taskmq.operations.dead_letters import (
 )
 from taskmq.testing import FakeClock, FlakyBroker, Published
 from taskmq_local import open_memory_broker
+from tests.coroutines import run_by
 from tests.unit.operations.dead_letters.letters import letter
 
 _TIMEOUT = 5.0
@@ -117,453 +118,390 @@ def _only(*names: str) -> Choose:
 # Looking
 
 
-def test_browsing_shows_the_oldest_first_and_leaves_them_in_their_order() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker)
+@run_by(_run)
+async def test_browsing_shows_the_oldest_first_and_leaves_them_in_their_order(broker: Broker, /) -> None:
+    await _bury(broker)
 
-        first = await browse(broker, "images", limit=4)
-        again = await browse(broker, "images", limit=100)
+    first = await browse(broker, "images", limit=4)
+    again = await browse(broker, "images", limit=100)
 
-        assert [letter.job_id for letter in first] == _NAMES[:4]
-        assert [letter.job_id for letter in again] == _NAMES
-        assert await _names(broker, "images.dlq") == _NAMES
-
-    _run(main)
+    assert [letter.job_id for letter in first] == _NAMES[:4]
+    assert [letter.job_id for letter in again] == _NAMES
+    assert await _names(broker, "images.dlq") == _NAMES
 
 
-def test_a_letter_tells_what_happened() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["job"], enqueued=_ENQUEUED, root="first")
+@run_by(_run)
+async def test_a_letter_tells_what_happened(broker: Broker, /) -> None:
+    await _bury(broker, ["job"], enqueued=_ENQUEUED, root="first")
 
-        (letter,) = await browse(broker, "images", limit=1)
+    (letter,) = await browse(broker, "images", limit=1)
 
-        assert (letter.job_id, letter.task, letter.queue, letter.attempt) == ("job", "resize", "images", 3)
-        assert (letter.reason, letter.error, letter.traceback) == ("error", "ValueError: no", "Traceback: ...")
-        assert (letter.died, letter.worker, letter.replayed) == (1_700_000_000_000, "host:1", 0)
-        assert (letter.enqueued, letter.started, letter.error_type) == (_ENQUEUED, _ENQUEUED + 5, "ValueError")
-        assert letter.root == "first"
-        assert json.loads(letter.body)["args"] == [7]
-        assert letter.content_type == "application/json"
-
-    _run(main)
+    assert (letter.job_id, letter.task, letter.queue, letter.attempt) == ("job", "resize", "images", 3)
+    assert (letter.reason, letter.error, letter.traceback) == ("error", "ValueError: no", "Traceback: ...")
+    assert (letter.died, letter.worker, letter.replayed) == (1_700_000_000_000, "host:1", 0)
+    assert (letter.enqueued, letter.started, letter.error_type) == (_ENQUEUED, _ENQUEUED + 5, "ValueError")
+    assert letter.root == "first"
+    assert json.loads(letter.body)["args"] == [7]
+    assert letter.content_type == "application/json"
 
 
-def test_browsing_an_empty_dead_letter_queue_gives_nothing() -> None:
-    async def main(broker: Broker) -> None:
-        assert await browse(broker, "images", limit=10) == []
-
-    _run(main)
+@run_by(_run)
+async def test_browsing_an_empty_dead_letter_queue_gives_nothing(broker: Broker, /) -> None:
+    assert await browse(broker, "images", limit=10) == []
 
 
-def test_the_dead_letters_of_a_queue_that_does_not_exist_are_an_error() -> None:
-    async def main(broker: Broker) -> None:
-        with pytest.raises(QueueMissing, match=r"nowhere\.dlq"):
-            await browse(broker, "nowhere", limit=10)
-        with pytest.raises(QueueMissing, match=r"nowhere\.dlq"):
-            await replay(broker, "nowhere", timeout=_TIMEOUT)
-        with pytest.raises(QueueMissing, match=r"nowhere\.dlq"):
-            await purge(broker, "nowhere")
-        with pytest.raises(InvalidOption, match="amq"):
-            await visit(broker, "amq.x", lambda letter: None)
-
-    _run(main)
+@run_by(_run)
+async def test_the_dead_letters_of_a_queue_that_does_not_exist_are_an_error(broker: Broker, /) -> None:
+    with pytest.raises(QueueMissing, match=r"nowhere\.dlq"):
+        await browse(broker, "nowhere", limit=10)
+    with pytest.raises(QueueMissing, match=r"nowhere\.dlq"):
+        await replay(broker, "nowhere", timeout=_TIMEOUT)
+    with pytest.raises(QueueMissing, match=r"nowhere\.dlq"):
+        await purge(broker, "nowhere")
+    with pytest.raises(InvalidOption, match="amq"):
+        await visit(broker, "amq.x", lambda letter: None)
 
 
-def test_a_letter_that_is_garbage_is_shown_with_what_stands_beside_it() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["garbage"], body=b"\xff\x00 no task")
+@run_by(_run)
+async def test_a_letter_that_is_garbage_is_shown_with_what_stands_beside_it(broker: Broker, /) -> None:
+    await _bury(broker, ["garbage"], body=b"\xff\x00 no task")
 
-        (letter,) = await browse(broker, "images", limit=1)
+    (letter,) = await browse(broker, "images", limit=1)
 
-        assert (letter.job_id, letter.task, letter.attempt) == ("garbage", "resize", 0)
-        assert letter.body == b"\xff\x00 no task"
-
-    _run(main)
+    assert (letter.job_id, letter.task, letter.attempt) == ("garbage", "resize", 0)
+    assert letter.body == b"\xff\x00 no task"
 
 
-def test_a_letter_that_the_broker_made_has_no_reason_and_comes_from_the_queue() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["dropped"], headers={"x-first-death-reason": "maxlen"})
+@run_by(_run)
+async def test_a_letter_that_the_broker_made_has_no_reason_and_comes_from_the_queue(broker: Broker, /) -> None:
+    await _bury(broker, ["dropped"], headers={"x-first-death-reason": "maxlen"})
 
-        (letter,) = await browse(broker, "images", limit=1)
+    (letter,) = await browse(broker, "images", limit=1)
 
-        assert (letter.reason, letter.error, letter.traceback, letter.worker) == ("", "", "", "")
-        assert (letter.queue, letter.died, letter.replayed) == ("images", None, 0)
-        assert (letter.started, letter.enqueued, letter.error_type) == (None, None, "")
-
-    _run(main)
+    assert (letter.reason, letter.error, letter.traceback, letter.worker) == ("", "", "", "")
+    assert (letter.queue, letter.died, letter.replayed) == ("images", None, 0)
+    assert (letter.started, letter.enqueued, letter.error_type) == (None, None, "")
 
 
-def test_headers_of_ours_with_other_types_are_read_as_absent() -> None:
-    async def main(broker: Broker) -> None:
-        odd: dict[str, HeaderValue] = {"x-taskmq-reason": 7, "x-taskmq-died": "then", "x-taskmq-replayed": "twice"}
-        await _bury(broker, ["odd"], headers={**odd, "x-taskmq-origin": 1})
+@run_by(_run)
+async def test_headers_of_ours_with_other_types_are_read_as_absent(broker: Broker, /) -> None:
+    odd: dict[str, HeaderValue] = {"x-taskmq-reason": 7, "x-taskmq-died": "then", "x-taskmq-replayed": "twice"}
+    await _bury(broker, ["odd"], headers={**odd, "x-taskmq-origin": 1})
 
-        (letter,) = await browse(broker, "images", limit=1)
+    (letter,) = await browse(broker, "images", limit=1)
 
-        assert (letter.reason, letter.died, letter.replayed, letter.queue) == ("", None, 0, "images")
-
-    _run(main)
+    assert (letter.reason, letter.died, letter.replayed, letter.queue) == ("", None, 0, "images")
 
 
-def test_letters_are_visited_in_their_order_however_many_there_are() -> None:
+@run_by(_run)
+async def test_letters_are_visited_in_their_order_however_many_there_are(broker: Broker, /) -> None:
     names = [f"{number:04}" for number in range(1_203)]
 
-    async def main(broker: Broker) -> None:
-        await _bury(broker, names)
-        seen: list[str] = []
-        steps: list[tuple[int, int]] = []
+    await _bury(broker, names)
+    seen: list[str] = []
+    steps: list[tuple[int, int]] = []
 
-        count = await visit(
-            broker,
-            "images",
-            lambda letter: seen.append(letter.job_id),
-            progress=lambda looked, all_: steps.append((looked, all_)),
-        )
+    count = await visit(
+        broker,
+        "images",
+        lambda letter: seen.append(letter.job_id),
+        progress=lambda looked, all_: steps.append((looked, all_)),
+    )
 
-        assert (count, seen) == (1_203, names)
-        assert steps == [(500, 1_203), (1_000, 1_203), (1_203, 1_203)]
-        assert await _names(broker, "images.dlq") == names
-
-    _run(main)
+    assert (count, seen) == (1_203, names)
+    assert steps == [(500, 1_203), (1_000, 1_203), (1_203, 1_203)]
+    assert await _names(broker, "images.dlq") == names
 
 
-def test_a_visit_ends_when_enough_were_chosen() -> None:
+@run_by(_run)
+async def test_a_visit_ends_when_enough_were_chosen(broker: Broker, /) -> None:
     names = [f"{number:04}" for number in range(1_100)]
 
-    async def main(broker: Broker) -> None:
-        await _bury(broker, names)
+    await _bury(broker, names)
 
-        chosen = await browse(broker, "images", limit=3, choose=lambda letter: letter.job_id.endswith("99"))
+    chosen = await browse(broker, "images", limit=3, choose=lambda letter: letter.job_id.endswith("99"))
 
-        assert [letter.job_id for letter in chosen] == ["0099", "0199", "0299"]
-        assert len(await browse(broker, "images", limit=10, choose=_only("1050"))) == 1
-        assert await browse(broker, "images", limit=10, choose=_only("1050"), depth=1_050) == []
-        assert await _names(broker, "images.dlq") == names
-
-    _run(main)
+    assert [letter.job_id for letter in chosen] == ["0099", "0199", "0299"]
+    assert len(await browse(broker, "images", limit=10, choose=_only("1050"))) == 1
+    assert await browse(broker, "images", limit=10, choose=_only("1050"), depth=1_050) == []
+    assert await _names(broker, "images.dlq") == names
 
 
-def test_letters_stay_in_their_order_when_who_looks_at_them_fails() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker)
+@run_by(_run)
+async def test_letters_stay_in_their_order_when_who_looks_at_them_fails(broker: Broker, /) -> None:
+    await _bury(broker)
 
-        with pytest.raises(ZeroDivisionError):
-            await visit(broker, "images", lambda letter: 1 // (letter.job_id != "job-4"))
+    with pytest.raises(ZeroDivisionError):
+        await visit(broker, "images", lambda letter: 1 // (letter.job_id != "job-4"))
 
-        assert await _names(broker, "images.dlq") == _NAMES
-
-    _run(main)
+    assert await _names(broker, "images.dlq") == _NAMES
 
 
-def test_the_error_type_of_an_old_letter_is_read_from_its_error() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["a"], headers={"x-taskmq-error": "shop.errors.TooDark: no: light"})
-        await _bury(broker, ["b"], headers={"x-taskmq-error": "no light at all"})
+@run_by(_run)
+async def test_the_error_type_of_an_old_letter_is_read_from_its_error(broker: Broker, /) -> None:
+    await _bury(broker, ["a"], headers={"x-taskmq-error": "shop.errors.TooDark: no: light"})
+    await _bury(broker, ["b"], headers={"x-taskmq-error": "no light at all"})
 
-        dark, odd = await browse(broker, "images", limit=2)
+    dark, odd = await browse(broker, "images", limit=2)
 
-        assert (dark.error_type, odd.error_type) == ("shop.errors.TooDark", "")
-
-    _run(main)
+    assert (dark.error_type, odd.error_type) == ("shop.errors.TooDark", "")
 
 
 @pytest.mark.parametrize("header", ["x-taskmq-origin", "x-taskmq-queue"])
-def test_a_lost_message_tells_where_it_was_to_go(header: str) -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["known"], queue=UNROUTABLE, headers={header: "images.p.low"})
-        await _bury(broker, ["unknown"], queue=UNROUTABLE, headers={})
+@run_by(_run)
+async def test_a_lost_message_tells_where_it_was_to_go(broker: Broker, /, header: str) -> None:
+    await _bury(broker, ["known"], queue=UNROUTABLE, headers={header: "images.p.low"})
+    await _bury(broker, ["unknown"], queue=UNROUTABLE, headers={})
 
-        known, unknown = await browse(broker, UNROUTABLE, limit=2)
+    known, unknown = await browse(broker, UNROUTABLE, limit=2)
 
-        assert (known.queue, known.reason) == ("images.p.low", "unroutable")
-        assert (unknown.queue, unknown.reason) == ("", "unroutable")
-
-    _run(main)
+    assert (known.queue, known.reason) == ("images.p.low", "unroutable")
+    assert (unknown.queue, unknown.reason) == ("", "unroutable")
 
 
 # Counting failures
 
 
-def test_letters_of_one_failure_are_one_group() -> None:
+@run_by(_run)
+async def test_letters_of_one_failure_are_one_group(broker: Broker, /) -> None:
     def dies(error: str, died: int) -> Mapping[str, HeaderValue]:
         kind = error.partition(":")[0]
         return {**_HEADERS, "x-taskmq-error": error, "x-taskmq-error-type": kind, "x-taskmq-died": died}
 
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["a"], headers=dies("OSError: disk 1", 50))
-        await _bury(broker, ["b"], headers=dies("KeyError: 'x'", 20))
-        await _bury(broker, ["c"], headers=dies("KeyError: 'y'", 10))
-        await _bury(broker, ["d"], headers=dies("KeyError: 'z'", 30))
+    await _bury(broker, ["a"], headers=dies("OSError: disk 1", 50))
+    await _bury(broker, ["b"], headers=dies("KeyError: 'x'", 20))
+    await _bury(broker, ["c"], headers=dies("KeyError: 'y'", 10))
+    await _bury(broker, ["d"], headers=dies("KeyError: 'z'", 30))
 
-        keys, disk = await group_letters(broker, "images")
+    keys, disk = await group_letters(broker, "images")
 
-        assert keys == LetterGroup(
-            fingerprint=keys.fingerprint,
-            count=3,
-            jobs=3,
-            task="resize",
-            reason="error",
-            error_type="KeyError",
-            error="KeyError: 'x'",
-            first=10,
-            last=30,
-            sample="b",
-        )
-        assert (disk.count, disk.first, disk.last, disk.sample) == (1, 50, 50, "a")
-        chosen = await browse(broker, "images", limit=9, choose=lambda letter: letter.fingerprint == keys.fingerprint)
-        assert [letter.job_id for letter in chosen] == ["b", "c", "d"]
-
-    _run(main)
+    assert keys == LetterGroup(
+        fingerprint=keys.fingerprint,
+        count=3,
+        jobs=3,
+        task="resize",
+        reason="error",
+        error_type="KeyError",
+        error="KeyError: 'x'",
+        first=10,
+        last=30,
+        sample="b",
+    )
+    assert (disk.count, disk.first, disk.last, disk.sample) == (1, 50, 50, "a")
+    chosen = await browse(broker, "images", limit=9, choose=lambda letter: letter.fingerprint == keys.fingerprint)
+    assert [letter.job_id for letter in chosen] == ["b", "c", "d"]
 
 
-def test_letters_that_do_not_tell_when_they_died_are_counted_too() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["a", "b"], headers={})
+@run_by(_run)
+async def test_letters_that_do_not_tell_when_they_died_are_counted_too(broker: Broker, /) -> None:
+    await _bury(broker, ["a", "b"], headers={})
 
-        (found,) = await group_letters(broker, "images", choose=_only("a", "b"))
+    (found,) = await group_letters(broker, "images", choose=_only("a", "b"))
 
-        assert (found.count, found.first, found.last, found.reason) == (2, None, None, "")
-
-    _run(main)
+    assert (found.count, found.first, found.last, found.reason) == (2, None, None, "")
 
 
 # Deleting
 
 
-def test_deleting_chosen_letters_leaves_the_others_in_their_order() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker)
+@run_by(_run)
+async def test_deleting_chosen_letters_leaves_the_others_in_their_order(broker: Broker, /) -> None:
+    await _bury(broker)
 
-        assert await purge(broker, "images", choose=_only("job-7", "job-2", "job-3")) == 3
-        assert await purge(broker, "images", limit=1) == 1
-        assert await purge(broker, "images", depth=2, choose=_only("job-1", "job-9")) == 1
-        assert await purge(broker, "images", limit=1, choose=_only("job-5", "job-6")) == 1
+    assert await purge(broker, "images", choose=_only("job-7", "job-2", "job-3")) == 3
+    assert await purge(broker, "images", limit=1) == 1
+    assert await purge(broker, "images", depth=2, choose=_only("job-1", "job-9")) == 1
+    assert await purge(broker, "images", limit=1, choose=_only("job-5", "job-6")) == 1
 
-        assert await _names(broker, "images.dlq") == ["job-4", "job-6", "job-8", "job-9"]
-
-    _run(main)
+    assert await _names(broker, "images.dlq") == ["job-4", "job-6", "job-8", "job-9"]
 
 
-def test_deleting_all_of_them_leaves_other_queues_alone() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker)
-        await _bury(broker, ["waiting"], queue="images")
+@run_by(_run)
+async def test_deleting_all_of_them_leaves_other_queues_alone(broker: Broker, /) -> None:
+    await _bury(broker)
+    await _bury(broker, ["waiting"], queue="images")
 
-        assert await purge(broker, "images") == 10
+    assert await purge(broker, "images") == 10
 
-        assert await _names(broker, "images.dlq") == []
-        assert await _names(broker, "images") == ["waiting"]
-
-    _run(main)
+    assert await _names(broker, "images.dlq") == []
+    assert await _names(broker, "images") == ["waiting"]
 
 
 # Replaying
 
 
-def test_a_replay_keeps_the_order_and_empties_the_queue() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker)
+@run_by(_run)
+async def test_a_replay_keeps_the_order_and_empties_the_queue(broker: Broker, /) -> None:
+    await _bury(broker)
 
-        assert await _replay(broker) == 10
+    assert await _replay(broker) == 10
 
-        assert await _names(broker, "images") == _NAMES
-        assert await _names(broker, "images.dlq") == []
-
-    _run(main)
+    assert await _names(broker, "images") == _NAMES
+    assert await _names(broker, "images.dlq") == []
 
 
-def test_a_replayed_job_starts_anew_with_all_else_as_it_was() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["job"], eta=1_700_000_000_000, root="first", mine={"kept": [1]})
+@run_by(_run)
+async def test_a_replayed_job_starts_anew_with_all_else_as_it_was(broker: Broker, /) -> None:
+    await _bury(broker, ["job"], eta=1_700_000_000_000, root="first", mine={"kept": [1]})
 
-        await _replay(broker)
+    await _replay(broker)
 
-        async with broker.peek("images", limit=1) as (copy,):
-            body = json.loads(copy.body)
-            headers = dict(copy.headers)
-        assert body == {
-            "v": 1, "id": "job", "task": "resize", "args": [7], "attempt": 1, "root": "first", "mine": {"kept": [1]}
-        }  # fmt: skip
-        assert (copy.message_id, copy.task, copy.content_type) == ("job", "resize", "application/json")
-        assert headers["whose"] == "mine"
-        assert headers["x-taskmq-replayed"] == 1
-        assert not {"x-taskmq-reason", "x-taskmq-error", "x-taskmq-traceback", "x-taskmq-died"} & set(headers)
-
-    _run(main)
+    async with broker.peek("images", limit=1) as (copy,):
+        body = json.loads(copy.body)
+        headers = dict(copy.headers)
+    assert body == {
+        "v": 1, "id": "job", "task": "resize", "args": [7], "attempt": 1, "root": "first", "mine": {"kept": [1]}
+    }  # fmt: skip
+    assert (copy.message_id, copy.task, copy.content_type) == ("job", "resize", "application/json")
+    assert headers["whose"] == "mine"
+    assert headers["x-taskmq-replayed"] == 1
+    assert not {"x-taskmq-reason", "x-taskmq-error", "x-taskmq-traceback", "x-taskmq-died"} & set(headers)
 
 
-def test_a_letter_goes_back_to_the_priority_class_that_it_came_from() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["job"], headers={**_HEADERS, "x-taskmq-origin": "images.p.high"})
+@run_by(_run)
+async def test_a_letter_goes_back_to_the_priority_class_that_it_came_from(broker: Broker, /) -> None:
+    await _bury(broker, ["job"], headers={**_HEADERS, "x-taskmq-origin": "images.p.high"})
 
-        await _replay(broker)
+    await _replay(broker)
 
-        assert await _names(broker, "images.p.high") == ["job"]
-
-    _run(main)
+    assert await _names(broker, "images.p.high") == ["job"]
 
 
-def test_how_often_a_job_was_replayed_is_counted() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["job"], headers={**_HEADERS, "x-taskmq-replayed": 4})
+@run_by(_run)
+async def test_how_often_a_job_was_replayed_is_counted(broker: Broker, /) -> None:
+    await _bury(broker, ["job"], headers={**_HEADERS, "x-taskmq-replayed": 4})
 
-        await _replay(broker, plan=Replay(max_replays=None))
+    await _replay(broker, plan=Replay(max_replays=None))
 
-        async with broker.peek("images", limit=1) as (copy,):
-            assert copy.headers["x-taskmq-replayed"] == 5
-
-    _run(main)
+    async with broker.peek("images", limit=1) as (copy,):
+        assert copy.headers["x-taskmq-replayed"] == 5
 
 
-def test_garbage_is_replayed_to_the_letter() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["garbage"], body=b"\xff\x00 no task", headers={})
+@run_by(_run)
+async def test_garbage_is_replayed_to_the_letter(broker: Broker, /) -> None:
+    await _bury(broker, ["garbage"], body=b"\xff\x00 no task", headers={})
 
-        assert await _replay(broker) == 1
+    assert await _replay(broker) == 1
 
-        async with broker.peek("images", limit=1) as (copy,):
-            assert (copy.body, copy.message_id) == (b"\xff\x00 no task", "garbage")
-
-    _run(main)
+    async with broker.peek("images", limit=1) as (copy,):
+        assert (copy.body, copy.message_id) == (b"\xff\x00 no task", "garbage")
 
 
-def test_only_so_many_letters_as_asked_for_are_replayed() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker)
+@run_by(_run)
+async def test_only_so_many_letters_as_asked_for_are_replayed(broker: Broker, /) -> None:
+    await _bury(broker)
 
-        assert await _replay(broker, limit=3) == 3
+    assert await _replay(broker, limit=3) == 3
 
-        assert await _names(broker, "images") == _NAMES[:3]
-        assert await _names(broker, "images.dlq") == _NAMES[3:]
-
-    _run(main)
+    assert await _names(broker, "images") == _NAMES[:3]
+    assert await _names(broker, "images.dlq") == _NAMES[3:]
 
 
-def test_of_several_letters_of_one_job_one_is_sent_and_the_others_are_dropped() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["a", "b", "a", "c", "b", "a"])
+@run_by(_run)
+async def test_of_several_letters_of_one_job_one_is_sent_and_the_others_are_dropped(broker: Broker, /) -> None:
+    await _bury(broker, ["a", "b", "a", "c", "b", "a"])
 
-        done = await replay(broker, "images", timeout=_TIMEOUT)
+    done = await replay(broker, "images", timeout=_TIMEOUT)
 
-        assert (done.replayed, done.dropped) == (3, 3)
-        assert await _names(broker, "images") == ["a", "b", "c"]
-        assert await _names(broker, "images.dlq") == []
-
-    _run(main)
+    assert (done.replayed, done.dropped) == (3, 3)
+    assert await _names(broker, "images") == ["a", "b", "c"]
+    assert await _names(broker, "images.dlq") == []
 
 
-def test_all_letters_of_a_job_are_sent_where_that_is_asked_for() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["a", "b", "a"])
+@run_by(_run)
+async def test_all_letters_of_a_job_are_sent_where_that_is_asked_for(broker: Broker, /) -> None:
+    await _bury(broker, ["a", "b", "a"])
 
-        done = await replay(broker, "images", timeout=_TIMEOUT, plan=Replay(duplicates=True))
+    done = await replay(broker, "images", timeout=_TIMEOUT, plan=Replay(duplicates=True))
 
-        assert (done.replayed, done.dropped) == (3, 0)
-        assert await _names(broker, "images") == ["a", "b", "a"]
-
-    _run(main)
+    assert (done.replayed, done.dropped) == (3, 0)
+    assert await _names(broker, "images") == ["a", "b", "a"]
 
 
-def test_letters_without_an_id_and_of_other_tasks_are_jobs_of_their_own() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["", "", "a"])
-        await _bury(broker, ["a"], task="shrink")
+@run_by(_run)
+async def test_letters_without_an_id_and_of_other_tasks_are_jobs_of_their_own(broker: Broker, /) -> None:
+    await _bury(broker, ["", "", "a"])
+    await _bury(broker, ["a"], task="shrink")
 
-        done = await replay(broker, "images", timeout=_TIMEOUT)
+    done = await replay(broker, "images", timeout=_TIMEOUT)
 
-        assert (done.replayed, done.dropped) == (4, 0)
-
-    _run(main)
+    assert (done.replayed, done.dropped) == (4, 0)
 
 
-def test_a_limit_counts_jobs_and_leaves_what_is_behind() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["a", "a", "b", "a", "c", "b"])
+@run_by(_run)
+async def test_a_limit_counts_jobs_and_leaves_what_is_behind(broker: Broker, /) -> None:
+    await _bury(broker, ["a", "a", "b", "a", "c", "b"])
 
-        done = await replay(broker, "images", timeout=_TIMEOUT, limit=2)
+    done = await replay(broker, "images", timeout=_TIMEOUT, limit=2)
 
-        assert (done.replayed, done.dropped) == (2, 1)
-        assert await _names(broker, "images") == ["a", "b"]
-        assert await _names(broker, "images.dlq") == ["a", "c", "b"]
-
-    _run(main)
+    assert (done.replayed, done.dropped) == (2, 1)
+    assert await _names(broker, "images") == ["a", "b"]
+    assert await _names(broker, "images.dlq") == ["a", "c", "b"]
 
 
-def test_the_other_letters_of_a_job_stay_where_its_copy_was_not_confirmed() -> None:
-    async def main(broker: Broker) -> None:
-        flaky = FlakyBroker(broker)
-        await _bury(broker, ["a", "b", "a", "b"])
-        flaky.fail_publishes(1, PublishUnknown("no confirm"))
+@run_by(_run)
+async def test_the_other_letters_of_a_job_stay_where_its_copy_was_not_confirmed(broker: Broker, /) -> None:
+    flaky = FlakyBroker(broker)
+    await _bury(broker, ["a", "b", "a", "b"])
+    flaky.fail_publishes(1, PublishUnknown("no confirm"))
 
-        with pytest.raises(PartlyReplayed):
-            await _replay(flaky)
+    with pytest.raises(PartlyReplayed):
+        await _replay(flaky)
 
-        assert await _names(broker, "images") == ["b"]
-        assert await _names(broker, "images.dlq") == ["a", "a"]
-
-    _run(main)
+    assert await _names(broker, "images") == ["b"]
+    assert await _names(broker, "images.dlq") == ["a", "a"]
 
 
-def test_a_group_says_of_how_many_jobs_its_letters_are() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["a", "b", "a"])
+@run_by(_run)
+async def test_a_group_says_of_how_many_jobs_its_letters_are(broker: Broker, /) -> None:
+    await _bury(broker, ["a", "b", "a"])
 
-        (found,) = await group_letters(broker, "images")
+    (found,) = await group_letters(broker, "images")
 
-        assert (found.count, found.jobs) == (3, 2)
-
-    _run(main)
+    assert (found.count, found.jobs) == (3, 2)
 
 
-def test_replaying_nothing_is_no_error() -> None:
-    async def main(broker: Broker) -> None:
-        assert await _replay(broker) == 0
-        assert await _replay(broker, choose=lambda letter: True) == 0
-
-    _run(main)
+@run_by(_run)
+async def test_replaying_nothing_is_no_error(broker: Broker, /) -> None:
+    assert await _replay(broker) == 0
+    assert await _replay(broker, choose=lambda letter: True) == 0
 
 
-def test_more_letters_than_fit_into_one_window_are_replayed_in_order() -> None:
+@run_by(_run)
+async def test_more_letters_than_fit_into_one_window_are_replayed_in_order(broker: Broker, /) -> None:
     names = [f"{number:04}" for number in range(1_203)]
 
-    async def main(broker: Broker) -> None:
-        await _bury(broker, names)
+    await _bury(broker, names)
 
-        assert await _replay(broker) == 1_203
+    assert await _replay(broker) == 1_203
 
-        assert await _names(broker, "images") == names
-        assert await _names(broker, "images.dlq") == []
-
-    _run(main)
+    assert await _names(broker, "images") == names
+    assert await _names(broker, "images.dlq") == []
 
 
-def test_only_chosen_letters_are_replayed_and_the_others_keep_their_order() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker)
+@run_by(_run)
+async def test_only_chosen_letters_are_replayed_and_the_others_keep_their_order(broker: Broker, /) -> None:
+    await _bury(broker)
 
-        count = await _replay(broker, choose=_only("job-7", "job-2"))
+    count = await _replay(broker, choose=_only("job-7", "job-2"))
 
-        assert count == 2
-        assert await _names(broker, "images") == ["job-2", "job-7"]
-        assert await _names(broker, "images.dlq") == [name for name in _NAMES if name not in {"job-2", "job-7"}]
-
-    _run(main)
+    assert count == 2
+    assert await _names(broker, "images") == ["job-2", "job-7"]
+    assert await _names(broker, "images.dlq") == [name for name in _NAMES if name not in {"job-2", "job-7"}]
 
 
-def test_a_choice_sees_at_most_the_letters_of_the_depth() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker)
+@run_by(_run)
+async def test_a_choice_sees_at_most_the_letters_of_the_depth(broker: Broker, /) -> None:
+    await _bury(broker)
 
-        done = await replay(broker, "images", timeout=_TIMEOUT, depth=5, choose=_only("job-4", "job-7"))
+    done = await replay(broker, "images", timeout=_TIMEOUT, depth=5, choose=_only("job-4", "job-7"))
 
-        assert done == Replayed(replayed=1)
-        assert await _names(broker, "images") == ["job-4"]
-
-    _run(main)
+    assert done == Replayed(replayed=1)
+    assert await _names(broker, "images") == ["job-4"]
 
 
-def test_letters_that_come_while_it_runs_are_left_for_the_next_replay() -> None:
+@run_by(_run)
+async def test_letters_that_come_while_it_runs_are_left_for_the_next_replay(broker: Broker, /) -> None:
     class DiesAgain(FlakyBroker):
         """A broker whose jobs are dead again before the replay has gone on."""
 
@@ -580,46 +518,41 @@ def test_letters_that_come_while_it_runs_are_left_for_the_next_replay() -> None:
 
     names = [f"{number:04}" for number in range(600)]
 
-    async def main(broker: Broker) -> None:
-        await _bury(broker, names)
+    await _bury(broker, names)
 
-        assert await _replay(DiesAgain(broker)) == 600
+    assert await _replay(DiesAgain(broker)) == 600
 
-        assert await _names(broker, "images.dlq") == names
-
-    _run(main)
+    assert await _names(broker, "images.dlq") == names
 
 
-def test_a_replay_can_go_on_with_the_last_attempt() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["job"], eta=1_700_000_000_000)
+@run_by(_run)
+async def test_a_replay_can_go_on_with_the_last_attempt(broker: Broker, /) -> None:
+    await _bury(broker, ["job"], eta=1_700_000_000_000)
 
-        await _replay(broker, plan=Replay(keep_attempts=True))
+    await _replay(broker, plan=Replay(keep_attempts=True))
 
-        async with broker.peek("images", limit=1) as (copy,):
-            body = json.loads(copy.body)
-        assert (body["attempt"], "eta" in body) == (3, False)
-
-    _run(main)
+    async with broker.peek("images", limit=1) as (copy,):
+        body = json.loads(copy.body)
+    assert (body["attempt"], "eta" in body) == (3, False)
 
 
 @pytest.mark.parametrize(
     ("origin", "target"),
     [("images", "other"), ("images.p.high", "other.p.high"), ("images.p.low", "other.p.low"), ("", "other")],
 )
-def test_letters_can_be_sent_to_another_queue_in_their_priority_class(origin: str, target: str) -> None:
-    async def main(broker: Broker) -> None:
-        headers = {name: value for name, value in _HEADERS.items() if name != "x-taskmq-origin"}
-        await _bury(
-            broker, ["job"], queue=PARKING, headers={**headers, **({"x-taskmq-origin": origin} if origin else {})}
-        )
+@run_by(_run)
+async def test_letters_can_be_sent_to_another_queue_in_their_priority_class(
+    broker: Broker, /, origin: str, target: str
+) -> None:
+    headers = {name: value for name, value in _HEADERS.items() if name != "x-taskmq-origin"}
+    await _bury(
+        broker, ["job"], queue=PARKING, headers={**headers, **({"x-taskmq-origin": origin} if origin else {})}
+    )
 
-        done = await replay(broker, PARKING, timeout=_TIMEOUT, plan=Replay(to="other"))
+    done = await replay(broker, PARKING, timeout=_TIMEOUT, plan=Replay(to="other"))
 
-        assert done == Replayed(replayed=1)
-        assert await _names(broker, target) == ["job"]
-
-    _run(main)
+    assert done == Replayed(replayed=1)
+    assert await _names(broker, target) == ["job"]
 
 
 @pytest.mark.parametrize(
@@ -648,68 +581,60 @@ def test_letters_that_go_to_another_queue_go_where_that_one_is_consumed() -> Non
     assert plan.target(letter(queue="images.p.high")) == "other"
 
 
-def test_letters_that_were_replayed_often_before_stay_and_are_counted() -> None:
-    async def main(broker: Broker) -> None:
-        for number in range(6):
-            await _bury(broker, [f"job-{number}"], headers={**_HEADERS, "x-taskmq-replayed": number})
+@run_by(_run)
+async def test_letters_that_were_replayed_often_before_stay_and_are_counted(broker: Broker, /) -> None:
+    for number in range(6):
+        await _bury(broker, [f"job-{number}"], headers={**_HEADERS, "x-taskmq-replayed": number})
 
-        done = await replay(broker, "images", timeout=_TIMEOUT)
+    done = await replay(broker, "images", timeout=_TIMEOUT)
 
-        assert done == Replayed(replayed=3, too_often=3)
-        assert await _names(broker, "images.dlq") == ["job-3", "job-4", "job-5"]
-        assert await replay(broker, "images", timeout=_TIMEOUT, plan=Replay(max_replays=5)) == Replayed(
-            replayed=2, too_often=1
-        )
-
-    _run(main)
+    assert done == Replayed(replayed=3, too_often=3)
+    assert await _names(broker, "images.dlq") == ["job-3", "job-4", "job-5"]
+    assert await replay(broker, "images", timeout=_TIMEOUT, plan=Replay(max_replays=5)) == Replayed(
+        replayed=2, too_often=1
+    )
 
 
-def test_letters_that_nobody_knows_the_origin_of_stay_and_are_counted() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["a", "b"], queue=UNROUTABLE, headers={})
-        await _bury(broker, ["c"], queue=UNROUTABLE, headers={"x-taskmq-origin": "images"})
+@run_by(_run)
+async def test_letters_that_nobody_knows_the_origin_of_stay_and_are_counted(broker: Broker, /) -> None:
+    await _bury(broker, ["a", "b"], queue=UNROUTABLE, headers={})
+    await _bury(broker, ["c"], queue=UNROUTABLE, headers={"x-taskmq-origin": "images"})
 
-        done = await replay(broker, UNROUTABLE, timeout=_TIMEOUT)
+    done = await replay(broker, UNROUTABLE, timeout=_TIMEOUT)
 
-        assert done == Replayed(replayed=1, no_destination=2)
-        assert await _names(broker, "images") == ["c"]
-        assert await _names(broker, UNROUTABLE) == ["a", "b"]
-
-    _run(main)
+    assert done == Replayed(replayed=1, no_destination=2)
+    assert await _names(broker, "images") == ["c"]
+    assert await _names(broker, UNROUTABLE) == ["a", "b"]
 
 
-def test_the_copy_keeps_when_the_job_was_first_sent_and_what_it_descends_from() -> None:
-    async def main(broker: Broker) -> None:
-        flaky = FlakyBroker(broker)
-        await _bury(broker, ["job"], enqueued=_ENQUEUED, root="first")
+@run_by(_run)
+async def test_the_copy_keeps_when_the_job_was_first_sent_and_what_it_descends_from(broker: Broker, /) -> None:
+    flaky = FlakyBroker(broker)
+    await _bury(broker, ["job"], enqueued=_ENQUEUED, root="first")
 
-        await _replay(flaky)
+    await _replay(flaky)
 
-        (published,) = [entry for entry in flaky.journal if isinstance(entry, Published)]
-        assert (published.message.enqueued, published.message.root) == (_ENQUEUED, "first")
-
-    _run(main)
+    (published,) = [entry for entry in flaky.journal if isinstance(entry, Published)]
+    assert (published.message.enqueued, published.message.root) == (_ENQUEUED, "first")
 
 
-def test_a_rate_is_kept() -> None:
-    async def main(broker: Broker) -> None:
-        clock = FakeClock()
-        await _bury(broker)
+@run_by(_run)
+async def test_a_rate_is_kept(broker: Broker, /) -> None:
+    clock = FakeClock()
+    await _bury(broker)
 
-        running = asyncio.create_task(
-            replay(broker, "images", timeout=_TIMEOUT, plan=Replay(rate=8), clock=clock, limit=6)
-        )
-        counts: list[int] = []
-        for _ in range(2):
-            await clock.wait_for_sleepers()
-            counts.append((await broker.stats(["images"]))[0].ready)
-            clock.advance("250ms")
-        await running
+    running = asyncio.create_task(
+        replay(broker, "images", timeout=_TIMEOUT, plan=Replay(rate=8), clock=clock, limit=6)
+    )
+    counts: list[int] = []
+    for _ in range(2):
+        await clock.wait_for_sleepers()
+        counts.append((await broker.stats(["images"]))[0].ready)
+        clock.advance("250ms")
+    await running
 
-        assert counts == [2, 4]
-        assert await _names(broker, "images") == _NAMES[:6]
-
-    _run(main)
+    assert counts == [2, 4]
+    assert await _names(broker, "images") == _NAMES[:6]
 
 
 @pytest.mark.parametrize("rate", [0, -1])
@@ -726,90 +651,79 @@ def test_a_target_that_is_no_queue_is_refused() -> None:
 # Failing
 
 
-def test_each_letter_is_acked_only_after_its_copy_is_confirmed() -> None:
-    async def main(broker: Broker) -> None:
-        flaky = FlakyBroker(broker)
-        await _bury(broker, ["a", "b"])
+@run_by(_run)
+async def test_each_letter_is_acked_only_after_its_copy_is_confirmed(broker: Broker, /) -> None:
+    flaky = FlakyBroker(broker)
+    await _bury(broker, ["a", "b"])
 
-        await _replay(flaky)
+    await _replay(flaky)
 
-        assert flaky.kinds().count("Acked") == 2
-        for name in ("a", "b"):
-            mine = [
-                type(entry).__name__
-                for entry in flaky.journal
-                if name
-                in (getattr(entry, "message_id", None), getattr(getattr(entry, "message", None), "job_id", None))
-            ]
-            assert mine == ["Published", "Confirmed", "Acked"]
-
-    _run(main)
+    assert flaky.kinds().count("Acked") == 2
+    for name in ("a", "b"):
+        mine = [
+            type(entry).__name__
+            for entry in flaky.journal
+            if name in (getattr(entry, "message_id", None), getattr(getattr(entry, "message", None), "job_id", None))
+        ]
+        assert mine == ["Published", "Confirmed", "Acked"]
 
 
-def test_a_letter_that_cannot_go_back_stays_and_the_others_are_replayed_once() -> None:
-    async def main(broker: Broker) -> None:
-        await _bury(broker, ["a", "b"])
-        await _bury(broker, ["lost"], headers={**_HEADERS, "x-taskmq-origin": "gone"})
-        await _bury(broker, ["c", "d"])
+@run_by(_run)
+async def test_a_letter_that_cannot_go_back_stays_and_the_others_are_replayed_once(broker: Broker, /) -> None:
+    await _bury(broker, ["a", "b"])
+    await _bury(broker, ["lost"], headers={**_HEADERS, "x-taskmq-origin": "gone"})
+    await _bury(broker, ["c", "d"])
 
-        for replayed in (4, 0):
-            with pytest.raises(PartlyReplayed, match="gone") as caught:
-                await _replay(broker)
-            assert isinstance(caught.value.failure, Unroutable)
-            assert (caught.value.failed, caught.value.replayed) == (1, replayed)
+    for replayed in (4, 0):
+        with pytest.raises(PartlyReplayed, match="gone") as caught:
+            await _replay(broker)
+        assert isinstance(caught.value.failure, Unroutable)
+        assert (caught.value.failed, caught.value.replayed) == (1, replayed)
 
-        assert await _names(broker, "images") == ["a", "b", "c", "d"]
-        assert await _names(broker, "images.dlq") == ["lost"]
-
-    _run(main)
+    assert await _names(broker, "images") == ["a", "b", "c", "d"]
+    assert await _names(broker, "images.dlq") == ["lost"]
 
 
 @pytest.mark.parametrize("error", [BrokerUnavailable("gone"), PublishUnknown("no confirm")], ids=repr)
-def test_letters_whose_copies_fail_stay_in_their_order(error: SendError) -> None:
-    async def main(broker: Broker) -> None:
-        flaky = FlakyBroker(broker)
-        await _bury(broker)
-        flaky.fail_publishes(3, error)
+@run_by(_run)
+async def test_letters_whose_copies_fail_stay_in_their_order(broker: Broker, /, error: SendError) -> None:
+    flaky = FlakyBroker(broker)
+    await _bury(broker)
+    flaky.fail_publishes(3, error)
 
-        with pytest.raises(PartlyReplayed) as caught:
-            await _replay(flaky)
-        assert caught.value.failure is error
+    with pytest.raises(PartlyReplayed) as caught:
+        await _replay(flaky)
+    assert caught.value.failure is error
 
-        assert await _names(broker, "images") == _NAMES[3:]
-        assert await _names(broker, "images.dlq") == _NAMES[:3]
-
-    _run(main)
+    assert await _names(broker, "images") == _NAMES[3:]
+    assert await _names(broker, "images.dlq") == _NAMES[:3]
 
 
-def test_a_lost_confirm_keeps_the_letter_though_its_copy_may_be_there() -> None:
-    async def main(broker: Broker) -> None:
-        flaky = FlakyBroker(broker)
-        await _bury(broker, ["a", "b"])
-        flaky.lose_confirms(1)
+@run_by(_run)
+async def test_a_lost_confirm_keeps_the_letter_though_its_copy_may_be_there(broker: Broker, /) -> None:
+    flaky = FlakyBroker(broker)
+    await _bury(broker, ["a", "b"])
+    flaky.lose_confirms(1)
 
-        with pytest.raises(PartlyReplayed) as caught:
-            await _replay(flaky)
-        assert isinstance(caught.value.failure, PublishUnknown)
+    with pytest.raises(PartlyReplayed) as caught:
+        await _replay(flaky)
+    assert isinstance(caught.value.failure, PublishUnknown)
 
-        assert await _names(broker, "images") == ["a", "b"]
-        assert await _names(broker, "images.dlq") == ["a"]
-
-    _run(main)
+    assert await _names(broker, "images") == ["a", "b"]
+    assert await _names(broker, "images.dlq") == ["a"]
 
 
-def test_windows_after_one_with_a_failure_are_not_begun() -> None:
+@run_by(_run)
+async def test_windows_after_one_with_a_failure_are_not_begun(broker: Broker, /) -> None:
     names = [f"{number:04}" for number in range(700)]
 
-    async def main(broker: Broker) -> None:
-        flaky = FlakyBroker(broker)
-        await _bury(broker, names)
-        flaky.fail_publishes(1, BrokerUnavailable("gone"))
+    flaky = FlakyBroker(broker)
+    await _bury(broker, names)
+    flaky.fail_publishes(1, BrokerUnavailable("gone"))
 
-        with pytest.raises(PartlyReplayed, match="gone") as caught:
-            await _replay(flaky)
-        assert (caught.value.failed, caught.value.replayed) == (1, 499)
+    with pytest.raises(PartlyReplayed, match="gone") as caught:
+        await _replay(flaky)
+    assert (caught.value.failed, caught.value.replayed) == (1, 499)
 
-        assert await _names(broker, "images") == names[1:500]
-        assert await _names(broker, "images.dlq") == [names[0], *names[500:]]
-
-    _run(main)
+    assert await _names(broker, "images") == names[1:500]
+    assert await _names(broker, "images.dlq") == [names[0], *names[500:]]

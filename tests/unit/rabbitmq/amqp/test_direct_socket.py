@@ -15,6 +15,8 @@ from taskmq_rabbitmq.amqp.direct_socket import DirectSocket
 from taskmq_rabbitmq.amqp.pika_types import IOServices, PlainTransport
 from taskmq_rabbitmq.amqp.resets import detect_resets
 
+pytestmark = pytest.mark.real_time
+
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 
@@ -69,75 +71,57 @@ async def _is(truth: bool) -> bool:
     return truth
 
 
-def test_what_is_written_is_on_its_way_before_the_loop_turns() -> None:
-    async def body() -> None:
-        async with line() as made:
-            assert made.shortcut.send(b"frames") == b""
-            assert made.other.recv(100) == b"frames"
-
-    asyncio.run(body())
+async def test_what_is_written_is_on_its_way_before_the_loop_turns() -> None:
+    async with line() as made:
+        assert made.shortcut.send(b"frames") == b""
+        assert made.other.recv(100) == b"frames"
 
 
-def test_what_the_system_does_not_take_goes_the_long_way_in_its_order() -> None:
-    async def body() -> None:
-        async with line() as made:
-            sent = bytes(range(256)) * 40_000
-            rest = made.shortcut.send(sent)
-            assert 0 < len(rest) < len(sent)
-            made.transport.write(rest)
+async def test_what_the_system_does_not_take_goes_the_long_way_in_its_order() -> None:
+    async with line() as made:
+        sent = bytes(range(256)) * 40_000
+        rest = made.shortcut.send(sent)
+        assert 0 < len(rest) < len(sent)
+        made.transport.write(rest)
 
-            # Behind what waits already nothing is written at once.
-            assert made.shortcut.send(b"last") == b"last"
-            made.transport.write(b"last")
+        # Behind what waits already nothing is written at once.
+        assert made.shortcut.send(b"last") == b"last"
+        made.transport.write(b"last")
 
-            received = b""
-            while len(received) < len(sent) + 4:
-                received += await asyncio.get_running_loop().sock_recv(made.other, 2**20)
-            assert received == sent + b"last"
-
-    asyncio.run(body())
+        received = b""
+        while len(received) < len(sent) + 4:
+            received += await asyncio.get_running_loop().sock_recv(made.other, 2**20)
+        assert received == sent + b"last"
 
 
-def test_what_comes_is_handed_on() -> None:
-    async def body() -> None:
-        async with line() as made:
-            made.other.send(b"a" * 100_000)
-            await eventually(lambda: _is(len(made.receiver.received) == 100_000), True, within=5)
-
-    asyncio.run(body())
+async def test_what_comes_is_handed_on() -> None:
+    async with line() as made:
+        made.other.send(b"a" * 100_000)
+        await eventually(lambda: _is(len(made.receiver.received) == 100_000), True, within=5)
 
 
-def test_the_end_of_the_line_is_told() -> None:
-    async def body() -> None:
-        async with line() as made:
-            made.other.close()
-            await eventually(lambda: _is(bool(made.receiver.lost)), True, within=5)
-            assert made.receiver.is_over
-
-    asyncio.run(body())
+async def test_the_end_of_the_line_is_told() -> None:
+    async with line() as made:
+        made.other.close()
+        await eventually(lambda: _is(bool(made.receiver.lost)), True, within=5)
+        assert made.receiver.is_over
 
 
-def test_nothing_is_written_after_an_abort() -> None:
-    async def body() -> None:
-        async with line() as made:
-            made.transport.abort()
-            assert made.shortcut.send(b"late") == b"late"
-            await eventually(lambda: _is(bool(made.receiver.lost)), True, within=5)
-            assert made.shortcut.send(b"later") == b"later"
-            assert made.other.recv(100) == b""
-
-    asyncio.run(body())
+async def test_nothing_is_written_after_an_abort() -> None:
+    async with line() as made:
+        made.transport.abort()
+        assert made.shortcut.send(b"late") == b"late"
+        await eventually(lambda: _is(bool(made.receiver.lost)), True, within=5)
+        assert made.shortcut.send(b"later") == b"later"
+        assert made.other.recv(100) == b""
 
 
-def test_an_error_of_the_socket_is_left_to_pika() -> None:
-    async def body() -> None:
-        async with line() as made:
-            made.other.close()
-            assert made.shortcut.send(b"one") == b"one"
-            made.transport.write(b"one")
-            await eventually(lambda: _is(bool(made.receiver.lost)), True, within=5)
-
-    asyncio.run(body())
+async def test_an_error_of_the_socket_is_left_to_pika() -> None:
+    async with line() as made:
+        made.other.close()
+        assert made.shortcut.send(b"one") == b"one"
+        made.transport.write(b"one")
+        await eventually(lambda: _is(bool(made.receiver.lost)), True, within=5)
 
 
 def test_another_transport_has_none() -> None:

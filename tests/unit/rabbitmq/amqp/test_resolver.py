@@ -16,13 +16,11 @@ def test_addresses_are_as_the_system_knows_them(host: str) -> None:
     assert asyncio.run(resolve(host, 5672, *how)) == socket.getaddrinfo(host, 5672, *how)
 
 
-def test_an_address_needs_no_thread() -> None:
-    async def main() -> None:
-        before = threading.active_count()
-        await resolve("127.0.0.1", 5672)
-        assert threading.active_count() == before
-
-    asyncio.run(main())
+@pytest.mark.real_time
+async def test_an_address_needs_no_thread() -> None:
+    before = threading.active_count()
+    await resolve("127.0.0.1", 5672)
+    assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 300])
@@ -31,13 +29,11 @@ def test_a_name_without_an_address_is_an_error(host: str) -> None:
         asyncio.run(resolve(host, 5672))
 
 
-def test_no_executor_is_needed() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        await loop.shutdown_default_executor()
-        assert await resolve("localhost", 5672)
-
-    asyncio.run(main())
+@pytest.mark.real_time
+async def test_no_executor_is_needed() -> None:
+    loop = asyncio.get_running_loop()
+    await loop.shutdown_default_executor()
+    assert await resolve("localhost", 5672)
 
 
 def test_an_answer_after_the_loop_was_closed_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from taskmq_rabbitmq.model.url import parse_url
 from tests.servers.tokens import TokenServer, signed_token
 from tests.servers.waiting import until
 
+pytestmark = pytest.mark.real_time
+
 
 @asynccontextmanager
 async def _login(url: str, now: Callable[[], float] = time.time) -> AsyncIterator[CredentialSource]:
@@ -45,76 +47,64 @@ def _replace(path: Path, text: str) -> None:
     path.with_suffix(".new").rename(path)
 
 
-def test_user_and_password_are_there_at_once() -> None:
-    async def main() -> None:
-        async with _login("amqp://user:S3CRET@h") as login:
-            assert await login.secret() == "S3CRET"
-            assert "S3CRET" not in repr(login)
-
-    asyncio.run(main())
+async def test_user_and_password_are_there_at_once() -> None:
+    async with _login("amqp://user:S3CRET@h") as login:
+        assert await login.secret() == "S3CRET"
+        assert "S3CRET" not in repr(login)
 
 
-def test_a_token_is_read_from_its_file(tmp_path: Path) -> None:
+async def test_a_token_is_read_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("abc\n")
 
-    async def main() -> None:
-        async with _login(f"amqp://h?token_file={path}") as login:
-            assert await login.secret() == "abc"
-
-    asyncio.run(main())
+    async with _login(f"amqp://h?token_file={path}") as login:
+        assert await login.secret() == "abc"
 
 
 @pytest.mark.parametrize(("content", "reason"), [(None, "No such file"), (b"", "empty"), (b"\xff\xfeS3CRET", "text")])
-def test_a_file_without_a_token_is_a_refusal_that_names_it(
+async def test_a_file_without_a_token_is_a_refusal_that_names_it(
     tmp_path: Path, content: bytes | None, reason: str
 ) -> None:
     path = tmp_path / "token"
     if content is not None:
         path.write_bytes(content)
 
-    async def main() -> None:
-        async with _login(f"amqp://h?token_file={path}") as login:
-            with pytest.raises(AccessDenied, match=reason) as caught:
-                await login.secret()
-            assert str(path) in str(caught.value)
-            assert "S3CRET" not in repr(caught.value) + repr(caught.value.__cause__)
-
-    asyncio.run(main())
+    async with _login(f"amqp://h?token_file={path}") as login:
+        with pytest.raises(AccessDenied, match=reason) as caught:
+            await login.secret()
+        assert str(path) in str(caught.value)
+        assert "S3CRET" not in repr(caught.value) + repr(caught.value.__cause__)
 
 
-def test_a_newer_token_in_the_file_is_handed_on_before_the_old_one_expires(tmp_path: Path) -> None:
+async def test_a_newer_token_in_the_file_is_handed_on_before_the_old_one_expires(tmp_path: Path) -> None:
     path = tmp_path / "token"
     old, new = signed_token(seconds=2), signed_token(seconds=3600)
     path.write_text(old)
 
-    async def main() -> None:
-        renewed = asyncio.Event()
-        handed: list[str] = []
+    renewed = asyncio.Event()
+    handed: list[str] = []
 
-        def take(secret: str) -> None:
-            handed.append(secret)
-            renewed.set()
+    def take(secret: str) -> None:
+        handed.append(secret)
+        renewed.set()
 
-        async with _login(f"amqp://h?token_file={path}") as login, asyncio.timeout(10):
-            login.on_renewed(take)
-            assert await login.secret() == old
-            _replace(path, new)
-            await renewed.wait()
-            assert await login.secret() == new
-        assert handed == [new]
-
-    asyncio.run(main())
+    async with _login(f"amqp://h?token_file={path}") as login, asyncio.timeout(10):
+        login.on_renewed(take)
+        assert await login.secret() == old
+        _replace(path, new)
+        await renewed.wait()
+        assert await login.secret() == new
+    assert handed == [new]
 
 
-def test_an_unrenewed_token_is_warned_about_once_and_looked_for_again(
+async def test_an_unrenewed_token_is_warned_about_once_and_looked_for_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "token"
     old, new = signed_token(seconds=-1), signed_token(seconds=3600)
     path.write_text(old)
 
-    async def main() -> None:
+    with caplog.at_level(logging.WARNING):
         async with _login(f"amqp://h?token_file={path}") as login, asyncio.timeout(20):
             renewed = asyncio.Event()
             login.on_renewed(lambda _: renewed.set())
@@ -124,39 +114,30 @@ def test_an_unrenewed_token_is_warned_about_once_and_looked_for_again(
             _replace(path, new)
             await renewed.wait()
 
-    with caplog.at_level(logging.WARNING):
-        asyncio.run(main())
-
     assert [record.getMessage().count("was not renewed and has expired") for record in caplog.records] == [1]
     assert old not in caplog.text
 
 
-def test_refused_papers_are_fetched_again_before_the_next_attempt(tmp_path: Path) -> None:
+async def test_refused_papers_are_fetched_again_before_the_next_attempt(tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.write_text("old")
 
-    async def main() -> None:
-        async with _login(f"amqp://u@h?token_file={path}") as login:
-            assert await login.secret() == "old"
-            path.write_text("new")
-            assert await login.secret() == "old"
-            login.refused(PasswordCredentials("u", "old", ""))
-            assert await login.secret() == "new"
-            login.refused(PasswordCredentials("u", "old", ""))
-            path.write_text("newest")
-            assert await login.secret() == "new"
-
-    asyncio.run(main())
+    async with _login(f"amqp://u@h?token_file={path}") as login:
+        assert await login.secret() == "old"
+        path.write_text("new")
+        assert await login.secret() == "old"
+        login.refused(PasswordCredentials("u", "old", ""))
+        assert await login.secret() == "new"
+        login.refused(PasswordCredentials("u", "old", ""))
+        path.write_text("newest")
+        assert await login.secret() == "new"
 
 
-def test_a_token_server_is_asked_once_for_all_who_wait() -> None:
-    async def main() -> None:
+async def test_a_token_server_is_asked_once_for_all_who_wait() -> None:
+    with TokenServer(client_id="id:", secret="p%&ss") as server:
         url = f"amqp://id%3A:p%25%26ss@h?oauth2_token_url={quote(server.url, safe='')}&oauth2_scope=a%20b"
         async with _login(url) as login:
             assert len({*await asyncio.gather(*(login.secret() for _ in range(5)))}) == 1
-
-    with TokenServer(client_id="id:", secret="p%&ss") as server:
-        asyncio.run(main())
 
     assert server.forms == [{"grant_type": ["client_credentials"], "scope": ["a b"]}]
 
@@ -188,15 +169,12 @@ def test_a_token_server_that_hands_out_nothing_is_quoted_only_as_far_as_it_is_sa
         asyncio.run(main())
 
 
-def test_a_wrong_client_secret_is_a_refusal() -> None:
-    async def main() -> None:
+async def test_a_wrong_client_secret_is_a_refusal() -> None:
+    with TokenServer(client_id="id", secret="right") as server:
         async with _login(f"amqp://id:Wr0ng@h?oauth2_token_url={server.url}") as login:
             with pytest.raises(AccessDenied, match="401 invalid_client") as caught:
                 await login.secret()
             assert "Wr0ng" not in str(caught.value)
-
-    with TokenServer(client_id="id", secret="right") as server:
-        asyncio.run(main())
 
 
 def test_a_token_server_that_is_not_there_is_named() -> None:

@@ -13,6 +13,7 @@ from taskmq.testing.broker_suite import message
 from taskmq_rabbitmq import open_broker
 from taskmq_rabbitmq.amqp.channels import OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
+from tests.coroutines import run_by
 
 # A turn that is so long makes each timer late, whatever it is set to.
 _TURN = 0.4
@@ -39,43 +40,37 @@ def _out_of_reach(test: Callable[[Broker], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_a_send_is_told_at_its_deadline() -> None:
-    async def test(broker: Broker) -> None:
-        sent = broker.publish(message("q", "x"), timeout=0.5)
-        await _hold_up(sent)
-        with pytest.raises(BrokerUnavailable):
-            await sent
-
-    _out_of_reach(test)
+@run_by(_out_of_reach)
+async def test_a_send_is_told_at_its_deadline(broker: Broker, /) -> None:
+    sent = broker.publish(message("q", "x"), timeout=0.5)
+    await _hold_up(sent)
+    with pytest.raises(BrokerUnavailable):
+        await sent
 
 
-def test_what_falls_due_in_the_next_stall_has_a_grace_of_its_own() -> None:
-    async def test(broker: Broker) -> None:
-        first = broker.publish(message("q", "first"), timeout=0.2)
-        second = broker.publish(message("q", "second"), timeout=2.5)
-        for stall in (0.5, 2.5):
-            time.sleep(stall)
-            # A turn for the timer, and one for what it has told.
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-        assert (first.done(), second.done()) == (True, False)
-        with pytest.raises(BrokerUnavailable):
-            await first
-        with pytest.raises(BrokerUnavailable):
-            await second
-
-    _out_of_reach(test)
+@run_by(_out_of_reach)
+async def test_what_falls_due_in_the_next_stall_has_a_grace_of_its_own(broker: Broker, /) -> None:
+    first = broker.publish(message("q", "first"), timeout=0.2)
+    second = broker.publish(message("q", "second"), timeout=2.5)
+    for stall in (0.5, 2.5):
+        time.sleep(stall)
+        # A turn for the timer, and one for what it has told.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert (first.done(), second.done()) == (True, False)
+    with pytest.raises(BrokerUnavailable):
+        await first
+    with pytest.raises(BrokerUnavailable):
+        await second
 
 
-def test_a_request_to_the_broker_is_given_up() -> None:
+@pytest.mark.real_time
+async def test_a_request_to_the_broker_is_given_up() -> None:
     class Silent:
         def add_on_close_callback(self, callback: Callable[..., object]) -> None: ...
 
-    async def main() -> None:
-        channel = OpenChannel(cast("AmqpChannel", Silent()), asyncio.get_running_loop())
-        asked: asyncio.Future[Any] = asyncio.ensure_future(channel.request(lambda done: None, timeout=0.5))
-        await _hold_up(asked)
-        with pytest.raises(BrokerUnavailable, match="no answer within"):
-            await asked
-
-    asyncio.run(main())
+    channel = OpenChannel(cast("AmqpChannel", Silent()), asyncio.get_running_loop())
+    asked: asyncio.Future[Any] = asyncio.ensure_future(channel.request(lambda done: None, timeout=0.5))
+    await _hold_up(asked)
+    with pytest.raises(BrokerUnavailable, match="no answer within"):
+        await asked

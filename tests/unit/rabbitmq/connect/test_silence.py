@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq_rabbitmq.connect.silence import SilenceDetector
-from tests.virtual_time import run
 
 
 class Line:
@@ -25,55 +24,45 @@ def watch(line: Line, heartbeat: float) -> SilenceDetector:
 
 
 @given(st.floats(0.5, 600), st.floats(0, 30))
-def test_silence_is_found_within_two_heartbeats_and_not_before_one_and_a_half(heartbeat: float, talks: float) -> None:
-    async def main() -> None:
-        loop, line = asyncio.get_running_loop(), Line()
-        silence = watch(line, heartbeat)
+async def test_silence_is_found_within_two_heartbeats_and_not_before_one_and_a_half(
+    heartbeat: float, talks: float
+) -> None:
+    loop, line = asyncio.get_running_loop(), Line()
+    silence = watch(line, heartbeat)
+    last = loop.time()
+    while loop.time() - last < 1 and line.received < talks:
+        await asyncio.sleep(heartbeat / 3)
+        line.received += 1
         last = loop.time()
-        while loop.time() - last < 1 and line.received < talks:
-            await asyncio.sleep(heartbeat / 3)
-            line.received += 1
-            last = loop.time()
-        await asyncio.sleep(3 * heartbeat)
+    await asyncio.sleep(3 * heartbeat)
 
-        assert line.silent_at is not None
-        assert 1.5 * heartbeat - 1e-3 <= line.silent_at - last <= 1.75 * heartbeat + 1e-2
-        silence.stop()
-
-    run(main())
+    assert line.silent_at is not None
+    assert 1.5 * heartbeat - 1e-3 <= line.silent_at - last <= 1.75 * heartbeat + 1e-2
+    silence.stop()
 
 
-def test_a_line_that_talks_once_per_heartbeat_is_alive() -> None:
-    async def main() -> None:
-        line = Line()
-        silence = watch(line, 30)
-        for _ in range(100):
-            await asyncio.sleep(30)
-            line.received += 8
-        assert line.silent_at is None
-        silence.stop()
-
-    run(main())
+async def test_a_line_that_talks_once_per_heartbeat_is_alive() -> None:
+    line = Line()
+    silence = watch(line, 30)
+    for _ in range(100):
+        await asyncio.sleep(30)
+        line.received += 8
+    assert line.silent_at is None
+    silence.stop()
 
 
-def test_without_heartbeats_nothing_is_watched() -> None:
-    async def main() -> None:
-        line = Line()
-        watch(line, 0)
-        await asyncio.sleep(10_000)
-        assert line.silent_at is None
-
-    run(main())
+async def test_without_heartbeats_nothing_is_watched() -> None:
+    line = Line()
+    watch(line, 0)
+    await asyncio.sleep(10_000)
+    assert line.silent_at is None
 
 
-def test_one_that_was_stopped_says_nothing() -> None:
-    async def main() -> None:
-        line = Line()
-        silence = watch(line, 1)
-        await asyncio.sleep(1)
-        silence.stop()
-        silence.stop()
-        await asyncio.sleep(100)
-        assert line.silent_at is None
-
-    run(main())
+async def test_one_that_was_stopped_says_nothing() -> None:
+    line = Line()
+    silence = watch(line, 1)
+    await asyncio.sleep(1)
+    silence.stop()
+    silence.stop()
+    await asyncio.sleep(100)
+    assert line.silent_at is None

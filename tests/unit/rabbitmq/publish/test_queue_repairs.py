@@ -10,7 +10,6 @@ from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, SendErr
 from taskmq_rabbitmq.declare.declarations import Declarations
 from taskmq_rabbitmq.publish.pending import Pending
 from taskmq_rabbitmq.publish.queue_repairs import QueueRepairs
-from tests.virtual_time import run
 
 
 class FailingDeclarations:
@@ -56,68 +55,58 @@ def returned(job: str, queue: str = "q.p.high") -> Pending:
     return Pending(message, None, 10.0)
 
 
-def test_what_follows_waits_behind_what_came_back_however_late_that_comes() -> None:
-    async def main() -> None:
-        stage = Stage()
-        stage.unconfirmed[2] = returned("second")
-        stage.came_back("first")
-        assert stage.repairs.is_behind(returned("third"))
-        assert not stage.repairs.is_behind(returned("other", "other"))
-        await asyncio.sleep(0.1)
-        assert stage.declarations.asked == [], "declared now, the queue could get the second one first"
+async def test_what_follows_waits_behind_what_came_back_however_late_that_comes() -> None:
+    stage = Stage()
+    stage.unconfirmed[2] = returned("second")
+    stage.came_back("first")
+    assert stage.repairs.is_behind(returned("third"))
+    assert not stage.repairs.is_behind(returned("other", "other"))
+    await asyncio.sleep(0.1)
+    assert stage.declarations.asked == [], "declared now, the queue could get the second one first"
 
-        del stage.unconfirmed[2]
-        stage.came_back("second")
-        stage.repairs.answered()
-        await asyncio.sleep(0.1)
+    del stage.unconfirmed[2]
+    stage.came_back("second")
+    stage.repairs.answered()
+    await asyncio.sleep(0.1)
 
-        assert stage.sent == ["first to q.p.high", "second to q.p.high", "third to q.p.high"]
-        assert stage.declarations.asked == ["q.p.high"]
-        assert not stage.repairs.waiting
-        assert list(stage.repairs.messages()) == []
-
-    run(main())
+    assert stage.sent == ["first to q.p.high", "second to q.p.high", "third to q.p.high"]
+    assert stage.declarations.asked == ["q.p.high"]
+    assert not stage.repairs.waiting
+    assert list(stage.repairs.messages()) == []
 
 
-def test_what_is_never_answered_for_is_not_waited_for_in_vain() -> None:
-    async def main() -> None:
-        stage = Stage()
-        stage.unconfirmed[2] = returned("lost")
-        stage.came_back("first")
-        await asyncio.sleep(2)
+async def test_what_is_never_answered_for_is_not_waited_for_in_vain() -> None:
+    stage = Stage()
+    stage.unconfirmed[2] = returned("lost")
+    stage.came_back("first")
+    await asyncio.sleep(2)
 
-        assert stage.sent == ["first to q.p.high"]
-
-    run(main())
+    assert stage.sent == ["first to q.p.high"]
 
 
-def test_a_repair_asks_the_broker_again_each_time_the_message_comes_back() -> None:
-    async def main() -> None:
-        stage = Stage(BrokerUnavailable("away"))
-        stage.came_back("first")
-        await asyncio.sleep(1)
+async def test_a_repair_asks_the_broker_again_each_time_the_message_comes_back() -> None:
+    stage = Stage(BrokerUnavailable("away"))
+    stage.came_back("first")
+    await asyncio.sleep(1)
 
-        assert stage.sent == ["first to q.p.high"]
-        assert stage.restored == [False]
-
-    run(main())
+    assert stage.sent == ["first to q.p.high"]
+    assert stage.restored == [False]
 
 
 @pytest.mark.parametrize(
     ("queue", "expected"), [("q.p.high", ["one to q", "two to q"]), ("q.p.low", ["one to q", "two to q"])]
 )
-def test_jobs_of_a_class_that_cannot_be_declared_go_to_the_queue_itself(queue: str, expected: list[str]) -> None:
-    async def main() -> None:
-        stage = Stage(QueueMissing(queue))
-        stage.came_back("one", queue)
-        assert stage.repairs.is_behind(returned("two", queue))
-        await asyncio.sleep(0.1)
+async def test_jobs_of_a_class_that_cannot_be_declared_go_to_the_queue_itself(
+    queue: str, expected: list[str]
+) -> None:
+    stage = Stage(QueueMissing(queue))
+    stage.came_back("one", queue)
+    assert stage.repairs.is_behind(returned("two", queue))
+    await asyncio.sleep(0.1)
 
-        assert stage.sent == expected
-        # Should that one be missing too, it gets its own chance.
-        assert stage.restored == [False, False]
-
-    run(main())
+    assert stage.sent == expected
+    # Should that one be missing too, it gets its own chance.
+    assert stage.restored == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -129,27 +118,21 @@ def test_jobs_of_a_class_that_cannot_be_declared_go_to_the_queue_itself(queue: s
         (TopologyMismatch("queue limit reached"), "nothing was sent: queue limit reached"),
     ],
 )
-def test_what_cannot_be_declared_is_refused_with_the_reason(failure: TaskMQError, words: str) -> None:
-    async def main() -> None:
-        stage = Stage(failure)
-        stage.came_back("one", "q")
-        await asyncio.sleep(0.1)
+async def test_what_cannot_be_declared_is_refused_with_the_reason(failure: TaskMQError, words: str) -> None:
+    stage = Stage(failure)
+    stage.came_back("one", "q")
+    await asyncio.sleep(0.1)
 
-        ((job, error),) = stage.refused
-        assert job == "one"
-        assert words in str(error)
-        assert stage.sent == []
-
-    run(main())
+    ((job, error),) = stage.refused
+    assert job == "one"
+    assert words in str(error)
+    assert stage.sent == []
 
 
-def test_a_publisher_that_closes_repairs_no_more() -> None:
-    async def main() -> None:
-        stage = Stage()
-        stage.unconfirmed[2] = returned("never")
-        stage.came_back("first")
-        await stage.repairs.close()
+async def test_a_publisher_that_closes_repairs_no_more() -> None:
+    stage = Stage()
+    stage.unconfirmed[2] = returned("never")
+    stage.came_back("first")
+    await stage.repairs.close()
 
-        assert stage.sent == []
-
-    run(main())
+    assert stage.sent == []

@@ -53,8 +53,9 @@ async def dies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     """Nothing at all."""
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize(("stand_in", "said"), [(silent, "did not answer"), (dies, "could not be reached")])
-def test_a_call_whose_answer_was_lost_may_have_happened_also_without_another_node(
+async def test_a_call_whose_answer_was_lost_may_have_happened_also_without_another_node(
     stand_in: Part, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As when nothing was asked for a while: a connection that the server has closed is seen to be.
@@ -65,20 +66,17 @@ def test_a_call_whose_answer_was_lost_may_have_happened_also_without_another_nod
         writer.write(b":1\r\n")
         await command(reader)
 
-    async def main() -> None:
-        async with playing(answers_and_dies, dies, stand_in) as node:
+    async with playing(answers_and_dies, dies, stand_in) as node:
 
-            async def refers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                await greet(reader, writer)
-                writer.write(b"-MOVED 5 127.0.0.1:%d\r\n" % node)
-                await writer.drain()
+        async def refers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await greet(reader, writer)
+            writer.write(b"-MOVED 5 127.0.0.1:%d\r\n" % node)
+            await writer.drain()
 
-            async with playing(refers, silent) as home:
-                server = Server(parse_url(f"redis://127.0.0.1:{home}/0?timeout=1"), name="test")
-                assert await server.run(Script("crash_counts/begin"), ["key"], ["1", "2"]) == 1
-                with pytest.raises(StateUnavailable, match=said) as caught:
-                    await server.run(Script("crash_counts/begin"), ["key"], ["1", "2"], timeout=0.3)
-                assert not caught.value.is_certain
-                await server.aclose()
-
-    asyncio.run(main())
+        async with playing(refers, silent) as home:
+            server = Server(parse_url(f"redis://127.0.0.1:{home}/0?timeout=1"), name="test")
+            assert await server.run(Script("crash_counts/begin"), ["key"], ["1", "2"]) == 1
+            with pytest.raises(StateUnavailable, match=said) as caught:
+                await server.run(Script("crash_counts/begin"), ["key"], ["1", "2"], timeout=0.3)
+            assert not caught.value.is_certain
+            await server.aclose()
