@@ -14,6 +14,7 @@ from taskmq.scheduler.alerts import AlertSettings, AlertWatch, NoticeSender
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store import MemoryJobStore
+from tests.coroutines import run_by
 from tests.unit.scheduler.site import Site, with_site
 
 _START = 1_700_000_000_000
@@ -58,57 +59,53 @@ def _seconds(instant: str) -> float:
     return datetime.fromisoformat(instant).timestamp() - _START / 1000
 
 
-def test_an_alert_that_goes_on_is_repeated_each_minute_until_it_ends() -> None:
-    async def test(site: Site) -> None:
-        world = _World(site)
-        await world.alerts.put_rule(world.rule)
-        await world.fail()
-        await world.look(20)
+@run_by(with_site)
+async def test_an_alert_that_goes_on_is_repeated_each_minute_until_it_ends(site: Site, /) -> None:
+    world = _World(site)
+    await world.alerts.put_rule(world.rule)
+    await world.fail()
+    await world.look(20)
 
-        # With the notice of its beginning; each lasts for longer than until the next.
-        assert world.heard() == [(0, 300), (0, 300), (0, 360), (0, 420), (0, 480)]
+    # With the notice of its beginning; each lasts for longer than until the next.
+    assert world.heard() == [(0, 300), (0, 300), (0, 360), (0, 420), (0, 480)]
 
-        await world.look(20)
-        *before, end = world.heard()
-        assert end[1] < min(until for _, until in before)
-        await world.look(20)
-        assert world.heard() == []
-
-    with_site(test)
+    await world.look(20)
+    *before, end = world.heard()
+    assert end[1] < min(until for _, until in before)
+    await world.look(20)
+    assert world.heard() == []
 
 
-def test_a_silence_holds_back_no_repetition_of_what_an_alertmanager_knows() -> None:
-    async def test(site: Site) -> None:
-        world = _World(site)
-        await world.alerts.put_rule(world.rule)
-        await world.fail()
-        await world.look()
-        world.heard()
-        await world.alerts.add_silence(Silence(id="1", begins=_START, ends=_START + 3_600_000))
+@run_by(with_site)
+async def test_a_silence_holds_back_no_repetition_of_what_an_alertmanager_knows(site: Site, /) -> None:
+    world = _World(site)
+    await world.alerts.put_rule(world.rule)
+    await world.fail()
+    await world.look()
+    world.heard()
+    await world.alerts.add_silence(Silence(id="1", begins=_START, ends=_START + 3_600_000))
 
-        await world.look(12)
+    await world.look(12)
 
-        assert len(world.heard()) == 2
-
-    with_site(test)
+    assert len(world.heard()) == 2
 
 
 @pytest.mark.parametrize("fields", [{"channels": ("mailto:a@b.c",)}, {"is_enabled": False}])
-def test_of_other_channels_and_disabled_rules_nothing_is_repeated(fields: dict[str, Any]) -> None:
-    async def test(site: Site) -> None:
-        world = _World(site)
-        await world.alerts.put_rule(world.rule)
-        await world.fail()
-        await world.look()
-        world.heard()
-        await world.alerts.put_rule(replace(world.rule, **fields))
+@run_by(with_site)
+async def test_of_other_channels_and_disabled_rules_nothing_is_repeated(
+    site: Site, /, fields: dict[str, Any]
+) -> None:
+    world = _World(site)
+    await world.alerts.put_rule(world.rule)
+    await world.fail()
+    await world.look()
+    world.heard()
+    await world.alerts.put_rule(replace(world.rule, **fields))
 
-        await world.look(8)
+    await world.look(8)
 
-        # The end of the disabled rule's alert is a notice.
-        assert all(until <= 80 for _, until in world.heard())
-
-    with_site(test)
+    # The end of the disabled rule's alert is a notice.
+    assert all(until <= 80 for _, until in world.heard())
 
 
 def test_an_alertmanager_that_is_away_holds_nothing_up(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,6 +5,7 @@ import pytest
 from taskmq.contracts.jobs import Lane, decode_lanes, encode_lanes, ready_topic
 from taskmq.model.topology import reports_queue
 from taskmq.testing.job_store.memory import MemoryJobStore
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
 
 # So long that no test waits for a look that begins afterwards: it takes a tenth of the time.
@@ -33,53 +34,47 @@ def _announce(stage: Stage, *lanes: Lane) -> None:
     stage.broker.announce(ready_topic(stage.model.slot_of("work")), encode_lanes(lanes))
 
 
-def test_jobs_of_a_lane_that_is_named_start_without_a_look() -> None:
-    async def test(stage: Stage) -> None:
-        looks = _SlowLooks(stage.start().store, stage)
-        player = await stage.player_of_declared()
-        await until(lambda: looks.ended >= 2)
-        begun = looks.begun
+@run_by(play)
+async def test_jobs_of_a_lane_that_is_named_start_without_a_look(stage: Stage, /) -> None:
+    looks = _SlowLooks(stage.start().store, stage)
+    player = await stage.player_of_declared()
+    await until(lambda: looks.ended >= 2)
+    begun = looks.begun
 
-        await stage.submit(tenant="acme", priority=7)
-        _announce(stage, Lane("work", 7, "acme"))
+    await stage.submit(tenant="acme", priority=7)
+    _announce(stage, Lane("work", 7, "acme"))
 
-        await player.has(1, within=0.1)
-        assert looks.begun == begun
-
-    play(test)
+    await player.has(1, within=0.1)
+    assert looks.begun == begun
 
 
-def test_a_lane_that_is_named_while_all_are_looked_at_is_not_forgotten() -> None:
-    async def test(stage: Stage) -> None:
-        looks = _SlowLooks(stage.start().store, stage)
-        player = await stage.player_of_declared()
-        await until(lambda: looks.begun > looks.ended >= 2)
+@run_by(play)
+async def test_a_lane_that_is_named_while_all_are_looked_at_is_not_forgotten(stage: Stage, /) -> None:
+    looks = _SlowLooks(stage.start().store, stage)
+    player = await stage.player_of_declared()
+    await until(lambda: looks.begun > looks.ended >= 2)
 
-        await stage.submit()
-        _announce(stage, Lane("work", 4, ""))
+    await stage.submit()
+    _announce(stage, Lane("work", 4, ""))
 
-        # The look is not over yet, and has an answer from before.
-        await player.has(1, within=1.1 * _LOOK)
-
-    play(test)
+    # The look is not over yet, and has an answer from before.
+    await player.has(1, within=1.1 * _LOOK)
 
 
-def test_a_lane_of_another_slot_is_left_to_its_holder() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        other = next(name for name in map(str, range(99)) if stage.model.slot_of(name) != stage.model.slot_of("work"))
-        player = await stage.player_of_declared(other)
-        await stage.submit(queue=other)
-        await player.has(1)
-        await stage.submit(queue=other)
+@run_by(play)
+async def test_a_lane_of_another_slot_is_left_to_its_holder(stage: Stage, /) -> None:
+    stage.start()
+    other = next(name for name in map(str, range(99)) if stage.model.slot_of(name) != stage.model.slot_of("work"))
+    player = await stage.player_of_declared(other)
+    await stage.submit(queue=other)
+    await player.has(1)
+    await stage.submit(queue=other)
 
-        _announce(stage, Lane(other, 4, ""))
+    _announce(stage, Lane(other, 4, ""))
 
-        await player.has(2)
-        reports = {envelope.store.reports for envelope in player.envelopes if envelope.store is not None}
-        assert reports == {reports_queue("shop", stage.model.slot_of(other))}
-
-    play(test)
+    await player.has(2)
+    reports = {envelope.store.reports for envelope in player.envelopes if envelope.store is not None}
+    assert reports == {reports_queue("shop", stage.model.slot_of(other))}
 
 
 @pytest.mark.parametrize("body", [b"", b"[", b"{}", b'[["work"]]', b'[["work","4",""]]', b"\xff", b"[" * 100_000])

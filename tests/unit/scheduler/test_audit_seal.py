@@ -1,7 +1,8 @@
 """The audit is sealed each second, by one scheduler at a time."""
 
-import asyncio
 from pathlib import Path
+
+import pytest
 
 from taskmq.contracts.identity import Actor
 from taskmq.durable.service import ServiceGroup
@@ -10,6 +11,7 @@ from taskmq.scheduler.duties import AuditSeal
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store import MemoryJobStore
 from taskmq_sql.sqlite.store import SqliteJobStore
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play
 
 
@@ -21,64 +23,56 @@ def _sealed(stage: Stage) -> int:
     return sum(record.position is not None for record in stage.model.identity.audit)
 
 
-def test_a_scheduler_seals_what_is_new_each_second() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        await stage.pass_by(1)
+@run_by(play)
+async def test_a_scheduler_seals_what_is_new_each_second(stage: Stage, /) -> None:
+    stage.start()
+    await stage.pass_by(1)
 
-        for turn in range(1, 40):
-            await _add(stage)
-            await stage.pass_by(1.01)
-            assert _sealed(stage) == turn
-
-        assert broken_link(ChainLink(), await stage.store.identity.audit.chain()) == ""
-
-    play(test)
-
-
-def test_a_heap_of_entries_is_sealed_without_a_pause() -> None:
-    async def test(stage: Stage) -> None:
-        await _add(stage, 1200)
-        stage.start()
-
-        await stage.pass_by(0.5)
-
-        assert _sealed(stage) == 1200
-
-    play(test)
-
-
-def test_the_next_scheduler_seals_when_one_has_died() -> None:
-    async def test(stage: Stage) -> None:
-        first, _ = stage.start(), stage.start()
-        await stage.pass_by(1)
+    for turn in range(1, 40):
         await _add(stage)
         await stage.pass_by(1.01)
+        assert _sealed(stage) == turn
+
+    assert broken_link(ChainLink(), await stage.store.identity.audit.chain()) == ""
+
+
+@run_by(play)
+async def test_a_heap_of_entries_is_sealed_without_a_pause(stage: Stage, /) -> None:
+    await _add(stage, 1200)
+    stage.start()
+
+    await stage.pass_by(0.5)
+
+    assert _sealed(stage) == 1200
+
+
+@run_by(play)
+async def test_the_next_scheduler_seals_when_one_has_died(stage: Stage, /) -> None:
+    first, _ = stage.start(), stage.start()
+    await stage.pass_by(1)
+    await _add(stage)
+    await stage.pass_by(1.01)
+    assert _sealed(stage) == 1
+
+    await first.kill()
+    await _add(stage)
+    await stage.pass_by(32)
+
+    assert _sealed(stage) == 2
+
+
+@run_by(play)
+async def test_a_store_that_is_away_is_asked_again(stage: Stage, /) -> None:
+    await _add(stage)
+    store = MemoryJobStore(stage.model, clock=stage.store.clock)
+    store.is_reachable = False
+    async with ServiceGroup() as group:
+        await group.start(AuditSeal(store, me="a"), "seals")
+        await stage.pass_by(3)
+        assert _sealed(stage) == 0
+        store.is_reachable = True
+        await stage.pass_by(1.01)
         assert _sealed(stage) == 1
-
-        await first.kill()
-        await _add(stage)
-        await stage.pass_by(32)
-
-        assert _sealed(stage) == 2
-
-    play(test)
-
-
-def test_a_store_that_is_away_is_asked_again() -> None:
-    async def test(stage: Stage) -> None:
-        await _add(stage)
-        store = MemoryJobStore(stage.model, clock=stage.store.clock)
-        store.is_reachable = False
-        async with ServiceGroup() as group:
-            await group.start(AuditSeal(store, me="a"), "seals")
-            await stage.pass_by(3)
-            assert _sealed(stage) == 0
-            store.is_reachable = True
-            await stage.pass_by(1.01)
-            assert _sealed(stage) == 1
-
-    play(test)
 
 
 class _SetClock(FakeClock):
@@ -90,22 +84,20 @@ class _SetClock(FakeClock):
         return super().now_ms() + self.ahead
 
 
-def test_entries_are_sealed_also_where_the_stores_clock_was_ahead_for_a_while(tmp_path: Path) -> None:
-    async def main() -> None:
-        clock = _SetClock()
-        store = SqliteJobStore("sqlite:///jobs.db", tmp_path / "jobs.db", clock=clock)
-        audit = store.identity.audit
-        entry = Actor(user="ann").entry("queue.purge")
-        for clock.ahead in (0, 3_600_000, 0):
-            await audit.add([entry])
-            await audit.seal()
-
-        clock.advance("2h")
+@pytest.mark.real_time
+async def test_entries_are_sealed_also_where_the_stores_clock_was_ahead_for_a_while(tmp_path: Path) -> None:
+    clock = _SetClock()
+    store = SqliteJobStore("sqlite:///jobs.db", tmp_path / "jobs.db", clock=clock)
+    audit = store.identity.audit
+    entry = Actor(user="ann").entry("queue.purge")
+    for clock.ahead in (0, 3_600_000, 0):
         await audit.add([entry])
         await audit.seal()
 
-        assert await audit.unsealed() == 0
-        assert broken_link(ChainLink(), await audit.chain()) == ""
-        await store.aclose()
+    clock.advance("2h")
+    await audit.add([entry])
+    await audit.seal()
 
-    asyncio.run(main())
+    assert await audit.unsealed() == 0
+    assert broken_link(ChainLink(), await audit.chain()) == ""
+    await store.aclose()

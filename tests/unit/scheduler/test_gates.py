@@ -11,6 +11,7 @@ from taskmq.model.envelope import BlobReference, Envelope, decode_envelope, enco
 from taskmq.model.states import JobState
 from taskmq.scheduler.gates import TaskDemands
 from taskmq.submission.explain import explain_job
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play, until
 
 
@@ -83,255 +84,229 @@ def test_a_scheduler_knows_the_limits_of_a_job_from_its_message_alone() -> None:
     assert [[each.key for each in demands.of(task, b"")] for task in ("one", "two")] == [[], ["places:two"]]
 
 
-def test_of_a_key_no_more_jobs_are_dispatched_than_may_run_and_others_pass() -> None:
-    async def test(stage: Stage) -> None:
-        acme = await _submit(stage, "one", "acme", count=700)
-        other = await _submit(stage, "one", "other", count=2)
-        free = await _submit(stage, "free", count=3)
-        stage.start()
-        player = await stage.player_of_declared()
+@run_by(play, _define)
+async def test_of_a_key_no_more_jobs_are_dispatched_than_may_run_and_others_pass(stage: Stage, /) -> None:
+    acme = await _submit(stage, "one", "acme", count=700)
+    other = await _submit(stage, "one", "other", count=2)
+    free = await _submit(stage, "free", count=3)
+    stage.start()
+    player = await stage.player_of_declared()
 
-        await until(lambda: len(player.deliveries) == 5)
-        await stage.pass_by(5)
-        assert sorted(_in_hand(player)) == sorted([acme[0], other[0], *free])
-        assert len(stage.model.gates) == 700
-        explained = await explain_job(stage.store, stage.job(acme[1]))
-        assert "as many jobs run as the concurrency limit 'one:acme' of its task allows" in explained.reasons
+    await until(lambda: len(player.deliveries) == 5)
+    await stage.pass_by(5)
+    assert sorted(_in_hand(player)) == sorted([acme[0], other[0], *free])
+    assert len(stage.model.gates) == 700
+    explained = await explain_job(stage.store, stage.job(acme[1]))
+    assert "as many jobs run as the concurrency limit 'one:acme' of its task allows" in explained.reasons
 
+    await player.finish()
+    await player.has(2)
+    await stage.pass_by(5)
+
+    assert _in_hand(player) == [acme[1], other[1]]
+    assert stage.states()[JobState.QUEUED] == 698
+
+
+@run_by(play, _define)
+async def test_jobs_that_expired_behind_a_gate_do_not_hold_up_the_others(stage: Stage, /) -> None:
+    stage.start()
+    player = await stage.player_of_declared()
+    await _submit(stage, "one", "acme")
+    await player.has(1)
+    await _submit(stage, "one", "acme", count=300, expires=stage.clock.now_ms() + 5_000)
+    (live,) = await _submit(stage, "one", "acme")
+    await until(lambda: len(stage.model.gates) == 301)
+    await stage.pass_by(10)
+
+    await player.finish()
+    await stage.pass_by(3)
+
+    assert _in_hand(player) == [live]
+    assert stage.states()[JobState.EXPIRED] == 300
+
+
+@run_by(play, _define)
+async def test_all_jobs_of_a_limit_end_with_never_more_at_a_time(stage: Stage, /) -> None:
+    stage.start()
+    player = await stage.player_of_declared()
+    await _submit(stage, "two", count=20)
+    most = 0
+    while not all(job.state.is_final for job in stage.model.jobs.values()):
+        await player.has(1)
+        await stage.pass_by(0.1)
+        most = max(most, len(player.deliveries))
         await player.finish()
-        await player.has(2)
-        await stage.pass_by(5)
+        await stage.pass_by(0.01)
 
-        assert _in_hand(player) == [acme[1], other[1]]
-        assert stage.states()[JobState.QUEUED] == 698
-
-    play(test, _define)
+    assert most == 2
+    assert stage.model.gates == {}
 
 
-def test_jobs_that_expired_behind_a_gate_do_not_hold_up_the_others() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await stage.player_of_declared()
-        await _submit(stage, "one", "acme")
+@run_by(play, _define)
+async def test_a_rate_dispatches_jobs_at_its_pace(stage: Stage, /) -> None:
+    await _submit(stage, "paced", count=51)
+    stage.start()
+    player = await stage.player_of_declared()
+    await player.has(1)
+    began = stage.clock.monotonic()
+
+    await stage.pass_by(2)
+    assert 20 <= len(player.deliveries) <= 23
+    explained = await explain_job(stage.store, next(stage.job(job) for job in stage.model.gates))
+    assert "as many jobs have started as the rate limit 'paced' of its task allows" in explained.reasons
+    await player.has(51)
+
+    assert 4.5 <= stage.clock.since(began) <= 5.5
+
+
+@run_by(play, _define)
+async def test_a_thousand_jobs_of_a_fast_rate_are_in_time_and_few_at_once(stage: Stage, /) -> None:
+    await _submit(stage, "fast", count=1000)
+    stage.start()
+    player = await stage.player_of_declared()
+    await player.has(1)
+    began, done, most = stage.clock.monotonic(), 0, 0
+    while done < 1000:
         await player.has(1)
-        await _submit(stage, "one", "acme", count=300, expires=stage.clock.now_ms() + 5_000)
-        (live,) = await _submit(stage, "one", "acme")
-        await until(lambda: len(stage.model.gates) == 301)
-        await stage.pass_by(10)
-
-        await player.finish()
-        await stage.pass_by(3)
-
-        assert _in_hand(player) == [live]
-        assert stage.states()[JobState.EXPIRED] == 300
-
-    play(test, _define)
-
-
-def test_all_jobs_of_a_limit_end_with_never_more_at_a_time() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await stage.player_of_declared()
-        await _submit(stage, "two", count=20)
-        most = 0
-        while not all(job.state.is_final for job in stage.model.jobs.values()):
-            await player.has(1)
-            await stage.pass_by(0.1)
-            most = max(most, len(player.deliveries))
-            await player.finish()
-            await stage.pass_by(0.01)
-
-        assert most == 2
-        assert stage.model.gates == {}
-
-    play(test, _define)
-
-
-def test_a_rate_dispatches_jobs_at_its_pace() -> None:
-    async def test(stage: Stage) -> None:
-        await _submit(stage, "paced", count=51)
-        stage.start()
-        player = await stage.player_of_declared()
-        await player.has(1)
-        began = stage.clock.monotonic()
-
-        await stage.pass_by(2)
-        assert 20 <= len(player.deliveries) <= 23
-        explained = await explain_job(stage.store, next(stage.job(job) for job in stage.model.gates))
-        assert "as many jobs have started as the rate limit 'paced' of its task allows" in explained.reasons
-        await player.has(51)
-
-        assert 4.5 <= stage.clock.since(began) <= 5.5
-
-    play(test, _define)
-
-
-def test_a_thousand_jobs_of_a_fast_rate_are_in_time_and_few_at_once() -> None:
-    async def test(stage: Stage) -> None:
-        await _submit(stage, "fast", count=1000)
-        stage.start()
-        player = await stage.player_of_declared()
-        await player.has(1)
-        began, done, most = stage.clock.monotonic(), 0, 0
-        while done < 1000:
-            await player.has(1)
-            most = max(most, len(player.deliveries))
-            done += len(player.deliveries)
-            # No more than the rate allows, beside what is dispatched ahead.
-            assert done <= (stage.clock.since(began) + 0.15) * 100 + 1
-            await player.finish()
-
-        assert 9.5 <= stage.clock.since(began) <= 10.5
-        assert most <= 15
-
-    play(test, _define)
-
-
-def test_a_limit_that_is_used_up_elsewhere_lets_no_further_jobs_go_for_a_while() -> None:
-    async def test(stage: Stage) -> None:
-        jobs = await _submit(stage, "one", "acme", count=3)
-        stage.start()
-        player = await stage.player_of_declared()
-        await player.has(1)
-        await player.finish("snoozed", delay=120_000, started=None, limited=True)
-
-        await stage.pass_by(8)
-        assert player.deliveries == []
-        await player.has(1)
-
-        assert _in_hand(player) == [jobs[1]]
-        assert stage.job(jobs[0]).state is JobState.SCHEDULED
-
-    play(test, _define)
-
-
-def test_a_job_that_was_turned_back_for_another_reason_frees_its_place() -> None:
-    async def test(stage: Stage) -> None:
-        jobs = await _submit(stage, "one", "acme", count=2)
-        stage.start()
-        player = await stage.player_of_declared()
-        await player.has(1)
-        await player.finish("snoozed", delay=120_000, started=None)
-
-        await player.has(1, within=2)
-
-        assert _in_hand(player) == [jobs[1]]
-
-    play(test, _define)
-
-
-def test_a_snooze_of_the_task_itself_frees_its_place() -> None:
-    async def test(stage: Stage) -> None:
-        jobs = await _submit(stage, "one", "acme", count=2)
-        stage.start()
-        player = await stage.player_of_declared()
-        await player.has(1)
-        await player.finish("snoozed", delay=120_000)
-
-        await player.has(1, within=2)
-
-        assert _in_hand(player) == [jobs[1]]
-
-    play(test, _define)
-
-
-def test_a_place_of_a_job_that_was_cancelled_on_its_way_is_given_to_the_next() -> None:
-    async def test(stage: Stage) -> None:
-        jobs = await _submit(stage, "one", "acme", count=4)
-        stage.start()
-        player = await stage.player_of_declared()
-        await player.has(1)
-        await stage.pass_by(1)
-        for job in jobs[1:3]:
-            await _cancel(stage, job)
+        most = max(most, len(player.deliveries))
+        done += len(player.deliveries)
+        # No more than the rate allows, beside what is dispatched ahead.
+        assert done <= (stage.clock.since(began) + 0.15) * 100 + 1
         await player.finish()
 
-        await player.has(1)
-
-        assert _in_hand(player) == [jobs[3]]
-
-    play(test, _define)
+    assert 9.5 <= stage.clock.since(began) <= 10.5
+    assert most <= 15
 
 
-def test_the_next_holder_counts_what_is_in_flight_and_looks_at_all_others_anew() -> None:
-    async def test(stage: Stage) -> None:
-        jobs = await _submit(stage, "one", "acme", count=600)
-        first = stage.start()
-        player = await stage.player_of_declared()
-        await player.has(1)
-        await until(lambda: len(stage.model.gates) == 599)
-        await stage.pass_by(1)
-        await first.kill()
-        stage.start()
-        await stage.pass_by(30)
+@run_by(play, _define)
+async def test_a_limit_that_is_used_up_elsewhere_lets_no_further_jobs_go_for_a_while(stage: Stage, /) -> None:
+    jobs = await _submit(stage, "one", "acme", count=3)
+    stage.start()
+    player = await stage.player_of_declared()
+    await player.has(1)
+    await player.finish("snoozed", delay=120_000, started=None, limited=True)
 
-        assert _in_hand(player) == [jobs[0]]
-        assert len(stage.model.gates) == 599
-        await player.finish()
-        await player.has(1)
-        assert _in_hand(player) == [jobs[1]]
+    await stage.pass_by(8)
+    assert player.deliveries == []
+    await player.has(1)
 
-    play(test, _define)
+    assert _in_hand(player) == [jobs[1]]
+    assert stage.job(jobs[0]).state is JobState.SCHEDULED
 
 
-def test_a_scheduler_that_stops_leaves_no_job_behind_a_gate() -> None:
-    async def test(stage: Stage) -> None:
-        await _submit(stage, "one", "acme", count=600)
-        process = stage.start()
-        player = await stage.player_of_declared()
-        await player.has(1)
-        await until(lambda: len(stage.model.gates) == 599)
+@run_by(play, _define)
+async def test_a_job_that_was_turned_back_for_another_reason_frees_its_place(stage: Stage, /) -> None:
+    jobs = await _submit(stage, "one", "acme", count=2)
+    stage.start()
+    player = await stage.player_of_declared()
+    await player.has(1)
+    await player.finish("snoozed", delay=120_000, started=None)
 
-        await process.stop()
+    await player.has(1, within=2)
 
-        assert stage.model.gates == {}
-        assert stage.states() == {JobState.DISPATCHED: 1, JobState.QUEUED: 599}
-
-    play(test, _define)
+    assert _in_hand(player) == [jobs[1]]
 
 
-def test_jobs_are_not_looked_at_where_the_last_limited_one_was_long_ago() -> None:
-    async def test(stage: Stage) -> None:
-        store, looked = stage.store, list[str]()
-        look = store.dispatching.look
+@run_by(play, _define)
+async def test_a_snooze_of_the_task_itself_frees_its_place(stage: Stage, /) -> None:
+    jobs = await _submit(stage, "one", "acme", count=2)
+    stage.start()
+    player = await stage.player_of_declared()
+    await player.has(1)
+    await player.finish("snoozed", delay=120_000)
 
-        async def noted(picks: Sequence[Pick]) -> list[ReadyJob]:
-            looked.extend(pick.lane.queue for pick in picks)
-            return await look(picks)
+    await player.has(1, within=2)
 
-        vars(store.dispatching)["look"] = noted
-        stage.start(store=store)
-        player = await stage.player_of_declared("elsewhere")
-        await _submit(stage, "one", "acme", count=2, queue="elsewhere")
-        await player.has(2)
-        await player.finish()
-        await _submit(stage, "free", queue="elsewhere")
-        await player.has(1)
-        assert looked == ["elsewhere"]
-        await player.finish()
-        await stage.pass_by(61)
-
-        await _submit(stage, "free", queue="elsewhere")
-        await player.has(1)
-
-        assert looked == ["elsewhere"]
-
-    play(test, _define)
+    assert _in_hand(player) == [jobs[1]]
 
 
-def test_a_store_that_is_away_delays_what_waits_behind_a_gate() -> None:
-    async def test(stage: Stage) -> None:
-        jobs = await _submit(stage, "one", "acme", count=2)
-        process = stage.start()
-        player = await stage.player_of_declared()
-        await player.has(1)
-        process.store.is_reachable = False
-        await stage.pass_by(2)
-        process.store.is_reachable = True
-        await player.finish()
+@run_by(play, _define)
+async def test_a_place_of_a_job_that_was_cancelled_on_its_way_is_given_to_the_next(stage: Stage, /) -> None:
+    jobs = await _submit(stage, "one", "acme", count=4)
+    stage.start()
+    player = await stage.player_of_declared()
+    await player.has(1)
+    await stage.pass_by(1)
+    for job in jobs[1:3]:
+        await _cancel(stage, job)
+    await player.finish()
 
-        await player.has(1)
+    await player.has(1)
 
-        assert _in_hand(player) == [jobs[1]]
+    assert _in_hand(player) == [jobs[3]]
 
-    play(test, _define)
+
+@run_by(play, _define)
+async def test_the_next_holder_counts_what_is_in_flight_and_looks_at_all_others_anew(stage: Stage, /) -> None:
+    jobs = await _submit(stage, "one", "acme", count=600)
+    first = stage.start()
+    player = await stage.player_of_declared()
+    await player.has(1)
+    await until(lambda: len(stage.model.gates) == 599)
+    await stage.pass_by(1)
+    await first.kill()
+    stage.start()
+    await stage.pass_by(30)
+
+    assert _in_hand(player) == [jobs[0]]
+    assert len(stage.model.gates) == 599
+    await player.finish()
+    await player.has(1)
+    assert _in_hand(player) == [jobs[1]]
+
+
+@run_by(play, _define)
+async def test_a_scheduler_that_stops_leaves_no_job_behind_a_gate(stage: Stage, /) -> None:
+    await _submit(stage, "one", "acme", count=600)
+    process = stage.start()
+    player = await stage.player_of_declared()
+    await player.has(1)
+    await until(lambda: len(stage.model.gates) == 599)
+
+    await process.stop()
+
+    assert stage.model.gates == {}
+    assert stage.states() == {JobState.DISPATCHED: 1, JobState.QUEUED: 599}
+
+
+@run_by(play, _define)
+async def test_jobs_are_not_looked_at_where_the_last_limited_one_was_long_ago(stage: Stage, /) -> None:
+    store, looked = stage.store, list[str]()
+    look = store.dispatching.look
+
+    async def noted(picks: Sequence[Pick]) -> list[ReadyJob]:
+        looked.extend(pick.lane.queue for pick in picks)
+        return await look(picks)
+
+    vars(store.dispatching)["look"] = noted
+    stage.start(store=store)
+    player = await stage.player_of_declared("elsewhere")
+    await _submit(stage, "one", "acme", count=2, queue="elsewhere")
+    await player.has(2)
+    await player.finish()
+    await _submit(stage, "free", queue="elsewhere")
+    await player.has(1)
+    assert looked == ["elsewhere"]
+    await player.finish()
+    await stage.pass_by(61)
+
+    await _submit(stage, "free", queue="elsewhere")
+    await player.has(1)
+
+    assert looked == ["elsewhere"]
+
+
+@run_by(play, _define)
+async def test_a_store_that_is_away_delays_what_waits_behind_a_gate(stage: Stage, /) -> None:
+    jobs = await _submit(stage, "one", "acme", count=2)
+    process = stage.start()
+    player = await stage.player_of_declared()
+    await player.has(1)
+    process.store.is_reachable = False
+    await stage.pass_by(2)
+    process.store.is_reachable = True
+    await player.finish()
+
+    await player.has(1)
+
+    assert _in_hand(player) == [jobs[1]]

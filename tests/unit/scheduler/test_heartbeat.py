@@ -9,6 +9,7 @@ from taskmq.scheduler.alerts import AlertSettings, AlertWatch
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store import MemoryJobStore
+from tests.coroutines import run_by
 from tests.unit.scheduler.site import Site, with_site
 from tests.unit.scheduler.stage import until
 
@@ -43,13 +44,11 @@ def test_no_heartbeat_comes_while_rules_cannot_be_looked_at(caplog: pytest.LogCa
     assert with_site(test).requests == []
 
 
-def test_a_heartbeat_that_is_not_taken_ends_no_look(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(site: Site) -> None:
-        watch = _watch(MemoryJobStore(clock=FakeClock(10_000)), site)
-        running = asyncio.create_task(watch.run())
-        await until(lambda: "heartbeat of alerts was not taken" in caplog.text)
-        watch.stop()
-        await running
-        assert watch.looked_at is not None
-
-    with_site(test, b"503 Unavailable")
+@run_by(with_site, b"503 Unavailable")
+async def test_a_heartbeat_that_is_not_taken_ends_no_look(site: Site, /, caplog: pytest.LogCaptureFixture) -> None:
+    watch = _watch(MemoryJobStore(clock=FakeClock(10_000)), site)
+    running = asyncio.create_task(watch.run())
+    await until(lambda: "heartbeat of alerts was not taken" in caplog.text)
+    watch.stop()
+    await running
+    assert watch.looked_at is not None

@@ -8,6 +8,7 @@ from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue
 from taskmq.scheduler.duties import Duties
 from taskmq.scheduler.signals import LiveWorkers
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until, worker_event
 
 
@@ -23,282 +24,258 @@ async def _commands(stage: Stage) -> list[Command]:
     return told
 
 
-def test_a_dispatched_jobs_cancel_is_sent_every_five_seconds_until_its_report() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        told = await _commands(stage)
-        (job_id,) = await stage.submit(key="17")
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 1)
-        job = stage.job(job_id)
-        request = JobUpdate(
-            id=job_id,
-            before=job.state,
-            version=job.version,
-            after=job.state,
-            cancel_requested="no need",
-            kind="cancel_requested",
-        )
-        assert await stage.store.update(request) is not None
+@run_by(play)
+async def test_a_dispatched_jobs_cancel_is_sent_every_five_seconds_until_its_report(stage: Stage, /) -> None:
+    stage.start()
+    told = await _commands(stage)
+    (job_id,) = await stage.submit(key="17")
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
+    job = stage.job(job_id)
+    request = JobUpdate(
+        id=job_id,
+        before=job.state,
+        version=job.version,
+        after=job.state,
+        cancel_requested="no need",
+        kind="cancel_requested",
+    )
+    assert await stage.store.update(request) is not None
 
-        await stage.pass_by(16)
-        asked = [(command.name, command.job_id) for command in told if command.name != "tasks"]
-        assert asked == [("revoke", "17")] * 3
-        await player.finish("cancelled")
-        await stage.all_ended()
-        told.clear()
-        await stage.pass_by(20)
+    await stage.pass_by(16)
+    asked = [(command.name, command.job_id) for command in told if command.name != "tasks"]
+    assert asked == [("revoke", "17")] * 3
+    await player.finish("cancelled")
+    await stage.all_ended()
+    told.clear()
+    await stage.pass_by(20)
 
-        assert told == []
-        assert stage.job(job_id).state is JobState.CANCELLED
-
-    play(test)
+    assert told == []
+    assert stage.job(job_id).state is JobState.CANCELLED
 
 
-def test_a_retry_of_a_job_whose_cancel_was_asked_for_is_its_end() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        (job_id,) = await stage.submit()
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 1)
-        job = stage.job(job_id)
-        request = JobUpdate(
-            id=job_id, before=job.state, version=job.version, after=job.state, cancel_requested="x", kind="cancel"
-        )
-        assert await stage.store.update(request) is not None
+@run_by(play)
+async def test_a_retry_of_a_job_whose_cancel_was_asked_for_is_its_end(stage: Stage, /) -> None:
+    stage.start()
+    (job_id,) = await stage.submit()
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
+    job = stage.job(job_id)
+    request = JobUpdate(
+        id=job_id, before=job.state, version=job.version, after=job.state, cancel_requested="x", kind="cancel"
+    )
+    assert await stage.store.update(request) is not None
 
-        await player.finish("retry", delay=50)
+    await player.finish("retry", delay=50)
 
-        await stage.all_ended()
-        assert stage.job(job_id).state is JobState.CANCELLED
-
-    play(test)
+    await stage.all_ended()
+    assert stage.job(job_id).state is JobState.CANCELLED
 
 
-def test_a_job_whose_message_is_gone_is_dispatched_again_after_five_minutes() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        (job_id,) = await stage.submit()
-        await stage.broker.declare([])
-        await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
-        token = stage.job(job_id).token
-        await stage.pass_by(1)
-        await stage.broker.purge(jobs_queue("work"))
+@run_by(play)
+async def test_a_job_whose_message_is_gone_is_dispatched_again_after_five_minutes(stage: Stage, /) -> None:
+    process = stage.start()
+    (job_id,) = await stage.submit()
+    await stage.broker.declare([])
+    await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
+    token = stage.job(job_id).token
+    await stage.pass_by(1)
+    await stage.broker.purge(jobs_queue("work"))
 
-        await stage.pass_by(290)
-        assert stage.job(job_id).token == token
-        await until(lambda: stage.job(job_id).token != token)
+    await stage.pass_by(290)
+    assert stage.job(job_id).token == token
+    await until(lambda: stage.job(job_id).token != token)
 
-        assert stage.job(job_id).attempt == 1
-        assert process.scheduler.status().lost == 1
-        await stage.playing()
-        await stage.all_ended()
-        assert process.scheduler.status().in_flight == {}
-
-    play(test)
+    assert stage.job(job_id).attempt == 1
+    assert process.scheduler.status().lost == 1
+    await stage.playing()
+    await stage.all_ended()
+    assert process.scheduler.status().in_flight == {}
 
 
-def test_a_job_that_waits_in_its_queue_or_with_a_worker_is_never_lost() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        (job_id,) = await stage.submit()
-        await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
-        await stage.pass_by(400)
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 1)
-        await stage.pass_by(400)
+@run_by(play)
+async def test_a_job_that_waits_in_its_queue_or_with_a_worker_is_never_lost(stage: Stage, /) -> None:
+    process = stage.start()
+    (job_id,) = await stage.submit()
+    await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
+    await stage.pass_by(400)
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
+    await stage.pass_by(400)
 
-        assert process.scheduler.status().lost == 0
-        await player.finish()
-        await stage.all_ended()
-        assert stage.job(job_id).token >> 32 == 1
-
-    play(test)
+    assert process.scheduler.status().lost == 0
+    await player.finish()
+    await stage.all_ended()
+    assert stage.job(job_id).token >> 32 == 1
 
 
-def test_a_job_whose_worker_is_gone_runs_again_until_the_third_death() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        (job_id,) = await stage.submit()
-        player = await stage.player()
-        for death in range(1, 4):
-            await until(lambda: len(player.deliveries) == 1)
-            (delivery,), (envelope,) = player.deliveries, player.envelopes
-            assert envelope.attempt == death
-            # A long run: it is settled before it ends, and its worker tells that it lives.
-            await player.report(envelope, "started")
-            delivery.ack()
-            player.deliveries.clear()
-            for _ in range(8):
-                stage.worker_says()
-                await stage.pass_by(10)
-            assert stage.job(job_id).state is JobState.RUNNING
-            assert process.scheduler.status().lost == death - 1
-            await until(lambda death=death: process.scheduler.status().lost == death, within=120)  # type: ignore[misc]
-
-        job = stage.job(job_id)
-        assert job.state is JobState.FAILED
-        assert job.error is not None
-        assert job.error.type_name == "WorkerLost"
-        assert len(await stage.store.attempts(job_id)) == 2
-
-    play(test)
-
-
-def test_workers_that_were_killed_are_forgotten_after_a_while() -> None:
-    async def test(stage: Stage) -> None:
-        workers = LiveWorkers()
-
-        for number in range(100):
-            workers.hear(worker_event(name=f"w{number}"))
-            await stage.pass_by(10)
-
-        assert len(workers) == 60
-        assert workers.count_of("work") == 3
-
-    play(test)
-
-
-def test_a_detached_job_is_its_worker_s_for_as_long_as_that_says_so_and_a_minute() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        (job_id,) = await stage.submit()
-        player = await stage.player()
+@run_by(play)
+async def test_a_job_whose_worker_is_gone_runs_again_until_the_third_death(stage: Stage, /) -> None:
+    process = stage.start()
+    (job_id,) = await stage.submit()
+    player = await stage.player()
+    for death in range(1, 4):
         await until(lambda: len(player.deliveries) == 1)
         (delivery,), (envelope,) = player.deliveries, player.envelopes
-        await player.report(envelope, "detached")
+        assert envelope.attempt == death
+        # A long run: it is settled before it ends, and its worker tells that it lives.
+        await player.report(envelope, "started")
         delivery.ack()
         player.deliveries.clear()
-        # The queue is never empty, and nobody hears of the worker by its events.
-        await stage.submit()
-        await until(lambda: len(player.deliveries) == 1)
-
-        for _ in range(20):
-            await player.report(envelope, "alive")
+        for _ in range(8):
+            stage.worker_says()
             await stage.pass_by(10)
-        assert process.scheduler.status().lost == 0
-        assert stage.job(job_id).version == 3
-        await stage.pass_by(45)
         assert stage.job(job_id).state is JobState.RUNNING
-        await until(lambda: process.scheduler.status().lost == 1, within=50)
+        assert process.scheduler.status().lost == death - 1
+        await until(lambda death=death: process.scheduler.status().lost == death, within=120)  # type: ignore[misc]
 
-        assert stage.job(job_id).attempt == 2
-        (attempt,) = await stage.store.attempts(job_id)
-        assert attempt.error is not None
-        assert attempt.error.type_name == "WorkerLost"
-        # What the first worker says after that has no effect.
+    job = stage.job(job_id)
+    assert job.state is JobState.FAILED
+    assert job.error is not None
+    assert job.error.type_name == "WorkerLost"
+    assert len(await stage.store.attempts(job_id)) == 2
+
+
+@run_by(play)
+async def test_workers_that_were_killed_are_forgotten_after_a_while(stage: Stage, /) -> None:
+    workers = LiveWorkers()
+
+    for number in range(100):
+        workers.hear(worker_event(name=f"w{number}"))
+        await stage.pass_by(10)
+
+    assert len(workers) == 60
+    assert workers.count_of("work") == 3
+
+
+@run_by(play)
+async def test_a_detached_job_is_its_worker_s_for_as_long_as_that_says_so_and_a_minute(stage: Stage, /) -> None:
+    process = stage.start()
+    (job_id,) = await stage.submit()
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
+    (delivery,), (envelope,) = player.deliveries, player.envelopes
+    await player.report(envelope, "detached")
+    delivery.ack()
+    player.deliveries.clear()
+    # The queue is never empty, and nobody hears of the worker by its events.
+    await stage.submit()
+    await until(lambda: len(player.deliveries) == 1)
+
+    for _ in range(20):
         await player.report(envelope, "alive")
-        await player.report(envelope, "succeeded")
-        await until(lambda: len(player.deliveries) == 2, within=600)
-        assert stage.job(job_id).state is JobState.DISPATCHED
+        await stage.pass_by(10)
+    assert process.scheduler.status().lost == 0
+    assert stage.job(job_id).version == 3
+    await stage.pass_by(45)
+    assert stage.job(job_id).state is JobState.RUNNING
+    await until(lambda: process.scheduler.status().lost == 1, within=50)
 
-    play(test)
-
-
-def test_reports_that_wait_are_heard_before_a_detached_job_is_given_up() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        (job_id,) = await stage.submit()
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 1)
-        await player.report(player.envelopes[0], "detached")
-        player.deliveries[0].ack()
-        await until(lambda: stage.job(job_id).state is JobState.RUNNING)
-
-        # A store that is away for longer than a minute: what workers say waits in the queue.
-        process.store.is_reachable = False
-        for _ in range(12):
-            await player.report(player.envelopes[0], "started")
-            await player.report(player.envelopes[0], "alive")
-            await stage.pass_by(10)
-        process.store.is_reachable = True
-        await stage.pass_by(40)
-
-        assert stage.job(job_id).state is JobState.RUNNING
-        assert stage.job(job_id).token >> 32 == 1
-        await player.report(player.envelopes[0], "succeeded")
-        await stage.all_ended()
-
-    play(test)
+    assert stage.job(job_id).attempt == 2
+    (attempt,) = await stage.store.attempts(job_id)
+    assert attempt.error is not None
+    assert attempt.error.type_name == "WorkerLost"
+    # What the first worker says after that has no effect.
+    await player.report(envelope, "alive")
+    await player.report(envelope, "succeeded")
+    await until(lambda: len(player.deliveries) == 2, within=600)
+    assert stage.job(job_id).state is JobState.DISPATCHED
 
 
-def test_whoever_takes_a_slot_over_knows_which_jobs_have_no_message() -> None:
-    async def test(stage: Stage) -> None:
-        first = stage.start()
-        (job_id,) = await stage.submit()
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 1)
-        await player.report(player.envelopes[0], "detached")
-        player.deliveries[0].ack()
-        player.deliveries.clear()
-        await until(lambda: stage.job(job_id).state is JobState.RUNNING)
-        await stage.submit()
-        await until(lambda: len(player.deliveries) == 1)
+@run_by(play)
+async def test_reports_that_wait_are_heard_before_a_detached_job_is_given_up(stage: Stage, /) -> None:
+    process = stage.start()
+    (job_id,) = await stage.submit()
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
+    await player.report(player.envelopes[0], "detached")
+    player.deliveries[0].ack()
+    await until(lambda: stage.job(job_id).state is JobState.RUNNING)
 
-        await first.kill()
-        second = stage.start()
-
-        await until(lambda: second.scheduler.status().lost == 1, within=150)
-        assert stage.job(job_id).attempt == 2
-
-    play(test)
-
-
-def test_a_job_that_has_a_message_again_is_not_missed() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        (job_id,) = await stage.submit()
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 1)
-        # The broker has taken the message back before the worker was confirmed, and another one has it.
-        await player.report(player.envelopes[0], "detached", worker="slow")
-        await player.report(player.envelopes[0], "started", worker="other")
-
-        await stage.pass_by(300)
-
-        assert process.scheduler.status().lost == 0
-        await player.finish()
-        await stage.all_ended()
-        assert stage.job(job_id).attempt == 1
-
-    play(test)
-
-
-def test_a_lost_job_that_must_not_run_twice_fails() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        (job_id,) = await stage.submit(task="once")
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 1)
+    # A store that is away for longer than a minute: what workers say waits in the queue.
+    process.store.is_reachable = False
+    for _ in range(12):
         await player.report(player.envelopes[0], "started")
-        player.deliveries[0].ack()
+        await player.report(player.envelopes[0], "alive")
+        await stage.pass_by(10)
+    process.store.is_reachable = True
+    await stage.pass_by(40)
 
-        await stage.all_ended()
-
-        job = stage.job(job_id)
-        assert job.state is JobState.FAILED
-        assert job.error is not None
-        assert "it is unknown whether it was run" in job.error.message
-        assert job.token >> 32 == 1
-
-    play(test, _define)
+    assert stage.job(job_id).state is JobState.RUNNING
+    assert stage.job(job_id).token >> 32 == 1
+    await player.report(player.envelopes[0], "succeeded")
+    await stage.all_ended()
 
 
-def test_the_stores_upkeep_is_done_once_an_hour_however_many_schedulers_run() -> None:
-    async def test(stage: Stage) -> None:
-        done: list[float] = []
+@run_by(play)
+async def test_whoever_takes_a_slot_over_knows_which_jobs_have_no_message(stage: Stage, /) -> None:
+    first = stage.start()
+    (job_id,) = await stage.submit()
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
+    await player.report(player.envelopes[0], "detached")
+    player.deliveries[0].ack()
+    player.deliveries.clear()
+    await until(lambda: stage.job(job_id).state is JobState.RUNNING)
+    await stage.submit()
+    await until(lambda: len(player.deliveries) == 1)
 
-        async def maintain(*, forgets: bool = True) -> None:
-            assert forgets
-            done.append(stage.clock.monotonic())
+    await first.kill()
+    second = stage.start()
 
-        async with ServiceGroup() as group:
-            for name in "abc":
-                store = stage.store
-                vars(store.dispatching)["maintain"] = maintain
-                await group.start(Duties(store, me=name), name)
-            await stage.pass_by(3 * 3600 + 300)
+    await until(lambda: second.scheduler.status().lost == 1, within=150)
+    assert stage.job(job_id).attempt == 2
 
-        assert [round(at / 3600, 1) for at in done] == [0, 1, 2, 3]
 
-    play(test)
+@run_by(play)
+async def test_a_job_that_has_a_message_again_is_not_missed(stage: Stage, /) -> None:
+    process = stage.start()
+    (job_id,) = await stage.submit()
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
+    # The broker has taken the message back before the worker was confirmed, and another one has it.
+    await player.report(player.envelopes[0], "detached", worker="slow")
+    await player.report(player.envelopes[0], "started", worker="other")
+
+    await stage.pass_by(300)
+
+    assert process.scheduler.status().lost == 0
+    await player.finish()
+    await stage.all_ended()
+    assert stage.job(job_id).attempt == 1
+
+
+@run_by(play, _define)
+async def test_a_lost_job_that_must_not_run_twice_fails(stage: Stage, /) -> None:
+    stage.start()
+    (job_id,) = await stage.submit(task="once")
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
+    await player.report(player.envelopes[0], "started")
+    player.deliveries[0].ack()
+
+    await stage.all_ended()
+
+    job = stage.job(job_id)
+    assert job.state is JobState.FAILED
+    assert job.error is not None
+    assert "it is unknown whether it was run" in job.error.message
+    assert job.token >> 32 == 1
+
+
+@run_by(play)
+async def test_the_stores_upkeep_is_done_once_an_hour_however_many_schedulers_run(stage: Stage, /) -> None:
+    done: list[float] = []
+
+    async def maintain(*, forgets: bool = True) -> None:
+        assert forgets
+        done.append(stage.clock.monotonic())
+
+    async with ServiceGroup() as group:
+        for name in "abc":
+            store = stage.store
+            vars(store.dispatching)["maintain"] = maintain
+            await group.start(Duties(store, me=name), name)
+        await stage.pass_by(3 * 3600 + 300)
+
+    assert [round(at / 3600, 1) for at in done] == [0, 1, 2, 3]

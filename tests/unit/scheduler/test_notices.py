@@ -29,6 +29,8 @@ from taskmq.testing import FakeClock
 from taskmq.testing.job_store import MemoryJobStore
 from tests.unit.scheduler.site import Site, with_site
 
+pytestmark = pytest.mark.real_time
+
 RULE = AlertRule(name="fails", metric="failure_rate", threshold=0.5, severity="critical", note="call ann ☂")
 ALERT = Alert(
     tenant="acme",
@@ -286,25 +288,22 @@ def test_what_was_not_taken_is_tried_again_unless_that_is_of_no_use(answer: byte
     with_site(test, answer)
 
 
-def test_the_pauses_between_tries_grow_and_end_after_a_day() -> None:
-    async def test() -> None:
-        clock = FakeClock(10_000)
-        alerts = MemoryJobStore(clock=clock).history.alerts
-        await alerts.commit([], [_notice("mailto:a@b.c")])
-        sender = NoticeSender(alerts, AlertSettings())
-        pauses: list[float] = []
-        while True:
-            assert await sender.send_next()
-            (notice,) = await alerts.notices()
-            if notice.next is None:
-                break
-            pauses.append((notice.next - clock.now_ms()) / 1000)
-            clock.advance(pauses[-1])
+async def test_the_pauses_between_tries_grow_and_end_after_a_day() -> None:
+    clock = FakeClock(10_000)
+    alerts = MemoryJobStore(clock=clock).history.alerts
+    await alerts.commit([], [_notice("mailto:a@b.c")])
+    sender = NoticeSender(alerts, AlertSettings())
+    pauses: list[float] = []
+    while True:
+        assert await sender.send_next()
+        (notice,) = await alerts.notices()
+        if notice.next is None:
+            break
+        pauses.append((notice.next - clock.now_ms()) / 1000)
+        clock.advance(pauses[-1])
 
-        assert pauses[:8] == [5, 10, 20, 40, 80, 160, 320, 600]
-        assert 86_400 <= sum(pauses) < 87_100
-
-    asyncio.run(test())
+    assert pauses[:8] == [5, 10, 20, 40, 80, 160, 320, 600]
+    assert 86_400 <= sum(pauses) < 87_100
 
 
 @pytest.mark.parametrize(
@@ -341,13 +340,10 @@ def test_the_address_that_was_looked_at_is_the_one_that_is_asked(monkeypatch: py
     assert headers["host"].startswith("rebound.test:")
 
 
-def test_a_server_that_is_not_there_is_said_without_what_was_sent() -> None:
-    async def test() -> None:
-        with pytest.raises(DeliveryFailed) as caught:
-            await post("http://127.0.0.1:1/secret-path", b"{}", headers={}, allows_private=True)
-        assert "secret-path" not in str(caught.value)
-
-    asyncio.run(test())
+async def test_a_server_that_is_not_there_is_said_without_what_was_sent() -> None:
+    with pytest.raises(DeliveryFailed) as caught:
+        await post("http://127.0.0.1:1/secret-path", b"{}", headers={}, allows_private=True)
+    assert "secret-path" not in str(caught.value)
 
 
 class Post:
@@ -453,11 +449,8 @@ def test_a_server_of_mail_that_is_not_there_is_tried_again() -> None:
         (AlertSettings(mail=MailServer(host="127.0.0.1", port=1, security="smtp"), sender="a\nb"), "mailto:a@b.c"),
     ],
 )
-def test_what_can_never_be_sent_is_given_up(settings: AlertSettings, channel: str) -> None:
-    async def test() -> None:
-        assert (await _sent(_notice(channel), settings)).next is None
-
-    asyncio.run(test())
+async def test_what_can_never_be_sent_is_given_up(settings: AlertSettings, channel: str) -> None:
+    assert (await _sent(_notice(channel), settings)).next is None
 
 
 def test_a_password_that_cannot_be_sent_may_be_set_right_for_a_day() -> None:
@@ -468,14 +461,11 @@ def test_a_password_that_cannot_be_sent_may_be_set_right_for_a_day() -> None:
     assert _with_mail(test, password="s3cret").mails == []
 
 
-def test_a_notice_that_fails_unexpectedly_is_tried_again() -> None:
+async def test_a_notice_that_fails_unexpectedly_is_tried_again() -> None:
     alert = replace(ALERT, since=10**30)
 
-    async def test() -> None:
-        notice = replace(_notice("https://h.example.com"), changes=[AlertChange(kind="firing", alert=alert)])
-        assert (await _sent(notice, AlertSettings())).next == 15_000
-
-    asyncio.run(test())
+    notice = replace(_notice("https://h.example.com"), changes=[AlertChange(kind="firing", alert=alert)])
+    assert (await _sent(notice, AlertSettings())).next == 15_000
 
 
 def test_a_name_with_a_line_feed_makes_no_line_of_its_own_in_a_mail() -> None:
@@ -490,13 +480,10 @@ def test_a_name_with_a_line_feed_makes_no_line_of_its_own_in_a_mail() -> None:
     assert (mail["Subject"], mail["Bcc"]) == ("[FIRING] fails: task:mail.send Bcc: x@y.z", None)
 
 
-def test_a_host_that_cannot_be_is_said() -> None:
-    async def test() -> None:
-        with pytest.raises(DeliveryFailed, match=r"a\.\.b") as caught:
-            await post("https://a..b/secret-path", b"{}", headers={}, allows_private=True)
-        assert caught.value.is_final
-
-    asyncio.run(test())
+async def test_a_host_that_cannot_be_is_said() -> None:
+    with pytest.raises(DeliveryFailed, match=r"a\.\.b") as caught:
+        await post("https://a..b/secret-path", b"{}", headers={}, allows_private=True)
+    assert caught.value.is_final
 
 
 def test_a_mail_that_takes_too_long_is_tried_again() -> None:

@@ -22,6 +22,7 @@ from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.slots import HeldLease
 from taskmq.submission.explain import explain_job
 from taskmq.testing.job_store import MemoryJobStore
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play, until
 
 _TOLD = NodeTold(name="a", capacity={"slots": 8.0, "cpu": 4.0}, lost_after=LOST_AFTER_MS, runs_jobs=True)
@@ -59,25 +60,24 @@ async def _known(stage: Stage, *names: str) -> None:
     await until(are_known)
 
 
-def test_a_job_is_placed_on_a_node_that_has_what_it_needs() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await _worker(stage)
-        (job,) = await stage.submit(queue="train", detail=_needs(3.0))
+@run_by(play, queues=_QUEUES)
+async def test_a_job_is_placed_on_a_node_that_has_what_it_needs(stage: Stage, /) -> None:
+    stage.start()
+    player = await _worker(stage)
+    (job,) = await stage.submit(queue="train", detail=_needs(3.0))
 
-        await player.has(1)
+    await player.has(1)
 
-        assert player.envelopes[0].id == job
-        assert stage.job(job).state is JobState.DISPATCHED
-        assert (await _node(stage)).used == {"slots": 1.0, "cpu": 3.0}
-        await player.finish()
-        await stage.all_ended()
-        assert (await _node(stage)).used == {}
-
-    play(test, queues=_QUEUES)
+    assert player.envelopes[0].id == job
+    assert stage.job(job).state is JobState.DISPATCHED
+    assert (await _node(stage)).used == {"slots": 1.0, "cpu": 3.0}
+    await player.finish()
+    await stage.all_ended()
+    assert (await _node(stage)).used == {}
 
 
-def test_what_is_placed_is_published_though_the_store_goes_in_the_same_turn() -> None:
+@run_by(play, queues=_QUEUES)
+async def test_what_is_placed_is_published_though_the_store_goes_in_the_same_turn(stage: Stage, /) -> None:
     class Going(MemoryJobStore):
         @property
         def dispatching(self) -> Any:
@@ -93,470 +93,421 @@ def test_what_is_placed_is_published_though_the_store_goes_in_the_same_turn() ->
         async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
             raise StoreUnavailable("the store is gone")
 
-    async def test(stage: Stage) -> None:
-        stage.model.placed = {"mail": 0, "train": 0}
-        process = stage.start(store=Going(stage.model, clock=stage.clock))
-        player = await _worker(stage)
-        (other,) = await stage.submit(queue="mail")
-        (job,) = await stage.submit(queue="train", detail=_needs())
+    stage.model.placed = {"mail": 0, "train": 0}
+    process = stage.start(store=Going(stage.model, clock=stage.clock))
+    player = await _worker(stage)
+    (other,) = await stage.submit(queue="mail")
+    (job,) = await stage.submit(queue="train", detail=_needs())
 
-        await player.has(1)
+    await player.has(1)
 
-        assert player.envelopes[0].id == job
-        assert stage.job(other).state is JobState.QUEUED
-        assert process.scheduler.status().dispatched == 1
-
-    play(test, queues=_QUEUES)
+    assert player.envelopes[0].id == job
+    assert stage.job(other).state is JobState.QUEUED
+    assert process.scheduler.status().dispatched == 1
 
 
-def test_a_job_waits_for_room_and_goes_when_another_has_ended() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await _worker(stage)
-        first, second = await stage.submit(2, queue="train", detail=_needs(3.0))
+@run_by(play, queues=_QUEUES)
+async def test_a_job_waits_for_room_and_goes_when_another_has_ended(stage: Stage, /) -> None:
+    stage.start()
+    player = await _worker(stage)
+    first, second = await stage.submit(2, queue="train", detail=_needs(3.0))
 
-        await player.has(1)
-        await stage.pass_by(5)
-        assert {stage.job(job).state for job in (first, second)} == {JobState.DISPATCHED, JobState.QUEUED}
+    await player.has(1)
+    await stage.pass_by(5)
+    assert {stage.job(job).state for job in (first, second)} == {JobState.DISPATCHED, JobState.QUEUED}
 
-        await player.finish()
-        await player.has(1)
-        await player.finish()
-        await stage.all_ended()
-
-    play(test, queues=_QUEUES)
+    await player.finish()
+    await player.has(1)
+    await player.finish()
+    await stage.all_ended()
 
 
-def test_jobs_of_other_queues_go_on_beside_one_that_fits_nowhere() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        await _worker(stage)
-        (huge,) = await stage.submit(queue="train", detail=_needs(64.0))
-        await stage.playing("work")
-        jobs = await stage.submit(20, queue="work")
+@run_by(play, queues=_QUEUES)
+async def test_jobs_of_other_queues_go_on_beside_one_that_fits_nowhere(stage: Stage, /) -> None:
+    stage.start()
+    await _worker(stage)
+    (huge,) = await stage.submit(queue="train", detail=_needs(64.0))
+    await stage.playing("work")
+    jobs = await stage.submit(20, queue="work")
 
-        await until(lambda: all(stage.job(job).state is JobState.SUCCEEDED for job in jobs))
+    await until(lambda: all(stage.job(job).state is JobState.SUCCEEDED for job in jobs))
 
-        assert stage.job(huge).state is JobState.QUEUED
-
-    play(test, queues=_QUEUES)
+    assert stage.job(huge).state is JobState.QUEUED
 
 
-def test_a_job_that_fits_nowhere_ends_when_its_time_is_over() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        (homeless,) = await stage.submit(queue="train", detail=_needs(), expires=await stage.store.now_ms() + 5_000)
-        await stage.pass_by(3)
-        assert stage.job(homeless).state is JobState.QUEUED
-        await until(lambda: stage.job(homeless).state is JobState.EXPIRED)
+@run_by(play, queues=_QUEUES)
+async def test_a_job_that_fits_nowhere_ends_when_its_time_is_over(stage: Stage, /) -> None:
+    stage.start()
+    (homeless,) = await stage.submit(queue="train", detail=_needs(), expires=await stage.store.now_ms() + 5_000)
+    await stage.pass_by(3)
+    assert stage.job(homeless).state is JobState.QUEUED
+    await until(lambda: stage.job(homeless).state is JobState.EXPIRED)
 
-        await _worker(stage)
-        (huge,) = await stage.submit(queue="train", detail=_needs(64.0), expires=await stage.store.now_ms() + 5_000)
-        await stage.pass_by(3)
-        assert stage.job(huge).state is JobState.QUEUED
-        await until(lambda: stage.job(huge).state is JobState.EXPIRED)
-
-    play(test, queues=_QUEUES)
+    await _worker(stage)
+    (huge,) = await stage.submit(queue="train", detail=_needs(64.0), expires=await stage.store.now_ms() + 5_000)
+    await stage.pass_by(3)
+    assert stage.job(huge).state is JobState.QUEUED
+    await until(lambda: stage.job(huge).state is JobState.EXPIRED)
 
 
-def test_the_jobs_of_a_lost_node_run_on_another_one() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        first = await _worker(stage, silent_after=5)
-        (job,) = await stage.submit(queue="train", detail=_needs())
-        await first.has(1)
-        stale = decode_envelope(first.deliveries[0].body)
-        # Node a is silent from now on, and b goes on telling.
-        second = await _worker(stage, "b")
+@run_by(play, queues=_QUEUES)
+async def test_the_jobs_of_a_lost_node_run_on_another_one(stage: Stage, /) -> None:
+    stage.start()
+    first = await _worker(stage, silent_after=5)
+    (job,) = await stage.submit(queue="train", detail=_needs())
+    await first.has(1)
+    stale = decode_envelope(first.deliveries[0].body)
+    # Node a is silent from now on, and b goes on telling.
+    second = await _worker(stage, "b")
 
-        await second.has(1)
+    await second.has(1)
 
-        assert (await _node(stage)).state == "lost"
-        assert second.envelopes[0].id == job
-        await first.report(stale)
-        await second.finish(result=b"2")
-        await stage.all_ended()
-        assert stage.job(job).result == b"2"
-
-    play(test, queues=_QUEUES)
+    assert (await _node(stage)).state == "lost"
+    assert second.envelopes[0].id == job
+    await first.report(stale)
+    await second.finish(result=b"2")
+    await stage.all_ended()
+    assert stage.job(job).result == b"2"
 
 
-def test_a_node_is_lost_when_it_has_missed_three_heartbeats_not_two() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        for _ in range(4):
-            stage.worker_says("beat", name="w-a", node=_TOLD)
-            await stage.pass_by(10)
-        # So far one is missed, then another one, and the third one is late.
-        await stage.pass_by(23)
-        assert (await _node(stage)).state == "available"
+@run_by(play, queues=_QUEUES)
+async def test_a_node_is_lost_when_it_has_missed_three_heartbeats_not_two(stage: Stage, /) -> None:
+    stage.start()
+    for _ in range(4):
         stage.worker_says("beat", name="w-a", node=_TOLD)
-
-        await stage.pass_by(34)
-        assert (await _node(stage)).state == "available"
-        await stage.pass_by(4)
-        assert (await _node(stage)).state == "lost"
-
-    play(test, queues=_QUEUES)
-
-
-def test_no_node_is_lost_because_no_scheduler_was_there_to_listen() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        player = await _worker(stage, every=10)
-        (job,) = await stage.submit(queue="train", detail=_needs())
-        await player.has(1)
-        await stage.pass_by(1)
-
-        await process.kill()
-        await stage.pass_by(63)
-        stage.start()
-        await stage.pass_by(60)
-
-        node = await _node(stage)
-        assert (node.state, node.epoch) == ("available", node.registered)
-        assert len(player.deliveries) == 1
-        await player.finish()
-        await stage.all_ended()
-        assert stage.job(job).state is JobState.SUCCEEDED
-
-    play(test, queues=_QUEUES)
-
-
-def test_no_node_is_lost_while_nothing_is_heard_over_the_broker_nor_right_after() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        player = await _worker(stage, every=10)
-        await stage.submit(queue="train", detail=_needs())
-        await player.has(1)
-        await stage.pass_by(60)
-
-        process.broker.is_deaf = True
-        await stage.pass_by(63)
-        process.broker.is_deaf = False
-        await stage.pass_by(60)
-
-        node = await _node(stage)
-        assert (node.state, node.epoch) == ("available", node.registered)
-        assert len(player.deliveries) == 1
-
-    play(test, queues=_QUEUES)
-
-
-def test_a_node_is_lost_once_schedulers_have_listened_long_enough_again() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        await _worker(stage, silent_after=60)
-        await stage.pass_by(50)
-        process.broker.is_deaf = True
-        await stage.pass_by(60)
-        process.broker.is_deaf = False
-
-        await stage.pass_by(30)
-        assert (await _node(stage)).state == "available"
-        await stage.pass_by(15)
-        assert (await _node(stage)).state == "lost"
-
-    play(test, queues=_QUEUES)
-
-
-def test_the_next_holder_of_a_slot_knows_which_job_is_where() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        player = await _worker(stage)
-        jobs = await stage.submit(3, queue="train", detail=_needs(2.0))
-        await player.has(2)
-        # The store knows by then that the batch is confirmed.
-        await stage.pass_by(1)
-
-        await process.kill()
-        stage.start()
-        await stage.pass_by(20)
-
-        assert len(player.deliveries) == 2
-        await player.finish()
-        await player.has(1)
-        await player.finish()
-        await stage.all_ended()
-        assert {stage.job(job).state for job in jobs} == {JobState.SUCCEEDED}
-        assert {stage.job(job).attempt for job in jobs} == {1}
-
-    play(test, queues=_QUEUES)
-
-
-def test_a_batch_that_was_not_confirmed_goes_to_the_same_node_again() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        player = await _worker(stage)
-        process.broker.fail_publishes(10_000, BrokerUnavailable("no broker"))
-        (job,) = await stage.submit(queue="train", detail=_needs())
-        await until(lambda: stage.job(job).state is JobState.DISPATCHED)
-
-        await process.kill()
-        stage.start()
-        await player.has(1)
-
-        await player.finish()
-        await stage.all_ended()
-        assert stage.job(job).state is JobState.SUCCEEDED
-
-    play(test, queues=_QUEUES)
-
-
-def test_a_node_whose_queue_takes_nothing_holds_up_no_other_node() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        first = await _worker(stage, "a")
-        second = await _worker(stage, "b")
-        process.broker.fail_publishes(1, PublishRejected("the node's queue is full"))
-        (refused,) = await stage.submit(queue="train", detail=_needs(4.0))
-        await until(lambda: bool(process.scheduler.status().paused))
-        assert set(process.scheduler.status().paused) == {node_queue("a")}
-
-        began = stage.clock.monotonic()
-        await second.has(1)
-
-        assert stage.clock.since(began) < 0.9
-        assert second.envelopes[0].id == refused
-        assert first.envelopes == []
-
-    play(test, queues=_QUEUES)
-
-
-def test_a_drained_node_gets_nothing_more() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        first = await _worker(stage)
-        await stage.store.nodes.drain("a", drains=True)
-        (job,) = await stage.submit(queue="train", detail=_needs())
-        await stage.pass_by(5)
-        assert stage.job(job).state is JobState.QUEUED
-
-        await stage.store.nodes.drain("a", drains=False)
-        await first.has(1)
-
-    play(test, queues=_QUEUES)
-
-
-def test_a_gang_waits_until_there_is_room_for_all_of_it() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await _worker(stage)
-        await stage.submit(queue="train", detail=_needs(3.0))
-        await player.has(1)
-        gang = await stage.submit(2, queue="train", detail=_needs(2.0, gang="g", gang_size=2))
-        await stage.pass_by(3)
-        assert {stage.job(job).state for job in gang} == {JobState.QUEUED}
-
-        await player.finish()
-        await player.has(2)
-
-        assert {envelope.id for envelope in player.envelopes} == set(gang)
-
-    play(test, queues=_QUEUES)
-
-
-def test_a_node_that_cannot_be_is_not_written_down() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        await _worker(stage)
-        stage.worker_says("beat", node=NodeTold(name="no spaces", capacity={"cpu": 1.0}))
-        await stage.pass_by(3)
-
-        assert [node.name for node in await stage.store.nodes.nodes()] == ["a"]
-
-    play(test, queues=_QUEUES)
-
-
-def test_full_nodes_do_not_hold_up_other_queues_of_their_slot() -> None:
-    async def test(stage: Stage) -> None:
-        stage.model.placed = {"train": 0, "work": 0}
-        stage.start()
-        player = await _worker(stage)
-        await stage.submit(queue="train", detail=_needs(4.0))
-        await player.has(1)
-        # More than one look takes, all of which fit nowhere now.
-        await stage.submit(600, queue="train", detail=_needs(4.0))
-        other = await stage.player_of_declared("work")
-        stage.worker_says("beat", name="w-other", slots=100)
-        await stage.pass_by(5)
-
-        for count in range(1, 21):
-            await stage.submit(queue="work", announced=True)
-            await other.has(count, within=0.05)
-            # The nodes stay full, and are looked at more and more rarely.
-            await stage.pass_by(0.13)
-
-        assert stage.states()[JobState.QUEUED] == 600
-
-    play(test, queues=_QUEUES)
-
-
-def test_a_job_behind_many_that_fit_nowhere_gets_its_turn() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await _worker(stage)
-        await stage.submit(1200, queue="train", detail=_needs(64.0))
-        (small,) = await stage.submit(queue="train", detail=_needs())
-
-        await player.has(1)
-
-        assert stage.job(small).state is JobState.DISPATCHED
-        assert stage.states() == {JobState.QUEUED: 1200, JobState.DISPATCHED: 1}
-
-    play(test, queues=_QUEUES)
-
-
-def test_a_job_behind_many_that_wait_for_a_gpu_in_use_gets_its_turn() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-
-        async def tell() -> None:
-            has = {"slots": 8.0, "cpu": 4.0, "gpu": 1.0}
-            while True:
-                stage.worker_says("beat", name="w-a", node=replace(_TOLD, capacity=has))
-                await stage.pass_by(1)
-
-        stage.tasks.append(asyncio.create_task(tell()))
-        await _known(stage, "a")
-        player = await stage.player_of_declared(node_queue("a"))
-        needs = JobDetail(needs=JobNeeds(resources={"cpu": 1.0, "gpu": 1.0}))
-        (running,) = await stage.submit(queue="train", detail=needs)
-        await player.has(1)
-        await stage.submit(1200, queue="train", detail=needs)
-        (small,) = await stage.submit(queue="train", detail=_needs())
-
-        await player.has(2)
-
-        assert [envelope.id for envelope in player.envelopes] == [running, small]
-
-    play(test, queues=_QUEUES)
-
-
-def test_a_gang_across_the_end_of_a_look_behind_others_begins() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await _worker(stage)
-        await stage.submit(1498, queue="train", detail=_needs(64.0))
-        gang = await stage.submit(4, queue="train", detail=_needs(gang="g", gang_size=4))
-
-        await player.has(4)
-
-        assert {stage.job(job).state for job in gang} == {JobState.DISPATCHED}
-
-    play(test, queues=_QUEUES)
-
-
-def test_a_gang_of_which_half_has_come_does_not_begin_where_two_looks_overlap() -> None:
-    async def test(stage: Stage) -> None:
-        store, slot = stage.store, stage.model.slot_of("train")
-        epoch = await store.dispatching.leases.acquire(slot_key(slot), owner="a", seconds=60)
-        assert isinstance(epoch, int)
-        placer = Placer(store, HeldLease(slot, epoch, inf), is_paused=lambda _: False)
-        await store.nodes.tell([replace(_TOLD, capacity={"slots": 99.0, "cpu": 32.0})])
-        (blocker,) = await stage.submit(queue="train", detail=_needs(64.0))
-        await stage.submit(9, queue="train", detail=_needs())
-        picks = [Pick(Lane("train", 4, ""), 10)]
-        # The next look begins behind the last of these, too, and what comes now is among its first jobs.
-        await placer.place(picks, Quotas(), {})
-        await stage.pass_by(1)
-        gang = await stage.submit(2, queue="train", detail=_needs(gang="g", gang_size=4))
-
-        await placer.place(picks, Quotas(), {})
-
-        assert {stage.job(job).state for job in (blocker, *gang)} == {JobState.QUEUED}
-
-    play(test, queues=_QUEUES)
-
-
-def test_a_gang_of_one_tenant_among_hundreds_begins() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await _worker(stage)
-        # Of each tenant one job is picked, or none.
-        for number in range(600):
-            await stage.submit(queue="train", tenant=f"t{number}", detail=_needs(64.0))
-        gang = await stage.submit(4, queue="train", tenant="zz", detail=_needs(gang="g", gang_size=4))
-
-        await player.has(4)
-
-        assert {stage.job(job).state for job in gang} == {JobState.DISPATCHED}
-
-    play(test, queues=(WorkQueue("train", placed=True, policy="fair"),))
-
-
-def test_a_node_that_was_full_for_long_gets_the_next_job_at_once() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await _worker(stage)
-        await stage.submit(3, queue="train", detail=_needs(4.0))
-        await player.has(1)
-
-        for _ in range(2):
-            await stage.pass_by(7.77)
-            await player.finish()
-            await player.has(1, within=0.05)
-
-        await player.finish()
-        await stage.all_ended()
-
-    play(test, queues=_QUEUES)
-
-
-def test_a_job_placed_again_while_its_first_run_counted_is_known_where_it_is() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        first = await _worker(stage, silent_after=5)
-        (job,) = await stage.submit(queue="train", detail=_needs())
-        await first.has(1)
-        record = stage.job(job)
-        # As if its message had been taken for lost.
-        update = JobUpdate(
-            id=job, before=record.state, version=record.version, after=JobState.QUEUED, kind="change", due=record.due
-        )
-        assert await stage.store.update(update) is not None
-        await first.has(2)
-        second = await _worker(stage, "b")
-
-        await second.has(1)
-
-        await second.finish()
-        await stage.all_ended()
-
-    play(test, queues=_QUEUES)
-
-
-def test_no_pool_has_more_of_a_resource_than_its_cap_and_others_pass() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.store.share(Sharing(version=1, pools={"lab": TenantPool(name="lab", max={"cpu": 2.0})}))
-        stage.start()
-        player = await _worker(stage)
-        large = await stage.submit(3, queue="train", tenant="lab", detail=_needs(1.5))
-        (small,) = await stage.submit(queue="train", tenant="lab", detail=_needs(0.5))
-        (other,) = await stage.submit(queue="train", tenant="else", detail=_needs(1.5))
-
-        await player.has(3)
-        await stage.pass_by(5)
-
-        assert {small, other} < {envelope.id for envelope in player.envelopes}
-        assert (await _node(stage)).used == {"slots": 3.0, "cpu": 3.5}
-        assert stage.states() == {JobState.QUEUED: 2, JobState.DISPATCHED: 3}
-        waits = next(job for job in large if stage.job(job).state is JobState.QUEUED)
-        assert (
-            "pool 'lab' has 2 of at most 2 cpu in that queue, and this job needs 1.5: it waits until another one ends"
-            in (await explain_job(stage.store, stage.job(waits))).reasons
-        )
-        # Its successor knows what it has.
-        await stage.processes[0].kill()
-        stage.start()
-        await stage.pass_by(60)
-        assert stage.states() == {JobState.QUEUED: 2, JobState.DISPATCHED: 3}
-        for _ in range(3):
-            await player.finish()
+        await stage.pass_by(10)
+    # So far one is missed, then another one, and the third one is late.
+    await stage.pass_by(23)
+    assert (await _node(stage)).state == "available"
+    stage.worker_says("beat", name="w-a", node=_TOLD)
+
+    await stage.pass_by(34)
+    assert (await _node(stage)).state == "available"
+    await stage.pass_by(4)
+    assert (await _node(stage)).state == "lost"
+
+
+@run_by(play, queues=_QUEUES)
+async def test_no_node_is_lost_because_no_scheduler_was_there_to_listen(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await _worker(stage, every=10)
+    (job,) = await stage.submit(queue="train", detail=_needs())
+    await player.has(1)
+    await stage.pass_by(1)
+
+    await process.kill()
+    await stage.pass_by(63)
+    stage.start()
+    await stage.pass_by(60)
+
+    node = await _node(stage)
+    assert (node.state, node.epoch) == ("available", node.registered)
+    assert len(player.deliveries) == 1
+    await player.finish()
+    await stage.all_ended()
+    assert stage.job(job).state is JobState.SUCCEEDED
+
+
+@run_by(play, queues=_QUEUES)
+async def test_no_node_is_lost_while_nothing_is_heard_over_the_broker_nor_right_after(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await _worker(stage, every=10)
+    await stage.submit(queue="train", detail=_needs())
+    await player.has(1)
+    await stage.pass_by(60)
+
+    process.broker.is_deaf = True
+    await stage.pass_by(63)
+    process.broker.is_deaf = False
+    await stage.pass_by(60)
+
+    node = await _node(stage)
+    assert (node.state, node.epoch) == ("available", node.registered)
+    assert len(player.deliveries) == 1
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_node_is_lost_once_schedulers_have_listened_long_enough_again(stage: Stage, /) -> None:
+    process = stage.start()
+    await _worker(stage, silent_after=60)
+    await stage.pass_by(50)
+    process.broker.is_deaf = True
+    await stage.pass_by(60)
+    process.broker.is_deaf = False
+
+    await stage.pass_by(30)
+    assert (await _node(stage)).state == "available"
+    await stage.pass_by(15)
+    assert (await _node(stage)).state == "lost"
+
+
+@run_by(play, queues=_QUEUES)
+async def test_the_next_holder_of_a_slot_knows_which_job_is_where(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await _worker(stage)
+    jobs = await stage.submit(3, queue="train", detail=_needs(2.0))
+    await player.has(2)
+    # The store knows by then that the batch is confirmed.
+    await stage.pass_by(1)
+
+    await process.kill()
+    stage.start()
+    await stage.pass_by(20)
+
+    assert len(player.deliveries) == 2
+    await player.finish()
+    await player.has(1)
+    await player.finish()
+    await stage.all_ended()
+    assert {stage.job(job).state for job in jobs} == {JobState.SUCCEEDED}
+    assert {stage.job(job).attempt for job in jobs} == {1}
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_batch_that_was_not_confirmed_goes_to_the_same_node_again(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await _worker(stage)
+    process.broker.fail_publishes(10_000, BrokerUnavailable("no broker"))
+    (job,) = await stage.submit(queue="train", detail=_needs())
+    await until(lambda: stage.job(job).state is JobState.DISPATCHED)
+
+    await process.kill()
+    stage.start()
+    await player.has(1)
+
+    await player.finish()
+    await stage.all_ended()
+    assert stage.job(job).state is JobState.SUCCEEDED
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_node_whose_queue_takes_nothing_holds_up_no_other_node(stage: Stage, /) -> None:
+    process = stage.start()
+    first = await _worker(stage, "a")
+    second = await _worker(stage, "b")
+    process.broker.fail_publishes(1, PublishRejected("the node's queue is full"))
+    (refused,) = await stage.submit(queue="train", detail=_needs(4.0))
+    await until(lambda: bool(process.scheduler.status().paused))
+    assert set(process.scheduler.status().paused) == {node_queue("a")}
+
+    began = stage.clock.monotonic()
+    await second.has(1)
+
+    assert stage.clock.since(began) < 0.9
+    assert second.envelopes[0].id == refused
+    assert first.envelopes == []
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_drained_node_gets_nothing_more(stage: Stage, /) -> None:
+    stage.start()
+    first = await _worker(stage)
+    await stage.store.nodes.drain("a", drains=True)
+    (job,) = await stage.submit(queue="train", detail=_needs())
+    await stage.pass_by(5)
+    assert stage.job(job).state is JobState.QUEUED
+
+    await stage.store.nodes.drain("a", drains=False)
+    await first.has(1)
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_gang_waits_until_there_is_room_for_all_of_it(stage: Stage, /) -> None:
+    stage.start()
+    player = await _worker(stage)
+    await stage.submit(queue="train", detail=_needs(3.0))
+    await player.has(1)
+    gang = await stage.submit(2, queue="train", detail=_needs(2.0, gang="g", gang_size=2))
+    await stage.pass_by(3)
+    assert {stage.job(job).state for job in gang} == {JobState.QUEUED}
+
+    await player.finish()
+    await player.has(2)
+
+    assert {envelope.id for envelope in player.envelopes} == set(gang)
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_node_that_cannot_be_is_not_written_down(stage: Stage, /) -> None:
+    stage.start()
+    await _worker(stage)
+    stage.worker_says("beat", node=NodeTold(name="no spaces", capacity={"cpu": 1.0}))
+    await stage.pass_by(3)
+
+    assert [node.name for node in await stage.store.nodes.nodes()] == ["a"]
+
+
+@run_by(play, queues=_QUEUES)
+async def test_full_nodes_do_not_hold_up_other_queues_of_their_slot(stage: Stage, /) -> None:
+    stage.model.placed = {"train": 0, "work": 0}
+    stage.start()
+    player = await _worker(stage)
+    await stage.submit(queue="train", detail=_needs(4.0))
+    await player.has(1)
+    # More than one look takes, all of which fit nowhere now.
+    await stage.submit(600, queue="train", detail=_needs(4.0))
+    other = await stage.player_of_declared("work")
+    stage.worker_says("beat", name="w-other", slots=100)
+    await stage.pass_by(5)
+
+    for count in range(1, 21):
+        await stage.submit(queue="work", announced=True)
+        await other.has(count, within=0.05)
+        # The nodes stay full, and are looked at more and more rarely.
+        await stage.pass_by(0.13)
+
+    assert stage.states()[JobState.QUEUED] == 600
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_job_behind_many_that_fit_nowhere_gets_its_turn(stage: Stage, /) -> None:
+    stage.start()
+    player = await _worker(stage)
+    await stage.submit(1200, queue="train", detail=_needs(64.0))
+    (small,) = await stage.submit(queue="train", detail=_needs())
+
+    await player.has(1)
+
+    assert stage.job(small).state is JobState.DISPATCHED
+    assert stage.states() == {JobState.QUEUED: 1200, JobState.DISPATCHED: 1}
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_job_behind_many_that_wait_for_a_gpu_in_use_gets_its_turn(stage: Stage, /) -> None:
+    stage.start()
+
+    async def tell() -> None:
+        has = {"slots": 8.0, "cpu": 4.0, "gpu": 1.0}
+        while True:
+            stage.worker_says("beat", name="w-a", node=replace(_TOLD, capacity=has))
             await stage.pass_by(1)
-        await stage.all_ended()
 
-    play(test, queues=_QUEUES)
+    stage.tasks.append(asyncio.create_task(tell()))
+    await _known(stage, "a")
+    player = await stage.player_of_declared(node_queue("a"))
+    needs = JobDetail(needs=JobNeeds(resources={"cpu": 1.0, "gpu": 1.0}))
+    (running,) = await stage.submit(queue="train", detail=needs)
+    await player.has(1)
+    await stage.submit(1200, queue="train", detail=needs)
+    (small,) = await stage.submit(queue="train", detail=_needs())
+
+    await player.has(2)
+
+    assert [envelope.id for envelope in player.envelopes] == [running, small]
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_gang_across_the_end_of_a_look_behind_others_begins(stage: Stage, /) -> None:
+    stage.start()
+    player = await _worker(stage)
+    await stage.submit(1498, queue="train", detail=_needs(64.0))
+    gang = await stage.submit(4, queue="train", detail=_needs(gang="g", gang_size=4))
+
+    await player.has(4)
+
+    assert {stage.job(job).state for job in gang} == {JobState.DISPATCHED}
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_gang_of_which_half_has_come_does_not_begin_where_two_looks_overlap(stage: Stage, /) -> None:
+    store, slot = stage.store, stage.model.slot_of("train")
+    epoch = await store.dispatching.leases.acquire(slot_key(slot), owner="a", seconds=60)
+    assert isinstance(epoch, int)
+    placer = Placer(store, HeldLease(slot, epoch, inf), is_paused=lambda _: False)
+    await store.nodes.tell([replace(_TOLD, capacity={"slots": 99.0, "cpu": 32.0})])
+    (blocker,) = await stage.submit(queue="train", detail=_needs(64.0))
+    await stage.submit(9, queue="train", detail=_needs())
+    picks = [Pick(Lane("train", 4, ""), 10)]
+    # The next look begins behind the last of these, too, and what comes now is among its first jobs.
+    await placer.place(picks, Quotas(), {})
+    await stage.pass_by(1)
+    gang = await stage.submit(2, queue="train", detail=_needs(gang="g", gang_size=4))
+
+    await placer.place(picks, Quotas(), {})
+
+    assert {stage.job(job).state for job in (blocker, *gang)} == {JobState.QUEUED}
+
+
+@run_by(play, queues=(WorkQueue("train", placed=True, policy="fair"),))
+async def test_a_gang_of_one_tenant_among_hundreds_begins(stage: Stage, /) -> None:
+    stage.start()
+    player = await _worker(stage)
+    # Of each tenant one job is picked, or none.
+    for number in range(600):
+        await stage.submit(queue="train", tenant=f"t{number}", detail=_needs(64.0))
+    gang = await stage.submit(4, queue="train", tenant="zz", detail=_needs(gang="g", gang_size=4))
+
+    await player.has(4)
+
+    assert {stage.job(job).state for job in gang} == {JobState.DISPATCHED}
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_node_that_was_full_for_long_gets_the_next_job_at_once(stage: Stage, /) -> None:
+    stage.start()
+    player = await _worker(stage)
+    await stage.submit(3, queue="train", detail=_needs(4.0))
+    await player.has(1)
+
+    for _ in range(2):
+        await stage.pass_by(7.77)
+        await player.finish()
+        await player.has(1, within=0.05)
+
+    await player.finish()
+    await stage.all_ended()
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_job_placed_again_while_its_first_run_counted_is_known_where_it_is(stage: Stage, /) -> None:
+    stage.start()
+    first = await _worker(stage, silent_after=5)
+    (job,) = await stage.submit(queue="train", detail=_needs())
+    await first.has(1)
+    record = stage.job(job)
+    # As if its message had been taken for lost.
+    update = JobUpdate(
+        id=job, before=record.state, version=record.version, after=JobState.QUEUED, kind="change", due=record.due
+    )
+    assert await stage.store.update(update) is not None
+    await first.has(2)
+    second = await _worker(stage, "b")
+
+    await second.has(1)
+
+    await second.finish()
+    await stage.all_ended()
+
+
+@run_by(play, queues=_QUEUES)
+async def test_no_pool_has_more_of_a_resource_than_its_cap_and_others_pass(stage: Stage, /) -> None:
+    await stage.store.share(Sharing(version=1, pools={"lab": TenantPool(name="lab", max={"cpu": 2.0})}))
+    stage.start()
+    player = await _worker(stage)
+    large = await stage.submit(3, queue="train", tenant="lab", detail=_needs(1.5))
+    (small,) = await stage.submit(queue="train", tenant="lab", detail=_needs(0.5))
+    (other,) = await stage.submit(queue="train", tenant="else", detail=_needs(1.5))
+
+    await player.has(3)
+    await stage.pass_by(5)
+
+    assert {small, other} < {envelope.id for envelope in player.envelopes}
+    assert (await _node(stage)).used == {"slots": 3.0, "cpu": 3.5}
+    assert stage.states() == {JobState.QUEUED: 2, JobState.DISPATCHED: 3}
+    waits = next(job for job in large if stage.job(job).state is JobState.QUEUED)
+    assert (
+        "pool 'lab' has 2 of at most 2 cpu in that queue, and this job needs 1.5: it waits until another one ends"
+        in (await explain_job(stage.store, stage.job(waits))).reasons
+    )
+    # Its successor knows what it has.
+    await stage.processes[0].kill()
+    stage.start()
+    await stage.pass_by(60)
+    assert stage.states() == {JobState.QUEUED: 2, JobState.DISPATCHED: 3}
+    for _ in range(3):
+        await player.finish()
+        await stage.pass_by(1)
+    await stage.all_ended()
 
 
 def _unschedulable(name: str, **fields: Any) -> AlertRule:

@@ -16,6 +16,7 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
 from taskmq.testing.job_store import MemoryJobStore
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play, until
 
 _REASON: Final = "preempted by pool acme"
@@ -88,198 +89,180 @@ def _events(stage: Stage, job: str) -> list[tuple[str, str]]:
     return [(event.kind, event.note) for event in events if event.kind.startswith("preempt")]
 
 
-def test_the_newest_run_gives_way_to_a_pool_that_is_owed_its_share() -> None:
-    async def test(stage: Stage) -> None:
-        player, told = await _stage(stage)
-        old, new = await stage.submit(2, task="gives")
-        await player.has(2)
-        await _begin(stage, player, old, new)
-        (owed,) = await stage.submit(tenant="acme")
-        await player.has(3)
+@run_by(play, _define)
+async def test_the_newest_run_gives_way_to_a_pool_that_is_owed_its_share(stage: Stage, /) -> None:
+    player, told = await _stage(stage)
+    old, new = await stage.submit(2, task="gives")
+    await player.has(2)
+    await _begin(stage, player, old, new)
+    (owed,) = await stage.submit(tenant="acme")
+    await player.has(3)
 
-        await stage.pass_by(4)
-        assert told == []
-        await until(lambda: len(told) == 1)
+    await stage.pass_by(4)
+    assert told == []
+    await until(lambda: len(told) == 1)
 
-        asked = Preemption(job=new, token=stage.job(new).token, reason=_REASON, grace=10.0)
-        assert told == [asked]
-        assert _events(stage, new) == [("preempt_requested", _REASON)]
-        # It is told again while its report does not come, and nobody else in its place.
-        await stage.pass_by(6)
-        assert told == [asked] * 2
-        await _give_back(stage, player, new)
-        await until(lambda: stage.job(new).state is not JobState.RUNNING)
-        await _begin(stage, player, owed)
-        await stage.pass_by(20)
-        assert told == [asked] * 2
-        assert _events(stage, new)[1:] == [("preempted", _REASON)]
-        assert (stage.job(new).attempt, stage.job(new).error) == (1, None)
-        assert stage.processes[0].scheduler.status().preempted == 1
-        assert stage.processes[0].scheduler.snapshot().preempted == 1
-        stage.plays(player)
-        await stage.all_ended()
-
-    play(test, _define)
+    asked = Preemption(job=new, token=stage.job(new).token, reason=_REASON, grace=10.0)
+    assert told == [asked]
+    assert _events(stage, new) == [("preempt_requested", _REASON)]
+    # It is told again while its report does not come, and nobody else in its place.
+    await stage.pass_by(6)
+    assert told == [asked] * 2
+    await _give_back(stage, player, new)
+    await until(lambda: stage.job(new).state is not JobState.RUNNING)
+    await _begin(stage, player, owed)
+    await stage.pass_by(20)
+    assert told == [asked] * 2
+    assert _events(stage, new)[1:] == [("preempted", _REASON)]
+    assert (stage.job(new).attempt, stage.job(new).error) == (1, None)
+    assert stage.processes[0].scheduler.status().preempted == 1
+    assert stage.processes[0].scheduler.snapshot().preempted == 1
+    stage.plays(player)
+    await stage.all_ended()
 
 
-def test_only_runs_that_allow_it_give_way() -> None:
-    async def test(stage: Stage) -> None:
-        player, told = await _stage(stage, slots=5)
-        jobs = [
-            *(await stage.submit(task="t")),
-            *(await stage.submit(task="once")),
-            await _submit(stage, "gives", preemptible=False),
-            await _submit(stage, "t", preemptible=True),
-            await _submit(stage, "once", preemptible=True),
-        ]
-        await player.has(5)
-        await _begin(stage, player, *jobs)
-        await stage.submit(3, tenant="acme")
+@run_by(play, _define)
+async def test_only_runs_that_allow_it_give_way(stage: Stage, /) -> None:
+    player, told = await _stage(stage, slots=5)
+    jobs = [
+        *(await stage.submit(task="t")),
+        *(await stage.submit(task="once")),
+        await _submit(stage, "gives", preemptible=False),
+        await _submit(stage, "t", preemptible=True),
+        await _submit(stage, "once", preemptible=True),
+    ]
+    await player.has(5)
+    await _begin(stage, player, *jobs)
+    await stage.submit(3, tenant="acme")
 
-        await stage.pass_by(12)
+    await stage.pass_by(12)
 
-        assert {each.job for each in told} == {jobs[3]}
-
-    play(test, _define)
+    assert {each.job for each in told} == {jobs[3]}
 
 
-def test_jobs_that_wait_in_front_of_the_one_that_is_owed_its_place_are_recalled() -> None:
-    async def test(stage: Stage) -> None:
-        player, told = await _stage(stage)
-        runs = await stage.submit(2, task="gives")
-        await player.has(2)
-        await _begin(stage, player, *runs)
-        await stage.submit(3)
-        await player.has(4)
-        waiting = [each.id for each in player.envelopes if each.id not in runs]
-        (owed,) = await stage.submit(tenant="acme")
-        await stage.pass_by(7)
+@run_by(play, _define)
+async def test_jobs_that_wait_in_front_of_the_one_that_is_owed_its_place_are_recalled(stage: Stage, /) -> None:
+    player, told = await _stage(stage)
+    runs = await stage.submit(2, task="gives")
+    await player.has(2)
+    await _begin(stage, player, *runs)
+    await stage.submit(3)
+    await player.has(4)
+    waiting = [each.id for each in player.envelopes if each.id not in runs]
+    (owed,) = await stage.submit(tenant="acme")
+    await stage.pass_by(7)
 
-        # Two wait at the broker, and one in the store, behind the one that is owed its place.
-        recalled = {(job, stage.job(job).token) for job in waiting}
-        assert {(each.job, each.token) for each in told if not each.reason} == recalled
-        assert {each.job for each in told if each.reason} == {runs[1]}
-        for job in waiting:
-            await _give_back(stage, player, job, reason="")
-        await until(lambda: stage.job(owed).state is JobState.DISPATCHED)
-        assert _events(stage, waiting[0]) == []
-
-    play(test, _define)
+    # Two wait at the broker, and one in the store, behind the one that is owed its place.
+    recalled = {(job, stage.job(job).token) for job in waiting}
+    assert {(each.job, each.token) for each in told if not each.reason} == recalled
+    assert {each.job for each in told if each.reason} == {runs[1]}
+    for job in waiting:
+        await _give_back(stage, player, job, reason="")
+    await until(lambda: stage.job(owed).state is JobState.DISPATCHED)
+    assert _events(stage, waiting[0]) == []
 
 
-def test_a_job_gives_way_only_so_often_in_a_row() -> None:
-    async def test(stage: Stage) -> None:
-        policy = QueuePolicy(policy="fifo", preempt_after=1.0, preempt_most=2)
-        player, told = await _stage(stage, slots=1, policy=policy)
-        (job,) = await stage.submit(task="gives")
-        for _ in range(2):
-            await player.has(1)
-            await _begin(stage, player, job)
-            (owed,) = await stage.submit(tenant="acme")
-            count = len(told)
-            await until(lambda count=count: len(told) > count)  # type: ignore[misc]
-            await _give_back(stage, player, job)
-            await until(lambda owed=owed: owed in {each.id for each in player.envelopes})  # type: ignore[misc]
-            await player.finish()
-            await until(lambda owed=owed: stage.job(owed).state.is_final)  # type: ignore[misc]
+@run_by(play, _define)
+async def test_a_job_gives_way_only_so_often_in_a_row(stage: Stage, /) -> None:
+    policy = QueuePolicy(policy="fifo", preempt_after=1.0, preempt_most=2)
+    player, told = await _stage(stage, slots=1, policy=policy)
+    (job,) = await stage.submit(task="gives")
+    for _ in range(2):
         await player.has(1)
         await _begin(stage, player, job)
-        await stage.submit(tenant="acme")
-        told.clear()
+        (owed,) = await stage.submit(tenant="acme")
+        count = len(told)
+        await until(lambda count=count: len(told) > count)  # type: ignore[misc]
+        await _give_back(stage, player, job)
+        await until(lambda owed=owed: owed in {each.id for each in player.envelopes})  # type: ignore[misc]
+        await player.finish()
+        await until(lambda owed=owed: stage.job(owed).state.is_final)  # type: ignore[misc]
+    await player.has(1)
+    await _begin(stage, player, job)
+    await stage.submit(tenant="acme")
+    told.clear()
 
-        await stage.pass_by(20)
+    await stage.pass_by(20)
 
-        assert told == []
-        # Its next attempt is another matter.
-        await player.finish(
-            "retry", delay=1, started=stage.clock.now_ms(), error=ErrorRecord(type_name="E", message="x")
-        )
-        await until(lambda: any(each.id == job for each in player.envelopes))
-        await _begin(stage, player, job)
-        await stage.submit(tenant="acme")
-        await until(lambda: {each.job for each in told} == {job})
-
-    play(test, _define)
-
-
-def test_the_next_scheduler_goes_on_with_what_one_that_died_has_asked() -> None:
-    async def test(stage: Stage) -> None:
-        player, told = await _stage(stage)
-        runs = await stage.submit(2, task="gives")
-        await player.has(2)
-        await _begin(stage, player, *runs)
-        await stage.submit(2, tenant="acme")
-        await until(lambda: len(told) == 1)
-        await stage.processes[0].kill()
-        told.clear()
-        # Meanwhile its first run would be the newest.
-        stage.start()
-
-        await until(lambda: bool(told))
-        await stage.pass_by(8)
-
-        assert {(each.job, each.reason) for each in told} == {(runs[1], _REASON)}
-        assert _events(stage, runs[0]) == []
-        assert len(_events(stage, runs[1])) == 1
-
-    play(test, _define)
+    assert told == []
+    # Its next attempt is another matter.
+    await player.finish("retry", delay=1, started=stage.clock.now_ms(), error=ErrorRecord(type_name="E", message="x"))
+    await until(lambda: any(each.id == job for each in player.envelopes))
+    await _begin(stage, player, job)
+    await stage.submit(tenant="acme")
+    await until(lambda: {each.job for each in told} == {job})
 
 
-def test_a_run_that_does_not_stop_is_not_waited_for_forever() -> None:
-    async def test(stage: Stage) -> None:
-        player, told = await _stage(stage)
-        runs = await stage.submit(2, task="gives")
-        await player.has(2)
-        await _begin(stage, player, *runs)
-        await stage.submit(tenant="acme")
-        await until(lambda: len(told) == 1)
+@run_by(play, _define)
+async def test_the_next_scheduler_goes_on_with_what_one_that_died_has_asked(stage: Stage, /) -> None:
+    player, told = await _stage(stage)
+    runs = await stage.submit(2, task="gives")
+    await player.has(2)
+    await _begin(stage, player, *runs)
+    await stage.submit(2, tenant="acme")
+    await until(lambda: len(told) == 1)
+    await stage.processes[0].kill()
+    told.clear()
+    # Meanwhile its first run would be the newest.
+    stage.start()
 
-        await until(lambda: {each.job for each in told} == set(runs))
+    await until(lambda: bool(told))
+    await stage.pass_by(8)
 
-        assert _events(stage, runs[0]) == [("preempt_requested", _REASON)]
-
-    play(test, _define)
-
-
-def test_a_high_class_gets_its_share_back() -> None:
-    async def test(stage: Stage) -> None:
-        player, told = await _stage(stage, policy=QueuePolicy())
-        runs = await stage.submit(2, task="gives", priority=1)
-        await player.has(2)
-        await _begin(stage, player, *runs)
-        await stage.submit(2, priority=8)
-
-        await stage.pass_by(8)
-
-        assert {(each.job, each.reason) for each in told} == {(runs[1], "preempted by class high")}
-
-    play(test, _define)
+    assert {(each.job, each.reason) for each in told} == {(runs[1], _REASON)}
+    assert _events(stage, runs[0]) == []
+    assert len(_events(stage, runs[1])) == 1
 
 
-def test_the_store_is_asked_once_for_the_jobs_of_all_lanes_that_are_owed_a_place() -> None:
-    async def test(stage: Stage) -> None:
-        store, asked = stage.store, list[int]()
-        waiting = store.nodes.waiting
+@run_by(play, _define)
+async def test_a_run_that_does_not_stop_is_not_waited_for_forever(stage: Stage, /) -> None:
+    player, told = await _stage(stage)
+    runs = await stage.submit(2, task="gives")
+    await player.has(2)
+    await _begin(stage, player, *runs)
+    await stage.submit(tenant="acme")
+    await until(lambda: len(told) == 1)
 
-        async def noted(picks: Sequence[Pick], **options: Any) -> list[UnplacedJob]:
-            asked.append(len(picks))
-            return await waiting(picks, **options)
+    await until(lambda: {each.job for each in told} == set(runs))
 
-        vars(store.nodes)["waiting"] = noted
-        player, told = await _stage(stage, policy=QueuePolicy(), store=store)
-        runs = await stage.submit(2, task="gives", priority=1)
-        await player.has(2)
-        await _begin(stage, player, *runs)
-        for number in range(20):
-            await stage.submit(tenant=f"tenant-{number}", priority=8)
+    assert _events(stage, runs[0]) == [("preempt_requested", _REASON)]
 
-        await until(lambda: len(told) > 0)
 
-        # The window has taken one or two of them; it is looked once a second.
-        assert set(asked) <= {18, 19}
-        assert len(asked) <= 8
+@run_by(play, _define)
+async def test_a_high_class_gets_its_share_back(stage: Stage, /) -> None:
+    player, told = await _stage(stage, policy=QueuePolicy())
+    runs = await stage.submit(2, task="gives", priority=1)
+    await player.has(2)
+    await _begin(stage, player, *runs)
+    await stage.submit(2, priority=8)
 
-    play(test, _define)
+    await stage.pass_by(8)
+
+    assert {(each.job, each.reason) for each in told} == {(runs[1], "preempted by class high")}
+
+
+@run_by(play, _define)
+async def test_the_store_is_asked_once_for_the_jobs_of_all_lanes_that_are_owed_a_place(stage: Stage, /) -> None:
+    store, asked = stage.store, list[int]()
+    waiting = store.nodes.waiting
+
+    async def noted(picks: Sequence[Pick], **options: Any) -> list[UnplacedJob]:
+        asked.append(len(picks))
+        return await waiting(picks, **options)
+
+    vars(store.nodes)["waiting"] = noted
+    player, told = await _stage(stage, policy=QueuePolicy(), store=store)
+    runs = await stage.submit(2, task="gives", priority=1)
+    await player.has(2)
+    await _begin(stage, player, *runs)
+    for number in range(20):
+        await stage.submit(tenant=f"tenant-{number}", priority=8)
+
+    await until(lambda: len(told) > 0)
+
+    # The window has taken one or two of them; it is looked once a second.
+    assert set(asked) <= {18, 19}
+    assert len(asked) <= 8
 
 
 def test_runs_with_a_gpu_give_way_to_a_pool_that_is_owed_one_and_no_others() -> None:

@@ -8,94 +8,87 @@ from taskmq import TaskMQ
 from taskmq.errors import PublishRejected, PublishUnknown, SendError, TooLarge, Unroutable, UnsupportedFeature
 from taskmq.model.states import JobState
 from taskmq.model.topology import WorkQueue
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
 
 
 @pytest.mark.parametrize("error", [Unroutable("work"), PublishRejected("queue 'work' is full")], ids=str)
-def test_a_refused_job_is_ready_again_and_its_queue_pauses_longer_each_time(
-    error: SendError,
+@run_by(play)
+async def test_a_refused_job_is_ready_again_and_its_queue_pauses_longer_each_time(
+    stage: Stage, /, error: SendError
 ) -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        await until(lambda: len(process.scheduler.status().slots) == 8)
-        process.broker.fail_publishes(5, error)
-        (job_id,) = await stage.submit(announced=True)
-        began = stage.clock.monotonic()
-        await until(lambda: stage.job(job_id).token > 0 and stage.job(job_id).state is JobState.QUEUED)
-        assert process.scheduler.status().paused == {"work": str(error)}
-        assert process.scheduler.status().in_flight == {}
+    process = stage.start()
+    await until(lambda: len(process.scheduler.status().slots) == 8)
+    process.broker.fail_publishes(5, error)
+    (job_id,) = await stage.submit(announced=True)
+    began = stage.clock.monotonic()
+    await until(lambda: stage.job(job_id).token > 0 and stage.job(job_id).state is JobState.QUEUED)
+    assert process.scheduler.status().paused == {"work": str(error)}
+    assert process.scheduler.status().in_flight == {}
 
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 1, within=120)
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1, within=120)
 
-        # 1, 2, 4, 8 and 16 seconds.
-        assert 31 <= stage.clock.since(began) <= 33
-        assert player.envelopes[0].attempt == 1
-        assert stage.job(job_id).token >> 32 == 6
-        notes = [entry.note for entry in await stage.store.events(job_id)]
-        assert notes == [str(error)] * 5
-        await player.finish()
-        await stage.all_ended()
-        assert process.scheduler.status().paused == {}
-
-    play(test)
+    # 1, 2, 4, 8 and 16 seconds.
+    assert 31 <= stage.clock.since(began) <= 33
+    assert player.envelopes[0].attempt == 1
+    assert stage.job(job_id).token >> 32 == 6
+    notes = [entry.note for entry in await stage.store.events(job_id)]
+    assert notes == [str(error)] * 5
+    await player.finish()
+    await stage.all_ended()
+    assert process.scheduler.status().paused == {}
 
 
-def test_a_queue_that_takes_nothing_holds_up_no_other() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        await stage.playing("good")
-        await until(lambda: len(process.scheduler.status().slots) == 8)
-        process.broker.fail_publishes(1, PublishRejected("queue 'bad' is full"))
-        (bad,) = await stage.submit(queue="bad", announced=True)
-        await until(lambda: "bad" in process.scheduler.status().paused)
+@run_by(play)
+async def test_a_queue_that_takes_nothing_holds_up_no_other(stage: Stage, /) -> None:
+    process = stage.start()
+    await stage.playing("good")
+    await until(lambda: len(process.scheduler.status().slots) == 8)
+    process.broker.fail_publishes(1, PublishRejected("queue 'bad' is full"))
+    (bad,) = await stage.submit(queue="bad", announced=True)
+    await until(lambda: "bad" in process.scheduler.status().paused)
 
-        began = stage.clock.monotonic()
-        good = await stage.submit(3, queue="good", announced=True)
-        await until(lambda: all(stage.job(job_id).state.is_final for job_id in good))
+    began = stage.clock.monotonic()
+    good = await stage.submit(3, queue="good", announced=True)
+    await until(lambda: all(stage.job(job_id).state.is_final for job_id in good))
 
-        assert stage.clock.since(began) < 0.9
-        assert stage.job(bad).state is JobState.QUEUED
-
-    play(test)
+    assert stage.clock.since(began) < 0.9
+    assert stage.job(bad).state is JobState.QUEUED
 
 
-def test_a_job_that_is_too_large_fails_and_those_beside_it_run() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        await until(lambda: len(process.scheduler.status().slots) == 8)
-        process.broker.fail_publishes(1, TooLarge(9, 8, "the message"))
-        await stage.submit(3)
-        await stage.playing()
+@run_by(play)
+async def test_a_job_that_is_too_large_fails_and_those_beside_it_run(stage: Stage, /) -> None:
+    process = stage.start()
+    await until(lambda: len(process.scheduler.status().slots) == 8)
+    process.broker.fail_publishes(1, TooLarge(9, 8, "the message"))
+    await stage.submit(3)
+    await stage.playing()
 
-        await stage.all_ended()
+    await stage.all_ended()
 
-        assert stage.states() == {JobState.FAILED: 1, JobState.SUCCEEDED: 2}
-        (failed,) = [job for job in stage.model.jobs.values() if job.state is JobState.FAILED]
-        assert failed.error is not None
-        assert "9 bytes" in failed.error.message
-        await until(lambda: stage.batches() == 0)
-
-    play(test)
+    assert stage.states() == {JobState.FAILED: 1, JobState.SUCCEEDED: 2}
+    (failed,) = [job for job in stage.model.jobs.values() if job.state is JobState.FAILED]
+    assert failed.error is not None
+    assert "9 bytes" in failed.error.message
+    await until(lambda: stage.batches() == 0)
 
 
-def test_a_job_whose_confirm_is_lost_is_published_again_with_its_token_and_ends_once() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        await until(lambda: len(process.scheduler.status().slots) == 8)
-        process.broker.lose_confirms(2, PublishUnknown("no confirm"))
-        (job_id,) = await stage.submit()
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 3)
+@run_by(play)
+async def test_a_job_whose_confirm_is_lost_is_published_again_with_its_token_and_ends_once(stage: Stage, /) -> None:
+    process = stage.start()
+    await until(lambda: len(process.scheduler.status().slots) == 8)
+    process.broker.lose_confirms(2, PublishUnknown("no confirm"))
+    (job_id,) = await stage.submit()
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 3)
 
-        assert len({each.store.token for each in player.envelopes if each.store}) == 1
-        await player.finish()
-        await until(lambda: sum(process.scheduler.status().reports.values()) == 3)
+    assert len({each.store.token for each in player.envelopes if each.store}) == 1
+    await player.finish()
+    await until(lambda: sum(process.scheduler.status().reports.values()) == 3)
 
-        assert process.scheduler.status().reports == {"accepted": 1, "superseded": 2}
-        assert stage.job(job_id).state is JobState.SUCCEEDED
-
-    play(test)
+    assert process.scheduler.status().reports == {"accepted": 1, "superseded": 2}
+    assert stage.job(job_id).state is JobState.SUCCEEDED
 
 
 def test_a_job_that_must_not_run_twice_fails_where_its_confirm_is_lost() -> None:
@@ -120,47 +113,43 @@ def test_a_job_that_must_not_run_twice_fails_where_its_confirm_is_lost() -> None
     play(test, define)
 
 
-def test_a_queue_whose_name_is_not_allowed_any_more_stops_no_other_of_its_slot() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        slot = stage.model.slot_of("work")
-        # Reserved since: an earlier version has taken the job.
-        names = (f"taskmq.{number}" for number in range(100))
-        old = next(name for name in names if stage.model.slot_of(name) == slot)
-        (kept,) = await stage.submit(queue=old)
-        await until(lambda: process.scheduler.status().paused.keys() == {old})
-        (other,) = await stage.submit()
-        await stage.playing()
+@run_by(play)
+async def test_a_queue_whose_name_is_not_allowed_any_more_stops_no_other_of_its_slot(stage: Stage, /) -> None:
+    process = stage.start()
+    slot = stage.model.slot_of("work")
+    # Reserved since: an earlier version has taken the job.
+    names = (f"taskmq.{number}" for number in range(100))
+    old = next(name for name in names if stage.model.slot_of(name) == slot)
+    (kept,) = await stage.submit(queue=old)
+    await until(lambda: process.scheduler.status().paused.keys() == {old})
+    (other,) = await stage.submit()
+    await stage.playing()
 
-        await until(lambda: stage.job(other).state is JobState.SUCCEEDED)
+    await until(lambda: stage.job(other).state is JobState.SUCCEEDED)
 
-        assert "not starting with" in process.scheduler.status().paused[old]
-        assert stage.job(kept).state is JobState.QUEUED
-
-    play(test)
+    assert "not starting with" in process.scheduler.status().paused[old]
+    assert stage.job(kept).state is JobState.QUEUED
 
 
-def test_a_queue_that_the_broker_cannot_make_holds_up_nothing_else_of_its_batch() -> None:
-    async def test(stage: Stage) -> None:
-        slot = stage.model.slot_of("work")
-        odd = next(name for name in (f"odd{number}" for number in range(100)) if stage.model.slot_of(name) == slot)
-        process = stage.start()
-        declare = process.broker.declare
+@run_by(play)
+async def test_a_queue_that_the_broker_cannot_make_holds_up_nothing_else_of_its_batch(stage: Stage, /) -> None:
+    slot = stage.model.slot_of("work")
+    odd = next(name for name in (f"odd{number}" for number in range(100)) if stage.model.slot_of(name) == slot)
+    process = stage.start()
+    declare = process.broker.declare
 
-        async def refuse(queues: Iterable[WorkQueue]) -> None:
-            queues = list(queues)
-            if odd in [queue.name for queue in queues]:
-                raise UnsupportedFeature("this broker is too old (staged)")
-            await declare(queues)
+    async def refuse(queues: Iterable[WorkQueue]) -> None:
+        queues = list(queues)
+        if odd in [queue.name for queue in queues]:
+            raise UnsupportedFeature("this broker is too old (staged)")
+        await declare(queues)
 
-        vars(process.broker)["declare"] = refuse
-        (kept,) = await stage.submit(queue=odd)
-        (other,) = await stage.submit()
-        await stage.playing()
+    vars(process.broker)["declare"] = refuse
+    (kept,) = await stage.submit(queue=odd)
+    (other,) = await stage.submit()
+    await stage.playing()
 
-        await until(lambda: stage.job(other).state is JobState.SUCCEEDED)
-        await until(lambda: stage.job(kept).state is JobState.QUEUED)
+    await until(lambda: stage.job(other).state is JobState.SUCCEEDED)
+    await until(lambda: stage.job(kept).state is JobState.QUEUED)
 
-        assert "too old" in process.scheduler.status().paused[odd]
-
-    play(test)
+    assert "too old" in process.scheduler.status().paused[odd]

@@ -14,6 +14,7 @@ from taskmq.model.jobs.registrations import (
     TaskRegistration,
     encode_told,
 )
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
 
 _TASK = TaskRegistration(task="mail.send", queue="mail", positional=("to",))
@@ -42,56 +43,50 @@ async def _is_asked(stage: Stage) -> None:
     await until(lambda: bool(asked))
 
 
-def test_a_scheduler_registers_the_tasks_of_its_app() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        await until(lambda: _is_known(stage, "own"))
+@run_by(play, _define)
+async def test_a_scheduler_registers_the_tasks_of_its_app(stage: Stage, /) -> None:
+    process = stage.start()
+    await until(lambda: _is_known(stage, "own"))
 
-        (form,) = await _forms(stage, "own")
-        assert (form.origin, form.registration.queue) == ("app", "work")
-        assert form.registration.description == "A task of the scheduler's."
-        await stage.pass_by(700)
-        (later,) = await _forms(stage, "own")
-        assert later.last > form.last
-        await process.stop()
-
-    play(test, _define)
+    (form,) = await _forms(stage, "own")
+    assert (form.origin, form.registration.queue) == ("app", "work")
+    assert form.registration.description == "A task of the scheduler's."
+    await stage.pass_by(700)
+    (later,) = await _forms(stage, "own")
+    assert later.last > form.last
+    await process.stop()
 
 
 async def _is_known(stage: Stage, name: str) -> bool:
     return bool(await _forms(stage, name))
 
 
-def test_a_scheduler_asks_workers_for_their_tasks_and_writes_down_what_they_tell() -> None:
-    async def test(stage: Stage) -> None:
-        await _is_asked(stage)
+@run_by(play)
+async def test_a_scheduler_asks_workers_for_their_tasks_and_writes_down_what_they_tell(stage: Stage, /) -> None:
+    await _is_asked(stage)
 
-        _tell(stage, _TASK)
+    _tell(stage, _TASK)
 
-        await until(lambda: _is_known(stage, "mail.send"))
-        (form,) = await _forms(stage, "mail.send")
-        assert (form.registration, form.origin, form.worker) == (_TASK, "broker", "w1")
-
-    play(test)
+    await until(lambda: _is_known(stage, "mail.send"))
+    (form,) = await _forms(stage, "mail.send")
+    assert (form.registration, form.origin, form.worker) == (_TASK, "broker", "w1")
 
 
-def test_what_many_workers_tell_is_written_once_in_five_minutes() -> None:
-    async def test(stage: Stage) -> None:
-        await _is_asked(stage)
-        _tell(stage, _TASK)
-        await until(lambda: _is_known(stage, "mail.send"))
-        (first,) = await _forms(stage, "mail.send")
+@run_by(play)
+async def test_what_many_workers_tell_is_written_once_in_five_minutes(stage: Stage, /) -> None:
+    await _is_asked(stage)
+    _tell(stage, _TASK)
+    await until(lambda: _is_known(stage, "mail.send"))
+    (first,) = await _forms(stage, "mail.send")
 
-        await stage.pass_by(10)
-        _tell(stage, _TASK, worker="w2")
-        _tell(stage, replace(_TASK, queue="other"), worker="w2")
-        await until(lambda: _has_forms(stage, 2))
-        assert first in await _forms(stage, "mail.send")
-        await stage.pass_by(300)
-        _tell(stage, _TASK, worker="w3")
-        await until(lambda: _is_told_by(stage, "w3"))
-
-    play(test)
+    await stage.pass_by(10)
+    _tell(stage, _TASK, worker="w2")
+    _tell(stage, replace(_TASK, queue="other"), worker="w2")
+    await until(lambda: _has_forms(stage, 2))
+    assert first in await _forms(stage, "mail.send")
+    await stage.pass_by(300)
+    _tell(stage, _TASK, worker="w3")
+    await until(lambda: _is_told_by(stage, "w3"))
 
 
 async def _has_forms(stage: Stage, count: int) -> bool:

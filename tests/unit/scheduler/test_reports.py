@@ -15,6 +15,7 @@ from taskmq.model.jobs.reports import Report, encode_reports
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue, reports_queue
 from taskmq.testing.job_store import MemoryJobStore
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Player, Stage, play, until
 
 
@@ -30,40 +31,36 @@ def _reports(stage: Stage, queue: str = "work") -> str:
     return reports_queue("shop", stage.model.slot_of(queue))
 
 
-def test_a_message_that_nobody_can_read_is_parked_and_those_behind_it_count() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        player = await _in_hand(stage)
-        message = Outgoing(queue=_reports(stage), body=b"\xff{", content_type=JSON, job_id="", task="?")
-        await stage.broker.publish(message, timeout=5)
-        await player.finish()
+@run_by(play)
+async def test_a_message_that_nobody_can_read_is_parked_and_those_behind_it_count(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await _in_hand(stage)
+    message = Outgoing(queue=_reports(stage), body=b"\xff{", content_type=JSON, job_id="", task="?")
+    await stage.broker.publish(message, timeout=5)
+    await player.finish()
 
-        await stage.all_ended()
+    await stage.all_ended()
 
-        ((reason, body),) = await stage.parked()
-        assert "no reports" in reason
-        assert body == b"\xff{"
-        assert process.scheduler.status().reports == {"malformed": 1, "accepted": 1}
-
-    play(test)
+    ((reason, body),) = await stage.parked()
+    assert "no reports" in reason
+    assert body == b"\xff{"
+    assert process.scheduler.status().reports == {"malformed": 1, "accepted": 1}
 
 
-def test_a_report_of_a_job_that_the_store_does_not_know_is_parked_alone() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        player = await _in_hand(stage)
-        (envelope,) = player.envelopes
-        assert envelope.store is not None
-        unknown = Report(id=new_job_id(START, bytes(10)), token=7, kind="succeeded", result=b"1")
-        known = Report(id=envelope.store.id, token=envelope.store.token, kind="succeeded")
-        await player.send(envelope.store.reports, unknown, known)
+@run_by(play)
+async def test_a_report_of_a_job_that_the_store_does_not_know_is_parked_alone(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await _in_hand(stage)
+    (envelope,) = player.envelopes
+    assert envelope.store is not None
+    unknown = Report(id=new_job_id(START, bytes(10)), token=7, kind="succeeded", result=b"1")
+    known = Report(id=envelope.store.id, token=envelope.store.token, kind="succeeded")
+    await player.send(envelope.store.reports, unknown, known)
 
-        await stage.all_ended()
+    await stage.all_ended()
 
-        assert await stage.parked() == [("the store has no such job", next(encode_reports([unknown])))]
-        assert process.scheduler.status().reports == {"unknown": 1, "accepted": 1}
-
-    play(test)
+    assert await stage.parked() == [("the store has no such job", next(encode_reports([unknown])))]
+    assert process.scheduler.status().reports == {"unknown": 1, "accepted": 1}
 
 
 def test_one_report_that_the_store_cannot_apply_stops_no_other() -> None:
@@ -106,73 +103,67 @@ def test_one_report_that_the_store_cannot_apply_stops_no_other() -> None:
     play(test)
 
 
-def test_few_reports_share_a_transaction_and_the_first_waits_for_none() -> None:
-    async def test(stage: Stage) -> None:
-        store = stage.start().store
-        apply, sizes = store.dispatching.apply, list[int]()
+@run_by(play)
+async def test_few_reports_share_a_transaction_and_the_first_waits_for_none(stage: Stage, /) -> None:
+    store = stage.start().store
+    apply, sizes = store.dispatching.apply, list[int]()
 
-        async def counted(reports: Sequence[Report]) -> list[AppliedReport]:
-            sizes.append(len(reports))
-            return list(await apply(reports))
+    async def counted(reports: Sequence[Report]) -> list[AppliedReport]:
+        sizes.append(len(reports))
+        return list(await apply(reports))
 
-        vars(store.dispatching)["apply"] = counted
-        player = await _in_hand(stage, 6)
-        first, *others = player.envelopes
-        began = stage.clock.monotonic()
-        await player.report(first)
-        await until(lambda: len(sizes) == 1)
-        assert stage.clock.since(began) < 0.01
-        for envelope in others:
-            await player.report(envelope)
-            await stage.pass_by(0.001)
+    vars(store.dispatching)["apply"] = counted
+    player = await _in_hand(stage, 6)
+    first, *others = player.envelopes
+    began = stage.clock.monotonic()
+    await player.report(first)
+    await until(lambda: len(sizes) == 1)
+    assert stage.clock.since(began) < 0.01
+    for envelope in others:
+        await player.report(envelope)
+        await stage.pass_by(0.001)
 
-        await stage.all_ended()
-        assert sizes == [1, 5]
-        assert stage.clock.since(began) < 0.02
-
-    play(test)
+    await stage.all_ended()
+    assert sizes == [1, 5]
+    assert stage.clock.since(began) < 0.02
 
 
-def test_an_invitation_that_the_broker_dropped_is_dispatched_again() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await _in_hand(stage)
-        (delivery,) = player.deliveries
-        first = player.envelopes[0].store
-        await _drop(stage, delivery.body, "expired")
-        delivery.ack()
-        player.deliveries.clear()
+@run_by(play)
+async def test_an_invitation_that_the_broker_dropped_is_dispatched_again(stage: Stage, /) -> None:
+    stage.start()
+    player = await _in_hand(stage)
+    (delivery,) = player.deliveries
+    first = player.envelopes[0].store
+    await _drop(stage, delivery.body, "expired")
+    delivery.ack()
+    player.deliveries.clear()
 
-        await until(lambda: len(player.deliveries) == 1)
+    await until(lambda: len(player.deliveries) == 1)
 
-        (envelope,) = player.envelopes
-        assert envelope.store is not None
-        assert first is not None
-        assert envelope.store.token != first.token
-        assert envelope.attempt == 1
-        await player.finish()
-        await stage.all_ended()
-        assert stage.states() == {JobState.SUCCEEDED: 1}
-
-    play(test)
+    (envelope,) = player.envelopes
+    assert envelope.store is not None
+    assert first is not None
+    assert envelope.store.token != first.token
+    assert envelope.attempt == 1
+    await player.finish()
+    await stage.all_ended()
+    assert stage.states() == {JobState.SUCCEEDED: 1}
 
 
-def test_an_invitation_that_was_given_back_too_often_has_failed() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await _in_hand(stage)
-        (delivery,) = player.deliveries
-        await _drop(stage, delivery.body, "delivery_limit")
-        delivery.ack()
+@run_by(play)
+async def test_an_invitation_that_was_given_back_too_often_has_failed(stage: Stage, /) -> None:
+    stage.start()
+    player = await _in_hand(stage)
+    (delivery,) = player.deliveries
+    await _drop(stage, delivery.body, "delivery_limit")
+    delivery.ack()
 
-        await stage.all_ended()
+    await stage.all_ended()
 
-        (job,) = stage.model.jobs.values()
-        assert job.state is JobState.FAILED
-        assert job.error is not None
-        assert job.error.type_name == "WorkerLost"
-
-    play(test)
+    (job,) = stage.model.jobs.values()
+    assert job.state is JobState.FAILED
+    assert job.error is not None
+    assert job.error.type_name == "WorkerLost"
 
 
 async def _drop(stage: Stage, body: bytes, reason: str) -> None:
@@ -183,92 +174,82 @@ async def _drop(stage: Stage, body: bytes, reason: str) -> None:
     await stage.broker.publish(message, timeout=5)
 
 
-def test_retries_and_snoozes_return_at_their_times_and_interrupted_jobs_at_once() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await _in_hand(stage)
-        error = ErrorRecord(type_name="ValueError", message="no", traceback="")
-        seen: list[tuple[int, float]] = []
-        for kind, delay in (("retry", 300), ("snoozed", 2_500), ("interrupted", 0), ("retry", 40)):
-            began = stage.clock.monotonic()
-            await player.finish(kind, delay=delay, error=error if kind == "retry" else None)  # type: ignore[arg-type]
-            await player.has(1)
-            seen.append((player.envelopes[0].attempt, stage.clock.since(began) - delay / 1000))
+@run_by(play)
+async def test_retries_and_snoozes_return_at_their_times_and_interrupted_jobs_at_once(stage: Stage, /) -> None:
+    stage.start()
+    player = await _in_hand(stage)
+    error = ErrorRecord(type_name="ValueError", message="no", traceback="")
+    seen: list[tuple[int, float]] = []
+    for kind, delay in (("retry", 300), ("snoozed", 2_500), ("interrupted", 0), ("retry", 40)):
+        began = stage.clock.monotonic()
+        await player.finish(kind, delay=delay, error=error if kind == "retry" else None)  # type: ignore[arg-type]
+        await player.has(1)
+        seen.append((player.envelopes[0].attempt, stage.clock.since(began) - delay / 1000))
 
-        assert [attempt for attempt, _ in seen] == [2, 2, 2, 3]
-        # A tick of the timers, and a turn of the worker that looks; the difference of two floats may miss by a hair.
-        assert all(-1e-6 <= late <= 0.025 for _, late in seen), seen
-        (job,) = stage.model.jobs.values()
-        assert [attempt.attempt for attempt in await stage.store.attempts(job.id)] == [1, 2]
-
-    play(test)
+    assert [attempt for attempt, _ in seen] == [2, 2, 2, 3]
+    # A tick of the timers, and a turn of the worker that looks; the difference of two floats may miss by a hair.
+    assert all(-1e-6 <= late <= 0.025 for _, late in seen), seen
+    (job,) = stage.model.jobs.values()
+    assert [attempt.attempt for attempt in await stage.store.attempts(job.id)] == [1, 2]
 
 
-def test_a_result_is_put_after_a_crash_between_applying_and_acknowledging() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        player = await _in_hand(stage)
-        (envelope,) = player.envelopes
-        assert envelope.store is not None
-        report = Report(id=envelope.store.id, token=envelope.store.token, kind="succeeded", result=b"7")
-        await process.kill()
-        # It has applied the report, and died.
-        await player.send(envelope.store.reports, report)
-        async with stage.broker.peek(envelope.store.reports, limit=1):
-            await stage.store.dispatching.apply([report])
+@run_by(play)
+async def test_a_result_is_put_after_a_crash_between_applying_and_acknowledging(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await _in_hand(stage)
+    (envelope,) = player.envelopes
+    assert envelope.store is not None
+    report = Report(id=envelope.store.id, token=envelope.store.token, kind="succeeded", result=b"7")
+    await process.kill()
+    # It has applied the report, and died.
+    await player.send(envelope.store.reports, report)
+    async with stage.broker.peek(envelope.store.reports, limit=1):
+        await stage.store.dispatching.apply([report])
 
-        second = stage.start()
-        record = await second.app.jobs.wait_for_result(envelope.id, 30)
+    second = stage.start()
+    record = await second.app.jobs.wait_for_result(envelope.id, 30)
 
-        assert record is not None
-        assert record.value == b"7"
-
-    play(test)
+    assert record is not None
+    assert record.value == b"7"
 
 
-def test_a_state_that_is_away_costs_no_job_its_end() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        state = process.app.sessions.current().state
-        assert state is not None
-        await state.aclose()
-        await stage.submit(3)
-        await stage.playing()
+@run_by(play)
+async def test_a_state_that_is_away_costs_no_job_its_end(stage: Stage, /) -> None:
+    process = stage.start()
+    state = process.app.sessions.current().state
+    assert state is not None
+    await state.aclose()
+    await stage.submit(3)
+    await stage.playing()
 
-        await stage.all_ended()
+    await stage.all_ended()
 
-        assert stage.states() == {JobState.SUCCEEDED: 3}
-
-    play(test)
+    assert stage.states() == {JobState.SUCCEEDED: 3}
 
 
 @pytest.mark.parametrize("error", [BrokerUnavailable("no broker"), StoreUnavailable("no store")], ids=str)
-def test_reports_are_consumed_again_after_an_outage(error: Exception) -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        if isinstance(error, BrokerUnavailable):
-            process.broker.fail_calls("consume", 30, error)
-        player = await _in_hand(stage)
-        if isinstance(error, StoreUnavailable):
-            process.store.is_reachable = False
-            await stage.pass_by(3)
-        await player.finish()
+@run_by(play)
+async def test_reports_are_consumed_again_after_an_outage(stage: Stage, /, error: Exception) -> None:
+    process = stage.start()
+    if isinstance(error, BrokerUnavailable):
+        process.broker.fail_calls("consume", 30, error)
+    player = await _in_hand(stage)
+    if isinstance(error, StoreUnavailable):
+        process.store.is_reachable = False
         await stage.pass_by(3)
-        process.store.is_reachable = True
+    await player.finish()
+    await stage.pass_by(3)
+    process.store.is_reachable = True
 
-        await stage.all_ended()
-
-    play(test)
+    await stage.all_ended()
 
 
-def test_invitations_and_reports_have_their_own_queues() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        await _in_hand(stage)
+@run_by(play)
+async def test_invitations_and_reports_have_their_own_queues(stage: Stage, /) -> None:
+    stage.start()
+    await _in_hand(stage)
 
-        found = await stage.broker.stats([jobs_queue("work"), _reports(stage)])
+    found = await stage.broker.stats([jobs_queue("work"), _reports(stage)])
 
-        assert [each.queue for each in found] == ["work.jobs", _reports(stage)]
-        assert _reports(stage).startswith("taskmq.reports.shop.")
-
-    play(test)
+    assert [each.queue for each in found] == ["work.jobs", _reports(stage)]
+    assert _reports(stage).startswith("taskmq.reports.shop.")

@@ -12,6 +12,7 @@ from taskmq.model.states import JobState
 from taskmq.model.telemetry.events import FailureEvent, JobEvent, encode_batch, failure_topic, job_topic
 from taskmq.scheduler.alerts import AlertSettings
 from taskmq.scheduler.history import RunHistory, forget_old
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Player, Stage, play, until
 
 _DAY = 86_400_000
@@ -31,61 +32,55 @@ async def _messages(stage: Stage) -> list[str]:
     return [line.message for line in page.lines]
 
 
-def test_lines_are_kept_before_the_end_of_their_run_is_known() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        (job_id,) = await stage.submit()
-        player = await stage.player()
-        await player.has(1)
-        (envelope,) = player.envelopes
+@run_by(play)
+async def test_lines_are_kept_before_the_end_of_their_run_is_known(stage: Stage, /) -> None:
+    stage.start()
+    (job_id,) = await stage.submit()
+    player = await stage.player()
+    await player.has(1)
+    (envelope,) = player.envelopes
 
-        await _log(player, envelope, "one", "two")
-        await player.finish()
-        await until(lambda: stage.job(job_id).state.is_final)
+    await _log(player, envelope, "one", "two")
+    await player.finish()
+    await until(lambda: stage.job(job_id).state.is_final)
 
-        assert await _messages(stage) == ["one", "two"]
-        await _log(player, envelope, "late", first=2)
-        await stage.pass_by(1)
-        assert await _messages(stage) == ["one", "two"]
-
-    play(test)
+    assert await _messages(stage) == ["one", "two"]
+    await _log(player, envelope, "late", first=2)
+    await stage.pass_by(1)
+    assert await _messages(stage) == ["one", "two"]
 
 
-def test_lines_wait_at_the_broker_while_the_store_is_away() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        await stage.submit()
-        player = await stage.player()
-        await player.has(1)
-        process.store.is_reachable = False
-        await _log(player, player.envelopes[0], "one")
-        await stage.pass_by(3)
+@run_by(play)
+async def test_lines_wait_at_the_broker_while_the_store_is_away(stage: Stage, /) -> None:
+    process = stage.start()
+    await stage.submit()
+    player = await stage.player()
+    await player.has(1)
+    process.store.is_reachable = False
+    await _log(player, player.envelopes[0], "one")
+    await stage.pass_by(3)
 
-        process.store.is_reachable = True
-        await until(lambda: bool(stage.model.history.lines))
+    process.store.is_reachable = True
+    await until(lambda: bool(stage.model.history.lines))
 
-        assert await _messages(stage) == ["one"]
-
-    play(test)
+    assert await _messages(stage) == ["one"]
 
 
-def test_a_message_with_no_lines_in_it_is_dropped_and_counted() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        (job_id,) = await stage.submit()
-        player = await stage.player()
-        await player.has(1)
-        invitation = player.envelopes[0].store
-        assert invitation is not None
-        message = Outgoing(queue=invitation.reports, body=b"{}", content_type=JSON, job_id="", task=LOGS_TASK)
-        await player.broker.publish(message, timeout=5)
-        await player.finish()
-        await until(lambda: stage.job(job_id).state.is_final)
+@run_by(play)
+async def test_a_message_with_no_lines_in_it_is_dropped_and_counted(stage: Stage, /) -> None:
+    process = stage.start()
+    (job_id,) = await stage.submit()
+    player = await stage.player()
+    await player.has(1)
+    invitation = player.envelopes[0].store
+    assert invitation is not None
+    message = Outgoing(queue=invitation.reports, body=b"{}", content_type=JSON, job_id="", task=LOGS_TASK)
+    await player.broker.publish(message, timeout=5)
+    await player.finish()
+    await until(lambda: stage.job(job_id).state.is_final)
 
-        assert process.scheduler.status().reports["malformed"] == 1
-        assert await stage.parked() == []
-
-    play(test)
+    assert process.scheduler.status().reports["malformed"] == 1
+    assert await stage.parked() == []
 
 
 def _tell(stage: Stage, *names: str, worker: str = "w", **fields: Any) -> None:
@@ -108,19 +103,17 @@ async def _counted(stage: Stage) -> dict[str, int]:
     return found
 
 
-def test_what_workers_tell_is_counted_and_failures_of_plain_jobs_are_kept() -> None:
-    async def test(stage: Stage) -> None:
-        async with stage.running(_history(stage, "a")):
-            await stage.pass_by(1)
-            _tell(stage, "started", "succeeded", "dead", tenant="acme", seconds=0.5)
-            _tell(stage, "dead", is_stored=True)
-            await stage.pass_by(5)
+@run_by(play)
+async def test_what_workers_tell_is_counted_and_failures_of_plain_jobs_are_kept(stage: Stage, /) -> None:
+    async with stage.running(_history(stage, "a")):
+        await stage.pass_by(1)
+        _tell(stage, "started", "succeeded", "dead", tenant="acme", seconds=0.5)
+        _tell(stage, "dead", is_stored=True)
+        await stage.pass_by(5)
 
-            assert await _counted(stage) == {"started": 1, "succeeded": 1, "dead": 2}
-            (failure,) = (await stage.store.history.rollups.failures(FailureFilter())).failures
-            assert (failure.job, failure.tenant, failure.worker) == ("j-dead", "acme", "w")
-
-    play(test)
+        assert await _counted(stage) == {"started": 1, "succeeded": 1, "dead": 2}
+        (failure,) = (await stage.store.history.rollups.failures(FailureFilter())).failures
+        assert (failure.job, failure.tenant, failure.worker) == ("j-dead", "acme", "w")
 
 
 def _fail(stage: Stage, number: int, text: str, *, is_plain_lost: bool = False) -> None:
@@ -139,163 +132,145 @@ async def _failures(stage: Stage) -> list[RunFailure]:
     return (await stage.store.history.rollups.failures(FailureFilter(), limit=1_000)).failures
 
 
-def test_a_failure_is_kept_once_with_what_its_error_said() -> None:
-    async def test(stage: Stage) -> None:
-        async with stage.running(_history(stage, "a")):
-            await stage.pass_by(1)
-            _fail(stage, 1, "no route")
-            _fail(stage, 2, "no answer", is_plain_lost=True)
-            _tell(stage, "dead", number=3)
-            await stage.pass_by(6)
-
-            assert [(one.job, one.error, one.message, one.traceback) for one in await _failures(stage)] == [
-                ("j-dead", "", "", ""),
-                ("j-2", "OSError", "no answer", "Traceback ...: no answer"),
-                ("j-1", "OSError", "no route", "Traceback ...: no route"),
-            ]
-            assert await _counted(stage) == {"dead": 2}
-
-    play(test)
-
-
-def test_words_of_a_minute_are_bounded_and_failures_beyond_are_kept_without() -> None:
-    async def test(stage: Stage) -> None:
-        async with stage.running(_history(stage, "a")):
-            await stage.pass_by(1)
-            for number in range(400):
-                _fail(stage, number, "☂" * 1_500)
-            await stage.pass_by(6)
-
-            found = await _failures(stage)
-            said = [one for one in found if one.message]
-            assert len(found) == 400
-            assert sum(len(one.message) + len(one.traceback) for one in said) <= 200_000
-            assert (len(said[0].message), len(said)) == (1_000, 79)
-
-            await stage.pass_by(60)
-            _fail(stage, 500, "again")
-            await stage.pass_by(6)
-            assert (await _failures(stage))[0].message == "again"
-
-    play(test)
-
-
-def test_of_several_schedulers_one_counts_and_the_next_one_when_it_has_died() -> None:
-    async def test(stage: Stage) -> None:
-        first, second = _history(stage, "a"), _history(stage, "b")
-        async with stage.running(second):
-            async with stage.running(first, is_killed=True):
-                await stage.pass_by(6)
-                _tell(stage, "succeeded")
-                await stage.pass_by(6)
-                assert await _counted(stage) == {"succeeded": 1}
-            await stage.pass_by(45)
-            _tell(stage, "succeeded")
-            await stage.pass_by(6)
-
-            assert await _counted(stage) == {"succeeded": 2}
-
-    play(test)
-
-
-def test_a_job_that_expires_before_dispatch_is_counted_once_and_an_alert_says_so() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.store.history.alerts.put_rule(
-            AlertRule(name="late", metric="expired", threshold=2, each="queue", tenant="acme")
-        )
-        process = stage.start(counts_runs=True, alerts=AlertSettings())
-        await stage.pass_by(2)
-        over = stage.clock.now_ms() - 1
-
-        await stage.submit(2, expires=over, tenant="acme")
-        await until(lambda: stage.states() == {JobState.EXPIRED: 2})
-        await stage.submit(1, expires=over)
-        await stage.pass_by(20)
-        assert await _counted(stage) == {"expired": 3}
-        assert stage.model.history.alerts == {}
-
-        process.store.is_reachable = False
-        await stage.pass_by(10)
-        process.store.is_reachable = True
-        # Its lease has ended; it counts again once it has it anew.
-        await stage.pass_by(45)
-        (held,) = await stage.submit(1, expires=over, tenant="acme")
-        await until(lambda: stage.job(held).state is JobState.EXPIRED)
-        await stage.pass_by(20)
-
-        assert await _counted(stage) == {"expired": 4}
-        (alert,) = stage.model.history.alerts.values()
-        assert (alert.subject, alert.value, alert.state) == ("queue:work", 3.0, AlertState.FIRING)
-
-    play(test)
-
-
-def test_what_has_expired_before_a_scheduler_counts_is_not_counted_again_by_it() -> None:
-    async def test(stage: Stage) -> None:
-        first = stage.start(counts_runs=True)
-        await stage.pass_by(2)
-        await stage.submit(2, expires=stage.clock.now_ms() - 1)
-        await until(lambda: stage.states() == {JobState.EXPIRED: 2})
-        await stage.pass_by(6)
-        await first.stop()
-        stage.start(counts_runs=True)
-        await stage.pass_by(30)
-
-        assert await _counted(stage) == {"expired": 2}
-
-    play(test)
-
-
-def test_what_was_counted_is_written_when_the_scheduler_stops() -> None:
-    async def test(stage: Stage) -> None:
-        async with stage.running(_history(stage, "a")):
-            await stage.pass_by(1)
-            _tell(stage, "succeeded")
-            await stage.pass_by(0.1)
-
-        assert await _counted(stage) == {"succeeded": 1}
-        assert await stage.store.dispatching.leases.find("history") is None
-
-    play(test)
-
-
-def test_a_scheduler_counts_if_it_is_told_to() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start(counts_runs=True)
+@run_by(play)
+async def test_a_failure_is_kept_once_with_what_its_error_said(stage: Stage, /) -> None:
+    async with stage.running(_history(stage, "a")):
         await stage.pass_by(1)
+        _fail(stage, 1, "no route")
+        _fail(stage, 2, "no answer", is_plain_lost=True)
+        _tell(stage, "dead", number=3)
+        await stage.pass_by(6)
+
+        assert [(one.job, one.error, one.message, one.traceback) for one in await _failures(stage)] == [
+            ("j-dead", "", "", ""),
+            ("j-2", "OSError", "no answer", "Traceback ...: no answer"),
+            ("j-1", "OSError", "no route", "Traceback ...: no route"),
+        ]
+        assert await _counted(stage) == {"dead": 2}
+
+
+@run_by(play)
+async def test_words_of_a_minute_are_bounded_and_failures_beyond_are_kept_without(stage: Stage, /) -> None:
+    async with stage.running(_history(stage, "a")):
+        await stage.pass_by(1)
+        for number in range(400):
+            _fail(stage, number, "☂" * 1_500)
+        await stage.pass_by(6)
+
+        found = await _failures(stage)
+        said = [one for one in found if one.message]
+        assert len(found) == 400
+        assert sum(len(one.message) + len(one.traceback) for one in said) <= 200_000
+        assert (len(said[0].message), len(said)) == (1_000, 79)
+
+        await stage.pass_by(60)
+        _fail(stage, 500, "again")
+        await stage.pass_by(6)
+        assert (await _failures(stage))[0].message == "again"
+
+
+@run_by(play)
+async def test_of_several_schedulers_one_counts_and_the_next_one_when_it_has_died(stage: Stage, /) -> None:
+    first, second = _history(stage, "a"), _history(stage, "b")
+    async with stage.running(second):
+        async with stage.running(first, is_killed=True):
+            await stage.pass_by(6)
+            _tell(stage, "succeeded")
+            await stage.pass_by(6)
+            assert await _counted(stage) == {"succeeded": 1}
+        await stage.pass_by(45)
         _tell(stage, "succeeded")
         await stage.pass_by(6)
 
-        assert await _counted(stage) == {"succeeded": 1}
-
-    play(test)
-
-
-def test_what_is_older_than_its_level_says_is_forgotten() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        await stage.submit()
-        player = await stage.player()
-        await player.has(1)
-        invitation = player.envelopes[0].store
-        assert invitation is not None
-        now = stage.clock.now_ms()
-        lines = [
-            RunLine(now - days * _DAY, level, "shop", f"{level} {days}")
-            for level in KEPT_DAYS
-            for days in (0, 2, 20, 40)
-        ]
-        store = stage.store
-        await store.history.logs.add([RunLog(id=invitation.id, token=invitation.token, lines=lines)])
-        for days in (0, 20, 40):
-            key = RollupKey(minute_of(now - days * _DAY), "t", "work", "")
-            await store.history.rollups.add([Rollup(key, {"succeeded": 1})])
-
-        await forget_old(store)
-
-        assert sorted(await _messages(stage)) == [
-            "10 0", "20 0", "20 2", "30 0", "30 2", "30 20", "40 0", "40 2", "40 20", "50 0", "50 2", "50 20",
-        ]  # fmt: skip
         assert await _counted(stage) == {"succeeded": 2}
 
-    play(test)
+
+@run_by(play)
+async def test_a_job_that_expires_before_dispatch_is_counted_once_and_an_alert_says_so(stage: Stage, /) -> None:
+    await stage.store.history.alerts.put_rule(
+        AlertRule(name="late", metric="expired", threshold=2, each="queue", tenant="acme")
+    )
+    process = stage.start(counts_runs=True, alerts=AlertSettings())
+    await stage.pass_by(2)
+    over = stage.clock.now_ms() - 1
+
+    await stage.submit(2, expires=over, tenant="acme")
+    await until(lambda: stage.states() == {JobState.EXPIRED: 2})
+    await stage.submit(1, expires=over)
+    await stage.pass_by(20)
+    assert await _counted(stage) == {"expired": 3}
+    assert stage.model.history.alerts == {}
+
+    process.store.is_reachable = False
+    await stage.pass_by(10)
+    process.store.is_reachable = True
+    # Its lease has ended; it counts again once it has it anew.
+    await stage.pass_by(45)
+    (held,) = await stage.submit(1, expires=over, tenant="acme")
+    await until(lambda: stage.job(held).state is JobState.EXPIRED)
+    await stage.pass_by(20)
+
+    assert await _counted(stage) == {"expired": 4}
+    (alert,) = stage.model.history.alerts.values()
+    assert (alert.subject, alert.value, alert.state) == ("queue:work", 3.0, AlertState.FIRING)
+
+
+@run_by(play)
+async def test_what_has_expired_before_a_scheduler_counts_is_not_counted_again_by_it(stage: Stage, /) -> None:
+    first = stage.start(counts_runs=True)
+    await stage.pass_by(2)
+    await stage.submit(2, expires=stage.clock.now_ms() - 1)
+    await until(lambda: stage.states() == {JobState.EXPIRED: 2})
+    await stage.pass_by(6)
+    await first.stop()
+    stage.start(counts_runs=True)
+    await stage.pass_by(30)
+
+    assert await _counted(stage) == {"expired": 2}
+
+
+@run_by(play)
+async def test_what_was_counted_is_written_when_the_scheduler_stops(stage: Stage, /) -> None:
+    async with stage.running(_history(stage, "a")):
+        await stage.pass_by(1)
+        _tell(stage, "succeeded")
+        await stage.pass_by(0.1)
+
+    assert await _counted(stage) == {"succeeded": 1}
+    assert await stage.store.dispatching.leases.find("history") is None
+
+
+@run_by(play)
+async def test_a_scheduler_counts_if_it_is_told_to(stage: Stage, /) -> None:
+    stage.start(counts_runs=True)
+    await stage.pass_by(1)
+    _tell(stage, "succeeded")
+    await stage.pass_by(6)
+
+    assert await _counted(stage) == {"succeeded": 1}
+
+
+@run_by(play)
+async def test_what_is_older_than_its_level_says_is_forgotten(stage: Stage, /) -> None:
+    stage.start()
+    await stage.submit()
+    player = await stage.player()
+    await player.has(1)
+    invitation = player.envelopes[0].store
+    assert invitation is not None
+    now = stage.clock.now_ms()
+    lines = [
+        RunLine(now - days * _DAY, level, "shop", f"{level} {days}") for level in KEPT_DAYS for days in (0, 2, 20, 40)
+    ]
+    store = stage.store
+    await store.history.logs.add([RunLog(id=invitation.id, token=invitation.token, lines=lines)])
+    for days in (0, 20, 40):
+        key = RollupKey(minute_of(now - days * _DAY), "t", "work", "")
+        await store.history.rollups.add([Rollup(key, {"succeeded": 1})])
+
+    await forget_old(store)
+
+    assert sorted(await _messages(stage)) == [
+        "10 0", "20 0", "20 2", "30 0", "30 2", "30 20", "40 0", "40 2", "40 20", "50 0", "50 2", "50 20",
+    ]  # fmt: skip
+    assert await _counted(stage) == {"succeeded": 2}

@@ -9,6 +9,7 @@ from taskmq.model.nodes import LOST_AFTER_MS, NodeTold
 from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
 from taskmq.submission.explain import explain_job
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
 
 
@@ -17,84 +18,78 @@ async def _limit(stage: Stage, *quotas: Quota) -> None:
     assert await stage.store.limit(Quotas(version=1, quotas=said))
 
 
-def test_jobs_beyond_what_may_run_wait_and_go_when_others_end_in_whichever_queue() -> None:
-    async def test(stage: Stage) -> None:
-        await _limit(stage, Quota(tenant="acme", running=2))
-        for _ in range(2):
-            stage.start()
-        first, second = await stage.player_of_declared("a"), await stage.player_of_declared("b")
-        for queue in "ab":
-            await stage.submit(3, queue=queue, tenant="acme")
-        await stage.submit(5, queue="a", tenant="other")
-
-        await until(lambda: len(first.deliveries) + len(second.deliveries) == 7)
-        await stage.pass_by(5)
-        assert stage.states() == {JobState.DISPATCHED: 7, JobState.QUEUED: 4}
-        waiting = next(job for job in stage.model.jobs.values() if job.state is JobState.QUEUED)
-        explained = await explain_job(stage.store, waiting)
-        assert "quota 'acme' lets 2 jobs be under way at a time, in all queues" in explained.reasons
-
-        most = 0
-        while not all(job.state.is_final for job in stage.model.jobs.values()):
-            await first.finish()
-            await second.finish()
-            await stage.pass_by(0.1)
-            under_way = [job for job in stage.model.jobs.values() if job.state is JobState.DISPATCHED]
-            most = max(most, len([job for job in under_way if job.tenant == "acme"]))
-        assert most == 2
-
-    play(test)
-
-
-def test_jobs_on_nodes_wait_for_their_quota_and_leave_the_nodes_to_others_meanwhile() -> None:
-    async def test(stage: Stage) -> None:
-        await _limit(stage, Quota(tenant="acme", running=2))
+@run_by(play)
+async def test_jobs_beyond_what_may_run_wait_and_go_when_others_end_in_whichever_queue(stage: Stage, /) -> None:
+    await _limit(stage, Quota(tenant="acme", running=2))
+    for _ in range(2):
         stage.start()
-        told = NodeTold(name="a", capacity={"slots": 4.0}, lost_after=LOST_AFTER_MS, runs_jobs=True)
+    first, second = await stage.player_of_declared("a"), await stage.player_of_declared("b")
+    for queue in "ab":
+        await stage.submit(3, queue=queue, tenant="acme")
+    await stage.submit(5, queue="a", tenant="other")
 
-        async def tell() -> None:
-            while True:
-                stage.worker_says("beat", name="w", node=told)
-                await stage.pass_by(1)
+    await until(lambda: len(first.deliveries) + len(second.deliveries) == 7)
+    await stage.pass_by(5)
+    assert stage.states() == {JobState.DISPATCHED: 7, JobState.QUEUED: 4}
+    waiting = next(job for job in stage.model.jobs.values() if job.state is JobState.QUEUED)
+    explained = await explain_job(stage.store, waiting)
+    assert "quota 'acme' lets 2 jobs be under way at a time, in all queues" in explained.reasons
 
-        stage.tasks.append(asyncio.create_task(tell()))
-        player = await stage.player_of_declared(node_queue("a"))
-        await stage.submit(6, queue="train", tenant="acme")
-        await stage.submit(2, queue="train", tenant="other")
+    most = 0
+    while not all(job.state.is_final for job in stage.model.jobs.values()):
+        await first.finish()
+        await second.finish()
+        await stage.pass_by(0.1)
+        under_way = [job for job in stage.model.jobs.values() if job.state is JobState.DISPATCHED]
+        most = max(most, len([job for job in under_way if job.tenant == "acme"]))
+    assert most == 2
 
-        await player.has(4)
+
+@run_by(play, queues=(WorkQueue("train", placed=True),))
+async def test_jobs_on_nodes_wait_for_their_quota_and_leave_the_nodes_to_others_meanwhile(stage: Stage, /) -> None:
+    await _limit(stage, Quota(tenant="acme", running=2))
+    stage.start()
+    told = NodeTold(name="a", capacity={"slots": 4.0}, lost_after=LOST_AFTER_MS, runs_jobs=True)
+
+    async def tell() -> None:
+        while True:
+            stage.worker_says("beat", name="w", node=told)
+            await stage.pass_by(1)
+
+    stage.tasks.append(asyncio.create_task(tell()))
+    player = await stage.player_of_declared(node_queue("a"))
+    await stage.submit(6, queue="train", tenant="acme")
+    await stage.submit(2, queue="train", tenant="other")
+
+    await player.has(4)
+    await stage.pass_by(3)
+    under_way = [job.tenant for job in stage.model.jobs.values() if job.state is JobState.DISPATCHED]
+    assert sorted(under_way) == ["acme", "acme", "other", "other"]
+
+    for left in (4, 3, 2, 1, 0):
+        await player.finish()
         await stage.pass_by(3)
         under_way = [job.tenant for job in stage.model.jobs.values() if job.state is JobState.DISPATCHED]
-        assert sorted(under_way) == ["acme", "acme", "other", "other"]
-
-        for left in (4, 3, 2, 1, 0):
-            await player.finish()
-            await stage.pass_by(3)
-            under_way = [job.tenant for job in stage.model.jobs.values() if job.state is JobState.DISPATCHED]
-            assert under_way.count("acme") == min(2, len(under_way))
-            assert stage.states().get(JobState.QUEUED, 0) <= left
-
-    play(test, queues=(WorkQueue("train", placed=True),))
+        assert under_way.count("acme") == min(2, len(under_way))
+        assert stage.states().get(JobState.QUEUED, 0) <= left
 
 
-def test_a_rate_that_waits_lets_jobs_go_one_after_the_other() -> None:
-    async def test(stage: Stage) -> None:
-        await _limit(stage, Quota(tenant="*", user="ann", rate=0.1, burst=2, on_limit="wait"))
-        stage.start()
-        player = await stage.player_of_declared()
-        await stage.submit(4, tenant="acme", detail=JobDetail(owner="ann"))
-        await stage.submit(1, detail=JobDetail(owner="ann"))
-        await player.has(3)
-        began = stage.clock.monotonic()
-        waiting = next(job for job in stage.model.jobs.values() if job.state is JobState.QUEUED)
-        explained = await explain_job(stage.store, waiting)
-        assert any(
-            reason.startswith("quota 'acme/ann' lets 0.1 jobs a second go: the next") for reason in explained.reasons
-        )
+@run_by(play)
+async def test_a_rate_that_waits_lets_jobs_go_one_after_the_other(stage: Stage, /) -> None:
+    await _limit(stage, Quota(tenant="*", user="ann", rate=0.1, burst=2, on_limit="wait"))
+    stage.start()
+    player = await stage.player_of_declared()
+    await stage.submit(4, tenant="acme", detail=JobDetail(owner="ann"))
+    await stage.submit(1, detail=JobDetail(owner="ann"))
+    await player.has(3)
+    began = stage.clock.monotonic()
+    waiting = next(job for job in stage.model.jobs.values() if job.state is JobState.QUEUED)
+    explained = await explain_job(stage.store, waiting)
+    assert any(
+        reason.startswith("quota 'acme/ann' lets 0.1 jobs a second go: the next") for reason in explained.reasons
+    )
 
-        await player.has(5, within=60)
+    await player.has(5, within=60)
 
-        assert 18 <= stage.clock.since(began) <= 22
-        assert any("jobs a second go" in reason for reason in (await explain_job(stage.store, waiting)).reasons)
-
-    play(test)
+    assert 18 <= stage.clock.since(began) <= 22
+    assert any("jobs a second go" in reason for reason in (await explain_job(stage.store, waiting)).reasons)

@@ -13,92 +13,86 @@ from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
 from taskmq.scheduler import Scheduler
 from taskmq.testing.job_store import JobModel, MemoryJobStore
+from tests.coroutines import run_by
 from tests.unit.app_kit import new_url
 from tests.unit.scheduler.stage import START, Player, Stage, play, until
-from tests.virtual_time import run
 
 
-def test_a_job_is_dispatched_run_and_ended_by_its_report() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        (job_id,) = await stage.submit()
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 1)
-        assert stage.job(job_id).state is JobState.DISPATCHED
-        (envelope,) = player.envelopes
-        assert envelope.store is not None
-        assert (envelope.id, envelope.attempt, envelope.store.token) == (job_id, 1, stage.job(job_id).token)
+@run_by(play)
+async def test_a_job_is_dispatched_run_and_ended_by_its_report(stage: Stage, /) -> None:
+    stage.start()
+    (job_id,) = await stage.submit()
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
+    assert stage.job(job_id).state is JobState.DISPATCHED
+    (envelope,) = player.envelopes
+    assert envelope.store is not None
+    assert (envelope.id, envelope.attempt, envelope.store.token) == (job_id, 1, stage.job(job_id).token)
 
-        await player.finish(content_type="application/json", result=b"7")
+    await player.finish(content_type="application/json", result=b"7")
 
-        await until(lambda: stage.job(job_id).state is JobState.SUCCEEDED)
-        assert stage.job(job_id).result == b"7"
-
-    play(test)
+    await until(lambda: stage.job(job_id).state is JobState.SUCCEEDED)
+    assert stage.job(job_id).result == b"7"
 
 
-def test_an_announced_job_is_dispatched_at_once_and_any_other_within_half_a_second() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await _warm(stage)
+@run_by(play)
+async def test_an_announced_job_is_dispatched_at_once_and_any_other_within_half_a_second(stage: Stage, /) -> None:
+    stage.start()
+    player = await _warm(stage)
 
-        began = stage.clock.monotonic()
-        await stage.submit(announced=True)
-        await until(lambda: len(player.deliveries) == 1)
-        assert stage.clock.since(began) <= 0.01
+    began = stage.clock.monotonic()
+    await stage.submit(announced=True)
+    await until(lambda: len(player.deliveries) == 1)
+    assert stage.clock.since(began) <= 0.01
 
-        began = stage.clock.monotonic()
-        await stage.submit()
-        await until(lambda: len(player.deliveries) == 2)
-        # A poll of half a second, and until the player has found the queue.
-        assert stage.clock.since(began) <= 0.55
-
-    play(test)
+    began = stage.clock.monotonic()
+    await stage.submit()
+    await until(lambda: len(player.deliveries) == 2)
+    # A poll of half a second, and until the player has found the queue.
+    assert stage.clock.since(began) <= 0.55
 
 
-def test_a_first_look_that_takes_long_does_not_hold_up_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(stage: Stage) -> None:
-        dispatching = stage.start().store.dispatching
-        lanes, looked = dispatching.lanes, set[int]()
+@run_by(play)
+async def test_a_first_look_that_takes_long_does_not_hold_up_what_follows(
+    stage: Stage, /, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dispatching = stage.start().store.dispatching
+    lanes, looked = dispatching.lanes, set[int]()
 
-        async def slow_first(slot: int) -> list[Lane]:
-            if slot not in looked:
-                await asyncio.sleep(0.7)
-                looked.add(slot)
-                return []
-            return await lanes(slot)
+    async def slow_first(slot: int) -> list[Lane]:
+        if slot not in looked:
+            await asyncio.sleep(0.7)
+            looked.add(slot)
+            return []
+        return await lanes(slot)
 
-        monkeypatch.setattr(dispatching, "lanes", slow_first)
-        await until(lambda: len(looked) == dispatching.slots)
-        began = stage.clock.monotonic()
-        await stage.submit()
-        player = await stage.player()
-        await player.has(1)
-        # A poll of half a second, and until the player has found the queue.
-        assert stage.clock.since(began) <= 0.55
-
-    play(test)
+    monkeypatch.setattr(dispatching, "lanes", slow_first)
+    await until(lambda: len(looked) == dispatching.slots)
+    began = stage.clock.monotonic()
+    await stage.submit()
+    player = await stage.player()
+    await player.has(1)
+    # A poll of half a second, and until the player has found the queue.
+    assert stage.clock.since(began) <= 0.55
 
 
-def test_an_accepted_result_is_in_the_state_under_the_id_that_people_know() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        await stage.submit(key="order 17", tenant="acme")
-        (failed,) = await stage.submit()
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 2)
-        for envelope in player.envelopes:
-            await player.report(envelope, "failed" if envelope.id == failed else "succeeded", result=b"7")
+@run_by(play)
+async def test_an_accepted_result_is_in_the_state_under_the_id_that_people_know(stage: Stage, /) -> None:
+    process = stage.start()
+    await stage.submit(key="order 17", tenant="acme")
+    (failed,) = await stage.submit()
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 2)
+    for envelope in player.envelopes:
+        await player.report(envelope, "failed" if envelope.id == failed else "succeeded", result=b"7")
 
-        record = await process.app.jobs.wait_for_result("@acme:order 17", 5)
-        other = await process.app.jobs.wait_for_result(failed, 5)
+    record = await process.app.jobs.wait_for_result("@acme:order 17", 5)
+    other = await process.app.jobs.wait_for_result(failed, 5)
 
-        assert record is not None
-        assert (record.state, record.value, record.task) == (JobState.SUCCEEDED, b"7", "t")
-        assert other is not None
-        assert other.state is JobState.FAILED
-
-    play(test)
+    assert record is not None
+    assert (record.state, record.value, record.task) == (JobState.SUCCEEDED, b"7", "t")
+    assert other is not None
+    assert other.state is JobState.FAILED
 
 
 def test_the_result_of_a_task_that_keeps_none_is_not_put_into_the_state() -> None:
@@ -120,247 +114,222 @@ def test_the_result_of_a_task_that_keeps_none_is_not_put_into_the_state() -> Non
     play(test, define)
 
 
-def test_nothing_is_missing_without_a_state() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start(has_state=False)
-        await stage.submit(3)
-        await stage.playing()
+@run_by(play)
+async def test_nothing_is_missing_without_a_state(stage: Stage, /) -> None:
+    stage.start(has_state=False)
+    await stage.submit(3)
+    await stage.playing()
 
-        await stage.all_ended()
+    await stage.all_ended()
 
-        assert stage.states() == {JobState.SUCCEEDED: 3}
-
-    play(test)
+    assert stage.states() == {JobState.SUCCEEDED: 3}
 
 
-def test_thousands_of_jobs_of_several_queues_all_end() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        for queue in ("one", "two", "three"):
-            await stage.submit(700, queue=queue)
-            await stage.playing(queue)
+@run_by(play)
+async def test_thousands_of_jobs_of_several_queues_all_end(stage: Stage, /) -> None:
+    stage.start()
+    for queue in ("one", "two", "three"):
+        await stage.submit(700, queue=queue)
+        await stage.playing(queue)
 
-        await stage.all_ended()
+    await stage.all_ended()
 
-        assert stage.states() == {JobState.SUCCEEDED: 2100}
-        await until(lambda: stage.batches() == 0)
-
-    play(test)
+    assert stage.states() == {JobState.SUCCEEDED: 2100}
+    await until(lambda: stage.batches() == 0)
 
 
-def test_thousands_of_jobs_that_fail_twice_each_all_succeed_with_their_third_attempt() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await stage.player_of_declared()
+@run_by(play)
+async def test_thousands_of_jobs_that_fail_twice_each_all_succeed_with_their_third_attempt(stage: Stage, /) -> None:
+    stage.start()
+    player = await stage.player_of_declared()
 
-        async def work() -> None:
-            while True:
-                await player.has(1)
-                taken, player.deliveries = player.deliveries, []
-                for delivery in taken:
-                    envelope = decode_envelope(delivery.body)
-                    await player.report(envelope, "succeeded" if envelope.attempt == 3 else "retry", delay=1_000)
-                    delivery.ack()
+    async def work() -> None:
+        while True:
+            await player.has(1)
+            taken, player.deliveries = player.deliveries, []
+            for delivery in taken:
+                envelope = decode_envelope(delivery.body)
+                await player.report(envelope, "succeeded" if envelope.attempt == 3 else "retry", delay=1_000)
+                delivery.ack()
 
-        stage.tasks.append(asyncio.create_task(work()))
-        ids = await stage.submit(2_000)
-        await stage.all_ended()
+    stage.tasks.append(asyncio.create_task(work()))
+    ids = await stage.submit(2_000)
+    await stage.all_ended()
 
-        assert stage.states() == {JobState.SUCCEEDED: len(ids)}
-        assert {stage.job(job_id).attempt for job_id in ids} == {3}
-        assert len(await stage.store.attempts(ids[0])) == 2
-
-    play(test)
+    assert stage.states() == {JobState.SUCCEEDED: len(ids)}
+    assert {stage.job(job_id).attempt for job_id in ids} == {3}
+    assert len(await stage.store.attempts(ids[0])) == 2
 
 
-def test_schedulers_of_two_databases_share_a_broker_and_its_workers() -> None:
-    async def test(stage: Stage) -> None:
-        other = replace(stage, model=JobModel(now=START))
-        stage.start()
-        other.start(name="shop-2")
-        ids = [await here.submit(300) for here in (stage, other)]
+@run_by(play)
+async def test_schedulers_of_two_databases_share_a_broker_and_its_workers(stage: Stage, /) -> None:
+    other = replace(stage, model=JobModel(now=START))
+    stage.start()
+    other.start(name="shop-2")
+    ids = [await here.submit(300) for here in (stage, other)]
 
-        await stage.playing()
-        for here in (stage, other):
-            await here.all_ended()
+    await stage.playing()
+    for here in (stage, other):
+        await here.all_ended()
 
-        for here, own in zip((stage, other), ids, strict=True):
-            assert set(here.model.jobs) == set(own)
-            assert here.states() == {JobState.SUCCEEDED: len(own)}
-        assert await stage.parked() == []
-
-    play(test)
+    for here, own in zip((stage, other), ids, strict=True):
+        assert set(here.model.jobs) == set(own)
+        assert here.states() == {JobState.SUCCEEDED: len(own)}
+    assert await stage.parked() == []
 
 
-def test_a_report_that_comes_twice_or_late_changes_nothing() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        (job_id,) = await stage.submit()
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 1)
-        (first,) = player.envelopes
-        await player.finish("retry")
-        await until(lambda: len(player.deliveries) == 1)
-        (second,) = player.envelopes
-        assert second.attempt == 2
+@run_by(play)
+async def test_a_report_that_comes_twice_or_late_changes_nothing(stage: Stage, /) -> None:
+    process = stage.start()
+    (job_id,) = await stage.submit()
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
+    (first,) = player.envelopes
+    await player.finish("retry")
+    await until(lambda: len(player.deliveries) == 1)
+    (second,) = player.envelopes
+    assert second.attempt == 2
 
-        await player.report(first, "failed")
-        await player.report(second, "succeeded", result=b"2")
-        await player.report(second, "failed")
+    await player.report(first, "failed")
+    await player.report(second, "succeeded", result=b"2")
+    await player.report(second, "failed")
 
-        await until(lambda: process.scheduler.status().reports == {"accepted": 2, "superseded": 2})
-        assert (stage.job(job_id).state, stage.job(job_id).result) == (JobState.SUCCEEDED, b"2")
-        record = await process.app.jobs.find_result(job_id)
-        assert record is not None
-        assert record.state is JobState.SUCCEEDED
-
-    play(test)
+    await until(lambda: process.scheduler.status().reports == {"accepted": 2, "superseded": 2})
+    assert (stage.job(job_id).state, stage.job(job_id).result) == (JobState.SUCCEEDED, b"2")
+    record = await process.app.jobs.find_result(job_id)
+    assert record is not None
+    assert record.state is JobState.SUCCEEDED
 
 
 # Windows and drains
 
 
-def test_no_more_jobs_are_at_the_broker_than_the_window_has_room_for() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        await stage.submit(300)
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 64)
-        await stage.pass_by(2)
-        assert len(player.deliveries) == 64
+@run_by(play)
+async def test_no_more_jobs_are_at_the_broker_than_the_window_has_room_for(stage: Stage, /) -> None:
+    process = stage.start()
+    await stage.submit(300)
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 64)
+    await stage.pass_by(2)
+    assert len(player.deliveries) == 64
 
-        stage.worker_says(slots=5)
-        await player.finish()
-        await until(lambda: len(player.deliveries) >= 9)
-        await stage.pass_by(2)
+    stage.worker_says(slots=5)
+    await player.finish()
+    await until(lambda: len(player.deliveries) >= 9)
+    await stage.pass_by(2)
 
-        # As long as those that have ended at once count as a high rate, there is room for twice the slots.
-        assert 9 <= len(player.deliveries) <= 10
-        assert process.scheduler.status().in_flight == {"work": len(player.deliveries)}
-        assert process.scheduler.status().windows == {"work": 9}
-
-    play(test)
+    # As long as those that have ended at once count as a high rate, there is room for twice the slots.
+    assert 9 <= len(player.deliveries) <= 10
+    assert process.scheduler.status().in_flight == {"work": len(player.deliveries)}
+    assert process.scheduler.status().windows == {"work": 9}
 
 
-def test_a_scheduler_that_drains_dispatches_nothing_more_and_waits_for_reports() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start(drains=True)
-        await stage.submit(100)
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 64)
+@run_by(play)
+async def test_a_scheduler_that_drains_dispatches_nothing_more_and_waits_for_reports(stage: Stage, /) -> None:
+    process = stage.start(drains=True)
+    await stage.submit(100)
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 64)
 
-        process.scheduler.stop()
-        await stage.pass_by(20)
-        assert not process.task.done()
-        assert process.scheduler.not_ready() == "stopping"
-        await player.finish()
-        await process.task
+    process.scheduler.stop()
+    await stage.pass_by(20)
+    assert not process.task.done()
+    assert process.scheduler.not_ready() == "stopping"
+    await player.finish()
+    await process.task
 
-        assert stage.states() == {JobState.SUCCEEDED: 64, JobState.QUEUED: 36}
-        assert stage.holders() == set()
-
-    play(test)
+    assert stage.states() == {JobState.SUCCEEDED: 64, JobState.QUEUED: 36}
+    assert stage.holders() == set()
 
 
-def test_the_second_word_ends_a_drain() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start(drains=True)
-        await stage.submit()
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 1)
+@run_by(play)
+async def test_the_second_word_ends_a_drain(stage: Stage, /) -> None:
+    process = stage.start(drains=True)
+    await stage.submit()
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
 
-        process.scheduler.stop()
-        await stage.pass_by(1)
-        process.scheduler.stop()
-        await process.task
+    process.scheduler.stop()
+    await stage.pass_by(1)
+    process.scheduler.stop()
+    await process.task
 
-        assert stage.states() == {JobState.DISPATCHED: 1}
-        assert stage.holders() == set()
-
-    play(test)
+    assert stage.states() == {JobState.DISPATCHED: 1}
+    assert stage.holders() == set()
 
 
 # Beginning
 
 
-def test_an_app_without_a_store_is_refused() -> None:
-    async def main() -> None:
-        with pytest.raises(UnsupportedFeature, match="store"):
-            await Scheduler(TaskMQ(new_url())).run()
-
-    run(main())
+async def test_an_app_without_a_store_is_refused() -> None:
+    with pytest.raises(UnsupportedFeature, match="store"):
+        await Scheduler(TaskMQ(new_url())).run()
 
 
-def test_a_store_with_old_tables_is_refused_and_an_absent_one_is_waited_for() -> None:
+@run_by(play)
+async def test_a_store_with_old_tables_is_refused_and_an_absent_one_is_waited_for(stage: Stage, /) -> None:
     class Behind(MemoryJobStore):
         async def check(self) -> None:
             await super().check()
             raise StoreMismatch("the tables are behind: taskmq store upgrade")
 
-    async def test(stage: Stage) -> None:
-        store = Behind(stage.model, clock=stage.clock)
-        store.is_reachable = False
-        process = stage.start(store=store)
-        await stage.pass_by(10)
-        assert not process.task.done()
-        assert process.scheduler.not_ready() == "the store has not answered yet"
+    store = Behind(stage.model, clock=stage.clock)
+    store.is_reachable = False
+    process = stage.start(store=store)
+    await stage.pass_by(10)
+    assert not process.task.done()
+    assert process.scheduler.not_ready() == "the store has not answered yet"
 
-        store.is_reachable = True
+    store.is_reachable = True
 
-        with pytest.raises(StoreMismatch):
-            await process.task
-        stage.processes.clear()
-
-    play(test)
+    with pytest.raises(StoreMismatch):
+        await process.task
+    stage.processes.clear()
 
 
-def test_a_store_that_went_back_is_refused_and_nothing_is_dispatched_there() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.player_of_declared()
-        process, other = stage.start(), stage.start()
-        await until(lambda: len(stage.holders()) == 2)
-        await stage.pass_by(5)
-        older = copy.deepcopy(stage.model.leases)
-        await stage.pass_by(3)
+@run_by(play)
+async def test_a_store_that_went_back_is_refused_and_nothing_is_dispatched_there(stage: Stage, /) -> None:
+    await stage.player_of_declared()
+    process, other = stage.start(), stage.start()
+    await until(lambda: len(stage.holders()) == 2)
+    await stage.pass_by(5)
+    older = copy.deepcopy(stage.model.leases)
+    await stage.pass_by(3)
 
-        stage.model.leases = older
-        (job,) = await stage.submit(due=stage.clock.now_ms() + 2_000)
+    stage.model.leases = older
+    (job,) = await stage.submit(due=stage.clock.now_ms() + 2_000)
 
-        for refusing in (process, other):
-            with pytest.raises(StoreWentBack, match="went back: it has"):
-                await refusing.task
-        await stage.pass_by(10)
-        assert stage.job(job).state is JobState.SCHEDULED
-        # Whoever is started after that is told nothing of it, and takes the store as it is.
-        stage.processes.clear()
-        stage.start()
-        await until(lambda: stage.job(job).state is JobState.DISPATCHED)
-
-    play(test)
+    for refusing in (process, other):
+        with pytest.raises(StoreWentBack, match="went back: it has"):
+            await refusing.task
+    await stage.pass_by(10)
+    assert stage.job(job).state is JobState.SCHEDULED
+    # Whoever is started after that is told nothing of it, and takes the store as it is.
+    stage.processes.clear()
+    stage.start()
+    await until(lambda: stage.job(job).state is JobState.DISPATCHED)
 
 
-def test_a_scheduler_tells_how_it_is() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        await stage.submit(2)
-        await stage.submit(due=START + 3_000)
-        await stage.playing()
-        await stage.all_ended()
+@run_by(play)
+async def test_a_scheduler_tells_how_it_is(stage: Stage, /) -> None:
+    process = stage.start()
+    await stage.submit(2)
+    await stage.submit(due=START + 3_000)
+    await stage.playing()
+    await stage.all_ended()
 
-        status = process.scheduler.status()
-        snapshot = process.scheduler.snapshot()
+    status = process.scheduler.status()
+    snapshot = process.scheduler.snapshot()
 
-        assert process.scheduler.not_ready() is None
-        assert (status.slots, status.of, status.app) == (list(range(8)), 8, "shop")
-        assert (status.dispatched, status.fired, status.reports, status.lost) == (3, 1, {"accepted": 3}, 0)
-        assert (snapshot.slots, snapshot.dispatched, snapshot.reports) == (8, 3, {"accepted": 3})
+    assert process.scheduler.not_ready() is None
+    assert (status.slots, status.of, status.app) == (list(range(8)), 8, "shop")
+    assert (status.dispatched, status.fired, status.reports, status.lost) == (3, 1, {"accepted": 3}, 0)
+    assert (snapshot.slots, snapshot.dispatched, snapshot.reports) == (8, 3, {"accepted": 3})
 
-        process.store.is_reachable = False
-        await stage.pass_by(10)
-        assert str(process.scheduler.not_ready()).startswith("the store has not answered for")
-        assert process.scheduler.status().slots == []
-
-    play(test)
+    process.store.is_reachable = False
+    await stage.pass_by(10)
+    assert str(process.scheduler.not_ready()).startswith("the store has not answered for")
+    assert process.scheduler.status().slots == []
 
 
 async def _warm(stage: Stage) -> Player:

@@ -30,6 +30,7 @@ from taskmq.scheduler.signals import LiveWorkers
 from taskmq.schedules.record import Emitted
 from taskmq.schedules.triggers import jitter_of
 from taskmq.testing.job_store import JobModel, MemoryJobStore
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Player, Process, Stage, play, until
 
 MINUTE = 60_000
@@ -77,57 +78,51 @@ def test_a_schedule_of_the_code_fires_at_its_instants_and_never_before() -> None
     play(test, define)
 
 
-def test_an_occurrence_has_the_id_that_a_beat_would_give_it_and_needs_no_state() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _begun(stage)
-        await _add(process, "mine", once(datetime.fromtimestamp(START / 1000 + 5, UTC)), args=(7,))
-        await stage.pass_by(6)
+@run_by(play, _tasks)
+async def test_an_occurrence_has_the_id_that_a_beat_would_give_it_and_needs_no_state(stage: Stage, /) -> None:
+    process = await _begun(stage)
+    await _add(process, "mine", once(datetime.fromtimestamp(START / 1000 + 5, UTC)), args=(7,))
+    await stage.pass_by(6)
 
-        (job,) = stage.model.jobs.values()
-        envelope = decode_envelope(job.body)
-        assert job.key == envelope.id == scheduled_job_id(process.app.name, "mine", START + 5_000)
-        assert envelope.key is None
-        assert SCHEDULE_LIMIT not in (envelope.meta or {})
-        assert bytes(envelope.args) == b"[7]"
-        assert (await process.app.jobs.aget(envelope.id)).id == job.id
-
-    play(test, _tasks)
+    (job,) = stage.model.jobs.values()
+    envelope = decode_envelope(job.body)
+    assert job.key == envelope.id == scheduled_job_id(process.app.name, "mine", START + 5_000)
+    assert envelope.key is None
+    assert SCHEDULE_LIMIT not in (envelope.meta or {})
+    assert bytes(envelope.args) == b"[7]"
+    assert (await process.app.jobs.aget(envelope.id)).id == job.id
 
 
-def test_equal_names_of_two_tenants_fire_jobs_of_their_own_tenant() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _begun(stage)
-        at = once(datetime.fromtimestamp(START / 1000 + 5, UTC))
-        for number, tenant in enumerate(("acme", "other")):
-            await _add(process, f"@{tenant}:mine", at, args=(number,))
-        await _add(process, "mine", at, args=(2,))
-        await process.app.schedules.aremove("@other:mine")
-        await _add(process, "@other:mine", at, args=(3,))
-        await stage.pass_by(6)
+@run_by(play, _tasks)
+async def test_equal_names_of_two_tenants_fire_jobs_of_their_own_tenant(stage: Stage, /) -> None:
+    process = await _begun(stage)
+    at = once(datetime.fromtimestamp(START / 1000 + 5, UTC))
+    for number, tenant in enumerate(("acme", "other")):
+        await _add(process, f"@{tenant}:mine", at, args=(number,))
+    await _add(process, "mine", at, args=(2,))
+    await process.app.schedules.aremove("@other:mine")
+    await _add(process, "@other:mine", at, args=(3,))
+    await stage.pass_by(6)
 
-        fired = {job.tenant: decode_envelope(job.body) for job in stage.model.jobs.values()}
-        assert {tenant: bytes(envelope.args) for tenant, envelope in fired.items()} == {
-            "acme": b"[0]", "other": b"[3]", "": b"[2]",
-        }  # fmt: skip
-        assert len({envelope.id for envelope in fired.values()}) == 3
-        assert fired["acme"].tenant == "acme"
-        assert fired["acme"].id == f"@acme:{scheduled_job_id(process.app.name, '@acme:mine', START + 5_000)}"
-        assert [job.id for job in stage.model.jobs.values()] != []
+    fired = {job.tenant: decode_envelope(job.body) for job in stage.model.jobs.values()}
+    assert {tenant: bytes(envelope.args) for tenant, envelope in fired.items()} == {
+        "acme": b"[0]", "other": b"[3]", "": b"[2]",
+    }  # fmt: skip
+    assert len({envelope.id for envelope in fired.values()}) == 3
+    assert fired["acme"].tenant == "acme"
+    assert fired["acme"].id == f"@acme:{scheduled_job_id(process.app.name, '@acme:mine', START + 5_000)}"
+    assert [job.id for job in stage.model.jobs.values()] != []
 
-        run = await process.app.schedules.arun("@acme:mine")
-        assert (await process.app.jobs.aget(run)).tenant == "acme"
-
-    play(test, _tasks)
+    run = await process.app.schedules.arun("@acme:mine")
+    assert (await process.app.jobs.aget(run)).tenant == "acme"
 
 
 @pytest.mark.parametrize("name", ["@acme:", "@a%:x", "@a%2:x", "", "two\nlines"])
-def test_a_schedules_name_that_is_none_is_refused(name: str) -> None:
-    async def test(stage: Stage) -> None:
-        process = await _begun(stage)
-        with pytest.raises(InvalidOption):
-            await _add(process, name, every("1m"))
-
-    play(test, _tasks)
+@run_by(play, _tasks)
+async def test_a_schedules_name_that_is_none_is_refused(stage: Stage, /, name: str) -> None:
+    process = await _begun(stage)
+    with pytest.raises(InvalidOption):
+        await _add(process, name, every("1m"))
 
 
 def test_a_schedule_of_the_code_is_no_tenants() -> None:
@@ -217,157 +212,145 @@ def test_after_two_hours_without_schedulers_each_mode_makes_up_for_its_own_count
     play(test, _tasks)
 
 
-def test_zones_days_off_and_jitter_are_those_of_the_schedule() -> None:
-    async def test(stage: Stage) -> None:
-        # A minute and 40 s before Wednesday begins in Berlin.
-        await stage.pass_by(2_700)
-        process = await _begun(stage)
-        await _add(process, "berlin", cron("* * * * *", tz="Europe/Berlin", exclude=["wed"]), jitter="20s")
-        await _add(process, "utc", cron("* * * * *", exclude=["wed"]))
-        await stage.pass_by(240)
+@run_by(play, _tasks)
+async def test_zones_days_off_and_jitter_are_those_of_the_schedule(stage: Stage, /) -> None:
+    # A minute and 40 s before Wednesday begins in Berlin.
+    await stage.pass_by(2_700)
+    process = await _begun(stage)
+    await _add(process, "berlin", cron("* * * * *", tz="Europe/Berlin", exclude=["wed"]), jitter="20s")
+    await _add(process, "utc", cron("* * * * *", exclude=["wed"]))
+    await stage.pass_by(240)
 
-        jobs = stage.model.jobs.values()
-        instants = {name: [_instant(job) for job in jobs if _schedule(job) == name] for name in ("berlin", "utc")}
-        assert sorted(instants["utc"]) == [2_740_000, 2_800_000, 2_860_000, 2_920_000]
-        assert instants["berlin"] == [2_740_000]
-        (fired,) = await process.app.schedules.ahistory("berlin")
-        jitter = jitter_of("berlin", 20_000)
-        assert 0 < jitter <= (fired.emitted - fired.scheduled_for).total_seconds() * 1000 < jitter + 1_000
-        assert (await process.app.schedules.astatus("berlin")).late == 0
-
-    play(test, _tasks)
+    jobs = stage.model.jobs.values()
+    instants = {name: [_instant(job) for job in jobs if _schedule(job) == name] for name in ("berlin", "utc")}
+    assert sorted(instants["utc"]) == [2_740_000, 2_800_000, 2_860_000, 2_920_000]
+    assert instants["berlin"] == [2_740_000]
+    (fired,) = await process.app.schedules.ahistory("berlin")
+    jitter = jitter_of("berlin", 20_000)
+    assert 0 < jitter <= (fired.emitted - fired.scheduled_for).total_seconds() * 1000 < jitter + 1_000
+    assert (await process.app.schedules.astatus("berlin")).late == 0
 
 
 def _schedule(job: JobRecord) -> str:
     return (decode_envelope(job.body).meta or {})["taskmq.schedule"]
 
 
-def test_a_paused_schedule_fires_nothing_until_it_is_resumed() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _begun(stage)
-        schedules = process.app.schedules
-        await _add(process, "s", every("1s"), on_resume="skip")
-        await stage.pass_by(3)
-        await schedules.apause("s", note="why not")
-        count = len(stage.model.jobs)
-        await stage.pass_by(5)
-        paused = await schedules.astatus("s")
-        assert (paused.note, paused.next) == ("why not", None)
-        assert len(stage.model.jobs) == count
-        assert await schedules.anext("s") == []
+@run_by(play, _tasks)
+async def test_a_paused_schedule_fires_nothing_until_it_is_resumed(stage: Stage, /) -> None:
+    process = await _begun(stage)
+    schedules = process.app.schedules
+    await _add(process, "s", every("1s"), on_resume="skip")
+    await stage.pass_by(3)
+    await schedules.apause("s", note="why not")
+    count = len(stage.model.jobs)
+    await stage.pass_by(5)
+    paused = await schedules.astatus("s")
+    assert (paused.note, paused.next) == ("why not", None)
+    assert len(stage.model.jobs) == count
+    assert await schedules.anext("s") == []
 
-        await schedules.aresume("s")
-        await stage.pass_by(3.5)
+    await schedules.aresume("s")
+    await stage.pass_by(3.5)
 
-        assert 3 <= len(stage.model.jobs) - count <= 4
-        assert (await schedules.astatus("s")).missed >= 4
-        assert len(await schedules.anext("s", count=3)) == 3
-
-    play(test, _tasks)
+    assert 3 <= len(stage.model.jobs) - count <= 4
+    assert (await schedules.astatus("s")).missed >= 4
+    assert len(await schedules.anext("s", count=3)) == 3
 
 
-def test_a_schedule_is_changed_and_removed_while_it_runs() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _begun(stage)
-        schedules = process.app.schedules
-        await _add(process, "s", every("1s"))
-        await stage.pass_by(3)
-        await schedules.achange("s", process.app.tasks["tick"], every("10m"), args=(3,))
-        await stage.pass_by(1.5)
-        count = len(stage.model.jobs)
-        await stage.pass_by(5)
-        assert len(stage.model.jobs) == count
-        assert await schedules.aexplain("s") == "tick: every 10 minutes"
+@run_by(play, _tasks)
+async def test_a_schedule_is_changed_and_removed_while_it_runs(stage: Stage, /) -> None:
+    process = await _begun(stage)
+    schedules = process.app.schedules
+    await _add(process, "s", every("1s"))
+    await stage.pass_by(3)
+    await schedules.achange("s", process.app.tasks["tick"], every("10m"), args=(3,))
+    await stage.pass_by(1.5)
+    count = len(stage.model.jobs)
+    await stage.pass_by(5)
+    assert len(stage.model.jobs) == count
+    assert await schedules.aexplain("s") == "tick: every 10 minutes"
 
-        await schedules.aremove("s")
-        await stage.pass_by(1_300)
+    await schedules.aremove("s")
+    await stage.pass_by(1_300)
 
-        assert len(stage.model.jobs) == count
-        assert await schedules.aall() == {}
-
-    play(test, _tasks)
+    assert len(stage.model.jobs) == count
+    assert await schedules.aall() == {}
 
 
-def test_a_run_by_hand_is_a_job_of_its_own_and_in_the_history() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _begun(stage)
-        await _add(process, "s", every("1s"))
-        await stage.pass_by(3)
+@run_by(play, _tasks)
+async def test_a_run_by_hand_is_a_job_of_its_own_and_in_the_history(stage: Stage, /) -> None:
+    process = await _begun(stage)
+    await _add(process, "s", every("1s"))
+    await stage.pass_by(3)
 
-        job_id = await process.app.schedules.arun("s")
+    job_id = await process.app.schedules.arun("s")
 
-        assert stage.job(job_id).state in (JobState.QUEUED, JobState.DISPATCHED)
-        history = await process.app.schedules.ahistory("s")
-        assert [one.kind for one in history].count("run") == 1
-        assert history[0].emitted >= history[-1].emitted
-        assert len(history) >= 3
-
-    play(test, _tasks)
+    assert stage.job(job_id).state in (JobState.QUEUED, JobState.DISPATCHED)
+    history = await process.app.schedules.ahistory("s")
+    assert [one.kind for one in history].count("run") == 1
+    assert history[0].emitted >= history[-1].emitted
+    assert len(history) >= 3
 
 
-def test_occurrences_of_one_instant_and_moment_have_one_order_in_the_history() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _begun(stage)
-        await _add(process, "s", every("1s"))
-        await stage.pass_by(3)
-        schedules = process.app.schedules
-        due = (await schedules.ahistory("s"))[0]
-        instant, at = (round(time.timestamp() * 1000) for time in (due.scheduled_for, due.emitted))
+@run_by(play, _tasks)
+async def test_occurrences_of_one_instant_and_moment_have_one_order_in_the_history(stage: Stage, /) -> None:
+    process = await _begun(stage)
+    await _add(process, "s", every("1s"))
+    await stage.pass_by(3)
+    schedules = process.app.schedules
+    due = (await schedules.ahistory("s"))[0]
+    instant, at = (round(time.timestamp() * 1000) for time in (due.scheduled_for, due.emitted))
 
-        await schedules._change("s", lambda record: record.remember(Emitted(instant, at, "run")))
+    await schedules._change("s", lambda record: record.remember(Emitted(instant, at, "run")))
 
-        history = [one for one in await schedules.ahistory("s") if one.scheduled_for == due.scheduled_for]
-        # The last that was emitted is the first, as beats have it.
-        assert [(one.kind, one.emitted) for one in history] == [("run", due.emitted), ("due", due.emitted)]
-
-    play(test, _tasks)
+    history = [one for one in await schedules.ahistory("s") if one.scheduled_for == due.scheduled_for]
+    # The last that was emitted is the first, as beats have it.
+    assert [(one.kind, one.emitted) for one in history] == [("run", due.emitted), ("due", due.emitted)]
 
 
-def test_a_backfill_emits_the_past_again_at_low_priority() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _begun(stage)
-        await _add(process, "s", every("1m"))
-        begin = datetime.fromtimestamp(START / 1000, UTC) - timedelta(hours=1)
+@run_by(play, _tasks)
+async def test_a_backfill_emits_the_past_again_at_low_priority(stage: Stage, /) -> None:
+    process = await _begun(stage)
+    await _add(process, "s", every("1m"))
+    begin = datetime.fromtimestamp(START / 1000, UTC) - timedelta(hours=1)
 
-        found = await process.app.schedules.abackfill("s", begin, begin + timedelta(minutes=25))
-        await stage.pass_by(5)
+    found = await process.app.schedules.abackfill("s", begin, begin + timedelta(minutes=25))
+    await stage.pass_by(5)
 
-        jobs = [job for job in stage.model.jobs.values() if _instant(job) < -MINUTE]
-        assert len(jobs) == len(found.instants) >= 25
-        assert {job.priority for job in jobs} == {0}
-        assert (await process.app.schedules.astatus("s")).history[-1].kind == "backfill"
-
-    play(test, _tasks)
+    jobs = [job for job in stage.model.jobs.values() if _instant(job) < -MINUTE]
+    assert len(jobs) == len(found.instants) >= 25
+    assert {job.priority for job in jobs} == {0}
+    assert (await process.app.schedules.astatus("s")).history[-1].kind == "backfill"
 
 
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "buffer_all", "cancel_other"])
 @pytest.mark.parametrize("most", [1, 2])
-def test_no_more_occurrences_live_at_a_time_than_the_schedule_says(overlap: Any, most: int) -> None:
-    async def test(stage: Stage) -> None:
-        process = await _begun(stage)
-        player = await stage.player_of_declared()
-        await _add(process, "s", every("1s"), overlap=overlap, max_concurrency=most)
-        worst = 0
-        for turn in range(40):
-            await stage.pass_by(0.5)
-            if turn == 20:
-                # Whoever comes next knows what lives.
-                await process.kill()
-                process = await _begun(stage)
-            living = [job for job in stage.model.jobs.values() if not job.state.is_final]
-            worst = max(worst, len(living))
-            if turn % 7 == 6:
-                await player.finish()
+@run_by(play, _tasks)
+async def test_no_more_occurrences_live_at_a_time_than_the_schedule_says(
+    stage: Stage, /, overlap: Any, most: int
+) -> None:
+    process = await _begun(stage)
+    player = await stage.player_of_declared()
+    await _add(process, "s", every("1s"), overlap=overlap, max_concurrency=most)
+    worst = 0
+    for turn in range(40):
+        await stage.pass_by(0.5)
+        if turn == 20:
+            # Whoever comes next knows what lives.
+            await process.kill()
+            process = await _begun(stage)
+        living = [job for job in stage.model.jobs.values() if not job.state.is_final]
+        worst = max(worst, len(living))
+        if turn % 7 == 6:
+            await player.finish()
 
-        assert worst == most
-        status = await process.app.schedules.astatus("s")
-        assert status.fired == len(stage.model.jobs) >= 4
-        if overlap in ("skip", "buffer_one"):
-            assert status.skipped > 0
-        cancelled = [job for job in stage.model.jobs.values() if job.cancel_requested or job.state == "cancelled"]
-        assert bool(cancelled) is (overlap == "cancel_other")
-
-    play(test, _tasks)
+    assert worst == most
+    status = await process.app.schedules.astatus("s")
+    assert status.fired == len(stage.model.jobs) >= 4
+    if overlap in ("skip", "buffer_one"):
+        assert status.skipped > 0
+    cancelled = [job for job in stage.model.jobs.values() if job.cancel_requested or job.state == "cancelled"]
+    assert bool(cancelled) is (overlap == "cancel_other")
 
 
 async def _short(player: Player, turn: int, now: int) -> None:
@@ -397,98 +380,90 @@ async def _crashing(player: Player, turn: int, now: int) -> None:
 @pytest.mark.parametrize("runs", [_short, _long, _crashing], ids=lambda runs: runs.__name__.strip("_"))
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "buffer_all", "cancel_other"])
-def test_the_history_never_has_more_at_a_time_whatever_runs_and_schedulers_do(
-    overlap: Any, most: int, runs: "Callable[[Player, int, int], Coroutine[Any, Any, None]]"
+@run_by(play, _tasks)
+async def test_the_history_never_has_more_at_a_time_whatever_runs_and_schedulers_do(
+    stage: Stage, /, overlap: Any, most: int, runs: "Callable[[Player, int, int], Coroutine[Any, Any, None]]"
 ) -> None:
-    async def test(stage: Stage) -> None:
-        process = await _begun(stage)
-        player = await stage.player_of_declared()
-        await _add(process, "s", every("1s"), overlap=overlap, max_concurrency=most)
-        for turn in range(60):
-            await stage.pass_by(0.5)
-            await runs(player, turn, stage.clock.now_ms())
-            if turn in (15, 37):
-                await process.kill()
-                process = await _begun(stage)
-        await process.app.schedules.apause("s")
-        while any(not job.state.is_final for job in stage.model.jobs.values()):
-            await stage.pass_by(0.5)
-            await player.finish(started=stage.clock.now_ms())
+    process = await _begun(stage)
+    player = await stage.player_of_declared()
+    await _add(process, "s", every("1s"), overlap=overlap, max_concurrency=most)
+    for turn in range(60):
+        await stage.pass_by(0.5)
+        await runs(player, turn, stage.clock.now_ms())
+        if turn in (15, 37):
+            await process.kill()
+            process = await _begun(stage)
+    await process.app.schedules.apause("s")
+    while any(not job.state.is_final for job in stage.model.jobs.values()):
+        await stage.pass_by(0.5)
+        await player.finish(started=stage.clock.now_ms())
 
-        jobs = list(stage.model.jobs.values())
-        # From the instant at which its job was made to its end; an end comes before a beginning of the same instant.
-        changes = sorted((at, by) for job in jobs for at, by in ((job.submitted, 1), (job.finished or 0, -1)))
-        together = list(itertools.accumulate(by for _, by in changes))
-        assert max(together) <= most
-        assert len(jobs) >= 4
-        assert len({_instant(job) for job in jobs}) == len(jobs)
-        if runs is _long:
-            assert max(together) == most
-
-    play(test, _tasks)
+    jobs = list(stage.model.jobs.values())
+    # From the instant at which its job was made to its end; an end comes before a beginning of the same instant.
+    changes = sorted((at, by) for job in jobs for at, by in ((job.submitted, 1), (job.finished or 0, -1)))
+    together = list(itertools.accumulate(by for _, by in changes))
+    assert max(together) <= most
+    assert len(jobs) >= 4
+    assert len({_instant(job) for job in jobs}) == len(jobs)
+    if runs is _long:
+        assert max(together) == most
 
 
-def test_what_is_buffered_starts_once_there_is_room() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _begun(stage)
-        player = await stage.player_of_declared()
-        await _add(process, "s", every("10m"), overlap="buffer_one")
-        await stage.pass_by(600)
-        await until(lambda: bool(player.deliveries))
-        await stage.pass_by(600)
-        assert (await process.app.schedules.astatus("s")).waiting == 1
-        assert len(stage.model.jobs) == 1
+@run_by(play, _tasks)
+async def test_what_is_buffered_starts_once_there_is_room(stage: Stage, /) -> None:
+    process = await _begun(stage)
+    player = await stage.player_of_declared()
+    await _add(process, "s", every("10m"), overlap="buffer_one")
+    await stage.pass_by(600)
+    await until(lambda: bool(player.deliveries))
+    await stage.pass_by(600)
+    assert (await process.app.schedules.astatus("s")).waiting == 1
+    assert len(stage.model.jobs) == 1
 
-        await player.finish()
-        await stage.pass_by(2.5)
+    await player.finish()
+    await stage.pass_by(2.5)
 
-        assert len(stage.model.jobs) == 2
-        assert [one.kind for one in await process.app.schedules.ahistory("s")] == ["buffered", "due"]
-
-    play(test, _tasks)
+    assert len(stage.model.jobs) == 2
+    assert [one.kind for one in await process.app.schedules.ahistory("s")] == ["buffered", "due"]
 
 
-def test_a_paused_schedule_with_something_buffered_is_left_alone_until_it_is_resumed() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _begun(stage)
-        player = await stage.player_of_declared()
-        await _add(process, "s", every("10m"), overlap="buffer_one")
-        await stage.pass_by(1200)
-        await process.app.schedules.apause("s")
-        await stage.pass_by(2)
-        (before,) = await stage.store.schedules.find("shop", ["s"])
-        await player.finish()
-        await stage.pass_by(30)
+@run_by(play, _tasks)
+async def test_a_paused_schedule_with_something_buffered_is_left_alone_until_it_is_resumed(stage: Stage, /) -> None:
+    process = await _begun(stage)
+    player = await stage.player_of_declared()
+    await _add(process, "s", every("10m"), overlap="buffer_one")
+    await stage.pass_by(1200)
+    await process.app.schedules.apause("s")
+    await stage.pass_by(2)
+    (before,) = await stage.store.schedules.find("shop", ["s"])
+    await player.finish()
+    await stage.pass_by(30)
 
-        assert await stage.store.schedules.find("shop", ["s"]) == [before]
-        assert len(stage.model.jobs) == 1
-        await process.app.schedules.aresume("s")
-        await stage.pass_by(2)
-        assert len(stage.model.jobs) == 2
-
-    play(test, _tasks)
+    assert await stage.store.schedules.find("shop", ["s"]) == [before]
+    assert len(stage.model.jobs) == 1
+    await process.app.schedules.aresume("s")
+    await stage.pass_by(2)
+    assert len(stage.model.jobs) == 2
 
 
-def test_two_schedulers_of_which_one_dies_fire_every_instant_once() -> None:
-    async def test(stage: Stage) -> None:
-        first = await _begun(stage)
-        second = stage.start()
-        await until(lambda: len(second.scheduler.status().slots) == 4)
-        for number in range(40):
-            await _add(first, f"s{number}", every("1s"), catchup="all")
-        await stage.pass_by(5)
-        await second.kill()
-        await stage.pass_by(20)
+@run_by(play, _tasks)
+async def test_two_schedulers_of_which_one_dies_fire_every_instant_once(stage: Stage, /) -> None:
+    first = await _begun(stage)
+    second = stage.start()
+    await until(lambda: len(second.scheduler.status().slots) == 4)
+    for number in range(40):
+        await _add(first, f"s{number}", every("1s"), catchup="all")
+    await stage.pass_by(5)
+    await second.kill()
+    await stage.pass_by(20)
 
-        by_schedule: dict[str, list[int]] = {}
-        for job in stage.model.jobs.values():
-            by_schedule.setdefault(_schedule(job), []).append(_instant(job))
-        assert len(by_schedule) == 40
-        for instants in by_schedule.values():
-            assert sorted(instants) == list(range(min(instants), max(instants) + 1, 1000))
-            assert len(instants) >= 22
-
-    play(test, _tasks)
+    by_schedule: dict[str, list[int]] = {}
+    for job in stage.model.jobs.values():
+        by_schedule.setdefault(_schedule(job), []).append(_instant(job))
+    assert len(by_schedule) == 40
+    for instants in by_schedule.values():
+        assert sorted(instants) == list(range(min(instants), max(instants) + 1, 1000))
+        assert len(instants) >= 22
 
 
 def test_a_schedule_that_cannot_be_read_is_left_and_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -529,31 +504,29 @@ class HeldBack(MemoryJobStore):
         self.schedules.fire = held  # type: ignore[method-assign]
 
 
-def test_what_a_scheduler_writes_after_it_was_replaced_is_refused() -> None:
-    async def test(stage: Stage) -> None:
-        store = HeldBack(stage.model, stage.clock)
-        frozen = stage.start(store=store)
-        await until(lambda: len(frozen.scheduler.status().slots) == 8)
-        await _add(frozen, "s", every("1s"))
-        await stage.pass_by(3)
-        # Its leases pass on, and what it has decided is still on its way.
-        leases = stage.model.leases
-        for slot in range(stage.model.slots):
-            lease = leases.find(f"slot:{slot}", now=stage.clock.now_ms())
-            assert lease is not None
-            leases.release(f"slot:{slot}", token=lease.token)
-        again = stage.start()
-        await until(lambda: len(again.scheduler.status().slots) > 0)
-        store.may_fire.set()
-        await stage.pass_by(4)
+@run_by(play, _tasks)
+async def test_what_a_scheduler_writes_after_it_was_replaced_is_refused(stage: Stage, /) -> None:
+    store = HeldBack(stage.model, stage.clock)
+    frozen = stage.start(store=store)
+    await until(lambda: len(frozen.scheduler.status().slots) == 8)
+    await _add(frozen, "s", every("1s"))
+    await stage.pass_by(3)
+    # Its leases pass on, and what it has decided is still on its way.
+    leases = stage.model.leases
+    for slot in range(stage.model.slots):
+        lease = leases.find(f"slot:{slot}", now=stage.clock.now_ms())
+        assert lease is not None
+        leases.release(f"slot:{slot}", token=lease.token)
+    again = stage.start()
+    await until(lambda: len(again.scheduler.status().slots) > 0)
+    store.may_fire.set()
+    await stage.pass_by(4)
 
-        assert None in store.answers
-        assert store.answers[0] is None
-        assert frozen.scheduler.status().refused >= 1
-        instants = _instants(stage)
-        assert len(instants) == len(set(instants))
-
-    play(test, _tasks)
+    assert None in store.answers
+    assert store.answers[0] is None
+    assert frozen.scheduler.status().refused >= 1
+    instants = _instants(stage)
+    assert len(instants) == len(set(instants))
 
 
 def test_a_workflow_is_claimed_in_the_store_and_started_once() -> None:
@@ -599,29 +572,27 @@ async def _add_flow(process: Process, trigger: Any) -> None:
     await process.app.schedules.aadd("flow", flow, trigger)
 
 
-def test_a_broker_that_takes_no_messages_holds_up_workflows_and_no_jobs() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _begun(stage)
-        await _add_flow(process, every("3s"))
-        # So many that some are in the slot of the workflow.
-        for number in range(40):
-            await _add(process, f"s{number}", every("1s"))
-        await stage.pass_by(3)
-        process.broker.hang_publishes()
-        await stage.pass_by(30)
-        process.broker.release_publishes()
-        await stage.pass_by(15)
+@run_by(play, _flow_tasks)
+async def test_a_broker_that_takes_no_messages_holds_up_workflows_and_no_jobs(stage: Stage, /) -> None:
+    process = await _begun(stage)
+    await _add_flow(process, every("3s"))
+    # So many that some are in the slot of the workflow.
+    for number in range(40):
+        await _add(process, f"s{number}", every("1s"))
+    await stage.pass_by(3)
+    process.broker.hang_publishes()
+    await stage.pass_by(30)
+    process.broker.release_publishes()
+    await stage.pass_by(15)
 
-        late = [job.submitted - START - _instant(job) for job in stage.model.jobs.values()]
-        assert len(late) > 40 * 40
-        assert max(late) <= 50
-        async with stage.broker.peek("flows", limit=100) as found:
-            sent = [decode_envelope(each.body, each.content_type) for each in found]
-        instants = {int((each.meta or {})[SCHEDULED_FOR]) for each in sent}
-        assert instants == set(range(min(instants), max(instants) + 1, 3_000))
-        assert len(instants) >= 14
-
-    play(test, _flow_tasks)
+    late = [job.submitted - START - _instant(job) for job in stage.model.jobs.values()]
+    assert len(late) > 40 * 40
+    assert max(late) <= 50
+    async with stage.broker.peek("flows", limit=100) as found:
+        sent = [decode_envelope(each.body, each.content_type) for each in found]
+    instants = {int((each.meta or {})[SCHEDULED_FOR]) for each in sent}
+    assert instants == set(range(min(instants), max(instants) + 1, 3_000))
+    assert len(instants) >= 14
 
 
 class _Refusing(Middleware):
@@ -665,39 +636,37 @@ def test_what_the_store_cannot_have_is_refused_where_it_is_made() -> None:
     play(test, define)
 
 
-def test_a_schedule_by_name_needs_no_code_of_its_task() -> None:
-    async def test(stage: Stage) -> None:
-        knowing = await _begun(stage)
-        await until(lambda: bool(stage.model.catalogue.registrations(["tick"])))
-        await knowing.app.definitions.aput("monthly", knowing.app.tasks["tick"], args=[4])
-        await knowing.stop()
-        stage.processes.clear()
-        stage.define = lambda _: None
+@run_by(play, _tasks)
+async def test_a_schedule_by_name_needs_no_code_of_its_task(stage: Stage, /) -> None:
+    knowing = await _begun(stage)
+    await until(lambda: bool(stage.model.catalogue.registrations(["tick"])))
+    await knowing.app.definitions.aput("monthly", knowing.app.tasks["tick"], args=[4])
+    await knowing.stop()
+    stage.processes.clear()
+    stage.define = lambda _: None
 
-        app = (await _begun(stage)).app
-        assert "tick" not in app.tasks
-        await app.schedules.aadd("task", "tick", every("1s"), args=(3,))
-        await app.schedules.aadd("definition", "monthly", every("1s"))
-        with pytest.raises(InvalidArguments):
-            await app.schedules.aadd("wrong", "tick", every("1s"), args=("three",))
-        await stage.pass_by(3)
-        by_hand = [await app.schedules.arun(name) for name in ("task", "definition")]
+    app = (await _begun(stage)).app
+    assert "tick" not in app.tasks
+    await app.schedules.aadd("task", "tick", every("1s"), args=(3,))
+    await app.schedules.aadd("definition", "monthly", every("1s"))
+    with pytest.raises(InvalidArguments):
+        await app.schedules.aadd("wrong", "tick", every("1s"), args=("three",))
+    await stage.pass_by(3)
+    by_hand = [await app.schedules.arun(name) for name in ("task", "definition")]
 
-        called = {"task": b"[3]", "definition": b"[4]"}
-        assert len(stage.model.jobs) >= 6
-        for job in stage.model.jobs.values():
-            assert (job.task, job.queue) == ("tick", "work")
-            assert bytes(decode_envelope(job.body).args) == called[_schedule(job)]
-        assert [(await app.jobs.aget(job_id)).task for job_id in by_hand] == ["tick", "tick"]
-        assert {name: entry.starts for name, entry in (await app.schedules.aall()).items()} == {
-            "task": "tick", "definition": "monthly version 1 (tick)",
-        }  # fmt: skip
-        assert (await app.schedules.astatus("task")).fired >= 2
-        await app.schedules.apause("task")
-        await app.schedules.achange("definition", "tick", every("1h"), args=(5,))
-        assert await app.schedules.aexplain("definition") == "tick: every hour"
-
-    play(test, _tasks)
+    called = {"task": b"[3]", "definition": b"[4]"}
+    assert len(stage.model.jobs) >= 6
+    for job in stage.model.jobs.values():
+        assert (job.task, job.queue) == ("tick", "work")
+        assert bytes(decode_envelope(job.body).args) == called[_schedule(job)]
+    assert [(await app.jobs.aget(job_id)).task for job_id in by_hand] == ["tick", "tick"]
+    assert {name: entry.starts for name, entry in (await app.schedules.aall()).items()} == {
+        "task": "tick", "definition": "monthly version 1 (tick)",
+    }  # fmt: skip
+    assert (await app.schedules.astatus("task")).fired >= 2
+    await app.schedules.apause("task")
+    await app.schedules.achange("definition", "tick", every("1h"), args=(5,))
+    assert await app.schedules.aexplain("definition") == "tick: every hour"
 
 
 def test_pages_have_schedules_of_the_code_and_of_run_time_in_one_order() -> None:
@@ -738,24 +707,22 @@ def test_pages_have_schedules_of_the_code_and_of_run_time_in_one_order() -> None
     play(test, define)
 
 
-def test_a_schedule_starts_a_definition_in_the_version_that_it_had() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _begun(stage)
-        app = process.app
-        await app.definitions.aput("monthly", app.tasks["tick"], args=[1], queue="work", labels={"team": "web"})
-        await app.schedules.aadd("s", "monthly", every("1s"))
-        await app.definitions.aput("monthly", app.tasks["tick"], args=[2], queue="work")
-        await stage.pass_by(3)
-        await app.schedules.arun("s")
+@run_by(play, _tasks)
+async def test_a_schedule_starts_a_definition_in_the_version_that_it_had(stage: Stage, /) -> None:
+    process = await _begun(stage)
+    app = process.app
+    await app.definitions.aput("monthly", app.tasks["tick"], args=[1], queue="work", labels={"team": "web"})
+    await app.schedules.aadd("s", "monthly", every("1s"))
+    await app.definitions.aput("monthly", app.tasks["tick"], args=[2], queue="work")
+    await stage.pass_by(3)
+    await app.schedules.arun("s")
 
-        assert len(stage.model.jobs) >= 3
-        for job in stage.model.jobs.values():
-            assert bytes(decode_envelope(job.body).args) == b"[1]"
-            assert job.detail is not None
-            assert (job.detail.definition, job.detail.definition_version) == ("monthly", 1)
-            assert job.detail.labels == {"team": "web"}
-        assert await app.schedules.aexplain("s") == "monthly version 1 (tick): every second"
-        with pytest.raises(UnknownTask):
-            await app.schedules.aadd("t", "yearly", every("1s"))
-
-    play(test, _tasks)
+    assert len(stage.model.jobs) >= 3
+    for job in stage.model.jobs.values():
+        assert bytes(decode_envelope(job.body).args) == b"[1]"
+        assert job.detail is not None
+        assert (job.detail.definition, job.detail.definition_version) == ("monthly", 1)
+        assert job.detail.labels == {"team": "web"}
+    assert await app.schedules.aexplain("s") == "monthly version 1 (tick): every second"
+    with pytest.raises(UnknownTask):
+        await app.schedules.aadd("t", "yearly", every("1s"))

@@ -8,70 +8,65 @@ import pytest
 
 from taskmq.contracts.jobs import slot_key
 from taskmq.scheduler.slots import HeldLease, SlotLeases
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
 
 
-def test_the_late_end_of_a_slot_s_work_leaves_the_next_hold_of_it_alone() -> None:
-    async def test(stage: Stage) -> None:
-        store, taken, lost = stage.store, list[HeldLease](), list[HeldLease]()
-        leases = SlotLeases(
-            store.dispatching,
-            address="memory://",
-            me="scheduler",
-            taken=taken.append,
-            given=lambda _: None,
-            lost=lost.append,
-            freed=lambda: None,
-            refused=lambda _: None,
-        )
-        running = asyncio.create_task(leases.run())
-        await until(lambda: len(leases.held) == 8)
-        store.is_reachable = False
-        await until(lambda: len(lost) == 8)
-        store.is_reachable = True
-        await until(lambda: len(leases.held) == 8)
+@run_by(play)
+async def test_the_late_end_of_a_slot_s_work_leaves_the_next_hold_of_it_alone(stage: Stage, /) -> None:
+    store, taken, lost = stage.store, list[HeldLease](), list[HeldLease]()
+    leases = SlotLeases(
+        store.dispatching,
+        address="memory://",
+        me="scheduler",
+        taken=taken.append,
+        given=lambda _: None,
+        lost=lost.append,
+        freed=lambda: None,
+        refused=lambda _: None,
+    )
+    running = asyncio.create_task(leases.run())
+    await until(lambda: len(leases.held) == 8)
+    store.is_reachable = False
+    await until(lambda: len(lost) == 8)
+    store.is_reachable = True
+    await until(lambda: len(leases.held) == 8)
 
-        for lease in lost:
-            await leases.release(lease)
-        await stage.pass_by(20)
+    for lease in lost:
+        await leases.release(lease)
+    await stage.pass_by(20)
 
-        assert (len(leases.held), len(taken), len(lost)) == (8, 16, 8)
-        leases.stop()
-        await running
-        await leases.aclose()
-
-    play(test)
+    assert (len(leases.held), len(taken), len(lost)) == (8, 16, 8)
+    leases.stop()
+    await running
+    await leases.aclose()
 
 
-def test_leases_that_a_clock_ahead_has_left_behind_hold_nobody_up() -> None:
-    async def test(stage: Stage) -> None:
-        # Killed while the store's clock was two hours ahead: its leases outlive it by these.
-        now = stage.clock.now_ms()
-        keys = [*map(slot_key, range(8)), "audit", "duties"]
-        for key in keys:
-            stage.model.leases.acquire(key, owner="killed", seconds=7205, now=now)
+@run_by(play)
+async def test_leases_that_a_clock_ahead_has_left_behind_hold_nobody_up(stage: Stage, /) -> None:
+    # Killed while the store's clock was two hours ahead: its leases outlive it by these.
+    now = stage.clock.now_ms()
+    keys = [*map(slot_key, range(8)), "audit", "duties"]
+    for key in keys:
+        stage.model.leases.acquire(key, owner="killed", seconds=7205, now=now)
 
-        process = stage.start()
-        await until(lambda: len(process.scheduler.status().slots) == 8)
+    process = stage.start()
+    await until(lambda: len(process.scheduler.status().slots) == 8)
 
-        await stage.pass_by(65)
-        holders = {key: stage.model.leases.find(key, now=stage.clock.now_ms()) for key in keys}
-        assert "killed" not in {lease.owner for lease in holders.values() if lease is not None}
-
-    play(test)
+    await stage.pass_by(65)
+    holders = {key: stage.model.leases.find(key, now=stage.clock.now_ms()) for key in keys}
+    assert "killed" not in {lease.owner for lease in holders.values() if lease is not None}
 
 
-def test_a_slot_of_a_scheduler_that_lives_is_left_to_it() -> None:
-    async def test(stage: Stage) -> None:
-        for slot in range(8):
-            stage.model.leases.acquire(slot_key(slot), owner="alive", seconds=60, now=stage.clock.now_ms())
-        process = stage.start()
+@run_by(play)
+async def test_a_slot_of_a_scheduler_that_lives_is_left_to_it(stage: Stage, /) -> None:
+    for slot in range(8):
+        stage.model.leases.acquire(slot_key(slot), owner="alive", seconds=60, now=stage.clock.now_ms())
+    process = stage.start()
 
-        await stage.pass_by(30)
+    await stage.pass_by(30)
 
-        assert process.scheduler.status().slots == []
-
-    play(test)
+    assert process.scheduler.status().slots == []
 
 
 def test_the_slots_that_are_taken_or_given_at_a_time_are_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,300 +13,281 @@ from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.scheduler.slots import LEASE
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
 
 
-def test_two_schedulers_hold_half_of_the_slots_and_a_stopping_one_returns_its_half() -> None:
-    async def test(stage: Stage) -> None:
-        first = stage.start()
-        await until(lambda: len(first.scheduler.status().slots) == 8)
-        second = stage.start()
-        await until(lambda: len(second.scheduler.status().slots) == 4)
-        assert len(first.scheduler.status().slots) == 4
+@run_by(play)
+async def test_two_schedulers_hold_half_of_the_slots_and_a_stopping_one_returns_its_half(stage: Stage, /) -> None:
+    first = stage.start()
+    await until(lambda: len(first.scheduler.status().slots) == 8)
+    second = stage.start()
+    await until(lambda: len(second.scheduler.status().slots) == 4)
+    assert len(first.scheduler.status().slots) == 4
 
-        began = stage.clock.monotonic()
-        await first.stop()
-        await until(lambda: len(second.scheduler.status().slots) == 8)
+    began = stage.clock.monotonic()
+    await first.stop()
+    await until(lambda: len(second.scheduler.status().slots) == 8)
 
-        # Nobody waits for a lease to end.
-        assert stage.clock.since(began) < 1
-
-    play(test)
+    # Nobody waits for a lease to end.
+    assert stage.clock.since(began) < 1
 
 
-def test_five_schedulers_share_eight_slots_and_take_over_those_of_the_dead() -> None:
-    async def test(stage: Stage) -> None:
-        processes = [stage.start() for _ in range(5)]
+@run_by(play)
+async def test_five_schedulers_share_eight_slots_and_take_over_those_of_the_dead(stage: Stage, /) -> None:
+    processes = [stage.start() for _ in range(5)]
 
-        def sizes() -> list[int]:
-            return sorted(len(process.scheduler.status().slots) for process in processes)
+    def sizes() -> list[int]:
+        return sorted(len(process.scheduler.status().slots) for process in processes)
 
-        await until(lambda: sizes() == [1, 1, 2, 2, 2])
-        for process in processes[:3]:
-            await process.kill()
-        del processes[:3]
-        await until(lambda: sizes() == [4, 4], within=2 * LEASE + 2)
-
-    play(test)
+    await until(lambda: sizes() == [1, 1, 2, 2, 2])
+    for process in processes[:3]:
+        await process.kill()
+    del processes[:3]
+    await until(lambda: sizes() == [4, 4], within=2 * LEASE + 2)
 
 
-def test_a_take_over_whose_answer_was_lost_is_made_anew_and_no_job_is_forgotten() -> None:
-    async def test(stage: Stage) -> None:
-        first = stage.start()
-        first.broker.hang_publishes()
-        (job_id,) = await stage.submit()
-        await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
-        await first.kill()
-        store, lost = stage.store, list[int]()
-        take_over = store.dispatching.take_over
+@run_by(play)
+async def test_a_take_over_whose_answer_was_lost_is_made_anew_and_no_job_is_forgotten(stage: Stage, /) -> None:
+    first = stage.start()
+    first.broker.hang_publishes()
+    (job_id,) = await stage.submit()
+    await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
+    await first.kill()
+    store, lost = stage.store, list[int]()
+    take_over = store.dispatching.take_over
 
-        async def answer_lost(slot: int, epoch: int) -> list[DispatchBatch]:
-            found = await take_over(slot, epoch)
-            if found and not lost:
-                lost.append(slot)
+    async def answer_lost(slot: int, epoch: int) -> list[DispatchBatch]:
+        found = await take_over(slot, epoch)
+        if found and not lost:
+            lost.append(slot)
+            raise StoreUnavailable("no answer (staged)", is_certain=False)
+        return found
+
+    vars(store.dispatching)["take_over"] = answer_lost
+    stage.start(store=store)
+    await stage.playing()
+
+    await stage.all_ended()
+
+    assert lost == [stage.model.slot_of("work")]
+    assert stage.job(job_id).token >> 32 == 1
+
+
+@run_by(play)
+async def test_a_lost_answer_of_a_dispatch_has_the_slot_taken_anew_and_no_job_waits(stage: Stage, /) -> None:
+    store, lost = stage.store, list[str]()
+    dispatch = store.dispatching.dispatch
+
+    async def answer_lost(slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+        batch = await dispatch(slot, epoch, picks)
+        if batch is not None and not lost:
+            lost.extend(job.id for job in batch.jobs)
+            raise StoreUnavailable("no answer (staged)", is_certain=False)
+        return batch
+
+    vars(store.dispatching)["dispatch"] = answer_lost
+    stage.start(store=store)
+    job_ids = await stage.submit(3)
+    await stage.playing()
+
+    await stage.all_ended()
+
+    assert sorted(lost) == sorted(job_ids)
+    assert {stage.job(job_id).token >> 32 for job_id in job_ids} == {1}
+
+
+@run_by(play)
+async def test_after_a_dispatch_that_failed_the_slot_is_taken_anew_and_no_job_waits(stage: Stage, /) -> None:
+    store, failed = stage.store, list[str]()
+    dispatch = store.dispatching.dispatch
+
+    async def fails_once(slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+        batch = await dispatch(slot, epoch, picks)
+        if batch is not None and not failed:
+            failed.extend(job.id for job in batch.jobs)
+            raise KeyError("a bug (staged)")
+        return batch
+
+    vars(store.dispatching)["dispatch"] = fails_once
+    process = stage.start(store=store)
+    dispatched = await stage.submit(3)
+    await until(lambda: len(failed) == 3)
+    # From here on a broker that is away for a moment is waited for, as ever.
+    process.broker.fail_publishes(3, BrokerUnavailable("no broker"))
+    await stage.playing()
+
+    await until(lambda: stage.states() == {JobState.SUCCEEDED: 3}, within=30)
+
+    assert sorted(failed) == sorted(dispatched)
+
+
+@run_by(play)
+async def test_what_an_earlier_holder_applies_after_the_take_over_leaves_room_for_others(stage: Stage, /) -> None:
+    store, has_begun, goes_on = stage.store, asyncio.Event(), asyncio.Event()
+    apply = stage.store.dispatching.apply
+
+    async def apply_late(reports: Sequence[Report]) -> list[AppliedReport]:
+        has_begun.set()
+        await goes_on.wait()
+        return await apply(reports)
+
+    vars(store.dispatching)["apply"] = apply_late
+    first = stage.start(store=store)
+    await stage.submit(100)
+    player = await stage.player()
+    await player.has(64)
+    # So long until the store knows that the broker has confirmed them.
+    await stage.pass_by(1)
+    await player.finish()
+    await has_begun.wait()
+    second = stage.start()
+    store.is_reachable = False
+    await until(lambda: second.scheduler.status().in_flight == {"work": 64})
+
+    goes_on.set()
+    await player.has(36)
+    await player.finish()
+    await stage.all_ended()
+
+    assert first.scheduler.status().reports == {"accepted": 64}
+    await until(lambda: second.scheduler.status().in_flight == {})
+
+
+@run_by(play)
+async def test_a_scheduler_whose_store_does_not_answer_stops_when_its_leases_end(stage: Stage, /) -> None:
+    store, hangs = stage.store, asyncio.Event()
+
+    def hanging(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def ask(*args: Any, **options: Any) -> Any:
+            if hangs.is_set():
+                # As long as a connection waits.
+                await asyncio.sleep(60)
                 raise StoreUnavailable("no answer (staged)", is_certain=False)
-            return found
+            return await call(*args, **options)
 
-        vars(store.dispatching)["take_over"] = answer_lost
-        stage.start(store=store)
-        await stage.playing()
+        return ask
 
-        await stage.all_ended()
+    calls = {
+        store: ["now_ms"],
+        store.dispatching: ["apply", "confirm", "dispatch", "due", "forget", "in_flight", "lanes", "open_gates"],
+        store.dispatching.leases: ["acquire", "find", "renew"],
+        store.schedules: ["due"],
+    }
+    for part, names in calls.items():
+        for name in names:
+            vars(part)[name] = hanging(getattr(part, name))
+    first = stage.start(store=store)
+    await stage.submit(10)
+    player = await stage.player()
+    await player.has(10)
+    await stage.pass_by(1)
+    hangs.set()
+    await player.finish()
+    # Beside it, and not instead of it: it has the reports by now.
+    await stage.pass_by(0.1)
+    second = stage.start()
+    began = stage.clock.monotonic()
 
-        assert lost == [stage.model.slot_of("work")]
-        assert stage.job(job_id).token >> 32 == 1
+    await stage.all_ended()
 
-    play(test)
-
-
-def test_a_lost_answer_of_a_dispatch_has_the_slot_taken_anew_and_no_job_waits() -> None:
-    async def test(stage: Stage) -> None:
-        store, lost = stage.store, list[str]()
-        dispatch = store.dispatching.dispatch
-
-        async def answer_lost(slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
-            batch = await dispatch(slot, epoch, picks)
-            if batch is not None and not lost:
-                lost.extend(job.id for job in batch.jobs)
-                raise StoreUnavailable("no answer (staged)", is_certain=False)
-            return batch
-
-        vars(store.dispatching)["dispatch"] = answer_lost
-        stage.start(store=store)
-        job_ids = await stage.submit(3)
-        await stage.playing()
-
-        await stage.all_ended()
-
-        assert sorted(lost) == sorted(job_ids)
-        assert {stage.job(job_id).token >> 32 for job_id in job_ids} == {1}
-
-    play(test)
+    assert stage.clock.since(began) <= LEASE + 5
+    assert first.scheduler.status().slots == []
+    assert second.scheduler.status().slots == list(range(8))
 
 
-def test_after_a_dispatch_that_failed_the_slot_is_taken_anew_and_no_job_waits() -> None:
-    async def test(stage: Stage) -> None:
-        store, failed = stage.store, list[str]()
-        dispatch = store.dispatching.dispatch
+@run_by(play)
+async def test_a_dead_schedulers_jobs_go_on_within_the_lease_and_a_second(stage: Stage, /) -> None:
+    first = stage.start()
+    await stage.submit(10)
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 10)
+    stage.start()
+    await stage.pass_by(2)
+    await first.kill()
+    began = stage.clock.monotonic()
+    for envelope in player.envelopes:
+        await player.report(envelope)
 
-        async def fails_once(slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
-            batch = await dispatch(slot, epoch, picks)
-            if batch is not None and not failed:
-                failed.extend(job.id for job in batch.jobs)
-                raise KeyError("a bug (staged)")
-            return batch
+    await stage.all_ended()
 
-        vars(store.dispatching)["dispatch"] = fails_once
-        process = stage.start(store=store)
-        dispatched = await stage.submit(3)
-        await until(lambda: len(failed) == 3)
-        # From here on a broker that is away for a moment is waited for, as ever.
-        process.broker.fail_publishes(3, BrokerUnavailable("no broker"))
-        await stage.playing()
-
-        await until(lambda: stage.states() == {JobState.SUCCEEDED: 3}, within=30)
-
-        assert sorted(failed) == sorted(dispatched)
-
-    play(test)
+    assert stage.clock.since(began) <= LEASE + 1
+    assert stage.states() == {JobState.SUCCEEDED: 10}
 
 
-def test_what_an_earlier_holder_applies_after_the_take_over_leaves_room_for_others() -> None:
-    async def test(stage: Stage) -> None:
-        store, has_begun, goes_on = stage.store, asyncio.Event(), asyncio.Event()
-        apply = stage.store.dispatching.apply
+@run_by(play)
+async def test_a_batch_that_was_not_confirmed_is_published_again_with_the_same_tokens(stage: Stage, /) -> None:
+    first = stage.start()
+    await until(lambda: len(first.scheduler.status().slots) == 8)
+    # What it has to publish hangs, and then it dies.
+    first.broker.hang_publishes()
+    (job_id,) = await stage.submit(announced=True)
+    await until(lambda: first.broker.hanging == 1)
+    await first.kill()
+    token = stage.job(job_id).token
+    assert stage.job(job_id).state is JobState.DISPATCHED
 
-        async def apply_late(reports: Sequence[Report]) -> list[AppliedReport]:
-            has_begun.set()
-            await goes_on.wait()
-            return await apply(reports)
+    stage.start()
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) > 0)
 
-        vars(store.dispatching)["apply"] = apply_late
-        first = stage.start(store=store)
-        await stage.submit(100)
-        player = await stage.player()
-        await player.has(64)
-        # So long until the store knows that the broker has confirmed them.
-        await stage.pass_by(1)
-        await player.finish()
-        await has_begun.wait()
-        second = stage.start()
-        store.is_reachable = False
-        await until(lambda: second.scheduler.status().in_flight == {"work": 64})
-
-        goes_on.set()
-        await player.has(36)
-        await player.finish()
-        await stage.all_ended()
-
-        assert first.scheduler.status().reports == {"accepted": 64}
-        await until(lambda: second.scheduler.status().in_flight == {})
-
-    play(test)
+    assert {envelope.store.token for envelope in player.envelopes if envelope.store} == {token}
+    await player.finish()
+    await stage.all_ended()
+    await until(lambda: stage.batches() == 0)
 
 
-def test_a_scheduler_whose_store_does_not_answer_stops_when_its_leases_end() -> None:
-    async def test(stage: Stage) -> None:
-        store, hangs = stage.store, asyncio.Event()
+@run_by(play)
+async def test_a_confirmed_batch_is_the_brokers_to_deliver_and_counts_as_in_flight(stage: Stage, /) -> None:
+    first = stage.start()
+    await stage.submit(100)
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 64)
+    await stage.pass_by(1)
+    await first.kill()
 
-        def hanging(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-            async def ask(*args: Any, **options: Any) -> Any:
-                if hangs.is_set():
-                    # As long as a connection waits.
-                    await asyncio.sleep(60)
-                    raise StoreUnavailable("no answer (staged)", is_certain=False)
-                return await call(*args, **options)
+    second = stage.start()
+    await stage.pass_by(20)
 
-            return ask
-
-        calls = {
-            store: ["now_ms"],
-            store.dispatching: ["apply", "confirm", "dispatch", "due", "forget", "in_flight", "lanes", "open_gates"],
-            store.dispatching.leases: ["acquire", "find", "renew"],
-            store.schedules: ["due"],
-        }
-        for part, names in calls.items():
-            for name in names:
-                vars(part)[name] = hanging(getattr(part, name))
-        first = stage.start(store=store)
-        await stage.submit(10)
-        player = await stage.player()
-        await player.has(10)
-        await stage.pass_by(1)
-        hangs.set()
-        await player.finish()
-        # Beside it, and not instead of it: it has the reports by now.
-        await stage.pass_by(0.1)
-        second = stage.start()
-        began = stage.clock.monotonic()
-
-        await stage.all_ended()
-
-        assert stage.clock.since(began) <= LEASE + 5
-        assert first.scheduler.status().slots == []
-        assert second.scheduler.status().slots == list(range(8))
-
-    play(test)
-
-
-def test_a_dead_schedulers_jobs_go_on_within_the_lease_and_a_second() -> None:
-    async def test(stage: Stage) -> None:
-        first = stage.start()
-        await stage.submit(10)
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 10)
-        stage.start()
-        await stage.pass_by(2)
-        await first.kill()
-        began = stage.clock.monotonic()
-        for envelope in player.envelopes:
-            await player.report(envelope)
-
-        await stage.all_ended()
-
-        assert stage.clock.since(began) <= LEASE + 1
-        assert stage.states() == {JobState.SUCCEEDED: 10}
-
-    play(test)
-
-
-def test_a_batch_that_was_not_confirmed_is_published_again_with_the_same_tokens() -> None:
-    async def test(stage: Stage) -> None:
-        first = stage.start()
-        await until(lambda: len(first.scheduler.status().slots) == 8)
-        # What it has to publish hangs, and then it dies.
-        first.broker.hang_publishes()
-        (job_id,) = await stage.submit(announced=True)
-        await until(lambda: first.broker.hanging == 1)
-        await first.kill()
-        token = stage.job(job_id).token
-        assert stage.job(job_id).state is JobState.DISPATCHED
-
-        stage.start()
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) > 0)
-
-        assert {envelope.store.token for envelope in player.envelopes if envelope.store} == {token}
-        await player.finish()
-        await stage.all_ended()
-        await until(lambda: stage.batches() == 0)
-
-    play(test)
-
-
-def test_a_confirmed_batch_is_the_brokers_to_deliver_and_counts_as_in_flight() -> None:
-    async def test(stage: Stage) -> None:
-        first = stage.start()
-        await stage.submit(100)
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 64)
-        await stage.pass_by(1)
-        await first.kill()
-
-        second = stage.start()
-        await stage.pass_by(20)
-
-        assert len(player.deliveries) == 64
-        assert second.scheduler.status().in_flight == {"work": 64}
-        await player.finish()
-        await until(lambda: len(player.deliveries) == 36)
-
-    play(test)
+    assert len(player.deliveries) == 64
+    assert second.scheduler.status().in_flight == {"work": 64}
+    await player.finish()
+    await until(lambda: len(player.deliveries) == 36)
 
 
 @pytest.mark.parametrize("known", ["by the first end", "as running"])
-def test_the_next_scheduler_charges_what_runs_of_the_dead_one_probably_take(known: str) -> None:
-    async def test(stage: Stage) -> None:
-        first = stage.start()
-        player = await stage.player_of_declared()
-        await stage.submit(400, task="long", tenant="long")
-        await stage.submit(500, task="short", tenant="short")
-        await player.has(64)
-        long = [each for each in player.deliveries if b'"long"' in each.body]
-        assert len(long) == 32
-        if known == "as running":
-            for delivery in long:
-                await player.report(decode_envelope(delivery.body), "started", started=stage.clock.now_ms())
-            await until(lambda: stage.states().get(JobState.RUNNING) == 32)
-        await stage.pass_by(30)
-        await first.kill()
-        second = stage.start()
-        await until(lambda: second.scheduler.status().in_flight == {"work": 64})
-        if known == "by the first end":
-            await player.report(decode_envelope(long[0].body), ran=10_000)
-            long.pop(0).ack()
+@run_by(play)
+async def test_the_next_scheduler_charges_what_runs_of_the_dead_one_probably_take(
+    stage: Stage, /, known: str
+) -> None:
+    first = stage.start()
+    player = await stage.player_of_declared()
+    await stage.submit(400, task="long", tenant="long")
+    await stage.submit(500, task="short", tenant="short")
+    await player.has(64)
+    long = [each for each in player.deliveries if b'"long"' in each.body]
+    assert len(long) == 32
+    if known == "as running":
+        for delivery in long:
+            await player.report(decode_envelope(delivery.body), "started", started=stage.clock.now_ms())
+        await until(lambda: stage.states().get(JobState.RUNNING) == 32)
+    await stage.pass_by(30)
+    await first.kill()
+    second = stage.start()
+    await until(lambda: second.scheduler.status().in_flight == {"work": 64})
+    if known == "by the first end":
+        await player.report(decode_envelope(long[0].body), ran=10_000)
+        long.pop(0).ack()
 
-        done = 0
-        while done < 400:
-            player.deliveries = [each for each in player.deliveries if b'"short"' in each.body]
-            done += len(player.deliveries)
-            await player.finish(ran=100)
-            await player.has(1)
+    done = 0
+    while done < 400:
+        player.deliveries = [each for each in player.deliveries if b'"short"' in each.body]
+        done += len(player.deliveries)
+        await player.finish(ran=100)
+        await player.has(1)
 
-        dispatched = [job for job in stage.model.jobs.values() if job.task == "long" and job.token]
-        assert len(dispatched) == 32
-
-    play(test)
+    dispatched = [job for job in stage.model.jobs.values() if job.task == "long" and job.token]
+    assert len(dispatched) == 32
 
 
 def test_a_job_that_must_not_run_twice_fails_where_nobody_confirmed_it() -> None:
@@ -373,72 +354,66 @@ def test_a_take_over_goes_on_where_the_store_was_away_in_the_middle_of_it(caplog
     play(test, define)
 
 
-def test_a_scheduler_that_is_cut_off_from_the_store_stops_and_takes_nothing_with_it() -> None:
-    async def test(stage: Stage) -> None:
-        first = stage.start()
-        await stage.submit(5)
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 5)
-        second = stage.start()
-        await stage.pass_by(3)
+@run_by(play)
+async def test_a_scheduler_that_is_cut_off_from_the_store_stops_and_takes_nothing_with_it(stage: Stage, /) -> None:
+    first = stage.start()
+    await stage.submit(5)
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 5)
+    second = stage.start()
+    await stage.pass_by(3)
 
-        first.store.is_reachable = False
-        await stage.pass_by(LEASE + 2)
-        assert first.scheduler.status().slots == []
-        assert second.scheduler.status().slots == list(range(8))
-        await player.finish()
-        await stage.all_ended()
+    first.store.is_reachable = False
+    await stage.pass_by(LEASE + 2)
+    assert first.scheduler.status().slots == []
+    assert second.scheduler.status().slots == list(range(8))
+    await player.finish()
+    await stage.all_ended()
 
-        first.store.is_reachable = True
-        await until(lambda: len(first.scheduler.status().slots) == 4)
-        stage.plays(player)
-        await stage.submit(50)
-        await stage.all_ended()
-
-    play(test)
+    first.store.is_reachable = True
+    await until(lambda: len(first.scheduler.status().slots) == 4)
+    stage.plays(player)
+    await stage.submit(50)
+    await stage.all_ended()
 
 
-def test_a_store_that_is_away_costs_no_report_and_no_job() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        await stage.submit(100)
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 64)
-        process.store.is_reachable = False
-        taken = len(process.broker.journal)
-        await player.finish()
-        await stage.pass_by(60)
+@run_by(play)
+async def test_a_store_that_is_away_costs_no_report_and_no_job(stage: Stage, /) -> None:
+    process = stage.start()
+    await stage.submit(100)
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 64)
+    process.store.is_reachable = False
+    taken = len(process.broker.journal)
+    await player.finish()
+    await stage.pass_by(60)
 
-        # Reports stay in their queue: nobody takes and gives them back all the time.
-        requeued = process.broker.kinds()[taken:].count("Requeued")
-        assert requeued <= 64
-        assert not any(job.state.is_final for job in stage.model.jobs.values())
-        process.store.is_reachable = True
-        stage.plays(player)
+    # Reports stay in their queue: nobody takes and gives them back all the time.
+    requeued = process.broker.kinds()[taken:].count("Requeued")
+    assert requeued <= 64
+    assert not any(job.state.is_final for job in stage.model.jobs.values())
+    process.store.is_reachable = True
+    stage.plays(player)
 
-        await stage.all_ended()
-        assert stage.states() == {JobState.SUCCEEDED: 100}
-
-    play(test)
+    await stage.all_ended()
+    assert stage.states() == {JobState.SUCCEEDED: 100}
 
 
-def test_a_broker_that_is_away_leaves_jobs_in_the_store() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        await until(lambda: len(process.scheduler.status().slots) == 8)
-        process.broker.fail_publishes(10_000, BrokerUnavailable("no broker"))
-        await stage.submit(500)
-        await stage.pass_by(10)
-        assert stage.states()[JobState.DISPATCHED] == 64
-        assert "the broker takes no jobs" in str(process.scheduler.not_ready())
-        tokens = {job.id: job.token for job in stage.model.jobs.values() if job.state is JobState.DISPATCHED}
+@run_by(play)
+async def test_a_broker_that_is_away_leaves_jobs_in_the_store(stage: Stage, /) -> None:
+    process = stage.start()
+    await until(lambda: len(process.scheduler.status().slots) == 8)
+    process.broker.fail_publishes(10_000, BrokerUnavailable("no broker"))
+    await stage.submit(500)
+    await stage.pass_by(10)
+    assert stage.states()[JobState.DISPATCHED] == 64
+    assert "the broker takes no jobs" in str(process.scheduler.not_ready())
+    tokens = {job.id: job.token for job in stage.model.jobs.values() if job.state is JobState.DISPATCHED}
 
-        vars(process.broker)["_faults"].clear()
-        player = await stage.player()
-        await until(lambda: len(player.deliveries) == 64)
+    vars(process.broker)["_faults"].clear()
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 64)
 
-        assert {each.store.id: each.store.token for each in player.envelopes if each.store} == tokens
-        stage.plays(player)
-        await stage.all_ended()
-
-    play(test)
+    assert {each.store.id: each.store.token for each in player.envelopes if each.store} == tokens
+    stage.plays(player)
+    await stage.all_ended()

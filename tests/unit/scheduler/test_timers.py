@@ -2,81 +2,74 @@
 
 from taskmq.contracts.jobs import JobUpdate
 from taskmq.model.states import JobState
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Stage, play, until
 
 
-def test_jobs_run_when_their_time_has_come_and_never_before() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await stage.player_of_declared()
-        began = stage.clock.monotonic()
-        dues = [1_500, 2_000, 7_003, 7_005, 30_000, 90_000]
-        for due in dues:
-            await stage.submit(due=START + due)
-        late: list[float] = []
-        for count, due in enumerate(dues, 1):
-            await player.has(count, within=120)
-            late.append(stage.clock.since(began) - due / 1000)
+@run_by(play)
+async def test_jobs_run_when_their_time_has_come_and_never_before(stage: Stage, /) -> None:
+    stage.start()
+    player = await stage.player_of_declared()
+    began = stage.clock.monotonic()
+    dues = [1_500, 2_000, 7_003, 7_005, 30_000, 90_000]
+    for due in dues:
+        await stage.submit(due=START + due)
+    late: list[float] = []
+    for count, due in enumerate(dues, 1):
+        await player.has(count, within=120)
+        late.append(stage.clock.since(began) - due / 1000)
 
-        assert all(-1e-6 <= each <= 0.025 for each in late), late
-
-    play(test)
+    assert all(-1e-6 <= each <= 0.025 for each in late), late
 
 
-def test_a_job_that_is_cancelled_or_changed_meanwhile_is_left_alone() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        player = await stage.player_of_declared()
-        cancelled, moved, plain = await stage.submit(3, due=START + 5_000)
-        await stage.pass_by(3)
-        await _update(stage, cancelled, after=JobState.CANCELLED, kind="cancel")
-        await _update(stage, moved, after=JobState.SCHEDULED, kind="change", due=START + 8_000)
-        await stage.pass_by(2.5)
-        assert [envelope.id for envelope in player.envelopes] == [plain]
+@run_by(play)
+async def test_a_job_that_is_cancelled_or_changed_meanwhile_is_left_alone(stage: Stage, /) -> None:
+    stage.start()
+    player = await stage.player_of_declared()
+    cancelled, moved, plain = await stage.submit(3, due=START + 5_000)
+    await stage.pass_by(3)
+    await _update(stage, cancelled, after=JobState.CANCELLED, kind="cancel")
+    await _update(stage, moved, after=JobState.SCHEDULED, kind="change", due=START + 8_000)
+    await stage.pass_by(2.5)
+    assert [envelope.id for envelope in player.envelopes] == [plain]
 
-        await stage.pass_by(3)
+    await stage.pass_by(3)
 
-        assert [envelope.id for envelope in player.envelopes] == [plain, moved]
-        assert stage.job(cancelled).state is JobState.CANCELLED
-
-    play(test)
+    assert [envelope.id for envelope in player.envelopes] == [plain, moved]
+    assert stage.job(cancelled).state is JobState.CANCELLED
 
 
-def test_ten_thousand_jobs_of_one_instant_all_run() -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        await stage.submit(10_000, due=START + 2_000)
-        await stage.playing()
+@run_by(play)
+async def test_ten_thousand_jobs_of_one_instant_all_run(stage: Stage, /) -> None:
+    stage.start()
+    await stage.submit(10_000, due=START + 2_000)
+    await stage.playing()
 
-        await stage.all_ended()
+    await stage.all_ended()
 
-        assert stage.states() == {JobState.SUCCEEDED: 10_000}
-
-    play(test)
+    assert stage.states() == {JobState.SUCCEEDED: 10_000}
 
 
-def test_a_scheduler_without_anything_to_do_asks_the_store_a_few_times_a_second() -> None:
-    async def test(stage: Stage) -> None:
-        process = stage.start()
-        await until(lambda: len(process.scheduler.status().slots) == 8)
-        await stage.pass_by(2)
-        calls = 0
-        at_work = process.store.at_work
+@run_by(play)
+async def test_a_scheduler_without_anything_to_do_asks_the_store_a_few_times_a_second(stage: Stage, /) -> None:
+    process = stage.start()
+    await until(lambda: len(process.scheduler.status().slots) == 8)
+    await stage.pass_by(2)
+    calls = 0
+    at_work = process.store.at_work
 
-        def counted() -> object:
-            nonlocal calls
-            calls += 1
-            return at_work()
+    def counted() -> object:
+        nonlocal calls
+        calls += 1
+        return at_work()
 
-        process.store.at_work = counted  # type: ignore[method-assign, assignment]
-        await stage.pass_by(10)
+    process.store.at_work = counted  # type: ignore[method-assign, assignment]
+    await stage.pass_by(10)
 
-        # For each of the eight slots two looks for lanes, one for the clock, one each for timers and schedules, and
-        # 0.6 renewals. For all of them two looks for jobs that waited for others, and two for the mark by which a
-        # store that went back is noticed. One in five seconds for what is done to many jobs.
-        assert calls / 10 <= 8 * 5.6 + 2 + 5 + 0.2
-
-    play(test)
+    # For each of the eight slots two looks for lanes, one for the clock, one each for timers and schedules, and
+    # 0.6 renewals. For all of them two looks for jobs that waited for others, and two for the mark by which a
+    # store that went back is noticed. One in five seconds for what is done to many jobs.
+    assert calls / 10 <= 8 * 5.6 + 2 + 5 + 0.2
 
 
 async def _update(stage: Stage, job_id: str, **fields: object) -> None:

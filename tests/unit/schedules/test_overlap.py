@@ -10,6 +10,7 @@ import pytest
 
 from taskmq import Context, TaskMQ
 from taskmq.worker import Worker, WorkerConfig
+from tests.coroutines import run_by
 from tests.unit.beat.stage import START, Stage, play
 from tests.unit.worker.staged import Fault, Points, StagedApp, settle_loop
 
@@ -80,12 +81,10 @@ async def _pass(stage: Stage, seconds: int) -> None:
         await asyncio.sleep(1)
 
 
-def test_without_a_limit_they_all_run() -> None:
-    async def test(stage: Stage, runs: _Runs) -> None:
-        await _pass(stage, 50)
-        assert runs.most == 5
-
-    _play(test)
+@run_by(_play)
+async def test_without_a_limit_they_all_run(stage: Stage, runs: _Runs, /) -> None:
+    await _pass(stage, 50)
+    assert runs.most == 5
 
 
 def test_skip_drops_what_is_due_while_an_earlier_one_runs() -> None:

@@ -9,6 +9,7 @@ from taskmq import TaskMQ
 from taskmq.errors import InvalidOption
 from taskmq.schedules import Schedules
 from taskmq.schedules.triggers import every
+from tests.coroutines import run_by
 from tests.unit.beat.stage import START, Stage, play
 from tests.unit.worker.staged import settle_loop
 
@@ -33,61 +34,55 @@ async def _look(stage: Stage) -> None:
     await settle_loop()
 
 
-def test_a_schedule_that_is_added_is_emitted_by_all_and_once_and_removed_by_nobody() -> None:
-    async def test(stage: Stage) -> None:
-        for _ in range(3):
-            await stage.start()
-        schedules = _schedules(stage)
-        say = stage.apps[-1].tasks["say"]
-
-        await schedules.aadd("hourly", say, every("5s"), args=("hello",), kwargs={"times": 2})
-        await _look(stage)
-        await stage.advance(4)
-        await stage.advance(5)
-        assert await stage.emitted() == [5, 10]
-        assert (await stage.app.messages("work"))[0].body.count(b'"hello"') == 1
-        await schedules.aremove("hourly")
-        await _look(stage)
-        await stage.advance(9)
-        await stage.advance(10)
-
-        assert await stage.emitted() == [5, 10]
-
-    play(test, _define)
-
-
-def test_a_schedule_that_is_changed_follows_its_new_rule_and_makes_up_for_nothing() -> None:
-    async def test(stage: Stage) -> None:
+@run_by(play, _define)
+async def test_a_schedule_that_is_added_is_emitted_by_all_and_once_and_removed_by_nobody(stage: Stage, /) -> None:
+    for _ in range(3):
         await stage.start()
-        schedules = _schedules(stage)
-        say = stage.apps[-1].tasks["say"]
-        await schedules.aadd("hourly", say, every("5s"), catchup="all")
-        await _look(stage)
-        await stage.advance(4)
+    schedules = _schedules(stage)
+    say = stage.apps[-1].tasks["say"]
 
-        await schedules.achange("hourly", say, every("7s", phase="1s"), catchup="all")
-        for _ in range(30):
-            await stage.advance(1)
+    await schedules.aadd("hourly", say, every("5s"), args=("hello",), kwargs={"times": 2})
+    await _look(stage)
+    await stage.advance(4)
+    await stage.advance(5)
+    assert await stage.emitted() == [5, 10]
+    assert (await stage.app.messages("work"))[0].body.count(b'"hello"') == 1
+    await schedules.aremove("hourly")
+    await _look(stage)
+    await stage.advance(9)
+    await stage.advance(10)
 
-        phase = START // 1000 % 7
-        assert await stage.emitted() == [5] + [s for s in range(7, 36) if (s + phase) % 7 == 1]
-
-    play(test, _define)
+    assert await stage.emitted() == [5, 10]
 
 
-def test_schedules_that_were_added_are_there_for_a_beat_that_starts_later() -> None:
-    async def test(stage: Stage) -> None:
-        schedules = _schedules(stage)
-        say = stage.apps[-1].tasks["say"]
-        await schedules.aadd("hourly", say, every("5s"))
-        await stage.start()
-        await stage.advance(5)
+@run_by(play, _define)
+async def test_a_schedule_that_is_changed_follows_its_new_rule_and_makes_up_for_nothing(stage: Stage, /) -> None:
+    await stage.start()
+    schedules = _schedules(stage)
+    say = stage.apps[-1].tasks["say"]
+    await schedules.aadd("hourly", say, every("5s"), catchup="all")
+    await _look(stage)
+    await stage.advance(4)
 
-        assert await stage.emitted() == [5]
-        assert list(await schedules.aall()) == ["hourly", "tick"]
-        assert (await schedules.aall())["hourly"].is_dynamic
+    await schedules.achange("hourly", say, every("7s", phase="1s"), catchup="all")
+    for _ in range(30):
+        await stage.advance(1)
 
-    play(test, _define)
+    phase = START // 1000 % 7
+    assert await stage.emitted() == [5] + [s for s in range(7, 36) if (s + phase) % 7 == 1]
+
+
+@run_by(play, _define)
+async def test_schedules_that_were_added_are_there_for_a_beat_that_starts_later(stage: Stage, /) -> None:
+    schedules = _schedules(stage)
+    say = stage.apps[-1].tasks["say"]
+    await schedules.aadd("hourly", say, every("5s"))
+    await stage.start()
+    await stage.advance(5)
+
+    assert await stage.emitted() == [5]
+    assert list(await schedules.aall()) == ["hourly", "tick"]
+    assert (await schedules.aall())["hourly"].is_dynamic
 
 
 def test_a_schedule_whose_task_a_beat_does_not_have_is_left_to_those_that_have_it(
@@ -129,39 +124,37 @@ async def _other() -> None: ...
         ("fine", {"nonsense": 1}, "no option is called 'nonsense'"),
     ],
 )
-def test_what_cannot_be_is_refused_when_it_is_added(name: str, changes: dict[str, Any], words: str) -> None:
-    async def test(stage: Stage) -> None:
-        schedules = _schedules(stage)
-        with pytest.raises(InvalidOption, match=words):
-            await schedules.aadd(name, stage.apps[-1].tasks["say"], every("5s"), **changes)
-        assert list(await schedules.aall()) == ["tick"]
+@run_by(play, _define)
+async def test_what_cannot_be_is_refused_when_it_is_added(
+    stage: Stage, /, name: str, changes: dict[str, Any], words: str
+) -> None:
+    schedules = _schedules(stage)
+    with pytest.raises(InvalidOption, match=words):
+        await schedules.aadd(name, stage.apps[-1].tasks["say"], every("5s"), **changes)
+    assert list(await schedules.aall()) == ["tick"]
 
-    play(test, _define)
 
-
-def test_what_is_not_there_is_said_and_what_is_there_is_not_overwritten() -> None:
-    async def test(stage: Stage) -> None:
-        schedules = _schedules(stage)
-        say = stage.apps[-1].tasks["say"]
-        await schedules.aadd("hourly", say, every("5s"))
-        # The same once more changes nothing: an answer may have been lost.
-        await schedules.aadd("hourly", say, every("5s"))
-        with pytest.raises(InvalidOption, match="is there already"):
-            await schedules.aadd("hourly", say, every("6s"))
-        for call in (
-            schedules.aremove("other"),
-            schedules.achange("other", say, every("5s")),
-            schedules.apause("other"),
-            schedules.aresume("other"),
-            schedules.arun("other"),
-            schedules.astatus("other"),
-        ):
-            with pytest.raises(InvalidOption, match="no schedule is called 'other'"):
-                await call
-        with pytest.raises(InvalidOption, match="is defined in the code"):
-            await schedules.aremove("tick")
-
-    play(test, _define)
+@run_by(play, _define)
+async def test_what_is_not_there_is_said_and_what_is_there_is_not_overwritten(stage: Stage, /) -> None:
+    schedules = _schedules(stage)
+    say = stage.apps[-1].tasks["say"]
+    await schedules.aadd("hourly", say, every("5s"))
+    # The same once more changes nothing: an answer may have been lost.
+    await schedules.aadd("hourly", say, every("5s"))
+    with pytest.raises(InvalidOption, match="is there already"):
+        await schedules.aadd("hourly", say, every("6s"))
+    for call in (
+        schedules.aremove("other"),
+        schedules.achange("other", say, every("5s")),
+        schedules.apause("other"),
+        schedules.aresume("other"),
+        schedules.arun("other"),
+        schedules.astatus("other"),
+    ):
+        with pytest.raises(InvalidOption, match="no schedule is called 'other'"):
+            await call
+    with pytest.raises(InvalidOption, match="is defined in the code"):
+        await schedules.aremove("tick")
 
 
 @pytest.mark.parametrize(("on_resume", "made_up"), [("skip", []), ("catchup", [30, 40, 50])])
@@ -198,60 +191,54 @@ def test_a_paused_schedule_emits_nothing_and_a_resume_decides_on_the_pause(
     play(test, define)
 
 
-def test_a_run_by_hand_is_sent_at_once_also_of_a_paused_schedule() -> None:
-    async def test(stage: Stage) -> None:
-        schedules = _schedules(stage)
-        await schedules.aadd("hourly", stage.apps[-1].tasks["say"], every("1h"), args=("hello",))
-        await schedules.apause("hourly")
+@run_by(play, _define)
+async def test_a_run_by_hand_is_sent_at_once_also_of_a_paused_schedule(stage: Stage, /) -> None:
+    schedules = _schedules(stage)
+    await schedules.aadd("hourly", stage.apps[-1].tasks["say"], every("1h"), args=("hello",))
+    await schedules.apause("hourly")
 
-        job_id = await schedules.arun("hourly")
+    job_id = await schedules.arun("hourly")
 
-        (message,) = await stage.app.messages("work")
-        assert message.message_id == job_id
-        assert [one.kind for one in (await schedules.astatus("hourly")).history] == ["run"]
-
-    play(test, _define)
+    (message,) = await stage.app.messages("work")
+    assert message.message_id == job_id
+    assert [one.kind for one in (await schedules.astatus("hourly")).history] == ["run"]
 
 
-def test_a_backfill_emits_a_range_again_a_few_a_second_and_a_dry_run_nothing() -> None:
-    async def test(stage: Stage) -> None:
-        await stage.start()
-        schedules = _schedules(stage)
-        await schedules.aadd("hourly", stage.apps[-1].tasks["say"], every("10s"), catchup_rate=4)
+@run_by(play, _define)
+async def test_a_backfill_emits_a_range_again_a_few_a_second_and_a_dry_run_nothing(stage: Stage, /) -> None:
+    await stage.start()
+    schedules = _schedules(stage)
+    await schedules.aadd("hourly", stage.apps[-1].tasks["say"], every("10s"), catchup_rate=4)
+    await _look(stage)
+    for _ in range(10):
+        await stage.advance(10)
+    before = await stage.emitted()
+    assert before == list(range(10, 101, 10))
+    span = _instant(-50), _instant(60)
+
+    rehearsed = await schedules.abackfill("hourly", *span, dry_run=True)
+    await _look(stage)
+    assert await stage.emitted("work.p.low") == []
+    done = await schedules.abackfill("hourly", *span)
+    assert done.instants == rehearsed.instants == [_instant(at) for at in range(-50, 61, 10)]
+    sizes = list[int]()
+    for _ in range(4):
         await _look(stage)
-        for _ in range(10):
-            await stage.advance(10)
-        before = await stage.emitted()
-        assert before == list(range(10, 101, 10))
-        span = _instant(-50), _instant(60)
+        sizes.append(len(await stage.emitted("work.p.low")))
 
-        rehearsed = await schedules.abackfill("hourly", *span, dry_run=True)
-        await _look(stage)
-        assert await stage.emitted("work.p.low") == []
-        done = await schedules.abackfill("hourly", *span)
-        assert done.instants == rehearsed.instants == [_instant(at) for at in range(-50, 61, 10)]
-        sizes = list[int]()
-        for _ in range(4):
-            await _look(stage)
-            sizes.append(len(await stage.emitted("work.p.low")))
-
-        assert await stage.emitted("work.p.low") == list(range(-50, 61, 10))
-        assert sizes == [4, 8, 12, 12]
-        ids = [message.message_id for queue in ("work", "work.p.low") for message in await stage.app.messages(queue)]
-        assert len(set(ids)) == len(ids)
-
-    play(test, _define)
+    assert await stage.emitted("work.p.low") == list(range(-50, 61, 10))
+    assert sizes == [4, 8, 12, 12]
+    ids = [message.message_id for queue in ("work", "work.p.low") for message in await stage.app.messages(queue)]
+    assert len(set(ids)) == len(ids)
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 10_000), (10, 0)])
-def test_a_backfill_of_the_future_or_backwards_is_refused(start: int, end: int) -> None:
-    async def test(stage: Stage) -> None:
-        with pytest.raises(InvalidOption, match="from an instant to a later one, up to now"):
-            await _schedules(stage).abackfill("tick", _instant(start), _instant(end))
-        with pytest.raises(InvalidOption, match="has no time zone"):
-            await _schedules(stage).abackfill("tick", datetime(2020, 1, 1), _instant(0))  # noqa: DTZ001
-
-    play(test, _define)
+@run_by(play, _define)
+async def test_a_backfill_of_the_future_or_backwards_is_refused(stage: Stage, /, start: int, end: int) -> None:
+    with pytest.raises(InvalidOption, match="from an instant to a later one, up to now"):
+        await _schedules(stage).abackfill("tick", _instant(start), _instant(end))
+    with pytest.raises(InvalidOption, match="has no time zone"):
+        await _schedules(stage).abackfill("tick", datetime(2020, 1, 1), _instant(0))  # noqa: DTZ001
 
 
 def test_jitter_moves_the_sending_and_not_the_instant() -> None:

@@ -22,9 +22,12 @@ from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after
 from taskmq_sql.sqlite.file import schema
 from taskmq_sql.sqlite.jobs import records
+from tests.coroutines import run_by
 from tests.unit.app_kit import new_url
 from tests.unit.model.telemetry.test_events import STATUS
 from tests.unit.server.kit import Site
+
+pytestmark = pytest.mark.real_time
 
 
 def _event(number: int, **facts: Any) -> JobEvent:
@@ -64,311 +67,279 @@ async def _listens(app: TaskMQ, subscription: EventInbox) -> None:
         await _tell(app, _event(0))
 
 
-def test_every_stream_gets_the_events_that_fit_from_one_subscription() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        async with AsyncExitStack() as stack:
-            everything, _ = await stack.enter_async_context(hub.subscribed("ann", lambda _: True))
-            only, _ = await stack.enter_async_context(
-                hub.subscribed("bob", lambda event: isinstance(event, JobEvent) and event.job_id == "j2")
-            )
-            await _listens(app, everything)
+@run_by(_run)
+async def test_every_stream_gets_the_events_that_fit_from_one_subscription(app: TaskMQ, hub: EventHub, /) -> None:
+    async with AsyncExitStack() as stack:
+        everything, _ = await stack.enter_async_context(hub.subscribed("ann", lambda _: True))
+        only, _ = await stack.enter_async_context(
+            hub.subscribed("bob", lambda event: isinstance(event, JobEvent) and event.job_id == "j2")
+        )
+        await _listens(app, everything)
 
-            await _tell(app, _event(1), _event(2), _event(3))
+        await _tell(app, _event(1), _event(2), _event(3))
 
-            assert await _take(everything, "j3") == ["j1", "j2", "j3"]
-            assert await _take(only, "j2") == ["j2"]
-            assert (hub.streams_of("ann"), hub.streams_of("bob"), hub.streams_of("eve")) == (1, 1, 0)
-
-    _run(test)
+        assert await _take(everything, "j3") == ["j1", "j2", "j3"]
+        assert await _take(only, "j2") == ["j2"]
+        assert (hub.streams_of("ann"), hub.streams_of("bob"), hub.streams_of("eve")) == (1, 1, 0)
 
 
-def test_a_stream_that_comes_back_gets_what_it_has_missed() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        async with hub.subscribed("bob", lambda _: True):
-            for number in (1, 2, 3):
-                hub._tell(_event(number))
+@run_by(_run)
+async def test_a_stream_that_comes_back_gets_what_it_has_missed(app: TaskMQ, hub: EventHub, /) -> None:
+    async with hub.subscribed("bob", lambda _: True):
+        for number in (1, 2, 3):
+            hub._tell(_event(number))
 
-            async with hub.subscribed("ann", lambda _: True, last_id=f"{hub.name}-1") as (subscription, has_gap):
-                assert not has_gap
-                assert await _take(subscription, "j3") == ["j2", "j3"]
-
-    _run(test)
+        async with hub.subscribed("ann", lambda _: True, last_id=f"{hub.name}-1") as (subscription, has_gap):
+            assert not has_gap
+            assert await _take(subscription, "j3") == ["j2", "j3"]
 
 
 @pytest.mark.parametrize("last_id", ["another-1", "nonsense", "-", "{hub}-x", "{hub}-" + "9" * 40, "{hub}-100"])
-def test_a_stream_that_comes_back_from_elsewhere_or_late_is_told_of_a_gap(last_id: str) -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        async with hub.subscribed("bob", lambda _: True):
-            for number in range(1_200):
-                hub._tell(_event(number))
+@run_by(_run)
+async def test_a_stream_that_comes_back_from_elsewhere_or_late_is_told_of_a_gap(
+    app: TaskMQ, hub: EventHub, /, last_id: str
+) -> None:
+    async with hub.subscribed("bob", lambda _: True):
+        for number in range(1_200):
+            hub._tell(_event(number))
 
-            name = last_id.replace("{hub}", hub.name)
-            async with hub.subscribed("ann", lambda _: True, last_id=name) as (_, has_gap):
-                assert has_gap
-
-    _run(test)
-
-
-def test_what_happens_while_nobody_listens_is_a_gap() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        async with hub.subscribed("ann", lambda _: True):
-            hub._tell(_event(1))
-
-        async with hub.subscribed("ann", lambda _: True, last_id=f"{hub.name}-1") as (_, has_gap):
+        name = last_id.replace("{hub}", hub.name)
+        async with hub.subscribed("ann", lambda _: True, last_id=name) as (_, has_gap):
             assert has_gap
 
-    _run(test)
+
+@run_by(_run)
+async def test_what_happens_while_nobody_listens_is_a_gap(app: TaskMQ, hub: EventHub, /) -> None:
+    async with hub.subscribed("ann", lambda _: True):
+        hub._tell(_event(1))
+
+    async with hub.subscribed("ann", lambda _: True, last_id=f"{hub.name}-1") as (_, has_gap):
+        assert has_gap
 
 
-def test_what_happened_while_nobody_listened_is_a_gap_also_where_somebody_does_again() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        async with hub.subscribed("ann", lambda _: True):
-            hub._tell(_event(1))
-        last_id = f"{hub.name}-{hub._last[-1].number if hub._last else hub._number}"
+@run_by(_run)
+async def test_what_happened_while_nobody_listened_is_a_gap_also_where_somebody_does_again(
+    app: TaskMQ, hub: EventHub, /
+) -> None:
+    async with hub.subscribed("ann", lambda _: True):
+        hub._tell(_event(1))
+    last_id = f"{hub.name}-{hub._last[-1].number if hub._last else hub._number}"
 
-        async with (
-            hub.subscribed("bob", lambda _: True),
-            hub.subscribed("ann", lambda _: True, last_id=last_id) as (_, has_gap),
-        ):
-            assert has_gap
-
-    _run(test)
+    async with (
+        hub.subscribed("bob", lambda _: True),
+        hub.subscribed("ann", lambda _: True, last_id=last_id) as (_, has_gap),
+    ):
+        assert has_gap
 
 
-def test_a_gap_is_reported_once_the_broker_is_heard() -> None:
+@run_by(_run)
+async def test_a_gap_is_reported_once_the_broker_is_heard(app: TaskMQ, hub: EventHub, /) -> None:
     """Who reads everything again for it misses nothing of what happens then."""
 
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        lines = event_lines(
-            hub, "ann", lambda _: True, tenant=None, last_id="another-1", most=10, is_welcome=_always, heartbeat=60
-        )
-        while b"event: gap" not in await anext(lines):
-            pass
+    lines = event_lines(
+        hub, "ann", lambda _: True, tenant=None, last_id="another-1", most=10, is_welcome=_always, heartbeat=60
+    )
+    while b"event: gap" not in await anext(lines):
+        pass
+
+    await _tell(app, _event(1))
+
+    assert b'"job_id":"j1"' in await anext(lines)
+    await lines.aclose()
+
+
+@run_by(_run)
+async def test_a_stream_that_opens_as_the_last_one_ends_hears_the_broker(app: TaskMQ, hub: EventHub, /) -> None:
+    async with hub.subscribed("ann", lambda _: True) as (first, _):
+        await _listens(app, first)
+    async with hub.subscribed("bob", lambda _: True) as (second, _):
+        await _listens(app, second)
 
         await _tell(app, _event(1))
 
-        assert b'"job_id":"j1"' in await anext(lines)
-        await lines.aclose()
-
-    _run(test)
+        assert await _take(second, "j1") == ["j1"]
 
 
-def test_a_stream_that_opens_as_the_last_one_ends_hears_the_broker() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        async with hub.subscribed("ann", lambda _: True) as (first, _):
-            await _listens(app, first)
-        async with hub.subscribed("bob", lambda _: True) as (second, _):
-            await _listens(app, second)
+@run_by(_run)
+async def test_a_slow_stream_misses_the_oldest_and_knows_how_many(app: TaskMQ, hub: EventHub, /) -> None:
+    async with hub.subscribed("ann", lambda _: True) as (subscription, _):
+        for number in range(1_010):
+            hub._tell(_event(number))
 
-            await _tell(app, _event(1))
-
-            assert await _take(second, "j1") == ["j1"]
-
-    _run(test)
+        assert subscription.missed == 10
+        assert (await _take(subscription, "j1009"))[0] == "j10"
 
 
-def test_a_slow_stream_misses_the_oldest_and_knows_how_many() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        async with hub.subscribed("ann", lambda _: True) as (subscription, _):
-            for number in range(1_010):
-                hub._tell(_event(number))
-
-            assert subscription.missed == 10
-            assert (await _take(subscription, "j1009"))[0] == "j10"
-
-    _run(test)
-
-
-def test_streams_end_when_the_server_stops_also_those_that_come() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        async with hub.subscribed("ann", lambda _: True) as (subscription, _):
-            hub.close()
-            assert subscription.is_over
-            assert await subscription.take(10) == []
-        async with hub.subscribed("ann", lambda _: True) as (late, _):
-            assert late.is_over
-
-    _run(test)
-
-
-def test_a_stream_is_lines_of_server_sent_events() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        fits = EventFilter(queue="q", kinds=frozenset({"dead"}))
-        lines = event_lines(hub, "ann", fits, last_id="old-7", tenant=None, most=10, is_welcome=_always)
-        found = [await anext(lines), await anext(lines)]
-        for event in (_event(1), _event(2, event="retried"), _event(3, queue="other"), None):
-            hub._tell(event, is_connected=event is not None)
+@run_by(_run)
+async def test_streams_end_when_the_server_stops_also_those_that_come(app: TaskMQ, hub: EventHub, /) -> None:
+    async with hub.subscribed("ann", lambda _: True) as (subscription, _):
         hub.close()
-        found += [line async for line in lines]
-
-        told = [line.decode() for line in found]
-        assert told[:2] == ["retry: 3000\n\n", 'event: gap\ndata: {"after":"old-7"}\n\n']
-        assert told[2].startswith(f"id: {hub.name}-1\nevent: job\ndata: ")
-        assert '"job_id":"j1"' in told[2]
-        assert told[3] == f'id: {hub.name}-4\nevent: broker\ndata: {{"is_connected":false}}\n\n'
-        assert len(told) == 4
-
-    _run(test)
+        assert subscription.is_over
+        assert await subscription.take(10) == []
+    async with hub.subscribed("ann", lambda _: True) as (late, _):
+        assert late.is_over
 
 
-def test_a_slow_stream_is_told_how_many_it_has_missed() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always)
-        await anext(lines)
-        for number in range(1_007):
-            hub._tell(_event(number))
+@run_by(_run)
+async def test_a_stream_is_lines_of_server_sent_events(app: TaskMQ, hub: EventHub, /) -> None:
+    fits = EventFilter(queue="q", kinds=frozenset({"dead"}))
+    lines = event_lines(hub, "ann", fits, last_id="old-7", tenant=None, most=10, is_welcome=_always)
+    found = [await anext(lines), await anext(lines)]
+    for event in (_event(1), _event(2, event="retried"), _event(3, queue="other"), None):
+        hub._tell(event, is_connected=event is not None)
+    hub.close()
+    found += [line async for line in lines]
 
-        assert await anext(lines) == b'event: missed\ndata: {"count":7}\n\n'
-        await lines.aclose()
-
-    _run(test)
-
-
-def test_a_digest_counts_all_events_however_many_there_were() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        lines = event_lines(
-            hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always, every=1
-        )
-        await anext(lines)
-        for number in range(2_500):
-            hub._tell(_event(number))
-
-        assert await anext(lines) == f'id: {hub.name}-2500\nevent: digest\ndata: {{"job":2500}}\n\n'.encode()
-        await lines.aclose()
-
-    _run(test)
+    told = [line.decode() for line in found]
+    assert told[:2] == ["retry: 3000\n\n", 'event: gap\ndata: {"after":"old-7"}\n\n']
+    assert told[2].startswith(f"id: {hub.name}-1\nevent: job\ndata: ")
+    assert '"job_id":"j1"' in told[2]
+    assert told[3] == f'id: {hub.name}-4\nevent: broker\ndata: {{"is_connected":false}}\n\n'
+    assert len(told) == 4
 
 
-def test_a_digest_of_many_streams_shows_that_it_lives_and_ends_with_its_user() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        is_signed_in = True
+@run_by(_run)
+async def test_a_slow_stream_is_told_how_many_it_has_missed(app: TaskMQ, hub: EventHub, /) -> None:
+    lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always)
+    await anext(lines)
+    for number in range(1_007):
+        hub._tell(_event(number))
 
-        async def is_welcome() -> bool:
-            return is_signed_in
+    assert await anext(lines) == b'event: missed\ndata: {"count":7}\n\n'
+    await lines.aclose()
 
-        lines = event_lines(
-            hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=is_welcome, every=3_600,
-            heartbeat=0.01,
-        )  # fmt: skip
-        await anext(lines)
+
+@run_by(_run)
+async def test_a_digest_counts_all_events_however_many_there_were(app: TaskMQ, hub: EventHub, /) -> None:
+    lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always, every=1)
+    await anext(lines)
+    for number in range(2_500):
+        hub._tell(_event(number))
+
+    assert await anext(lines) == f'id: {hub.name}-2500\nevent: digest\ndata: {{"job":2500}}\n\n'.encode()
+    await lines.aclose()
+
+
+@run_by(_run)
+async def test_a_digest_of_many_streams_shows_that_it_lives_and_ends_with_its_user(
+    app: TaskMQ, hub: EventHub, /
+) -> None:
+    is_signed_in = True
+
+    async def is_welcome() -> bool:
+        return is_signed_in
+
+    lines = event_lines(
+        hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=is_welcome, every=3_600,
+        heartbeat=0.01,
+    )  # fmt: skip
+    await anext(lines)
+    hub._tell(_event(1))
+    assert b"digest" in await anext(lines)
+    is_signed_in = False
+
+    assert {line async for line in lines} == {b": here\n\n"}
+
+
+@run_by(_run)
+async def test_a_digest_says_how_many_events_there_were_and_only_so_often(app: TaskMQ, hub: EventHub, /) -> None:
+    lines = event_lines(
+        hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always, every=3_600
+    )
+    await anext(lines)
+    for number in range(1, 4):
+        hub._tell(_event(number))
+    assert await anext(lines) == f'id: {hub.name}-3\nevent: digest\ndata: {{"job":3}}\n\n'.encode()
+
+    hub._tell(_event(4))
+    hub._tell(WorkerEvent(event="online", worker="w1", number=1, at=1, status=STATUS))
+    hub._tell(None, is_connected=False)
+    hub.close()
+
+    # Not before the hour is over, but for the end of the server.
+    assert [line async for line in lines] == [
+        f'id: {hub.name}-6\nevent: broker\ndata: {{"is_connected":false}}\n\n'.encode(),
+        f'id: {hub.name}-6\nevent: digest\ndata: {{"job":1,"worker":1}}\n\n'.encode(),
+    ]
+
+
+@run_by(_run)
+async def test_streams_that_count_the_same_share_what_is_counted(app: TaskMQ, hub: EventHub, /) -> None:
+    def wants() -> EventFilter:
+        return EventFilter(queue="q")
+
+    async with hub.subscribed("ann", wants(), is_counting=True) as (first, _):
         hub._tell(_event(1))
-        assert b"digest" in await anext(lines)
-        is_signed_in = False
+        async with hub.subscribed("bob", wants(), is_counting=True) as (second, _):
+            hub._tell(_event(2))
+            hub._tell(_event(3, queue="other"))
 
-        assert {line async for line in lines} == {b": here\n\n"}
+            assert first.counter is second.counter is not None
+            assert (first.counted(), second.counted()) == ({"job": 2}, {"job": 1})
+        hub._tell(_event(4))
 
-    _run(test)
+        assert first.counted() == {"job": 1}
+    assert not hub._counters
 
 
-def test_a_digest_says_how_many_events_there_were_and_only_so_often() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        lines = event_lines(
-            hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always, every=3_600
-        )
-        await anext(lines)
+@run_by(_run)
+async def test_a_digest_counts_what_its_client_has_missed_while_it_was_away(app: TaskMQ, hub: EventHub, /) -> None:
+    wants = EventFilter()
+    async with hub.subscribed("bob", wants, is_counting=True) as (there, _):
         for number in range(1, 4):
             hub._tell(_event(number))
-        assert await anext(lines) == f'id: {hub.name}-3\nevent: digest\ndata: {{"job":3}}\n\n'.encode()
-
-        hub._tell(_event(4))
-        hub._tell(WorkerEvent(event="online", worker="w1", number=1, at=1, status=STATUS))
-        hub._tell(None, is_connected=False)
-        hub.close()
-
-        # Not before the hour is over, but for the end of the server.
-        assert [line async for line in lines] == [
-            f'id: {hub.name}-6\nevent: broker\ndata: {{"is_connected":false}}\n\n'.encode(),
-            f'id: {hub.name}-6\nevent: digest\ndata: {{"job":1,"worker":1}}\n\n'.encode(),
-        ]
-
-    _run(test)
-
-
-def test_streams_that_count_the_same_share_what_is_counted() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        def wants() -> EventFilter:
-            return EventFilter(queue="q")
-
-        async with hub.subscribed("ann", wants(), is_counting=True) as (first, _):
-            hub._tell(_event(1))
-            async with hub.subscribed("bob", wants(), is_counting=True) as (second, _):
-                hub._tell(_event(2))
-                hub._tell(_event(3, queue="other"))
-
-                assert first.counter is second.counter is not None
-                assert (first.counted(), second.counted()) == ({"job": 2}, {"job": 1})
+        async with hub.subscribed("ann", wants, last_id=f"{hub.name}-1", is_counting=True) as (back, has_gap):
             hub._tell(_event(4))
 
-            assert first.counted() == {"job": 1}
-        assert not hub._counters
-
-    _run(test)
+            assert (has_gap, back.counted(), there.counted()) == (False, {"job": 3}, {"job": 4})
+            assert back.number == there.number == 4
 
 
-def test_a_digest_counts_what_its_client_has_missed_while_it_was_away() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        wants = EventFilter()
-        async with hub.subscribed("bob", wants, is_counting=True) as (there, _):
-            for number in range(1, 4):
-                hub._tell(_event(number))
-            async with hub.subscribed("ann", wants, last_id=f"{hub.name}-1", is_counting=True) as (back, has_gap):
-                hub._tell(_event(4))
+@run_by(_run)
+async def test_a_stream_that_counts_wakes_at_the_next_event(app: TaskMQ, hub: EventHub, /) -> None:
+    async with hub.subscribed("ann", EventFilter(), is_counting=True) as (inbox, _):
+        waiting = asyncio.create_task(inbox.take(20))
+        await asyncio.sleep(0)
+        hub._tell(_event(1))
 
-                assert (has_gap, back.counted(), there.counted()) == (False, {"job": 3}, {"job": 4})
-                assert back.number == there.number == 4
-
-    _run(test)
-
-
-def test_a_stream_that_counts_wakes_at_the_next_event() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        async with hub.subscribed("ann", EventFilter(), is_counting=True) as (inbox, _):
-            waiting = asyncio.create_task(inbox.take(20))
-            await asyncio.sleep(0)
-            hub._tell(_event(1))
-
-            assert await waiting == []
-            assert inbox.counted() == {"job": 1}
-            # A stream that has given up is not woken.
-            assert await inbox.take(0) == []
-            assert inbox.counter is not None
-            assert not inbox.counter._waiting
-
-    _run(test)
+        assert await waiting == []
+        assert inbox.counted() == {"job": 1}
+        # A stream that has given up is not woken.
+        assert await inbox.take(0) == []
+        assert inbox.counter is not None
+        assert not inbox.counter._waiting
 
 
-def test_a_stream_ends_once_its_caller_is_not_welcome_any_more() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        async def never() -> bool:
-            return False
+@run_by(_run)
+async def test_a_stream_ends_once_its_caller_is_not_welcome_any_more(app: TaskMQ, hub: EventHub, /) -> None:
+    async def never() -> bool:
+        return False
 
-        lines = event_lines(
-            hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=never, heartbeat=0.01
-        )
+    lines = event_lines(
+        hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=never, heartbeat=0.01
+    )
 
-        assert [line async for line in lines] == [b"retry: 3000\n\n", b": here\n\n"]
-        assert hub.streams_of("ann") == 0
-
-    _run(test)
+    assert [line async for line in lines] == [b"retry: 3000\n\n", b": here\n\n"]
+    assert hub.streams_of("ann") == 0
 
 
-def test_of_streams_that_begin_at_the_same_time_no_more_stay_than_a_user_may_have() -> None:
-    async def test(app: TaskMQ, hub: EventHub) -> None:
-        streams = [
-            event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always)
-            for _ in range(30)
-        ]
-        begun = await asyncio.gather(*(anext(lines) for lines in streams))
-        refused = [lines for lines, line in zip(streams, begun, strict=True) if line == b"retry: 5000\n\n"]
+@run_by(_run)
+async def test_of_streams_that_begin_at_the_same_time_no_more_stay_than_a_user_may_have(
+    app: TaskMQ, hub: EventHub, /
+) -> None:
+    streams = [
+        event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always)
+        for _ in range(30)
+    ]
+    begun = await asyncio.gather(*(anext(lines) for lines in streams))
+    refused = [lines for lines, line in zip(streams, begun, strict=True) if line == b"retry: 5000\n\n"]
 
-        assert (hub.streams_of("ann"), len(refused)) == (10, 20)
-        for lines in refused:
-            assert [line async for line in lines] == []
-        for lines in streams:
-            await lines.aclose()
-        assert hub.streams_of("ann") == 0
-
-    _run(test)
+    assert (hub.streams_of("ann"), len(refused)) == (10, 20)
+    for lines in refused:
+        assert [line async for line in lines] == []
+    for lines in streams:
+        await lines.aclose()
+    assert hub.streams_of("ann") == 0
 
 
 async def _always() -> bool:
@@ -387,28 +358,26 @@ async def _always() -> bool:
         (None, None, ["@acme:order-1", "j2", "@other:order-1", "j5"]),
     ],
 )
-def test_a_tenant_is_told_of_its_own_jobs_by_their_own_names(
-    tenant: str | None, job_id: str | None, expected: list[str]
+@run_by(_run)
+async def test_a_tenant_is_told_of_its_own_jobs_by_their_own_names(
+    _: TaskMQ, hub: EventHub, /, tenant: str | None, job_id: str | None, expected: list[str]
 ) -> None:
-    async def test(_: TaskMQ, hub: EventHub) -> None:
-        fits = EventFilter(tenant=tenant, job_id=job_id)
-        lines = event_lines(hub, "ann", fits, last_id=None, tenant=tenant, most=10, is_welcome=_always)
-        await anext(lines)
-        for event in (
-            _event(1, job_id="@acme:order-1", tenant="acme"),
-            _event(2, tenant="acme"),
-            _event(3, job_id="@other:order-1", tenant="other"),
-            WorkerEvent(event="beat", number=4, at=4, status=STATUS),
-            _event(5),
-        ):
-            hub._tell(event)
-        hub.close()
-        told = [json.loads(line.partition(b"data: ")[2]) async for line in lines]
+    fits = EventFilter(tenant=tenant, job_id=job_id)
+    lines = event_lines(hub, "ann", fits, last_id=None, tenant=tenant, most=10, is_welcome=_always)
+    await anext(lines)
+    for event in (
+        _event(1, job_id="@acme:order-1", tenant="acme"),
+        _event(2, tenant="acme"),
+        _event(3, job_id="@other:order-1", tenant="other"),
+        WorkerEvent(event="beat", number=4, at=4, status=STATUS),
+        _event(5),
+    ):
+        hub._tell(event)
+    hub.close()
+    told = [json.loads(line.partition(b"data: ")[2]) async for line in lines]
 
-        assert [one["job_id"] for one in told if "job_id" in one] == expected
-        assert len(told) - len(expected) == (tenant is None and job_id is None)
-
-    _run(test)
+    assert [one["job_id"] for one in told if "job_id" in one] == expected
+    assert len(told) - len(expected) == (tenant is None and job_id is None)
 
 
 def test_streams_of_a_user_are_few(site: Site) -> None:
@@ -417,70 +386,61 @@ def test_streams_of_a_user_are_few(site: Site) -> None:
     assert site("GET", "/events", by="all-viewer").status_code == 429
 
 
-def test_what_is_done_to_jobs_of_the_store_is_found_once_and_in_its_order() -> None:
-    async def test() -> None:
-        store = MemoryJobStore(JobModel(), clock=FakeClock())
-        driver, events = JobDriver(store), StoreEvents(store)
-        await driver.submit()
+async def test_what_is_done_to_jobs_of_the_store_is_found_once_and_in_its_order() -> None:
+    store = MemoryJobStore(JobModel(), clock=FakeClock())
+    driver, events = JobDriver(store), StoreEvents(store)
+    await driver.submit()
 
-        assert await events.look() == []
-        assert await events.look() == []
-        job = await driver.submit(tenant="acme", due=HOUR)
-        await driver.updated(await driver.updated(job, priority=3), JobState.HELD, kind="hold")
-        found = await events.look()
+    assert await events.look() == []
+    assert await events.look() == []
+    job = await driver.submit(tenant="acme", due=HOUR)
+    await driver.updated(await driver.updated(job, priority=3), JobState.HELD, kind="hold")
+    found = await events.look()
 
-        assert [one.event for one in found] == ["submitted", "changed", "held"]
-        assert {(one.job_id, one.tenant, one.task, one.queue, one.is_stored) for one in found} == {
-            (job.id, "acme", job.task, job.queue, True)
-        }
-        assert await events.look() == []
-
-    asyncio.run(test())
+    assert [one.event for one in found] == ["submitted", "changed", "held"]
+    assert {(one.job_id, one.tenant, one.task, one.queue, one.is_stored) for one in found} == {
+        (job.id, "acme", job.task, job.queue, True)
+    }
+    assert await events.look() == []
 
 
-def test_ends_without_a_run_are_found_once_under_the_names_of_their_states() -> None:
-    async def test() -> None:
-        clock = FakeClock()
-        store = MemoryJobStore(JobModel(), clock=clock)
-        driver, events = JobDriver(store), StoreEvents(store)
-        expired = await driver.submit(queue="short", expires=HOUR)
-        failed, unwanted = await driver.dispatched(queue="broken"), await driver.dispatched(queue="unwanted")
-        follower = await driver.submit(detail=after(failed))
-        optional = await driver.submit(detail=after(unwanted, condition="failed"))
-        await driver.request_cancel(await driver.read(unwanted))
-        await events.look()
-        clock.advance(3_600)
-        await driver.try_dispatch(queue="short")
-        await driver.schedulers.fail([failed], reason="too large")
-        await driver.schedulers.undispatch([unwanted])
-        await driver.release()
+async def test_ends_without_a_run_are_found_once_under_the_names_of_their_states() -> None:
+    clock = FakeClock()
+    store = MemoryJobStore(JobModel(), clock=clock)
+    driver, events = JobDriver(store), StoreEvents(store)
+    expired = await driver.submit(queue="short", expires=HOUR)
+    failed, unwanted = await driver.dispatched(queue="broken"), await driver.dispatched(queue="unwanted")
+    follower = await driver.submit(detail=after(failed))
+    optional = await driver.submit(detail=after(unwanted, condition="failed"))
+    await driver.request_cancel(await driver.read(unwanted))
+    await events.look()
+    clock.advance(3_600)
+    await driver.try_dispatch(queue="short")
+    await driver.schedulers.fail([failed], reason="too large")
+    await driver.schedulers.undispatch([unwanted])
+    await driver.release()
 
-        found = {one.job_id: one.event for one in await events.look()}
-        assert found == {
-            expired.id: "expired",
-            failed.id: "failed",
-            unwanted.id: "cancelled",
-            follower.id: "upstream_failed",
-            optional.id: "skipped",
-        }
-        assert await events.look() == []
-
-    asyncio.run(test())
+    found = {one.job_id: one.event for one in await events.look()}
+    assert found == {
+        expired.id: "expired",
+        failed.id: "failed",
+        unwanted.id: "cancelled",
+        follower.id: "upstream_failed",
+        optional.id: "skipped",
+    }
+    assert await events.look() == []
 
 
-def test_what_is_done_while_the_store_is_away_is_found_when_it_is_back() -> None:
-    async def test() -> None:
-        clock = FakeClock()
-        store = MemoryJobStore(JobModel(), clock=clock)
-        driver, events = JobDriver(store), StoreEvents(store)
-        await events.look()
-        job = await driver.submit()
-        clock.advance(3_600)
+async def test_what_is_done_while_the_store_is_away_is_found_when_it_is_back() -> None:
+    clock = FakeClock()
+    store = MemoryJobStore(JobModel(), clock=clock)
+    driver, events = JobDriver(store), StoreEvents(store)
+    await events.look()
+    job = await driver.submit()
+    clock.advance(3_600)
 
-        # An hour in which no look came to anything.
-        assert [(one.event, one.job_id) for one in await events.look()] == [("submitted", job.id)]
-
-    asyncio.run(test())
+    # An hour in which no look came to anything.
+    assert [(one.event, one.job_id) for one in await events.look()] == [("submitted", job.id)]
 
 
 def test_a_file_is_looked_through_by_keys_for_what_was_done_of_late(tmp_path: Path) -> None:
@@ -493,24 +453,21 @@ def test_a_file_is_looked_through_by_keys_for_what_was_done_of_late(tmp_path: Pa
     assert any("event_at" in step for step in steps), steps
 
 
-def test_streams_get_what_is_done_to_jobs_of_the_store(tmp_path: Path) -> None:
-    async def test() -> None:
-        app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/store.db")
+async def test_streams_get_what_is_done_to_jobs_of_the_store(tmp_path: Path) -> None:
+    app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/store.db")
 
-        @app.task(name="report")
-        async def report() -> None: ...
+    @app.task(name="report")
+    async def report() -> None: ...
 
-        async with app, asyncio.timeout(20):
-            hub = EventHub(app)
-            async with hub.subscribed("ann", EventFilter(kinds=frozenset({"submitted", "cancelled"}))) as (inbox, _):
-                await hub.settled()
-                job = await app.jobs.asubmit(report)
-                await app.jobs.acancel(job.id)
+    async with app, asyncio.timeout(20):
+        hub = EventHub(app)
+        async with hub.subscribed("ann", EventFilter(kinds=frozenset({"submitted", "cancelled"}))) as (inbox, _):
+            await hub.settled()
+            job = await app.jobs.asubmit(report)
+            await app.jobs.acancel(job.id)
 
-                found: list[str] = []
-                while len(found) < 2:
-                    found += [one.event.event for one in await inbox.take(10) if one.event is not None]
-                assert found == ["submitted", "cancelled"]
-            await hub.aclose()
-
-    asyncio.run(test())
+            found: list[str] = []
+            while len(found) < 2:
+                found += [one.event.event for one in await inbox.take(10) if one.event is not None]
+            assert found == ["submitted", "cancelled"]
+        await hub.aclose()

@@ -11,6 +11,7 @@ from taskmq.errors import EncodeError, InvalidArguments, InvalidFilter, InvalidO
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.states import JobState
+from tests.coroutines import run_by
 from tests.unit.submission.kit import Shop, in_shop
 
 _Submit = Callable[[Shop], Any]
@@ -78,40 +79,34 @@ _REFUSED: dict[str, tuple[_Submit, type[TaskMQError], str]] = {
 
 
 @pytest.mark.parametrize("what", _REFUSED)
-def test_what_cannot_be_is_refused_by_name_and_nothing_is_kept(what: str) -> None:
+@run_by(in_shop)
+async def test_what_cannot_be_is_refused_by_name_and_nothing_is_kept(shop: Shop, /, what: str) -> None:
     submit, kind, named = _REFUSED[what]
 
-    async def test(shop: Shop) -> None:
-        with pytest.raises(kind, match=named):
-            await submit(shop)
+    with pytest.raises(kind, match=named):
+        await submit(shop)
 
-        assert await shop.jobs.acount() == 0
-
-    in_shop(test)
+    assert await shop.jobs.acount() == 0
 
 
-def test_a_time_that_is_over_is_now_and_a_far_one_is_kept() -> None:
-    async def test(shop: Shop) -> None:
-        past: Job[Any] = await shop.jobs.asubmit("double", 1, at=datetime(1971, 1, 1, tzinfo=UTC))
-        assert await past.aresult(timeout=60) == 2
+@run_by(in_shop)
+async def test_a_time_that_is_over_is_now_and_a_far_one_is_kept(shop: Shop, /) -> None:
+    past: Job[Any] = await shop.jobs.asubmit("double", 1, at=datetime(1971, 1, 1, tzinfo=UTC))
+    assert await past.aresult(timeout=60) == 2
 
-        far: Job[Any] = await shop.jobs.asubmit("double", 1, at=datetime(2999, 12, 31, tzinfo=UTC))
-        record = await shop.jobs.aget(far.id)
-        assert record.state is JobState.SCHEDULED
-        assert record.due == round(datetime(2999, 12, 31, tzinfo=UTC).timestamp() * 1000)
-        assert (await shop.jobs.achange(far.id, delay="999999999d")).due == LAST_INSTANT
-
-    in_shop(test)
+    far: Job[Any] = await shop.jobs.asubmit("double", 1, at=datetime(2999, 12, 31, tzinfo=UTC))
+    record = await shop.jobs.aget(far.id)
+    assert record.state is JobState.SCHEDULED
+    assert record.due == round(datetime(2999, 12, 31, tzinfo=UTC).timestamp() * 1000)
+    assert (await shop.jobs.achange(far.id, delay="999999999d")).due == LAST_INSTANT
 
 
-def test_a_mebibyte_of_any_text_is_carried_there_and_back() -> None:
-    async def test(shop: Shop) -> None:
-        text = "\0☂\U0001f600" * 130_000
-        job: Job[Any] = await shop.jobs.asubmit("end", text)
+@run_by(in_shop)
+async def test_a_mebibyte_of_any_text_is_carried_there_and_back(shop: Shop, /) -> None:
+    text = "\0☂\U0001f600" * 130_000
+    job: Job[Any] = await shop.jobs.asubmit("end", text)
 
-        assert await job.aresult(timeout=60) == text
-
-    in_shop(test)
+    assert await job.aresult(timeout=60) == text
 
 
 @pytest.mark.parametrize(

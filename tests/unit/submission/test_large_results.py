@@ -131,14 +131,12 @@ def test_a_key_that_was_done_before_gives_its_value_to_another_job(tmp_path: Pat
     _play(test, tmp_path)
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("result", [b"", b"{}", b"\xff", b'{"content_type":"a","blob":{"name":"x"}}', b"[" * 5_000])
-def test_a_reference_that_cannot_be_read_is_a_damaged_result(result: bytes, tmp_path: Path) -> None:
-    async def main() -> None:
-        app = _app(new_url(), tmp_path)
-        driver = JobDriver(app.sessions.store())
-        job = await driver.accepted(await driver.dispatched(), "succeeded", content_type=REFERENCE, result=result)
-        with pytest.raises(ResultDamaged, match="refers to nothing"):
-            await app.job(job.id).aresult(_PATIENCE)
-        await app.aclose()
-
-    asyncio.run(main())
+async def test_a_reference_that_cannot_be_read_is_a_damaged_result(result: bytes, tmp_path: Path) -> None:
+    app = _app(new_url(), tmp_path)
+    driver = JobDriver(app.sessions.store())
+    job = await driver.accepted(await driver.dispatched(), "succeeded", content_type=REFERENCE, result=result)
+    with pytest.raises(ResultDamaged, match="refers to nothing"):
+        await app.job(job.id).aresult(_PATIENCE)
+    await app.aclose()

@@ -6,6 +6,7 @@ import pytest
 
 from taskmq import Job
 from taskmq.model.states import JobState
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import until
 from tests.unit.submission.kit import Shop, in_shop
 from tests.unit.worker.impatient import ALLOWED
@@ -40,36 +41,32 @@ def test_a_run_goes_on_beyond_the_broker_s_patience_and_its_one_end_counts(has_s
     in_shop(test, has_state=has_state, is_impatient=True)
 
 
-def test_a_worker_that_stops_gives_a_detached_run_back_without_counting_the_attempt() -> None:
-    async def test(shop: Shop) -> None:
-        job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 3)
-        await _detached(shop, job)
+@run_by(in_shop, is_impatient=True)
+async def test_a_worker_that_stops_gives_a_detached_run_back_without_counting_the_attempt(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 3)
+    await _detached(shop, job)
 
-        shop.worker.requeue_now()
-        await until(shop.running.done)
+    shop.worker.requeue_now()
+    await until(shop.running.done)
 
-        await until(lambda: shop.stage.job(job.id).state is not JobState.RUNNING)
-        record = shop.stage.job(job.id)
-        assert record.state in {JobState.QUEUED, JobState.DISPATCHED}
-        assert record.attempt == 1
-        assert await shop.jobs.aattempts(job.id) == []
-
-    in_shop(test, is_impatient=True)
+    await until(lambda: shop.stage.job(job.id).state is not JobState.RUNNING)
+    record = shop.stage.job(job.id)
+    assert record.state in {JobState.QUEUED, JobState.DISPATCHED}
+    assert record.attempt == 1
+    assert await shop.jobs.aattempts(job.id) == []
 
 
-def test_a_scheduler_that_cannot_be_told_in_time_has_the_job_run_twice_and_end_once(
-    caplog: pytest.LogCaptureFixture,
+@run_by(in_shop, is_impatient=True)
+async def test_a_scheduler_that_cannot_be_told_in_time_has_the_job_run_twice_and_end_once(
+    shop: Shop, /, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(shop: Shop) -> None:
-        job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 1.5)
-        await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
+    job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 1.5)
+    await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
 
-        shop.broker.hang_publishes()
-        await shop.stage.pass_by(ALLOWED)
-        shop.broker.release_publishes()
+    shop.broker.hang_publishes()
+    await shop.stage.pass_by(ALLOWED)
+    shop.broker.release_publishes()
 
-        assert await job.aresult(timeout=ALLOWED * 4) == "slept"
-        assert (await shop.jobs.aget(job.id)).attempt == 1
-        assert "may run twice" in caplog.text
-
-    in_shop(test, is_impatient=True)
+    assert await job.aresult(timeout=ALLOWED * 4) == "slept"
+    assert (await shop.jobs.aget(job.id)).attempt == 1
+    assert "may run twice" in caplog.text

@@ -1,6 +1,5 @@
 """Jobs of tasks whose code is elsewhere: checked by what workers have registered; on a SQLite file."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -210,29 +209,27 @@ def test_a_name_that_nobody_has_registered_is_unknown(app: TaskMQ, name: str) ->
     assert app.jobs.count() == 0
 
 
-def test_a_registration_that_has_changed_counts_within_five_seconds(code: TaskMQ) -> None:
+@pytest.mark.real_time
+async def test_a_registration_that_has_changed_counts_within_five_seconds(code: TaskMQ) -> None:
     clock = FakeClock()
     store = MemoryJobStore(clock=clock)
     app = TaskMQ("memory://no-code", clock=clock)
     (registration,) = [one for one in registrations_of(code.tasks) if one.task == "report"]
 
-    async def main() -> None:
-        catalogue = app.jobs.catalogue
-        app.sessions.store = lambda: store  # type: ignore[method-assign]
-        await store.tasks.register([registration], origin="broker")
-        first = await catalogue.signature("report")
-        clock.advance(1)
-        await store.tasks.register([replace(registration, queue="other")], origin="broker")
-        assert await catalogue.signature("report") is first
-        clock.advance(5)
-        second = await catalogue.signature("report")
-        assert second is not None
-        assert second.registration.queue == "other"
-        clock.advance(5)
-        assert await catalogue.signature("report") is second
-        await app.aclose()
-
-    asyncio.run(main())
+    catalogue = app.jobs.catalogue
+    app.sessions.store = lambda: store  # type: ignore[method-assign]
+    await store.tasks.register([registration], origin="broker")
+    first = await catalogue.signature("report")
+    clock.advance(1)
+    await store.tasks.register([replace(registration, queue="other")], origin="broker")
+    assert await catalogue.signature("report") is first
+    clock.advance(5)
+    second = await catalogue.signature("report")
+    assert second is not None
+    assert second.registration.queue == "other"
+    clock.advance(5)
+    assert await catalogue.signature("report") is second
+    await app.aclose()
 
 
 def test_a_task_whose_annotations_cannot_be_resolved_is_not_registered(code: TaskMQ) -> None:

@@ -11,6 +11,7 @@ from taskmq import Context, Job, TaskMQ
 from taskmq.errors import BrokerUnavailable, JobCancelled, JobConflict, TaskFailed
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.states import JobState
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import until
 from tests.unit.submission.kit import RETRY, Shop, in_shop
 
@@ -29,25 +30,23 @@ def test_a_submitted_job_runs_and_its_result_comes_back(has_state: bool) -> None
     in_shop(test, has_state=has_state)
 
 
-def test_a_failing_job_is_retried_by_its_tasks_policy_and_waits_in_the_store() -> None:
-    async def test(shop: Shop) -> None:
-        job: Job[Any] = await shop.jobs.asubmit("fail", "oops")
-        await until(lambda: shop.stage.job(job.id).state is JobState.RETRYING)
-        waiting = await shop.jobs.aget(job.id)
-        assert waiting.attempt == 2
-        assert waiting.due - shop.stage.clock.now_ms() > 9_000
+@run_by(in_shop)
+async def test_a_failing_job_is_retried_by_its_tasks_policy_and_waits_in_the_store(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("fail", "oops")
+    await until(lambda: shop.stage.job(job.id).state is JobState.RETRYING)
+    waiting = await shop.jobs.aget(job.id)
+    assert waiting.attempt == 2
+    assert waiting.due - shop.stage.clock.now_ms() > 9_000
 
-        with pytest.raises(TaskFailed, match="oops"):
-            await job.aresult(timeout=60)
+    with pytest.raises(TaskFailed, match="oops"):
+        await job.aresult(timeout=60)
 
-        attempts = await shop.jobs.aattempts(job.id)
-        assert [(one.attempt, one.worker) for one in attempts] == [(1, "w1"), (2, "w1")]
-        assert all(one.error is not None and one.error.type_name == "ValueError" for one in attempts)
-        assert (await shop.jobs.aget(job.id)).attempt == 3
-        # Nothing of it is at the broker.
-        assert not any(stats.ready for stats in await shop.stage.broker.stats(["work", "work.dlq", "work.jobs"]))
-
-    in_shop(test)
+    attempts = await shop.jobs.aattempts(job.id)
+    assert [(one.attempt, one.worker) for one in attempts] == [(1, "w1"), (2, "w1")]
+    assert all(one.error is not None and one.error.type_name == "ValueError" for one in attempts)
+    assert (await shop.jobs.aget(job.id)).attempt == 3
+    # Nothing of it is at the broker.
+    assert not any(stats.ready for stats in await shop.stage.broker.stats(["work", "work.dlq", "work.jobs"]))
 
 
 @pytest.mark.parametrize(
@@ -60,42 +59,36 @@ def test_a_failing_job_is_retried_by_its_tasks_policy_and_waits_in_the_store() -
         ("ignore", JobState.CANCELLED),
     ],
 )
-def test_each_end_of_a_run_is_the_job_s(how: str, state: JobState) -> None:
-    async def test(shop: Shop) -> None:
-        job: Job[Any] = await shop.jobs.asubmit("end", how)
+@run_by(in_shop)
+async def test_each_end_of_a_run_is_the_job_s(shop: Shop, /, how: str, state: JobState) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("end", how)
 
-        await until(lambda: shop.stage.job(job.id).state.is_final)
+    await until(lambda: shop.stage.job(job.id).state.is_final)
 
-        assert shop.stage.job(job.id).state is state
-        assert not any(stats.ready for stats in await shop.stage.broker.stats(["work.dlq"]))
-
-    in_shop(test)
+    assert shop.stage.job(job.id).state is state
+    assert not any(stats.ready for stats in await shop.stage.broker.stats(["work.dlq"]))
 
 
-def test_a_snoozed_job_waits_in_the_store_and_its_attempt_does_not_count() -> None:
-    async def test(shop: Shop) -> None:
-        job: Job[Any] = await shop.jobs.asubmit("snooze", shop.stage.clock.now_ms() + 30_000)
+@run_by(in_shop)
+async def test_a_snoozed_job_waits_in_the_store_and_its_attempt_does_not_count(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("snooze", shop.stage.clock.now_ms() + 30_000)
 
-        assert await job.aresult(timeout=120) == "rested"
+    assert await job.aresult(timeout=120) == "rested"
 
-        assert (await shop.jobs.aget(job.id)).attempt == 1
-        assert await shop.jobs.aattempts(job.id) == []
-
-    in_shop(test)
+    assert (await shop.jobs.aget(job.id)).attempt == 1
+    assert await shop.jobs.aattempts(job.id) == []
 
 
-def test_a_job_that_is_snoozed_beyond_all_times_waits_and_harms_no_other_report() -> None:
-    async def test(shop: Shop) -> None:
-        never: Job[Any] = await shop.jobs.asubmit("end", "never")
-        other: Job[Any] = await shop.jobs.asubmit("end", "now")
+@run_by(in_shop)
+async def test_a_job_that_is_snoozed_beyond_all_times_waits_and_harms_no_other_report(shop: Shop, /) -> None:
+    never: Job[Any] = await shop.jobs.asubmit("end", "never")
+    other: Job[Any] = await shop.jobs.asubmit("end", "now")
 
-        assert await other.aresult(timeout=60) == "now"
-        await until(lambda: shop.stage.job(never.id).state is JobState.SCHEDULED)
+    assert await other.aresult(timeout=60) == "now"
+    await until(lambda: shop.stage.job(never.id).state is JobState.SCHEDULED)
 
-        assert shop.stage.job(never.id).due <= LAST_INSTANT
-        assert await shop.stage.parked() == []
-
-    in_shop(test)
+    assert shop.stage.job(never.id).due <= LAST_INSTANT
+    assert await shop.stage.parked() == []
 
 
 def test_a_job_that_waits_for_a_limit_of_its_task_keeps_the_others_in_the_store() -> None:
@@ -119,44 +112,38 @@ def test_a_job_that_waits_for_a_limit_of_its_task_keeps_the_others_in_the_store(
     in_shop(test, also=also)
 
 
-def test_arguments_that_the_worker_cannot_read_end_the_job() -> None:
-    async def test(shop: Shop) -> None:
-        job: Job[Any] = await shop.jobs.asubmit("double", 1, delay="10s")
-        record = await shop.jobs.aget(job.id)
-        shop.stage.model.jobs[job.id] = type(record)(
-            **{name: getattr(record, name) for name in record.__struct_fields__ if name != "body"},
-            body=record.body.replace(b'"args":[1]', b'"args":["x"]'),
-        )
+@run_by(in_shop)
+async def test_arguments_that_the_worker_cannot_read_end_the_job(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("double", 1, delay="10s")
+    record = await shop.jobs.aget(job.id)
+    shop.stage.model.jobs[job.id] = type(record)(
+        **{name: getattr(record, name) for name in record.__struct_fields__ if name != "body"},
+        body=record.body.replace(b'"args":[1]', b'"args":["x"]'),
+    )
 
-        with pytest.raises(TaskFailed, match="int"):
-            await job.aresult(timeout=60)
-
-    in_shop(test)
+    with pytest.raises(TaskFailed, match="int"):
+        await job.aresult(timeout=60)
 
 
-def test_a_job_whose_task_no_worker_knows_is_refused_and_comes_again() -> None:
-    async def test(shop: Shop) -> None:
-        job: Job[Any] = await shop.jobs.asubmit("double", 1)
+@run_by(in_shop, knows_tasks=False)
+async def test_a_job_whose_task_no_worker_knows_is_refused_and_comes_again(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("double", 1)
 
-        await until(lambda: shop.stage.job(job.id).state is JobState.SCHEDULED)
+    await until(lambda: shop.stage.job(job.id).state is JobState.SCHEDULED)
 
-        record = shop.stage.job(job.id)
-        assert record.attempt == 1
-        assert record.error is None or "not registered" in record.error.message
-
-    in_shop(test, knows_tasks=False)
+    record = shop.stage.job(job.id)
+    assert record.attempt == 1
+    assert record.error is None or "not registered" in record.error.message
 
 
-def test_a_job_that_is_refused_again_and_again_comes_later_each_time() -> None:
-    async def test(shop: Shop) -> None:
-        job: Job[Any] = await shop.jobs.asubmit("double", 1)
+@run_by(in_shop, knows_tasks=False)
+async def test_a_job_that_is_refused_again_and_again_comes_later_each_time(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("double", 1)
 
-        await shop.stage.pass_by(40)
+    await shop.stage.pass_by(40)
 
-        refusals = [event.at // 1000 for event in await shop.jobs.ahistory(job.id) if event.kind == "refused"]
-        assert [after - before for before, after in itertools.pairwise(refusals)] == [5, 10, 20]
-
-    in_shop(test, knows_tasks=False)
+    refusals = [event.at // 1000 for event in await shop.jobs.ahistory(job.id) if event.kind == "refused"]
+    assert [after - before for before, after in itertools.pairwise(refusals)] == [5, 10, 20]
 
 
 def test_progress_and_saved_steps_of_a_job_are_found_in_its_next_attempt() -> None:
@@ -190,147 +177,127 @@ def test_progress_and_saved_steps_of_a_job_are_found_in_its_next_attempt() -> No
     in_shop(test, also=also)
 
 
-def test_a_run_of_more_than_a_quarter_of_a_second_is_seen_to_run() -> None:
-    async def test(shop: Shop) -> None:
-        job: Job[Any] = await shop.jobs.asubmit("sleep", 5.0)
+@run_by(in_shop)
+async def test_a_run_of_more_than_a_quarter_of_a_second_is_seen_to_run(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("sleep", 5.0)
 
-        await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
+    await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
 
-        assert await job.astate() is JobState.RUNNING
-        assert "runs at w1" in (await shop.jobs.aexplain(job.id)).reasons[0]
-        assert await job.aresult(timeout=60) == "slept"
-
-    in_shop(test)
+    assert await job.astate() is JobState.RUNNING
+    assert "runs at w1" in (await shop.jobs.aexplain(job.id)).reasons[0]
+    assert await job.aresult(timeout=60) == "slept"
 
 
-def test_a_job_with_early_acknowledgement_is_told_to_run_before_it_does() -> None:
-    async def test(shop: Shop) -> None:
-        job: Job[Any] = await shop.jobs.asubmit("once", 5.0)
+@run_by(in_shop)
+async def test_a_job_with_early_acknowledgement_is_told_to_run_before_it_does(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("once", 5.0)
 
-        await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
+    await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
 
-        assert await job.aresult(timeout=60) == "done"
-
-    in_shop(test)
+    assert await job.aresult(timeout=60) == "done"
 
 
-def test_a_running_job_is_stopped_where_its_cancellation_is_asked_for() -> None:
-    async def test(shop: Shop) -> None:
-        job: Job[Any] = await shop.jobs.asubmit("sleep", 500.0)
-        await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
+@run_by(in_shop)
+async def test_a_running_job_is_stopped_where_its_cancellation_is_asked_for(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("sleep", 500.0)
+    await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
 
-        record = await shop.jobs.acancel(job.id, by="ops", note="not needed")
+    record = await shop.jobs.acancel(job.id, by="ops", note="not needed")
 
-        assert (record.state, record.cancel_requested) == (JobState.RUNNING, "not needed")
-        with pytest.raises(JobCancelled, match="not needed"):
-            await job.aresult(timeout=60)
-        kinds = [(one.kind, one.by) for one in await shop.jobs.ahistory(job.id)]
-        assert kinds[0] == ("cancel_requested", "ops")
-        with pytest.raises(JobConflict, match="has ended"):
-            await shop.jobs.acancel(job.id)
-
-    in_shop(test)
+    assert (record.state, record.cancel_requested) == (JobState.RUNNING, "not needed")
+    with pytest.raises(JobCancelled, match="not needed"):
+        await job.aresult(timeout=60)
+    kinds = [(one.kind, one.by) for one in await shop.jobs.ahistory(job.id)]
+    assert kinds[0] == ("cancel_requested", "ops")
+    with pytest.raises(JobConflict, match="has ended"):
+        await shop.jobs.acancel(job.id)
 
 
-def test_a_job_that_has_expired_when_it_comes_to_its_worker_does_not_run() -> None:
-    async def test(shop: Shop) -> None:
-        job: Job[Any] = await shop.jobs.asubmit("double", 1, delay="20s", expires="10s")
+@run_by(in_shop)
+async def test_a_job_that_has_expired_when_it_comes_to_its_worker_does_not_run(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("double", 1, delay="20s", expires="10s")
 
-        with pytest.raises(JobCancelled):
-            await job.aresult(timeout=60)
+    with pytest.raises(JobCancelled):
+        await job.aresult(timeout=60)
 
-        assert shop.stage.job(job.id).state is JobState.EXPIRED
-
-    in_shop(test)
+    assert shop.stage.job(job.id).state is JobState.EXPIRED
 
 
-def test_reports_wait_for_a_broker_that_is_away_and_nothing_is_acknowledged_before() -> None:
-    async def test(shop: Shop) -> None:
-        job: Job[Any] = await shop.jobs.asubmit("sleep", 0.1)
-        await until(lambda: shop.stage.job(job.id).state is JobState.DISPATCHED)
-        shop.broker.fail_publishes(3, BrokerUnavailable("away (staged)"))
+@run_by(in_shop)
+async def test_reports_wait_for_a_broker_that_is_away_and_nothing_is_acknowledged_before(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("sleep", 0.1)
+    await until(lambda: shop.stage.job(job.id).state is JobState.DISPATCHED)
+    shop.broker.fail_publishes(3, BrokerUnavailable("away (staged)"))
 
-        assert await job.aresult(timeout=60) == "slept"
+    assert await job.aresult(timeout=60) == "slept"
 
-        assert shop.stage.job(job.id).attempt == 1
-
-    in_shop(test)
+    assert shop.stage.job(job.id).attempt == 1
 
 
-def test_a_worker_that_stops_gives_the_job_back_and_it_runs_elsewhere() -> None:
-    async def test(shop: Shop) -> None:
-        job: Job[Any] = await shop.jobs.asubmit("sleep", 50.0)
-        await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
+@run_by(in_shop)
+async def test_a_worker_that_stops_gives_the_job_back_and_it_runs_elsewhere(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("sleep", 50.0)
+    await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
 
-        shop.worker.requeue_now()
-        player = await shop.stage.player()
-        await until(lambda: bool(player.deliveries))
-        await player.finish(content_type="application/json", result=b'"elsewhere"')
+    shop.worker.requeue_now()
+    player = await shop.stage.player()
+    await until(lambda: bool(player.deliveries))
+    await player.finish(content_type="application/json", result=b'"elsewhere"')
 
-        assert await job.aresult(timeout=timedelta(seconds=60)) == "elsewhere"
-        assert shop.stage.job(job.id).attempt == 1
-
-    in_shop(test)
+    assert await job.aresult(timeout=timedelta(seconds=60)) == "elsewhere"
+    assert shop.stage.job(job.id).attempt == 1
 
 
-def test_a_success_frees_its_slot_before_its_report_and_is_acknowledged_after_it() -> None:
-    async def test(shop: Shop) -> None:
-        shop.broker.hang_publishes()
-        jobs: list[Job[Any]] = [await shop.jobs.asubmit("double", number) for number in range(12)]
-        jobs.append(await shop.jobs.asubmit("sleep", 0.1))
-        await until(lambda: shop.worker.stats.ended == len(jobs))
-        await until(lambda: shop.broker.hanging > 0)
-        assert shop.worker.running == 0
-        assert "Acked" not in shop.broker.kinds()
+@run_by(in_shop)
+async def test_a_success_frees_its_slot_before_its_report_and_is_acknowledged_after_it(shop: Shop, /) -> None:
+    shop.broker.hang_publishes()
+    jobs: list[Job[Any]] = [await shop.jobs.asubmit("double", number) for number in range(12)]
+    jobs.append(await shop.jobs.asubmit("sleep", 0.1))
+    await until(lambda: shop.worker.stats.ended == len(jobs))
+    await until(lambda: shop.broker.hanging > 0)
+    assert shop.worker.running == 0
+    assert "Acked" not in shop.broker.kinds()
 
-        shop.broker.release_publishes()
+    shop.broker.release_publishes()
 
-        assert [await job.aresult(timeout=5) for job in jobs] == [*range(0, 24, 2), "slept"]
-        await until(lambda: shop.broker.kinds().count("Acked") == len(jobs))
-        assert all(shop.stage.job(job.id).attempt == 1 for job in jobs)
-
-    in_shop(test)
+    assert [await job.aresult(timeout=5) for job in jobs] == [*range(0, 24, 2), "slept"]
+    await until(lambda: shop.broker.kinds().count("Acked") == len(jobs))
+    assert all(shop.stage.job(job.id).attempt == 1 for job in jobs)
 
 
-def test_a_worker_that_drains_waits_for_what_it_has_told() -> None:
-    async def test(shop: Shop) -> None:
-        shop.broker.hang_publishes()
-        job: Job[Any] = await shop.jobs.asubmit("double", 21)
-        await until(lambda: shop.broker.hanging == 1)
-        shop.worker.drain()
-        await asyncio.sleep(0.5)
-        assert not shop.running.done()
+@run_by(in_shop)
+async def test_a_worker_that_drains_waits_for_what_it_has_told(shop: Shop, /) -> None:
+    shop.broker.hang_publishes()
+    job: Job[Any] = await shop.jobs.asubmit("double", 21)
+    await until(lambda: shop.broker.hanging == 1)
+    shop.worker.drain()
+    await asyncio.sleep(0.5)
+    assert not shop.running.done()
 
-        shop.broker.release_publishes()
-        await shop.running
+    shop.broker.release_publishes()
+    await shop.running
 
-        assert await job.aresult(timeout=5) == 42
-        assert shop.broker.kinds()[-1] == "Acked"
-
-    in_shop(test)
+    assert await job.aresult(timeout=5) == 42
+    assert shop.broker.kinds()[-1] == "Acked"
 
 
-def test_a_worker_that_stops_before_its_report_is_confirmed_gives_the_job_back() -> None:
-    async def test(shop: Shop) -> None:
-        shop.broker.hang_publishes()
-        job: Job[Any] = await shop.jobs.asubmit("double", 21)
-        await until(lambda: shop.broker.hanging == 1)
-        shop.worker.requeue_now()
-        await shop.running
+@run_by(in_shop)
+async def test_a_worker_that_stops_before_its_report_is_confirmed_gives_the_job_back(shop: Shop, /) -> None:
+    shop.broker.hang_publishes()
+    job: Job[Any] = await shop.jobs.asubmit("double", 21)
+    await until(lambda: shop.broker.hanging == 1)
+    shop.worker.requeue_now()
+    await shop.running
 
-        assert "Acked" not in shop.broker.kinds()
-        assert shop.stage.job(job.id).state is JobState.DISPATCHED
-        assert [stats.ready for stats in await shop.stage.broker.stats(["work.jobs"])] == [1]
-
-    in_shop(test)
+    assert "Acked" not in shop.broker.kinds()
+    assert shop.stage.job(job.id).state is JobState.DISPATCHED
+    assert [stats.ready for stats in await shop.stage.broker.stats(["work.jobs"])] == [1]
 
 
-def test_a_report_that_the_broker_does_not_take_at_once_is_published_again() -> None:
-    async def test(shop: Shop) -> None:
-        shop.broker.fail_publishes(2, BrokerUnavailable("away"))
-        job: Job[Any] = await shop.jobs.asubmit("double", 21)
+@run_by(in_shop)
+async def test_a_report_that_the_broker_does_not_take_at_once_is_published_again(shop: Shop, /) -> None:
+    shop.broker.fail_publishes(2, BrokerUnavailable("away"))
+    job: Job[Any] = await shop.jobs.asubmit("double", 21)
 
-        assert await job.aresult(timeout=30) == 42
-        await until(lambda: shop.broker.kinds()[-1] == "Acked")
-
-    in_shop(test)
+    assert await job.aresult(timeout=30) == 42
+    await until(lambda: shop.broker.kinds()[-1] == "Acked")

@@ -53,8 +53,6 @@ def test_it_tries_again_later_and_later_and_says_why(caplog: pytest.LogCaptureFi
     assert "no worker process can be started" in caplog.text
 
 
-def test_nothing_is_replaced_where_there_is_nobody() -> None:
-    async def main() -> None:
-        assert await Full().slot().replace("restarting") is None
-
-    asyncio.run(main())
+@pytest.mark.real_time
+async def test_nothing_is_replaced_where_there_is_nobody() -> None:
+    assert await Full().slot().replace("restarting") is None

@@ -317,7 +317,8 @@ def test_nothing_sent_is_said_so(shop: Shop) -> None:
         shop.bench.assert_sent(shop.note)
 
 
-def test_coroutines_run_on_the_test_s_own_loop() -> None:
+@pytest.mark.real_time
+async def test_coroutines_run_on_the_test_s_own_loop() -> None:
     shop = Shop()
     loops: list[object] = []
 
@@ -325,26 +326,23 @@ def test_coroutines_run_on_the_test_s_own_loop() -> None:
     async def where() -> None:
         loops.append(asyncio.get_running_loop())
 
-    async def main() -> None:
-        with shop.bench as bench:
-            await where.asend()
-            job = await shop.flaky.asend(1)
-            waiting = asyncio.create_task(job.aresult(timeout=20))
-            await asyncio.sleep(0)
+    with shop.bench as bench:
+        await where.asend()
+        job = await shop.flaky.asend(1)
+        waiting = asyncio.create_task(job.aresult(timeout=20))
+        await asyncio.sleep(0)
+        await bench.adrain()
+        assert await waiting == 2
+        assert loops == [asyncio.get_running_loop()]
+        await shop.parent.asend(1)
+        await bench.aadvance("2h")
+        assert shop.done[-1] == ("child 0", Size(1))
+        await shop.flaky.asend(9)
+        with pytest.raises(ValueError, match="attempt 3 fails"):
             await bench.adrain()
-            assert await waiting == 2
-            assert loops == [asyncio.get_running_loop()]
-            await shop.parent.asend(1)
-            await bench.aadvance("2h")
-            assert shop.done[-1] == ("child 0", Size(1))
-            await shop.flaky.asend(9)
-            with pytest.raises(ValueError, match="attempt 3 fails"):
-                await bench.adrain()
-            with pytest.raises(UnsupportedFeature, match=r"await adrain\(\) or aadvance\(\)"):
-                bench.drain()
-            await shop.app.aclose()
-
-    asyncio.run(main())
+        with pytest.raises(UnsupportedFeature, match=r"await adrain\(\) or aadvance\(\)"):
+            bench.drain()
+        await shop.app.aclose()
 
 
 def test_results_are_kept_for_their_time_of_the_app_s_clock(shop: Shop) -> None:

@@ -1,6 +1,5 @@
 """Jobs of the store in the harness: submitted, due, retried, changed and listed by the test's own time."""
 
-import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -125,13 +124,11 @@ def test_schedules_are_emitted_by_the_test_s_beat(shop: Harness) -> None:
     assert len(shop.sent_to("count")) == 3
 
 
-def test_coroutines_use_it_as_well(shop: Harness) -> None:
-    async def main() -> None:
-        job = await shop.app.jobs.asubmit("count", 1, delay="1h")
-        await shop.aadvance("1h")
-        assert await job.aresult() == 2
-
-    asyncio.run(main())
+@pytest.mark.real_time
+async def test_coroutines_use_it_as_well(shop: Harness) -> None:
+    job = await shop.app.jobs.asubmit("count", 1, delay="1h")
+    await shop.aadvance("1h")
+    assert await job.aresult() == 2
 
 
 def test_an_app_without_a_store_has_none_in_a_test_either() -> None:
