@@ -6,12 +6,16 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
+import pytest
+
 from taskmq import TaskMQ
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.child_protocol import ChildReady, ChildReport, read_line
 from taskmq.worker.reporter import Reporter
 from tests.servers.waiting import until
 from tests.unit.app_kit import new_url
+
+pytestmark = pytest.mark.real_time
 
 PERIOD = 0.01
 
@@ -80,17 +84,14 @@ async def _reporting(app: TaskMQ, *, looks: bool = False) -> AsyncGenerator[Read
         os.close(reading)
 
 
-def test_it_says_once_that_it_is_ready_and_then_how_it_does() -> None:
-    async def main() -> None:
-        async with _reporting(_app()) as reader:
-            await reader.until(lambda: len(reader.reports) >= 3)
-            assert [each for each in reader.said if isinstance(each, ChildReady)] == [
-                ChildReady(app="a:b", broker=_address(reader), queues=["jobs"], tasks=["work"])
-            ]
-            assert reader.reports[-1].status.state == "running"
-            assert reader.reports[-1].depths is None
-
-    asyncio.run(main())
+async def test_it_says_once_that_it_is_ready_and_then_how_it_does() -> None:
+    async with _reporting(_app()) as reader:
+        await reader.until(lambda: len(reader.reports) >= 3)
+        assert [each for each in reader.said if isinstance(each, ChildReady)] == [
+            ChildReady(app="a:b", broker=_address(reader), queues=["jobs"], tasks=["work"])
+        ]
+        assert reader.reports[-1].status.state == "running"
+        assert reader.reports[-1].depths is None
 
 
 def _address(reader: Reader) -> str:
@@ -99,58 +100,46 @@ def _address(reader: Reader) -> str:
     return ready.broker
 
 
-def test_runs_of_a_queues_classes_are_one_count_reported_only_with_news() -> None:
-    async def main() -> None:
-        app = _app()
-        async with _reporting(app) as reader:
-            for priority in (0, 5, 9):
-                await app.tasks["work"].options(priority=priority).asend()
-            await reader.until(lambda: reader.ended == 3)
-            seen = len(reader.reports)
-            await reader.until(lambda: len(reader.reports) >= seen + 3)
-            assert {(count.task, count.queue) for report in reader.reports for count in report.counts} == {
-                ("work", "jobs")
-            }
-            assert all(not report.counts for report in reader.reports[seen:])
-
-    asyncio.run(main())
+async def test_runs_of_a_queues_classes_are_one_count_reported_only_with_news() -> None:
+    app = _app()
+    async with _reporting(app) as reader:
+        for priority in (0, 5, 9):
+            await app.tasks["work"].options(priority=priority).asend()
+        await reader.until(lambda: reader.ended == 3)
+        seen = len(reader.reports)
+        await reader.until(lambda: len(reader.reports) >= seen + 3)
+        assert {(count.task, count.queue) for report in reader.reports for count in report.counts} == {
+            ("work", "jobs")
+        }
+        assert all(not report.counts for report in reader.reports[seen:])
 
 
-def test_a_supervisor_that_does_not_read_holds_nothing_up_and_misses_no_run() -> None:
-    async def main() -> None:
-        app = _app()
-        async with _reporting(app) as reader:
-            for _ in range(50):
-                await app.tasks["work"].asend()
-                # Far more reports than the pipe takes.
-                await asyncio.sleep(PERIOD)
-            await reader.until(lambda: reader.ended == 50)
-
-    asyncio.run(main())
+async def test_a_supervisor_that_does_not_read_holds_nothing_up_and_misses_no_run() -> None:
+    app = _app()
+    async with _reporting(app) as reader:
+        for _ in range(50):
+            await app.tasks["work"].asend()
+            # Far more reports than the pipe takes.
+            await asyncio.sleep(PERIOD)
+        await reader.until(lambda: reader.ended == 50)
 
 
-def test_one_that_looks_tells_how_many_messages_wait() -> None:
-    async def main() -> None:
-        app = _app()
-        async with _reporting(app, looks=True) as reader:
-            await reader.until(lambda: bool(reader.reports) and reader.reports[-1].depths == {"jobs": 0})
-
-    asyncio.run(main())
+async def test_one_that_looks_tells_how_many_messages_wait() -> None:
+    app = _app()
+    async with _reporting(app, looks=True) as reader:
+        await reader.until(lambda: bool(reader.reports) and reader.reports[-1].depths == {"jobs": 0})
 
 
-def test_a_supervisor_that_is_gone_is_told_nothing_more() -> None:
-    async def main() -> None:
-        app = _app()
-        reading, writing = os.pipe()
-        worker = Worker(app, WorkerConfig())
-        running = asyncio.create_task(worker.run())
-        await worker.is_ready.wait()
-        reporter = Reporter(worker, app, target="a:b", status=writing, looks=False, period=PERIOD)
-        os.close(reading)
+async def test_a_supervisor_that_is_gone_is_told_nothing_more() -> None:
+    app = _app()
+    reading, writing = os.pipe()
+    worker = Worker(app, WorkerConfig())
+    running = asyncio.create_task(worker.run())
+    await worker.is_ready.wait()
+    reporter = Reporter(worker, app, target="a:b", status=writing, looks=False, period=PERIOD)
+    os.close(reading)
 
-        await asyncio.wait_for(reporter.run(), 10)
+    await asyncio.wait_for(reporter.run(), 10)
 
-        worker.drain()
-        await running
-
-    asyncio.run(main())
+    worker.drain()
+    await running

@@ -20,43 +20,41 @@ def url() -> Iterator[str]:
     forget_memory(name)
 
 
-def test_a_job_s_retry_waits_in_the_state_and_runs_when_its_time_has_come(url: str) -> None:
-    async def main() -> None:
-        app = TaskMQ(url, delay="state")
-        attempts: list[int] = []
-        has_failed, has_run = asyncio.Event(), asyncio.Event()
+@pytest.mark.real_time
+async def test_a_job_s_retry_waits_in_the_state_and_runs_when_its_time_has_come(url: str) -> None:
+    app = TaskMQ(url, delay="state")
+    attempts: list[int] = []
+    has_failed, has_run = asyncio.Event(), asyncio.Event()
 
-        @app.task(name="flaky", retry=RetryPolicy(backoff="constant", base=0.3, jitter=False))
-        async def flaky() -> str:
-            attempts.append(len(attempts) + 1)
-            if len(attempts) == 1:
-                has_failed.set()
-                raise ValueError("once")
-            has_run.set()
-            return "done"
+    @app.task(name="flaky", retry=RetryPolicy(backoff="constant", base=0.3, jitter=False))
+    async def flaky() -> str:
+        attempts.append(len(attempts) + 1)
+        if len(attempts) == 1:
+            has_failed.set()
+            raise ValueError("once")
+        has_run.set()
+        return "done"
 
-        async def waits() -> bool:
-            return bool(await app.jobs.alist_waiting())
+    async def waits() -> bool:
+        return bool(await app.jobs.alist_waiting())
 
-        async def nothing_waits() -> bool:
-            return not await waits()
+    async def nothing_waits() -> bool:
+        return not await waits()
 
-        job = await flaky.asend()
-        worker = Worker(app, WorkerConfig())
-        running = asyncio.create_task(worker.run())
-        async with asyncio.timeout(20):
-            await has_failed.wait()
-            await until(waits)
-            assert [waiting.id for waiting in await app.jobs.alist_waiting()] == [job.id]
-            await has_run.wait()
-            assert await job.aresult(timeout=10) == "done"
-            await until(nothing_waits)
-            worker.drain()
-            await running
+    job = await flaky.asend()
+    worker = Worker(app, WorkerConfig())
+    running = asyncio.create_task(worker.run())
+    async with asyncio.timeout(20):
+        await has_failed.wait()
+        await until(waits)
+        assert [waiting.id for waiting in await app.jobs.alist_waiting()] == [job.id]
+        await has_run.wait()
+        assert await job.aresult(timeout=10) == "done"
+        await until(nothing_waits)
+        worker.drain()
+        await running
 
-        assert attempts == [1, 2]
-
-    asyncio.run(main())
+    assert attempts == [1, 2]
 
 
 def test_a_worker_of_an_app_without_a_state_refuses_to_start() -> None:

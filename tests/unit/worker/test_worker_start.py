@@ -9,87 +9,83 @@ from taskmq.client.lanes import lane_pair
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing, UnsupportedFeature
 from taskmq.model.topology import WorkQueue
 from taskmq.worker import Worker, WorkerConfig
+from tests.coroutines import run_by
 from tests.unit.app_kit import new_url
 from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
-from tests.virtual_time import run
 
 
-def test_a_worker_waits_for_a_broker_that_is_down_and_starts_when_it_comes() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        app.points.plan = [Fault.REFUSED, Fault.HANGS, Fault.NONE, Fault.REFUSED]
-        app.flaky.fail_calls("consume", 1, QueueMissing("work"))
-        app.flaky.fail_calls("consume", 1, BrokerUnavailable("gone again"))
-        await send(app, "a")
-        gate.open.set()
+@run_by(play)
+async def test_a_worker_waits_for_a_broker_that_is_down_and_starts_when_it_comes(
+    app: StagedApp, gate: Gate, /
+) -> None:
+    app.points.plan = [Fault.REFUSED, Fault.HANGS, Fault.NONE, Fault.REFUSED]
+    app.flaky.fail_calls("consume", 1, QueueMissing("work"))
+    app.flaky.fail_calls("consume", 1, BrokerUnavailable("gone again"))
+    await send(app, "a")
+    gate.open.set()
 
-        async with working(app):
-            assert gate.finished == ["a"]
-
-    play(test)
+    async with working(app):
+        assert gate.finished == ["a"]
 
 
 @pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.HANGS])
-def test_a_worker_that_is_stopped_before_the_broker_answers_ends_at_once(fault: Fault) -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        app.points.rest = fault
-        worker = Worker(app, WorkerConfig())
-        running = asyncio.create_task(worker.run())
-        await asyncio.sleep(25.3)
-        assert not worker.is_ready.is_set()
-        before = asyncio.get_running_loop().time()
+@run_by(play)
+async def test_a_worker_that_is_stopped_before_the_broker_answers_ends_at_once(
+    app: StagedApp, gate: Gate, /, fault: Fault
+) -> None:
+    app.points.rest = fault
+    worker = Worker(app, WorkerConfig())
+    running = asyncio.create_task(worker.run())
+    await asyncio.sleep(25.3)
+    assert not worker.is_ready.is_set()
+    before = asyncio.get_running_loop().time()
 
-        worker.drain()
-        await running
+    worker.drain()
+    await running
 
-        assert asyncio.get_running_loop().time() - before < 0.1
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    play(test)
-
-
-def test_a_worker_that_is_cancelled_before_the_broker_answers_leaves_no_task_behind() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        app.points.rest = Fault.HANGS
-        running = asyncio.create_task(Worker(app, WorkerConfig()).run())
-        await asyncio.sleep(1)
-
-        running.cancel()
-        await asyncio.wait((running,))
-
-        assert running.cancelled()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    play(test)
+    assert asyncio.get_running_loop().time() - before < 0.1
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_a_worker_that_is_stopped_before_it_runs_ends_at_once() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await send(app, "a")
-        worker = Worker(app, WorkerConfig())
-        worker.drain()
+@run_by(play)
+async def test_a_worker_that_is_cancelled_before_the_broker_answers_leaves_no_task_behind(
+    app: StagedApp, gate: Gate, /
+) -> None:
+    app.points.rest = Fault.HANGS
+    running = asyncio.create_task(Worker(app, WorkerConfig()).run())
+    await asyncio.sleep(1)
 
-        await worker.run()
+    running.cancel()
+    await asyncio.wait((running,))
 
-        assert gate.started == []
-        assert ids(await app.messages("work")) == ["a"]
-
-    play(test)
+    assert running.cancelled()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_a_worker_consumes_the_queues_it_is_told_to_and_declares_them() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await send(app, "not mine")
-        gate.open.set()
-        async with working(app, queues=("other", "other", "third"), force=True) as (worker, _):
-            assert worker.queues == [WorkQueue("other"), WorkQueue("third")]
-            await send(app, "mine", queue="other")
-            await settle_loop()
-            assert (await app.stats("third.p.low")).consumers == 1
+@run_by(play)
+async def test_a_worker_that_is_stopped_before_it_runs_ends_at_once(app: StagedApp, gate: Gate, /) -> None:
+    await send(app, "a")
+    worker = Worker(app, WorkerConfig())
+    worker.drain()
 
-        assert gate.finished == ["mine"]
+    await worker.run()
 
-    play(test)
+    assert gate.started == []
+    assert ids(await app.messages("work")) == ["a"]
+
+
+@run_by(play)
+async def test_a_worker_consumes_the_queues_it_is_told_to_and_declares_them(app: StagedApp, gate: Gate, /) -> None:
+    await send(app, "not mine")
+    gate.open.set()
+    async with working(app, queues=("other", "other", "third"), force=True) as (worker, _):
+        assert worker.queues == [WorkQueue("other"), WorkQueue("third")]
+        await send(app, "mine", queue="other")
+        await settle_loop()
+        assert (await app.stats("third.p.low")).consumers == 1
+
+    assert gate.finished == ["mine"]
 
 
 def test_a_queue_that_no_task_uses_is_refused_unless_that_is_meant() -> None:
@@ -137,17 +133,14 @@ def test_a_task_that_insists_on_results_is_refused_without_a_state_and_by_name()
             Worker(app, WorkerConfig())
 
 
-def test_a_task_for_a_process_is_refused_where_nobody_knows_the_apps_module() -> None:
-    async def main() -> None:
-        with staged() as app:
+async def test_a_task_for_a_process_is_refused_where_nobody_knows_the_apps_module() -> None:
+    with staged() as app:
 
-            @app.task(name="heavy", executor="process")
-            def heavy() -> None: ...
+        @app.task(name="heavy", executor="process")
+        def heavy() -> None: ...
 
-            with pytest.raises(UnsupportedFeature, match="process"):
-                await Worker(app, WorkerConfig()).run()
-
-    run(main())
+        with pytest.raises(UnsupportedFeature, match="process"):
+            await Worker(app, WorkerConfig()).run()
 
 
 def _mail_app(url: str, lanes: int, seen: list[str]) -> tuple[TaskMQ, asyncio.Event]:
@@ -165,114 +158,97 @@ def _mail_app(url: str, lanes: int, seen: list[str]) -> tuple[TaskMQ, asyncio.Ev
     return app, over
 
 
-def test_jobs_of_lanes_that_are_described_no_more_run_and_come_back_to_them() -> None:
+@pytest.mark.real_time
+async def test_jobs_of_lanes_that_are_described_no_more_run_and_come_back_to_them() -> None:
     tenant = next(name for name in map(str, range(100)) if min(lane_pair(name, 16)) >= 8)
 
-    async def main() -> None:
-        url, seen = new_url(), list[str]()
-        before, _ = _mail_app(url, 16, seen)
-        async with before:
-            await before.tasks["post"].options(tenant=tenant).asend("at once")
-            await before.tasks["post"].options(tenant=tenant, delay="1ms").asend("later")
-            after, over = _mail_app(url, 8, seen)
-            worker = Worker(after, WorkerConfig())
-            running = asyncio.create_task(worker.run())
-            await over.wait()
-            worker.drain()
-            await running
+    url, seen = new_url(), list[str]()
+    before, _ = _mail_app(url, 16, seen)
+    async with before:
+        await before.tasks["post"].options(tenant=tenant).asend("at once")
+        await before.tasks["post"].options(tenant=tenant, delay="1ms").asend("later")
+        after, over = _mail_app(url, 8, seen)
+        worker = Worker(after, WorkerConfig())
+        running = asyncio.create_task(worker.run())
+        await over.wait()
+        worker.drain()
+        await running
 
-            assert sorted(seen) == ["at once", "later"]
-            assert [queue.lanes for queue in worker.queues] == [16]
-
-    asyncio.run(main())
+        assert sorted(seen) == ["at once", "later"]
+        assert [queue.lanes for queue in worker.queues] == [16]
 
 
-def test_a_worker_waits_for_a_broker_that_does_not_tell_which_lanes_there_are() -> None:
-    async def main() -> None:
-        with staged(queues=[WorkQueue("work", lanes=2)]) as app:
-            ran = asyncio.Event()
+async def test_a_worker_waits_for_a_broker_that_does_not_tell_which_lanes_there_are() -> None:
+    with staged(queues=[WorkQueue("work", lanes=2)]) as app:
+        ran = asyncio.Event()
 
-            @app.task(name="noop", queue="work")
-            async def noop(label: str) -> None:
-                ran.set()
+        @app.task(name="noop", queue="work")
+        async def noop(label: str) -> None:
+            ran.set()
 
-            await app.sessions.current().broker.declare([WorkQueue("work", lanes=5)])
-            app.flaky.fail_calls("stats", 2, BrokerUnavailable("away"))
-            await send(app, "a", task="noop", queue="work.lane04")
-            async with working(app):
-                await ran.wait()
-
-    run(main())
+        await app.sessions.current().broker.declare([WorkQueue("work", lanes=5)])
+        app.flaky.fail_calls("stats", 2, BrokerUnavailable("away"))
+        await send(app, "a", task="noop", queue="work.lane04")
+        async with working(app):
+            await ran.wait()
 
 
-def test_a_burst_ends_when_the_queues_stay_empty() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await send(app, *map(str, range(50)))
-        gate.open.set()
+@run_by(play)
+async def test_a_burst_ends_when_the_queues_stay_empty(app: StagedApp, gate: Gate, /) -> None:
+    await send(app, *map(str, range(50)))
+    gate.open.set()
 
-        await Worker(app, WorkerConfig(burst=True, concurrency=4)).run()
+    await Worker(app, WorkerConfig(burst=True, concurrency=4)).run()
 
-        assert len(gate.finished) == 50
-        assert app.story().count("acked work") == 50
-
-    play(test)
+    assert len(gate.finished) == 50
+    assert app.story().count("acked work") == 50
 
 
-def test_a_burst_over_empty_queues_ends() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
+@run_by(play)
+async def test_a_burst_over_empty_queues_ends(app: StagedApp, gate: Gate, /) -> None:
+    await Worker(app, WorkerConfig(burst=True)).run()
+
+    assert app.story() == []
+
+
+async def test_a_burst_waits_for_what_runs_and_for_what_that_sends() -> None:
+    with staged() as app:
+        seen: list[int] = []
+
+        @app.task(name="chain", queue="work")
+        async def chain(left: str) -> None:
+            await asyncio.sleep(2)
+            seen.append(int(left))
+            if int(left):
+                await chain.asend(str(int(left) - 1))
+
+        await send(app, "3", task="chain")
         await Worker(app, WorkerConfig(burst=True)).run()
 
-        assert app.story() == []
-
-    play(test)
+        assert seen == [3, 2, 1, 0]
 
 
-def test_a_burst_waits_for_what_runs_and_for_what_that_sends() -> None:
-    async def main() -> None:
-        with staged() as app:
-            seen: list[int] = []
+async def test_a_burst_does_not_wait_for_what_is_delayed() -> None:
+    with staged() as app:
 
-            @app.task(name="chain", queue="work")
-            async def chain(left: str) -> None:
-                await asyncio.sleep(2)
-                seen.append(int(left))
-                if int(left):
-                    await chain.asend(str(int(left) - 1))
+        @app.task(name="fails", queue="work", retry=RetryPolicy(base="1h", jitter=False))
+        async def fails(label: str) -> None:
+            raise ValueError("no")
 
-            await send(app, "3", task="chain")
-            await Worker(app, WorkerConfig(burst=True)).run()
+        await send(app, "a", task="fails")
+        await Worker(app, WorkerConfig(burst=True)).run()
 
-            assert seen == [3, 2, 1, 0]
-
-    run(main())
+        assert (await app.stats("work")).delayed == 1
 
 
-def test_a_burst_does_not_wait_for_what_is_delayed() -> None:
-    async def main() -> None:
-        with staged() as app:
+@run_by(play)
+async def test_a_burst_can_be_stopped_and_outlasts_a_silent_broker(app: StagedApp, gate: Gate, /) -> None:
+    await send(app, "a")
+    app.flaky.fail_calls("stats", 5, BrokerUnavailable("away"))
+    async with working(app, burst=True) as (worker, running):
+        await asyncio.sleep(60)
+        assert not running.done()
+        worker.requeue_now()
+        await running
 
-            @app.task(name="fails", queue="work", retry=RetryPolicy(base="1h", jitter=False))
-            async def fails(label: str) -> None:
-                raise ValueError("no")
-
-            await send(app, "a", task="fails")
-            await Worker(app, WorkerConfig(burst=True)).run()
-
-            assert (await app.stats("work")).delayed == 1
-
-    run(main())
-
-
-def test_a_burst_can_be_stopped_and_outlasts_a_silent_broker() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await send(app, "a")
-        app.flaky.fail_calls("stats", 5, BrokerUnavailable("away"))
-        async with working(app, burst=True) as (worker, running):
-            await asyncio.sleep(60)
-            assert not running.done()
-            worker.requeue_now()
-            await running
-
-        assert app.story() == ["requeued work"]
-
-    play(test)
+    assert app.story() == ["requeued work"]

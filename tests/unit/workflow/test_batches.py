@@ -23,6 +23,8 @@ from taskmq.contracts.stores.flows import NodeState
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.app_kit import new_url
 
+pytestmark = pytest.mark.real_time
+
 
 class Shop:
     """An app, its tasks, and what they have seen."""
@@ -80,102 +82,87 @@ async def working(app: TaskMQ) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("content_type", ["json", "msgpack"])
-def test_a_batch_takes_jobs_until_it_is_closed_and_then_its_callbacks_run(content_type: str) -> None:
+async def test_a_batch_takes_jobs_until_it_is_closed_and_then_its_callbacks_run(content_type: str) -> None:
     shop = Shop(content_type=content_type)
 
-    async def main() -> None:
-        async with working(shop.app):
-            flow = await batch(shop.double.s(1), on_success=shop.total.s(), on_end=shop.ended.s()).asend()
-            await flow.aadd(shop.double.s(2), shop.double.s(3))
-            await flow.aadd(*(shop.double.s(number) for number in range(4, 254)))
-            assert (await flow.astate()).state == "running"
-            await flow.aclose()
-            await flow.aclose()
+    async with working(shop.app):
+        flow = await batch(shop.double.s(1), on_success=shop.total.s(), on_end=shop.ended.s()).asend()
+        await flow.aadd(shop.double.s(2), shop.double.s(3))
+        await flow.aadd(*(shop.double.s(number) for number in range(4, 254)))
+        assert (await flow.astate()).state == "running"
+        await flow.aclose()
+        await flow.aclose()
 
-            doubled = [2 * number for number in range(1, 254)]
-            assert await flow.aresult(20) == doubled
-            assert doubled in shop.ran
-            assert ("ended", doubled) in shop.ran
-            state = await flow.astate()
-            assert state.steps["jobs[252]"] is state.steps["total"] is NodeState.SUCCEEDED
-            steps = await flow.asteps()
-            assert [step.name for step in steps[:3]] == ["jobs", "jobs[0]", "jobs[1]"]
-            with pytest.raises(FlowClosed, match=f"workflow {flow.id} takes no more jobs: it was closed"):
-                await flow.aadd(shop.double.s(5))
-
-    asyncio.run(main())
+        doubled = [2 * number for number in range(1, 254)]
+        assert await flow.aresult(20) == doubled
+        assert doubled in shop.ran
+        assert ("ended", doubled) in shop.ran
+        state = await flow.astate()
+        assert state.steps["jobs[252]"] is state.steps["total"] is NodeState.SUCCEEDED
+        steps = await flow.asteps()
+        assert [step.name for step in steps[:3]] == ["jobs", "jobs[0]", "jobs[1]"]
+        with pytest.raises(FlowClosed, match=f"workflow {flow.id} takes no more jobs: it was closed"):
+            await flow.aadd(shop.double.s(5))
 
 
-def test_a_job_adds_to_its_own_batch_and_what_it_adds_under_a_key_is_there_once() -> None:
+async def test_a_job_adds_to_its_own_batch_and_what_it_adds_under_a_key_is_there_once() -> None:
     shop = Shop()
 
-    async def main() -> None:
-        async with working(shop.app):
-            flow = await batch(shop.page.s(0), on_success=shop.total.s()).asend()
-            assert await flow.aresult(20) == [0, 1, 2, 3]
-            assert shop.ran == [[0, 1, 2, 3]]
-            assert await (await shop.alone.asend()).aresult(20) is None
-
-    asyncio.run(main())
+    async with working(shop.app):
+        flow = await batch(shop.page.s(0), on_success=shop.total.s()).asend()
+        assert await flow.aresult(20) == [0, 1, 2, 3]
+        assert shop.ran == [[0, 1, 2, 3]]
+        assert await (await shop.alone.asend()).aresult(20) is None
 
 
-def test_a_failed_job_fails_the_batch_which_still_ends_and_a_redrive_mends_it() -> None:
+async def test_a_failed_job_fails_the_batch_which_still_ends_and_a_redrive_mends_it() -> None:
     shop = Shop()
     shop.broken = {2}
 
-    async def main() -> None:
-        async with working(shop.app):
-            jobs = [shop.double.s(number) for number in (1, 2)]
-            flow = await batch(*jobs, on_success=shop.total.s(), on_end=shop.ended.s()).asend()
+    async with working(shop.app):
+        jobs = [shop.double.s(number) for number in (1, 2)]
+        flow = await batch(*jobs, on_success=shop.total.s(), on_end=shop.ended.s()).asend()
+        await flow.aclose()
+        with pytest.raises(FlowFailed) as caught:
+            await flow.aresult(20)
+        assert caught.value.failures == {"jobs[1]": "ValueError: 2 is broken"}
+        assert ("ended", None) in shop.ran
+        assert (await flow.astate()).steps["total"] is NodeState.UPSTREAM_FAILED
+
+        shop.broken = set()
+        await flow.aredrive()
+        assert await flow.aresult(20) == [2, 4]
+        assert shop.ran.count(1) == 1
+        assert [2, 4] in shop.ran
+
+
+async def test_a_batch_of_one_id_is_sent_once_and_goes_on_where_it_stopped() -> None:
+    shop = Shop()
+
+    async with working(shop.app):
+        jobs = batch(shop.double.s(1), shop.double.s(2))
+        for _ in range(2):
+            flow = await jobs.asend(flow_id="nightly")
+            await flow.aadd(shop.double.s(3), key="3")
+        await shop.app.flow("nightly").aclose()
+        # Also once it is closed.
+        again = await jobs.asend(flow_id="nightly")
+        assert await again.aresult(20) == [2, 4, 6]
+        assert sorted(number for number in shop.ran if isinstance(number, int)) == [1, 2, 3]
+
+
+async def test_a_cancelled_batch_takes_no_more_jobs() -> None:
+    shop = Shop()
+
+    async with shop.app:
+        flow = await batch(shop.double.s(1)).asend()
+        await flow.acancel("enough")
+        with pytest.raises(FlowClosed, match="or cancelled"):
+            await flow.aadd(shop.double.s(2))
+        with pytest.raises(FlowClosed):
             await flow.aclose()
-            with pytest.raises(FlowFailed) as caught:
-                await flow.aresult(20)
-            assert caught.value.failures == {"jobs[1]": "ValueError: 2 is broken"}
-            assert ("ended", None) in shop.ran
-            assert (await flow.astate()).steps["total"] is NodeState.UPSTREAM_FAILED
-
-            shop.broken = set()
-            await flow.aredrive()
-            assert await flow.aresult(20) == [2, 4]
-            assert shop.ran.count(1) == 1
-            assert [2, 4] in shop.ran
-
-    asyncio.run(main())
-
-
-def test_a_batch_of_one_id_is_sent_once_and_goes_on_where_it_stopped() -> None:
-    shop = Shop()
-
-    async def main() -> None:
-        async with working(shop.app):
-            jobs = batch(shop.double.s(1), shop.double.s(2))
-            for _ in range(2):
-                flow = await jobs.asend(flow_id="nightly")
-                await flow.aadd(shop.double.s(3), key="3")
-            await shop.app.flow("nightly").aclose()
-            # Also once it is closed.
-            again = await jobs.asend(flow_id="nightly")
-            assert await again.aresult(20) == [2, 4, 6]
-            assert sorted(number for number in shop.ran if isinstance(number, int)) == [1, 2, 3]
-
-    asyncio.run(main())
-
-
-def test_a_cancelled_batch_takes_no_more_jobs() -> None:
-    shop = Shop()
-
-    async def main() -> None:
-        async with shop.app:
-            flow = await batch(shop.double.s(1)).asend()
-            await flow.acancel("enough")
-            with pytest.raises(FlowClosed, match="or cancelled"):
-                await flow.aadd(shop.double.s(2))
-            with pytest.raises(FlowClosed):
-                await flow.aclose()
-            with pytest.raises(JobCancelled, match="enough"):
-                await flow.aresult(20)
-
-    asyncio.run(main())
+        with pytest.raises(JobCancelled, match="enough"):
+            await flow.aresult(20)
 
 
 def test_code_without_a_loop_adds_and_closes_too() -> None:

@@ -79,10 +79,8 @@ async def _one(number: int, *, is_late: bool) -> str | None:
     return flaky.failed
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
-def test_a_state_that_fails_at_any_call_loses_nothing_and_runs_nothing_twice(*, is_late: bool) -> None:
-    async def run() -> None:
-        seen = await asyncio.gather(*(_one(number, is_late=is_late) for number in range(1, 46)))
-        assert {"create", "take", "start", "end", "done", "expand", "outcomes"} <= set(seen)
-
-    asyncio.run(run())
+async def test_a_state_that_fails_at_any_call_loses_nothing_and_runs_nothing_twice(*, is_late: bool) -> None:
+    seen = await asyncio.gather(*(_one(number, is_late=is_late) for number in range(1, 46)))
+    assert {"create", "take", "start", "end", "done", "expand", "outcomes"} <= set(seen)

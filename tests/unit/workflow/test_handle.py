@@ -31,6 +31,8 @@ from taskmq.worker.worker import Worker
 from taskmq.workflow.service import Redriven
 from tests.servers.waiting import until
 
+pytestmark = pytest.mark.real_time
+
 _FAST = RetryPolicy(max_attempts=3, base="1ms", cap="1ms")
 
 
@@ -106,24 +108,21 @@ class Shop:
 
 
 @pytest.mark.parametrize("content_type", ["json", "msgpack"])
-def test_chains_groups_chords_and_maps_come_to_their_values(content_type: str) -> None:
+async def test_chains_groups_chords_and_maps_come_to_their_values(content_type: str) -> None:
     shop = Shop(content_type=content_type)
     add, total, numbers = shop.add, shop.total, shop.numbers
 
-    async def run() -> None:
-        async with shop.open():
-            assert await (await (add.s(1) | add.s(4) | add.s(other=10)).asend()).aresult(10) == 16
-            assert await (await add.s(1).asend()).aresult(10) == 2
-            assert await (await group(add.s(1), numbers.s(2)).asend()).aresult(10) == [2, [0, 1]]
-            assert await (await chord([add.s(n) for n in range(5)], total.s()).asend()).aresult(10) == 15
-            # Two groups behind each other, a chain in one of them.
-            wide = group(add.s(n) for n in range(4)) | group(total.s(), chain(total.s(), add.s(1)))
-            assert await (await wide.asend()).aresult(10) == [10, 11]
-            assert await (await (numbers.s(30) | add.s(100).each(limit=4) | total.s()).asend()).aresult(10) == 3435
-            assert await (await (numbers.s(0) | add.s().each()).asend()).aresult(10) == []
-            assert await (await add.starmap([(1, 2), (3, 4)]).asend()).aresult(10) == [3, 7]
-
-    asyncio.run(run())
+    async with shop.open():
+        assert await (await (add.s(1) | add.s(4) | add.s(other=10)).asend()).aresult(10) == 16
+        assert await (await add.s(1).asend()).aresult(10) == 2
+        assert await (await group(add.s(1), numbers.s(2)).asend()).aresult(10) == [2, [0, 1]]
+        assert await (await chord([add.s(n) for n in range(5)], total.s()).asend()).aresult(10) == 15
+        # Two groups behind each other, a chain in one of them.
+        wide = group(add.s(n) for n in range(4)) | group(total.s(), chain(total.s(), add.s(1)))
+        assert await (await wide.asend()).aresult(10) == [10, 11]
+        assert await (await (numbers.s(30) | add.s(100).each(limit=4) | total.s()).asend()).aresult(10) == 3435
+        assert await (await (numbers.s(0) | add.s().each()).asend()).aresult(10) == []
+        assert await (await add.starmap([(1, 2), (3, 4)]).asend()).aresult(10) == [3, 7]
 
 
 def test_a_workflow_is_sent_and_awaited_without_a_loop_of_ones_own(tmp_path: Any) -> None:
@@ -145,43 +144,37 @@ def test_a_workflow_is_sent_and_awaited_without_a_loop_of_ones_own(tmp_path: Any
         assert flow.cancel() is False
 
 
-def test_a_task_sends_a_workflow() -> None:
+async def test_a_task_sends_a_workflow() -> None:
     shop = Shop()
 
-    async def run() -> None:
-        async with shop.open():
-            inner = await (await shop.sends.asend(1)).aresult(10)
-            assert await shop.app.flow(inner).aresult(10) == 12
-
-    asyncio.run(run())
+    async with shop.open():
+        inner = await (await shop.sends.asend(1)).aresult(10)
+        assert await shop.app.flow(inner).aresult(10) == 12
 
 
-def test_a_failure_fails_the_flow_and_is_reported_with_its_step() -> None:
+async def test_a_failure_fails_the_flow_and_is_reported_with_its_step() -> None:
     shop = Shop()
     shop.broken = {"b"}
 
-    async def run() -> None:
-        async with shop.open():
-            flow = await chain(shop.named.s("a"), shop.named.si("b"), shop.named.si("c")).asend()
-            with pytest.raises(FlowFailed, match="ValueError: b is broken") as caught:
-                await flow.aresult(10)
-            assert caught.value.failures == {"named-2": "ValueError: b is broken"}
-            state = await flow.astate()
-            assert (state.state, state.count("succeeded")) == ("failed", 1)
-            assert state.steps["named-3"] is NodeState.UPSTREAM_FAILED
-            found = [(step.name, step.state, step.value) async for step in flow.astream()]
-            assert found == [
-                ("named", NodeState.SUCCEEDED, "a"),
-                ("named-2", NodeState.FAILED, None),
-                ("named-3", NodeState.UPSTREAM_FAILED, None),
-            ]
+    async with shop.open():
+        flow = await chain(shop.named.s("a"), shop.named.si("b"), shop.named.si("c")).asend()
+        with pytest.raises(FlowFailed, match="ValueError: b is broken") as caught:
+            await flow.aresult(10)
+        assert caught.value.failures == {"named-2": "ValueError: b is broken"}
+        state = await flow.astate()
+        assert (state.state, state.count("succeeded")) == ("failed", 1)
+        assert state.steps["named-3"] is NodeState.UPSTREAM_FAILED
+        found = [(step.name, step.state, step.value) async for step in flow.astream()]
+        assert found == [
+            ("named", NodeState.SUCCEEDED, "a"),
+            ("named-2", NodeState.FAILED, None),
+            ("named-3", NodeState.UPSTREAM_FAILED, None),
+        ]
 
-            shop.broken.clear()
-            assert await flow.aredrive() == 2
-            assert await flow.aresult(10) == "c"
-            assert shop.ran == ["a", "b", "b", "c"]
-
-    asyncio.run(run())
+        shop.broken.clear()
+        assert await flow.aredrive() == 2
+        assert await flow.aresult(10) == "c"
+        assert shop.ran == ["a", "b", "b", "c"]
 
 
 async def letters(shop: Shop, queue: str = "default.dlq") -> list[str | None]:
@@ -189,265 +182,229 @@ async def letters(shop: Shop, queue: str = "default.dlq") -> list[str | None]:
         return [each.message_id for each in found]
 
 
-def test_a_redrive_removes_the_dead_letters_of_what_runs_again_and_no_other() -> None:
+async def test_a_redrive_removes_the_dead_letters_of_what_runs_again_and_no_other() -> None:
     shop = Shop()
     shop.broken = {"a", "b", "c"}
 
-    async def run() -> None:
-        async with shop.open():
-            flow = await chain(shop.named.s("a"), shop.named.si("b")).asend()
-            other = await shop.named.s("c").asend()
-            for each in (flow, other):
-                with pytest.raises(FlowFailed):
-                    await each.aresult(10)
-
-            shop.broken = {"b"}
-            assert await redrive_workflow(shop.app, flow.id) == Redriven(2, 1)
+    async with shop.open():
+        flow = await chain(shop.named.s("a"), shop.named.si("b")).asend()
+        other = await shop.named.s("c").asend()
+        for each in (flow, other):
             with pytest.raises(FlowFailed):
-                await flow.aresult(10)
+                await each.aresult(10)
 
-            async def both_are_there() -> bool:
-                return len(await letters(shop)) >= 2
+        shop.broken = {"b"}
+        assert await redrive_workflow(shop.app, flow.id) == Redriven(2, 1)
+        with pytest.raises(FlowFailed):
+            await flow.aresult(10)
 
-            await until(both_are_there)
-            left = await letters(shop)
-            theirs = [job for job in left if str(job).startswith(other.id)]
-            (ours,) = [str(job) for job in left if job not in theirs]
-            assert len(theirs) == 1
-            assert ours.startswith(flow.id)
-            assert ours.endswith("~1")
+        async def both_are_there() -> bool:
+            return len(await letters(shop)) >= 2
 
-            shop.broken.clear()
-            assert await flow.aredrive() == 1
-            assert await flow.aresult(10) == "b"
-            assert await letters(shop) == theirs
-            assert await redrive_workflow(shop.app, flow.id) == Redriven(0, 0)
+        await until(both_are_there)
+        left = await letters(shop)
+        theirs = [job for job in left if str(job).startswith(other.id)]
+        (ours,) = [str(job) for job in left if job not in theirs]
+        assert len(theirs) == 1
+        assert ours.startswith(flow.id)
+        assert ours.endswith("~1")
 
-    asyncio.run(run())
+        shop.broken.clear()
+        assert await flow.aredrive() == 1
+        assert await flow.aresult(10) == "b"
+        assert await letters(shop) == theirs
+        assert await redrive_workflow(shop.app, flow.id) == Redriven(0, 0)
 
 
-def test_a_redrive_of_an_unknown_workflow_says_so() -> None:
+async def test_a_redrive_of_an_unknown_workflow_says_so() -> None:
     shop = Shop()
 
-    async def run() -> None:
-        async with shop.open():
-            with pytest.raises(FlowNotFound):
-                await redrive_workflow(shop.app, "nobody")
-
-    asyncio.run(run())
+    async with shop.open():
+        with pytest.raises(FlowNotFound):
+            await redrive_workflow(shop.app, "nobody")
 
 
-def test_the_steps_of_a_workflow_are_reported_with_their_tasks_attempts_and_errors() -> None:
+async def test_the_steps_of_a_workflow_are_reported_with_their_tasks_attempts_and_errors() -> None:
     shop = Shop()
     shop.broken = {"b"}
 
-    async def run() -> None:
-        async with shop.open():
-            flow = await chain(shop.named.s("a"), shop.named.si("b"), shop.named.si("c")).asend()
-            with pytest.raises(FlowFailed):
-                await flow.aresult(10)
-            steps = await flow.asteps()
+    async with shop.open():
+        flow = await chain(shop.named.s("a"), shop.named.si("b"), shop.named.si("c")).asend()
+        with pytest.raises(FlowFailed):
+            await flow.aresult(10)
+        steps = await flow.asteps()
 
-        assert [(step.name, step.task, step.state, step.attempts) for step in steps] == [
-            ("named", "named", NodeState.SUCCEEDED, 1),
-            ("named-2", "named", NodeState.FAILED, 1),
-            ("named-3", "named", NodeState.UPSTREAM_FAILED, None),
-        ]
-        assert steps[1].error is not None
-        assert (steps[1].error.type_name, steps[1].error.message) == ("ValueError", "b is broken")
-        assert steps[0].error is None
-        assert [step.after for step in steps] == [(), ("named",), ("named-2",)]
-
-    asyncio.run(run())
+    assert [(step.name, step.task, step.state, step.attempts) for step in steps] == [
+        ("named", "named", NodeState.SUCCEEDED, 1),
+        ("named-2", "named", NodeState.FAILED, 1),
+        ("named-3", "named", NodeState.UPSTREAM_FAILED, None),
+    ]
+    assert steps[1].error is not None
+    assert (steps[1].error.type_name, steps[1].error.message) == ("ValueError", "b is broken")
+    assert steps[0].error is None
+    assert [step.after for step in steps] == [(), ("named",), ("named-2",)]
 
 
-def test_the_calls_of_a_step_for_each_item_are_reported_as_parts_of_it() -> None:
+async def test_the_calls_of_a_step_for_each_item_are_reported_as_parts_of_it() -> None:
     shop = Shop()
 
-    async def run() -> None:
-        async with shop.open():
-            flow = await chain(shop.numbers.s(2), shop.add.s().each()).asend()
-            await flow.aresult(10)
-            steps = await flow.asteps()
+    async with shop.open():
+        flow = await chain(shop.numbers.s(2), shop.add.s().each()).asend()
+        await flow.aresult(10)
+        steps = await flow.asteps()
 
-        assert [(step.name, step.after, step.part_of) for step in steps] == [
-            ("numbers", (), None),
-            ("add", ("numbers",), None),
-            ("add[0]", (), "add"),
-            ("add[1]", (), "add"),
-        ]
-
-    asyncio.run(run())
+    assert [(step.name, step.after, step.part_of) for step in steps] == [
+        ("numbers", (), None),
+        ("add", ("numbers",), None),
+        ("add[0]", (), "add"),
+        ("add[1]", (), "add"),
+    ]
 
 
-def test_rules_let_a_graph_go_on_after_failures() -> None:
+async def test_rules_let_a_graph_go_on_after_failures() -> None:
     shop = Shop()
     shop.broken = {"bad"}
 
-    async def run() -> None:
-        async with shop.open():
-            flow = dag()
-            good = flow.add(shop.named.s("good"))
-            bad = flow.add(shop.named.s("bad"), may_fail=True)
-            aside = flow.add(shop.steps_aside.s())
-            one = flow.add(shop.named.si("any"), after=[good, bad], rule="any", name="any")
-            never = flow.add(shop.named.si("all"), after=[good, bad], name="all")
-            quiet = flow.add(shop.named.si("none"), after=[good, aside], rule="none_failed", name="none")
-            skipped = flow.add(shop.named.si("skip"), after=[aside], name="skip")
-            last = flow.add(shop.named.si("last"), after=[one, never, quiet, skipped], rule="always", name="last")
-            fed = flow.add(shop.total.s(), into={"numbers": last}, rule="always", name="fed", may_fail=True)
-            sent = await flow.asend()
+    async with shop.open():
+        flow = dag()
+        good = flow.add(shop.named.s("good"))
+        bad = flow.add(shop.named.s("bad"), may_fail=True)
+        aside = flow.add(shop.steps_aside.s())
+        one = flow.add(shop.named.si("any"), after=[good, bad], rule="any", name="any")
+        never = flow.add(shop.named.si("all"), after=[good, bad], name="all")
+        quiet = flow.add(shop.named.si("none"), after=[good, aside], rule="none_failed", name="none")
+        skipped = flow.add(shop.named.si("skip"), after=[aside], name="skip")
+        last = flow.add(shop.named.si("last"), after=[one, never, quiet, skipped], rule="always", name="last")
+        fed = flow.add(shop.total.s(), into={"numbers": last}, rule="always", name="fed", may_fail=True)
+        sent = await flow.asend()
 
-            assert await sent.aresult(10) == {"fed": None}
-            assert await sent.aresult_of(last) == "last"
-            assert await sent.aresult_of(never) is None
-            assert (await sent.astate()).steps == {
-                "named": NodeState.SUCCEEDED,
-                "named-2": NodeState.FAILED,
-                "steps_aside": NodeState.CANCELLED,
-                "any": NodeState.SUCCEEDED,
-                "all": NodeState.UPSTREAM_FAILED,
-                "none": NodeState.SUCCEEDED,
-                "skip": NodeState.SKIPPED,
-                "last": NodeState.SUCCEEDED,
-                "fed": NodeState.FAILED,
-            }
-            with pytest.raises(InvalidOption, match="is not of workflow"):
-                await shop.app.flow(sent.id).aresult_of(fed)
-
-    asyncio.run(run())
+        assert await sent.aresult(10) == {"fed": None}
+        assert await sent.aresult_of(last) == "last"
+        assert await sent.aresult_of(never) is None
+        assert (await sent.astate()).steps == {
+            "named": NodeState.SUCCEEDED,
+            "named-2": NodeState.FAILED,
+            "steps_aside": NodeState.CANCELLED,
+            "any": NodeState.SUCCEEDED,
+            "all": NodeState.UPSTREAM_FAILED,
+            "none": NodeState.SUCCEEDED,
+            "skip": NodeState.SKIPPED,
+            "last": NodeState.SUCCEEDED,
+            "fed": NodeState.FAILED,
+        }
+        with pytest.raises(InvalidOption, match="is not of workflow"):
+            await shop.app.flow(sent.id).aresult_of(fed)
 
 
-def test_no_more_calls_of_a_map_run_at_a_time_than_its_limit_says() -> None:
+async def test_no_more_calls_of_a_map_run_at_a_time_than_its_limit_says() -> None:
     shop = Shop()
 
-    async def run() -> None:
-        async with shop.open():
-            flow = await (shop.numbers.s(20) | shop.waits.s().each(limit=3)).asend()
-            await until(lambda: shop.most >= 3)
-            state = await flow.astate()
-            assert state.count(NodeState.READY) == 21
-            shop.gate.set()
-            assert await flow.aresult(10) == list(range(20))
-            assert shop.most == 3
-
-    asyncio.run(run())
+    async with shop.open():
+        flow = await (shop.numbers.s(20) | shop.waits.s().each(limit=3)).asend()
+        await until(lambda: shop.most >= 3)
+        state = await flow.astate()
+        assert state.count(NodeState.READY) == 21
+        shop.gate.set()
+        assert await flow.aresult(10) == list(range(20))
+        assert shop.most == 3
 
 
-def test_a_map_over_too_much_or_over_no_list_fails() -> None:
+async def test_a_map_over_too_much_or_over_no_list_fails() -> None:
     shop = Shop()
 
-    async def run() -> None:
-        async with shop.open():
-            wide = await (shop.numbers.s(20) | shop.add.s().each(max_width=19)).asend()
-            with pytest.raises(FlowFailed, match="max_width=19"):
-                await wide.aresult(10)
-            none = await chain(shop.add.s(1), shop.add.s().each()).asend()
-            with pytest.raises(FlowFailed, match="Expected `array`"):
-                await none.aresult(10)
-            assert not [line for line in shop.ran if line != "add 1 1"]
-
-    asyncio.run(run())
+    async with shop.open():
+        wide = await (shop.numbers.s(20) | shop.add.s().each(max_width=19)).asend()
+        with pytest.raises(FlowFailed, match="max_width=19"):
+            await wide.aresult(10)
+        none = await chain(shop.add.s(1), shop.add.s().each()).asend()
+        with pytest.raises(FlowFailed, match="Expected `array`"):
+            await none.aresult(10)
+        assert not [line for line in shop.ran if line != "add 1 1"]
 
 
-def test_a_step_has_attempts_of_its_own() -> None:
+async def test_a_step_has_attempts_of_its_own() -> None:
     shop = Shop()
 
-    async def run() -> None:
-        async with shop.open():
-            flow = dag()
-            flow.add(shop.tries.s("own").options(max_attempts=2))
-            flow.add(shop.tries.s("usual"))
-            sent = await flow.asend()
-            with pytest.raises(FlowFailed, match="and 1 more"):
-                await sent.aresult(10)
+    async with shop.open():
+        flow = dag()
+        flow.add(shop.tries.s("own").options(max_attempts=2))
+        flow.add(shop.tries.s("usual"))
+        sent = await flow.asend()
+        with pytest.raises(FlowFailed, match="and 1 more"):
+            await sent.aresult(10)
 
-        assert sorted(shop.ran) == [
-            "own 1 of 2",
-            "own 2 of 2",
-            "usual 1 of 3",
-            "usual 2 of 3",
-            "usual 3 of 3",
-        ]
-
-    asyncio.run(run())
+    assert sorted(shop.ran) == [
+        "own 1 of 2",
+        "own 2 of 2",
+        "usual 1 of 3",
+        "usual 2 of 3",
+        "usual 3 of 3",
+    ]
 
 
-def test_a_cancelled_flow_stops_what_runs_and_starts_nothing_more() -> None:
+async def test_a_cancelled_flow_stops_what_runs_and_starts_nothing_more() -> None:
     shop = Shop()
 
-    async def run() -> None:
-        async with shop.open():
-            flow = await (group(shop.waits.s(n) for n in range(3)) | shop.total.s()).asend()
-            await until(lambda: shop.running >= 3)
-            assert await flow.acancel("enough")
-            with pytest.raises(JobCancelled, match="enough"):
-                await flow.aresult(20)
-            state = await flow.astate()
-            assert (state.state, state.cancelled) == ("cancelled", "enough")
-            assert set(state.steps.values()) == {NodeState.CANCELLED}
-            assert shop.running == 0
+    async with shop.open():
+        flow = await (group(shop.waits.s(n) for n in range(3)) | shop.total.s()).asend()
+        await until(lambda: shop.running >= 3)
+        assert await flow.acancel("enough")
+        with pytest.raises(JobCancelled, match="enough"):
+            await flow.aresult(20)
+        state = await flow.astate()
+        assert (state.state, state.cancelled) == ("cancelled", "enough")
+        assert set(state.steps.values()) == {NodeState.CANCELLED}
+        assert shop.running == 0
 
-            shop.gate.set()
-            assert await flow.aredrive() == 5
-            assert await flow.aresult(20) == 3
-
-    asyncio.run(run())
+        shop.gate.set()
+        assert await flow.aredrive() == 5
+        assert await flow.aresult(20) == 3
 
 
-def test_the_same_id_is_one_flow_however_often_it_is_sent() -> None:
+async def test_the_same_id_is_one_flow_however_often_it_is_sent() -> None:
     shop = Shop()
 
-    async def run() -> None:
-        async with shop.open():
-            flows = [await shop.named.s("once").asend(flow_id="nightly-7") for _ in range(3)]
-            assert {await flow.aresult(10) for flow in flows} == {"once"}
-            await shop.named.s("once").asend(flow_id="nightly-7")
-        assert shop.ran == ["once"]
-
-    asyncio.run(run())
+    async with shop.open():
+        flows = [await shop.named.s("once").asend(flow_id="nightly-7") for _ in range(3)]
+        assert {await flow.aresult(10) for flow in flows} == {"once"}
+        await shop.named.s("once").asend(flow_id="nightly-7")
+    assert shop.ran == ["once"]
 
 
-def test_a_flow_that_is_not_known_is_reported_and_its_messages_are_dead() -> None:
+async def test_a_flow_that_is_not_known_is_reported_and_its_messages_are_dead() -> None:
     shop = Shop()
 
-    async def run() -> None:
-        async with shop.app:
-            with pytest.raises(FlowNotFound, match="never sent here"):
-                await shop.app.flow("none").aresult(1)
-            with pytest.raises(InvalidOption, match="flow_id"):
-                await shop.named.s("a").asend(flow_id="a/b")
-            with pytest.raises(InvalidOption, match="belongs to no app"):
-                await dag().asend()
-            flow = await shop.named.s("lost").asend()
-            shop.app.sessions.current().state.flows._table.clear()  # type: ignore[union-attr]
-            async with shop.open():
+    async with shop.app:
+        with pytest.raises(FlowNotFound, match="never sent here"):
+            await shop.app.flow("none").aresult(1)
+        with pytest.raises(InvalidOption, match="flow_id"):
+            await shop.named.s("a").asend(flow_id="a/b")
+        with pytest.raises(InvalidOption, match="belongs to no app"):
+            await dag().asend()
+        flow = await shop.named.s("lost").asend()
+        shop.app.sessions.current().state.flows._table.clear()  # type: ignore[union-attr]
+        async with shop.open():
 
-                async def is_dead() -> bool:
-                    return bool((await shop.app.sessions.current().broker.stats(["default.dlq"]))[0].ready)
+            async def is_dead() -> bool:
+                return bool((await shop.app.sessions.current().broker.stats(["default.dlq"]))[0].ready)
 
-                await until(is_dead)
-            assert not shop.ran
-            assert flow.id
-
-    asyncio.run(run())
+            await until(is_dead)
+        assert not shop.ran
+        assert flow.id
 
 
-def test_without_a_state_workflows_are_refused_by_name() -> None:
+async def test_without_a_state_workflows_are_refused_by_name() -> None:
     app = TaskMQ("amqp://nobody@nowhere:1/")
 
     @app.task(name="alone")
     async def alone() -> None: ...
 
-    async def run() -> None:
-        with pytest.raises(UnsupportedFeature, match="workflows need a state"):
-            await alone.s().asend()
-        await app.aclose()
-
-    asyncio.run(run())
+    with pytest.raises(UnsupportedFeature, match="workflows need a state"):
+        await alone.s().asend()
+    await app.aclose()
 
 
-def test_a_step_answered_by_its_idempotency_key_ends_in_its_flow() -> None:
+async def test_a_step_answered_by_its_idempotency_key_ends_in_its_flow() -> None:
     shop = Shop()
 
     @shop.app.task(name="paid", idempotency_key="order", retry=None)
@@ -455,11 +412,8 @@ def test_a_step_answered_by_its_idempotency_key_ends_in_its_flow() -> None:
         shop.ran.append(order)
         return f"receipt {order}"
 
-    async def run() -> None:
-        async with shop.open():
-            assert await (await paid.asend("a")).aresult(10) == "receipt a"
-            flow = await (shop.named.s("a") | paid.s() | shop.named.s()).asend()
-            assert await flow.aresult(10) == "receipt a"
-        assert shop.ran == ["a", "a", "receipt a"]
-
-    asyncio.run(run())
+    async with shop.open():
+        assert await (await paid.asend("a")).aresult(10) == "receipt a"
+        flow = await (shop.named.s("a") | paid.s() | shop.named.s()).asend()
+        assert await flow.aresult(10) == "receipt a"
+    assert shop.ran == ["a", "a", "receipt a"]

@@ -221,41 +221,35 @@ def test_leaving_is_tried_until_somebody_listens() -> None:
     assert guard.seen == ["guard entered", "guard left"]
 
 
-def test_a_worker_that_stops_while_nobody_listens_gives_the_message_back() -> None:
+async def test_a_worker_that_stops_while_nobody_listens_gives_the_message_back() -> None:
     guard = StagedGuard(leave_failures=1000)
     stories: list[list[str]] = []
 
-    async def main() -> None:
-        with staged() as app, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: _guards(guard))
-            _define(app)
-            await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
-            async with working(app):
-                await settle_loop()
-            stories.append(app.story())
-
-    run(main())
+    with staged() as app, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: _guards(guard))
+        _define(app)
+        await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
+        async with working(app):
+            await settle_loop()
+        stories.append(app.story())
     assert stories == [["requeued work"]]
 
 
-def test_a_gate_that_fails_otherwise_leaves_those_before_it() -> None:
+async def test_a_gate_that_fails_otherwise_leaves_those_before_it() -> None:
     first = StagedGuard("first", leave_failures=1)
 
     class Broken(StagedGuard):
         async def acquire(self, attempt: Attempt) -> Permit | Outcome:
             raise ZeroDivisionError
 
-    async def main() -> None:
-        with staged() as app:
-            _define(app)
-            await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
-            async with app.flaky.peek("work", limit=1) as (delivery,):
-                attempt = Attempt(delivery, decode_envelope(delivery.body), app.tasks["fine"], "job-1")
-                with pytest.raises(ZeroDivisionError):
-                    await _guards(first, StagedGuard("second"), Broken()).acquire(attempt)
-                assert attempt.permits == []
-
-    run(main())
+    with staged() as app:
+        _define(app)
+        await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
+        async with app.flaky.peek("work", limit=1) as (delivery,):
+            attempt = Attempt(delivery, decode_envelope(delivery.body), app.tasks["fine"], "job-1")
+            with pytest.raises(ZeroDivisionError):
+                await _guards(first, StagedGuard("second"), Broken()).acquire(attempt)
+            assert attempt.permits == []
     assert first.outcomes == []
     assert first.seen == ["first entered"]
 
@@ -287,20 +281,17 @@ def test_no_guard_is_asked_about_other_tasks() -> None:
     assert guard.seen == []
 
 
-def test_tasks_with_limits_keys_or_uniqueness_concern_a_guard_and_no_other_task_does() -> None:
-    async def main() -> None:
-        with staged() as app:
+async def test_tasks_with_limits_keys_or_uniqueness_concern_a_guard_and_no_other_task_does() -> None:
+    with staged() as app:
 
-            async def work(number: int) -> None: ...
+        async def work(number: int) -> None: ...
 
-            app.task(name="plain", queue="work")(work)
-            app.task(name="limited", queue="work", concurrency=1)(work)
-            app.task(name="keyed", queue="work", idempotency_key="number")(work)
-            app.task(name="unique", queue="work", unique=True)(work)
-            guards = build_guards(app, WorkerConfig(), worker="w1")
+        app.task(name="plain", queue="work")(work)
+        app.task(name="limited", queue="work", concurrency=1)(work)
+        app.task(name="keyed", queue="work", idempotency_key="number")(work)
+        app.task(name="unique", queue="work", unique=True)(work)
+        guards = build_guards(app, WorkerConfig(), worker="w1")
 
-            found = {name for name, task in app.tasks.items() if guards.concern_task(task)}
-            assert found == {"limited", "keyed", "unique"}
-            await app.aclose()
-
-    run(main())
+        found = {name for name, task in app.tasks.items() if guards.concern_task(task)}
+        assert found == {"limited", "keyed", "unique"}
+        await app.aclose()

@@ -16,6 +16,7 @@ from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt, Permit
 from taskmq.worker.guards.idempotency import IdempotencyGuard
 from taskmq_local import open_memory_state
+from tests.coroutines import run_by
 from tests.unit.worker.gate import working
 from tests.unit.worker.staged import FakeDelivery, StagedApp, settle_loop, staged
 from tests.virtual_time import run
@@ -97,200 +98,188 @@ async def _value(app: StagedApp, job: str) -> bytes | None:
     return None if record is None or record.state is not JobState.SUCCEEDED else record.value
 
 
-def test_the_second_job_of_a_key_is_answered_with_what_the_first_has_returned() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        async with working(app):
-            await _send(app, "a", "7")
-            await settle_loop()
-            await _send(app, "b", "7")
-            await _send(app, "c", "8")
-            await settle_loop()
+@run_by(_play)
+async def test_the_second_job_of_a_key_is_answered_with_what_the_first_has_returned(
+    app: StagedApp, shop: Shop, /
+) -> None:
+    async with working(app):
+        await _send(app, "a", "7")
+        await settle_loop()
+        await _send(app, "b", "7")
+        await _send(app, "c", "8")
+        await settle_loop()
 
-        assert shop.runs == ["7 fine", "8 fine"]
-        assert await _value(app, "a") == await _value(app, "b") == b'"order:7 by a"'
-        assert await _value(app, "c") == b'"order:8 by c"'
-        assert shop.tokens == sorted({*shop.tokens})
-
-    _play(test)
+    assert shop.runs == ["7 fine", "8 fine"]
+    assert await _value(app, "a") == await _value(app, "b") == b'"order:7 by a"'
+    assert await _value(app, "c") == b'"order:8 by c"'
+    assert shop.tokens == sorted({*shop.tokens})
 
 
-def test_a_duplicate_waits_at_the_broker_without_an_attempt_while_the_first_runs() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        shop.open.clear()
-        async with working(app):
-            await _send(app, "a", "7")
-            await settle_loop()
-            await _send(app, "b", "7")
-            await settle_loop()
-            assert shop.runs == ["7 fine"]
-            (entry,) = [entry for entry in app.story() if entry.startswith("confirmed")]
-            assert entry == "confirmed work"
-            assert (await app.stats("work")).delayed == 1
-
-            await _later(app)
-            assert shop.runs == ["7 fine"]
-            shop.open.set()
-            await _later(app)
-
+@run_by(_play)
+async def test_a_duplicate_waits_at_the_broker_without_an_attempt_while_the_first_runs(
+    app: StagedApp, shop: Shop, /
+) -> None:
+    shop.open.clear()
+    async with working(app):
+        await _send(app, "a", "7")
+        await settle_loop()
+        await _send(app, "b", "7")
+        await settle_loop()
         assert shop.runs == ["7 fine"]
-        assert await _value(app, "b") == b'"order:7 by a"'
+        (entry,) = [entry for entry in app.story() if entry.startswith("confirmed")]
+        assert entry == "confirmed work"
+        assert (await app.stats("work")).delayed == 1
 
-    _play(test)
+        await _later(app)
+        assert shop.runs == ["7 fine"]
+        shop.open.set()
+        await _later(app)
+
+    assert shop.runs == ["7 fine"]
+    assert await _value(app, "b") == b'"order:7 by a"'
 
 
 @pytest.mark.parametrize("what", ["fails", "snoozes"])
-def test_a_run_that_is_not_the_last_frees_the_key_for_the_next(what: str) -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        async with working(app):
-            await _send(app, "a", "7", what)
-            await settle_loop()
-            held = await _claim(_state(app).claims, "once:pay:order:7", over=None)
-            assert isinstance(held, Granted)
-            await _state(app).claims.release("once:pay:order:7", token=held.token)
-            await _later(app)
+@run_by(_play)
+async def test_a_run_that_is_not_the_last_frees_the_key_for_the_next(
+    app: StagedApp, shop: Shop, /, what: str
+) -> None:
+    async with working(app):
+        await _send(app, "a", "7", what)
+        await settle_loop()
+        held = await _claim(_state(app).claims, "once:pay:order:7", over=None)
+        assert isinstance(held, Granted)
+        await _state(app).claims.release("once:pay:order:7", token=held.token)
+        await _later(app)
 
-        assert len(shop.runs) > 1
-        assert (await _value(app, "a") is not None) is (what == "fails")
-
-    _play(test)
-
-
-def test_a_messages_key_precedes_the_arguments_key_and_counts_for_tasks_without_one() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        async with working(app):
-            for job, order in (("a", "1"), ("b", "2")):
-                await _send(app, job, order, key="same")
-                await _send(app, f"{job}-plain", order, key="same", task="plain")
-                await settle_loop()
-
-        assert shop.runs == ["1 fine", "plain 1"]
-
-    _play(test)
+    assert len(shop.runs) > 1
+    assert (await _value(app, "a") is not None) is (what == "fails")
 
 
-def test_tasks_of_one_scope_share_keys_and_answer_none_without_a_result() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        async with working(app):
-            await _send(app, "a", "7", task="book")
-            await settle_loop()
-            await _send(app, "b", "7", task="refund")
-            await _send(app, "c", "7", task="quiet")
-            await _send(app, "d", "7", task="quiet")
+@run_by(_play)
+async def test_a_messages_key_precedes_the_arguments_key_and_counts_for_tasks_without_one(
+    app: StagedApp, shop: Shop, /
+) -> None:
+    async with working(app):
+        for job, order in (("a", "1"), ("b", "2")):
+            await _send(app, job, order, key="same")
+            await _send(app, f"{job}-plain", order, key="same", task="plain")
             await settle_loop()
 
-        assert shop.runs == ["book 7", "quiet 7"]
-        assert await _value(app, "b") == b"null"
-        assert app.story().count("acked work") == 4
-
-    _play(test)
+    assert shop.runs == ["1 fine", "plain 1"]
 
 
-def test_work_whose_result_cannot_be_stored_is_done_all_the_same() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        async with working(app):
-            for job in ("a", "b"):
-                await _send(app, job, "7", task="odd")
-                await settle_loop()
+@run_by(_play)
+async def test_tasks_of_one_scope_share_keys_and_answer_none_without_a_result(app: StagedApp, shop: Shop, /) -> None:
+    async with working(app):
+        await _send(app, "a", "7", task="book")
+        await settle_loop()
+        await _send(app, "b", "7", task="refund")
+        await _send(app, "c", "7", task="quiet")
+        await _send(app, "d", "7", task="quiet")
+        await settle_loop()
 
-        assert shop.runs == ["odd 7"]
-        assert [letter.message_id for letter in await app.messages("work.dlq")] == ["a", "b"]
+    assert shop.runs == ["book 7", "quiet 7"]
+    assert await _value(app, "b") == b"null"
+    assert app.story().count("acked work") == 4
 
-    _play(test)
 
-
-def test_arguments_that_make_no_key_are_dead_letters() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        async with working(app):
-            await _send(app, "a", {"no": "text"})
+@run_by(_play)
+async def test_work_whose_result_cannot_be_stored_is_done_all_the_same(app: StagedApp, shop: Shop, /) -> None:
+    async with working(app):
+        for job in ("a", "b"):
+            await _send(app, job, "7", task="odd")
             await settle_loop()
 
-        (letter,) = await app.messages("work.dlq")
-        assert letter.headers["x-taskmq-reason"] == "invalid_arguments"
-
-    _play(test)
+    assert shop.runs == ["odd 7"]
+    assert [letter.message_id for letter in await app.messages("work.dlq")] == ["a", "b"]
 
 
-def test_a_cancelled_job_does_not_wait_for_the_key() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        await _state(app).revocations.revoke("b", reason="no", ttl=60)
-        await _claim(_state(app).claims, "once:pay:order:7")
-        async with working(app):
-            await _send(app, "b", "7")
-            await settle_loop()
+@run_by(_play)
+async def test_arguments_that_make_no_key_are_dead_letters(app: StagedApp, shop: Shop, /) -> None:
+    async with working(app):
+        await _send(app, "a", {"no": "text"})
+        await settle_loop()
 
-        record = await app.record("b")
-        assert record is not None
-        assert record.state is JobState.CANCELLED
-
-    _play(test)
+    (letter,) = await app.messages("work.dlq")
+    assert letter.headers["x-taskmq-reason"] == "invalid_arguments"
 
 
-def test_a_late_holders_result_does_not_count_and_its_message_finds_the_others() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        shop.open.clear()
-        claims = _state(app).claims
-        async with working(app):
-            await _send(app, "a", "7")
-            await settle_loop()
-            held = await _claim(claims, "once:pay:order:7", owner="other")
-            assert isinstance(held, Held)
-            other = await _claim(claims, "once:pay:order:7", job_id="z", owner="other", over=held.token)
-            assert isinstance(other, Granted)
-            await claims.complete(
-                "once:pay:order:7",
-                token=other.token,
-                job_id="z",
-                content_type="application/json",
-                value=b'"z"',
-                ttl=60,
-            )
-            shop.open.set()
-            await settle_loop()
+@run_by(_play)
+async def test_a_cancelled_job_does_not_wait_for_the_key(app: StagedApp, shop: Shop, /) -> None:
+    await _state(app).revocations.revoke("b", reason="no", ttl=60)
+    await _claim(_state(app).claims, "once:pay:order:7")
+    async with working(app):
+        await _send(app, "b", "7")
+        await settle_loop()
 
-        assert app.story()[:1] == ["requeued work"]
-        assert shop.runs == ["7 fine"]
-        assert await _value(app, "a") == b'"z"'
-
-    _play(test)
+    record = await app.record("b")
+    assert record is not None
+    assert record.state is JobState.CANCELLED
 
 
-def test_a_run_is_told_when_it_has_lost_its_key() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        shop.open.clear()
-        claims = _state(app).claims
-        async with working(app, lease=9.0):
-            await _send(app, "a", "7")
-            await settle_loop()
-            held = await _claim(claims, "once:pay:order:7")
-            assert isinstance(held, Held)
-            await _claim(claims, "once:pay:order:7", over=held.token)
-            await asyncio.sleep(10)
-            shop.open.set()
-            await settle_loop()
+@run_by(_play)
+async def test_a_late_holders_result_does_not_count_and_its_message_finds_the_others(
+    app: StagedApp, shop: Shop, /
+) -> None:
+    shop.open.clear()
+    claims = _state(app).claims
+    async with working(app):
+        await _send(app, "a", "7")
+        await settle_loop()
+        held = await _claim(claims, "once:pay:order:7", owner="other")
+        assert isinstance(held, Held)
+        other = await _claim(claims, "once:pay:order:7", job_id="z", owner="other", over=held.token)
+        assert isinstance(other, Granted)
+        await claims.complete(
+            "once:pay:order:7",
+            token=other.token,
+            job_id="z",
+            content_type="application/json",
+            value=b'"z"',
+            ttl=60,
+        )
+        shop.open.set()
+        await settle_loop()
 
-            assert shop.cancelled[0] is True
+    assert app.story()[:1] == ["requeued work"]
+    assert shop.runs == ["7 fine"]
+    assert await _value(app, "a") == b'"z"'
 
-    _play(test)
+
+@run_by(_play)
+async def test_a_run_is_told_when_it_has_lost_its_key(app: StagedApp, shop: Shop, /) -> None:
+    shop.open.clear()
+    claims = _state(app).claims
+    async with working(app, lease=9.0):
+        await _send(app, "a", "7")
+        await settle_loop()
+        held = await _claim(claims, "once:pay:order:7")
+        assert isinstance(held, Held)
+        await _claim(claims, "once:pay:order:7", over=held.token)
+        await asyncio.sleep(10)
+        shop.open.set()
+        await settle_loop()
+
+        assert shop.cancelled[0] is True
 
 
-def test_a_long_run_keeps_its_key() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        shop.open.clear()
-        async with working(app, lease=9.0):
-            await _send(app, "a", "7")
-            await settle_loop()
-            for _ in range(40):
-                app.fake_clock.advance(1)
-                await asyncio.sleep(1)
-            held = await _claim(_state(app).claims, "once:pay:order:7", job_id="b")
-            assert isinstance(held, Held)
-            assert held.job_id == "a"
-            assert held.left > 3
-            assert await _state(app).leases.find(f"worker:{held.owner}") is not None
-            shop.open.set()
-            await settle_loop()
-
-    _play(test)
+@run_by(_play)
+async def test_a_long_run_keeps_its_key(app: StagedApp, shop: Shop, /) -> None:
+    shop.open.clear()
+    async with working(app, lease=9.0):
+        await _send(app, "a", "7")
+        await settle_loop()
+        for _ in range(40):
+            app.fake_clock.advance(1)
+            await asyncio.sleep(1)
+        held = await _claim(_state(app).claims, "once:pay:order:7", job_id="b")
+        assert isinstance(held, Held)
+        assert held.job_id == "a"
+        assert held.left > 3
+        assert await _state(app).leases.find(f"worker:{held.owner}") is not None
+        shop.open.set()
+        await settle_loop()
 
 
 def _state(app: StagedApp) -> State:
@@ -325,97 +314,89 @@ def _is_pass(answer: Permit | Outcome) -> bool:
     return hasattr(answer, "release")
 
 
-def test_the_message_that_comes_back_from_a_dead_worker_takes_over_at_once() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        one, two = _gates(app, 2)
-        dead = _attempt(app, "a")
-        assert _is_pass(await _entered(one, dead))
+@run_by(_play)
+async def test_the_message_that_comes_back_from_a_dead_worker_takes_over_at_once(
+    app: StagedApp, shop: Shop, /
+) -> None:
+    one, two = _gates(app, 2)
+    dead = _attempt(app, "a")
+    assert _is_pass(await _entered(one, dead))
 
-        assert isinstance(await _entered(two, _attempt(app, "a")), Snoozed)
-        again = _attempt(app, "a", redelivered=True)
-        late, held = await _entered(two, again), dead.fence
+    assert isinstance(await _entered(two, _attempt(app, "a")), Snoozed)
+    again = _attempt(app, "a", redelivered=True)
+    late, held = await _entered(two, again), dead.fence
 
-        assert _is_pass(late)
-        assert held is not None
-        assert again.fence is not None
-        assert again.fence[1] > held[1]
-        assert app.fake_clock.now_ms() // 1000 == held[1] // 1_000_000
-
-    _play(test)
-
-
-def test_two_copies_of_one_message_do_not_take_the_key_from_each_other_for_ever() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        gates = _gates(app, 3)
-        permits = [await _entered(gate, _attempt(app, "a", redelivered=True)) for gate in gates]
-
-        assert [_is_pass(each) for each in permits] == [True, True, False]
-
-    _play(test)
+    assert _is_pass(late)
+    assert held is not None
+    assert again.fence is not None
+    assert again.fence[1] > held[1]
+    assert app.fake_clock.now_ms() // 1000 == held[1] // 1_000_000
 
 
-def test_another_job_of_a_key_waits_until_the_firsts_worker_is_silent() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        one, two = _gates(app, 2)
-        assert _is_pass(await _entered(one, _attempt(app, "a")))
-        assert isinstance(await _entered(two, _attempt(app, "b", redelivered=True)), Snoozed)
+@run_by(_play)
+async def test_two_copies_of_one_message_do_not_take_the_key_from_each_other_for_ever(
+    app: StagedApp, shop: Shop, /
+) -> None:
+    gates = _gates(app, 3)
+    permits = [await _entered(gate, _attempt(app, "a", redelivered=True)) for gate in gates]
 
-        app.fake_clock.advance(16)
-        await asyncio.sleep(0)
-
-        assert _is_pass(await _entered(two, _attempt(app, "b")))
-
-    _play(test)
+    assert [_is_pass(each) for each in permits] == [True, True, False]
 
 
-def test_a_worker_knows_that_it_still_runs_what_comes_back_to_it() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        (gate,) = _gates(app, 1)
-        assert _is_pass(await _entered(gate, _attempt(app, "a")))
+@run_by(_play)
+async def test_another_job_of_a_key_waits_until_the_firsts_worker_is_silent(app: StagedApp, shop: Shop, /) -> None:
+    one, two = _gates(app, 2)
+    assert _is_pass(await _entered(one, _attempt(app, "a")))
+    assert isinstance(await _entered(two, _attempt(app, "b", redelivered=True)), Snoozed)
 
-        assert isinstance(await _entered(gate, _attempt(app, "a", redelivered=True)), Snoozed)
+    app.fake_clock.advance(16)
+    await asyncio.sleep(0)
 
-    _play(test)
-
-
-def test_a_claim_of_this_worker_that_it_knows_nothing_of_is_its_own() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        (gate,) = _gates(app, 1)
-        await _claim(_state(app).claims, "once:pay:order:7", owner=gate._owner)
-
-        assert _is_pass(await _entered(gate, _attempt(app, "a")))
-
-    _play(test)
+    assert _is_pass(await _entered(two, _attempt(app, "b")))
 
 
-def test_a_claim_that_was_held_over_a_loss_of_data_has_no_owner_and_its_lease() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        (gate,) = _gates(app, 1)
-        await _state(app).claims.renew({"once:pay:order:7": 5}, lease=LEASE)
+@run_by(_play)
+async def test_a_worker_knows_that_it_still_runs_what_comes_back_to_it(app: StagedApp, shop: Shop, /) -> None:
+    (gate,) = _gates(app, 1)
+    assert _is_pass(await _entered(gate, _attempt(app, "a")))
 
-        assert isinstance(await _entered(gate, _attempt(app, "a")), Snoozed)
-        app.fake_clock.advance(LEASE)
-        assert _is_pass(await _entered(gate, _attempt(app, "a")))
-
-    _play(test)
+    assert isinstance(await _entered(gate, _attempt(app, "a", redelivered=True)), Snoozed)
 
 
-def test_waits_grow_with_the_time_that_the_first_has_been_running() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        one, two = _gates(app, 2)
-        await _entered(one, _attempt(app, "a"))
-        await _state(app).leases.acquire(f"worker:{one._owner}x", owner="x", seconds=1)
-        waits = list[float]()
-        for _ in range(3):
-            answer = await _entered(two, _attempt(app, "b"))
-            assert isinstance(answer, Snoozed)
-            waits.append(answer.delay.total_seconds())
-            app.fake_clock.advance(6)
+@run_by(_play)
+async def test_a_claim_of_this_worker_that_it_knows_nothing_of_is_its_own(app: StagedApp, shop: Shop, /) -> None:
+    (gate,) = _gates(app, 1)
+    await _claim(_state(app).claims, "once:pay:order:7", owner=gate._owner)
 
-        assert 0.3 < waits[0] < 0.7
-        assert waits == sorted(waits)
+    assert _is_pass(await _entered(gate, _attempt(app, "a")))
 
-    _play(test)
+
+@run_by(_play)
+async def test_a_claim_that_was_held_over_a_loss_of_data_has_no_owner_and_its_lease(
+    app: StagedApp, shop: Shop, /
+) -> None:
+    (gate,) = _gates(app, 1)
+    await _state(app).claims.renew({"once:pay:order:7": 5}, lease=LEASE)
+
+    assert isinstance(await _entered(gate, _attempt(app, "a")), Snoozed)
+    app.fake_clock.advance(LEASE)
+    assert _is_pass(await _entered(gate, _attempt(app, "a")))
+
+
+@run_by(_play)
+async def test_waits_grow_with_the_time_that_the_first_has_been_running(app: StagedApp, shop: Shop, /) -> None:
+    one, two = _gates(app, 2)
+    await _entered(one, _attempt(app, "a"))
+    await _state(app).leases.acquire(f"worker:{one._owner}x", owner="x", seconds=1)
+    waits = list[float]()
+    for _ in range(3):
+        answer = await _entered(two, _attempt(app, "b"))
+        assert isinstance(answer, Snoozed)
+        waits.append(answer.delay.total_seconds())
+        app.fake_clock.advance(6)
+
+    assert 0.3 < waits[0] < 0.7
+    assert waits == sorted(waits)
 
 
 @pytest.mark.parametrize(
@@ -429,18 +410,16 @@ def test_waits_grow_with_the_time_that_the_first_has_been_running() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_only_success_keeps_the_key(outcome: Outcome, is_free: bool) -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        (gate,) = _gates(app, 1)
-        entered = await _entered(gate, _attempt(app, "a"))
-        assert not isinstance(entered, Outcome)
+@run_by(_play)
+async def test_only_success_keeps_the_key(app: StagedApp, shop: Shop, /, outcome: Outcome, is_free: bool) -> None:
+    (gate,) = _gates(app, 1)
+    entered = await _entered(gate, _attempt(app, "a"))
+    assert not isinstance(entered, Outcome)
 
-        assert await entered.release(outcome, None)
+    assert await entered.release(outcome, None)
 
-        answer = await _claim(_state(app).claims, "once:pay:order:7")
-        assert isinstance(answer, Granted) is is_free
-
-    _play(test)
+    answer = await _claim(_state(app).claims, "once:pay:order:7")
+    assert isinstance(answer, Granted) is is_free
 
 
 def test_without_a_state_a_worker_refuses_to_start_with_tasks_that_have_keys() -> None:
@@ -451,91 +430,79 @@ def test_without_a_state_a_worker_refuses_to_start_with_tasks_that_have_keys() -
         Worker(app, WorkerConfig())
 
 
-def test_without_a_state_a_job_with_a_key_is_a_dead_letter() -> None:
-    async def main() -> None:
-        with staged(with_state=False) as app:
-            app.task(name="plain", queue="work")(_takes_order)
-            async with working(app):
-                await _send(app, "a", "7", task="plain", key="k")
-                await settle_loop()
-            (letter,) = await app.messages("work.dlq")
-            assert letter.headers["x-taskmq-reason"] == "rejected"
-            assert "needs a state" in str(letter.headers["x-taskmq-error"])
-
-    run(main())
+async def test_without_a_state_a_job_with_a_key_is_a_dead_letter() -> None:
+    with staged(with_state=False) as app:
+        app.task(name="plain", queue="work")(_takes_order)
+        async with working(app):
+            await _send(app, "a", "7", task="plain", key="k")
+            await settle_loop()
+        (letter,) = await app.messages("work.dlq")
+        assert letter.headers["x-taskmq-reason"] == "rejected"
+        assert "needs a state" in str(letter.headers["x-taskmq-error"])
 
 
 async def _takes_order(order: str) -> None: ...
 
 
-def test_a_job_id_that_is_sent_twice_is_one_job() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        task = app.tasks["plain"]
-        await task.options(job_id="order-7").asend("7")
-        await task.options(job_id="order-7").asend("7 again")
-        await task.options(job_id="order-7", tenant="north").asend("7 of north")
-        await task.options(job_id="order-8", idempotency_key="own").asend("8")
-        await task.options(job_id="order-9", idempotency_key="own").asend("9")
+@run_by(_play)
+async def test_a_job_id_that_is_sent_twice_is_one_job(app: StagedApp, shop: Shop, /) -> None:
+    task = app.tasks["plain"]
+    await task.options(job_id="order-7").asend("7")
+    await task.options(job_id="order-7").asend("7 again")
+    await task.options(job_id="order-7", tenant="north").asend("7 of north")
+    await task.options(job_id="order-8", idempotency_key="own").asend("8")
+    await task.options(job_id="order-9", idempotency_key="own").asend("9")
 
+    async with working(app):
+        await settle_loop()
+        await _later(app)
+
+    assert sorted(shop.runs) == ["plain 7", "plain 7 of north", "plain 8"]
+    assert await _value(app, "order-7") == b'"plain"'
+
+
+@run_by(_play)
+async def test_a_job_id_that_has_failed_may_be_sent_again(app: StagedApp, shop: Shop, /) -> None:
+    @app.task(name="refused", queue="work", retry=None)
+    async def refused(order: str) -> str:
+        shop.runs.append(order)
+        raise ValueError(order)
+
+    async with working(app):
+        for _ in range(2):
+            await app.tasks["refused"].options(job_id="order-7").asend("7")
+            await settle_loop()
+
+    assert shop.runs == ["7", "7"]
+
+
+async def test_without_a_state_a_job_id_is_no_key_and_one_that_came_with_a_key_runs() -> None:
+    with staged(with_state=False) as app:
+        runs: list[str] = []
+
+        @app.task(name="plain", queue="work")
+        async def plain(order: str) -> None:
+            runs.append(order)
+
+        await app.tasks["plain"].options(job_id="order-7").asend("7")
+        (taken,) = await app.messages("work")
+        await _send(app, "order-8", "8", task="plain", key="order-8")
         async with working(app):
             await settle_loop()
-            await _later(app)
 
-        assert sorted(shop.runs) == ["plain 7", "plain 7 of north", "plain 8"]
-        assert await _value(app, "order-7") == b'"plain"'
-
-    _play(test)
+        assert decode_envelope(taken.body, taken.content_type or "").key is None
+        assert runs == ["8"]
 
 
-def test_a_job_id_that_has_failed_may_be_sent_again() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        @app.task(name="refused", queue="work", retry=None)
-        async def refused(order: str) -> str:
-            shop.runs.append(order)
-            raise ValueError(order)
+@run_by(_play)
+async def test_the_same_key_is_another_one_for_each_tenant(app: StagedApp, shop: Shop, /) -> None:
+    for tenant in ("north", "south", "north"):
+        await app.tasks["pay"].options(tenant=tenant, job_id="17").asend("17")
+    await app.tasks["pay"].options(job_id="17").asend("17")
 
-        async with working(app):
-            for _ in range(2):
-                await app.tasks["refused"].options(job_id="order-7").asend("7")
-                await settle_loop()
+    async with working(app):
+        for job_id in ("@north:17", "@south:17", "17"):
+            assert await app.job(job_id).aresult(5) == f"order:17 by {job_id}"
+        assert await app.job("17", tenant="south").aresult(5) == "order:17 by @south:17"
 
-        assert shop.runs == ["7", "7"]
-
-    _play(test)
-
-
-def test_without_a_state_a_job_id_is_no_key_and_one_that_came_with_a_key_runs() -> None:
-    async def main() -> None:
-        with staged(with_state=False) as app:
-            runs: list[str] = []
-
-            @app.task(name="plain", queue="work")
-            async def plain(order: str) -> None:
-                runs.append(order)
-
-            await app.tasks["plain"].options(job_id="order-7").asend("7")
-            (taken,) = await app.messages("work")
-            await _send(app, "order-8", "8", task="plain", key="order-8")
-            async with working(app):
-                await settle_loop()
-
-            assert decode_envelope(taken.body, taken.content_type or "").key is None
-            assert runs == ["8"]
-
-    run(main())
-
-
-def test_the_same_key_is_another_one_for_each_tenant() -> None:
-    async def test(app: StagedApp, shop: Shop) -> None:
-        for tenant in ("north", "south", "north"):
-            await app.tasks["pay"].options(tenant=tenant, job_id="17").asend("17")
-        await app.tasks["pay"].options(job_id="17").asend("17")
-
-        async with working(app):
-            for job_id in ("@north:17", "@south:17", "17"):
-                assert await app.job(job_id).aresult(5) == f"order:17 by {job_id}"
-            assert await app.job("17", tenant="south").aresult(5) == "order:17 by @south:17"
-
-        assert shop.runs == ["17 fine"] * 3
-
-    _play(test)
+    assert shop.runs == ["17 fine"] * 3

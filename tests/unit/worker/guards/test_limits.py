@@ -14,10 +14,10 @@ from taskmq import Concurrency, Context, RateLimit, UnsupportedFeature
 from taskmq.contracts.stores import LimitUsage, PlaceDemand
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.host.process_facts import is_gone, process_identity
+from tests.coroutines import run_by
 from tests.unit.worker.gate import Gate, play, send, working
 from tests.unit.worker.staged import StagedApp, settle_loop, staged
 from tests.unit.worker.staged_limits import StagedLimits
-from tests.virtual_time import run
 
 Play = Callable[[StagedApp, Gate], Awaitable[None]]
 
@@ -44,59 +44,51 @@ async def pass_time(app: StagedApp, seconds: float) -> None:
     await settle_loop()
 
 
-def test_what_is_over_the_rate_waits_at_the_broker_for_its_turn() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
+@run_by(play, rate_limit="1/m")
+async def test_what_is_over_the_rate_waits_at_the_broker_for_its_turn(app: StagedApp, gate: Gate, /) -> None:
+    gate.open.set()
+    await send(app, "a", "b", "c")
+    async with working(app):
+        assert gate.started == ["a"]
+        assert (await app.stats("work")).delayed == 2
+        assert await look(app, "rate:gated") == LimitUsage(held=0, waiting=2)
+        await pass_time(app, 60)
+        assert gate.started == ["a", "b"]
+        await pass_time(app, 60)
+        assert gate.finished == ["a", "b", "c"]
+        assert {attempt for _, attempt, _ in gate.attempts} == {1}
+
+
+@run_by(play, rate_limit=RateLimit("1/m", burst=3))
+async def test_a_burst_starts_at_once(app: StagedApp, gate: Gate, /) -> None:
+    await send(app, "a", "b", "c", "d")
+    async with working(app):
+        assert gate.started == ["a", "b", "c"]
+
+
+@run_by(play, concurrency=2)
+async def test_so_many_run_at_a_time_over_all_workers(app: StagedApp, gate: Gate, /) -> None:
+    other = app.twin()
+    gate.define(other, concurrency=2)
+    await send(app, *(f"{number}" for number in range(6)))
+    async with working(app), working(other):
+        await settle_loop()
+        assert gate.running == 2
+        assert await look(app, "places:gated") == LimitUsage(held=2, waiting=4)
         gate.open.set()
-        await send(app, "a", "b", "c")
-        async with working(app):
-            assert gate.started == ["a"]
-            assert (await app.stats("work")).delayed == 2
-            assert await look(app, "rate:gated") == LimitUsage(held=0, waiting=2)
-            await pass_time(app, 60)
-            assert gate.started == ["a", "b"]
-            await pass_time(app, 60)
-            assert gate.finished == ["a", "b", "c"]
-            assert {attempt for _, attempt, _ in gate.attempts} == {1}
-
-    play(test, rate_limit="1/m")
+        for _ in range(8):
+            await pass_time(app, 2)
+        assert len(gate.finished) == 6
+        assert gate.most == 2
+        assert (await look(app, "places:gated")).held == 0
 
 
-def test_a_burst_starts_at_once() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await send(app, "a", "b", "c", "d")
-        async with working(app):
-            assert gate.started == ["a", "b", "c"]
-
-    play(test, rate_limit=RateLimit("1/m", burst=3))
-
-
-def test_so_many_run_at_a_time_over_all_workers() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        other = app.twin()
-        gate.define(other, concurrency=2)
-        await send(app, *(f"{number}" for number in range(6)))
-        async with working(app), working(other):
-            await settle_loop()
-            assert gate.running == 2
-            assert await look(app, "places:gated") == LimitUsage(held=2, waiting=4)
-            gate.open.set()
-            for _ in range(8):
-                await pass_time(app, 2)
-            assert len(gate.finished) == 6
-            assert gate.most == 2
-            assert (await look(app, "places:gated")).held == 0
-
-    play(test, concurrency=2)
-
-
-def test_each_key_has_a_limit_of_its_own() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await send(app, "a", "a", "b")
-        async with working(app):
-            assert sorted(gate.started) == ["a", "b"]
-            assert (await look(app, "places:gated:account a")).held == 1
-
-    play(test, concurrency=Concurrency(1, key="account {label}"))
+@run_by(play, concurrency=Concurrency(1, key="account {label}"))
+async def test_each_key_has_a_limit_of_its_own(app: StagedApp, gate: Gate, /) -> None:
+    await send(app, "a", "a", "b")
+    async with working(app):
+        assert sorted(gate.started) == ["a", "b"]
+        assert (await look(app, "places:gated:account a")).held == 1
 
 
 @pytest.mark.parametrize(("key", "running"), [("account {label}", 2), (None, 1)])
@@ -112,81 +104,69 @@ def test_values_of_a_key_are_limited_by_tenant_and_a_limit_without_a_key_for_all
     play(test, concurrency=Concurrency(1, key=key))
 
 
-def test_a_key_that_cannot_be_made_ends_the_job() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await send(app, "a")
-        async with working(app):
-            assert gate.started == []
-            assert app.story() == ["stored failed", "confirmed work.dlq", "acked work"]
-
-    play(test, concurrency=Concurrency(1, key=_fails))
+@run_by(play, concurrency=Concurrency(1, key=_fails))
+async def test_a_key_that_cannot_be_made_ends_the_job(app: StagedApp, gate: Gate, /) -> None:
+    await send(app, "a")
+    async with working(app):
+        assert gate.started == []
+        assert app.story() == ["stored failed", "confirmed work.dlq", "acked work"]
 
 
-def test_arguments_that_do_not_fit_end_the_job_as_ever_and_take_nothing() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await app.put(b'{"task":"gated","id":"job-1","args":[1,2,3]}', task="gated")
-        async with working(app):
-            assert app.story() == ["stored failed", "confirmed work.dlq", "acked work"]
-            assert limits_of(app).names.count("acquire") == 0
-
-    play(test, concurrency=Concurrency(1, key="label"))
+@run_by(play, concurrency=Concurrency(1, key="label"))
+async def test_arguments_that_do_not_fit_end_the_job_as_ever_and_take_nothing(app: StagedApp, gate: Gate, /) -> None:
+    await app.put(b'{"task":"gated","id":"job-1","args":[1,2,3]}', task="gated")
+    async with working(app):
+        assert app.story() == ["stored failed", "confirmed work.dlq", "acked work"]
+        assert limits_of(app).names.count("acquire") == 0
 
 
-def test_a_job_that_was_cancelled_while_it_waited_gives_its_turn_away() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await send(app, "a", "b", "c")
-        async with working(app):
-            await app.jobs.cancel_job("b", reason="not wanted", remember="1h")
-            # The worker looks for itself what was cancelled.
-            await asyncio.sleep(10)
-            await pass_time(app, 61)
-            assert gate.started == ["a"]
-            assert await look(app, "rate:gated") == LimitUsage(held=0, waiting=1)
-            await pass_time(app, 60)
-            assert gate.started == ["a", "c"]
-
-    play(test, rate_limit="1/m")
+@run_by(play, rate_limit="1/m")
+async def test_a_job_that_was_cancelled_while_it_waited_gives_its_turn_away(app: StagedApp, gate: Gate, /) -> None:
+    await send(app, "a", "b", "c")
+    async with working(app):
+        await app.jobs.cancel_job("b", reason="not wanted", remember="1h")
+        # The worker looks for itself what was cancelled.
+        await asyncio.sleep(10)
+        await pass_time(app, 61)
+        assert gate.started == ["a"]
+        assert await look(app, "rate:gated") == LimitUsage(held=0, waiting=1)
+        await pass_time(app, 60)
+        assert gate.started == ["a", "c"]
 
 
-def test_a_job_that_has_expired_takes_no_start() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await send(app, "a")
-        expires = app.fake_clock.now_ms() + 1000
-        await app.put(b'{"task":"gated","id":"b","args":["b"],"expires":%d}' % expires, task="gated", job_id="b")
-        async with working(app):
-            await pass_time(app, 61)
-            assert gate.started == ["a"]
-            assert app.story()[-2:] == ["stored cancelled", "acked work"]
-            assert (await look(app, "rate:gated")).waiting == 0
-
-    play(test, rate_limit="1/m")
+@run_by(play, rate_limit="1/m")
+async def test_a_job_that_has_expired_takes_no_start(app: StagedApp, gate: Gate, /) -> None:
+    await send(app, "a")
+    expires = app.fake_clock.now_ms() + 1000
+    await app.put(b'{"task":"gated","id":"b","args":["b"],"expires":%d}' % expires, task="gated", job_id="b")
+    async with working(app):
+        await pass_time(app, 61)
+        assert gate.started == ["a"]
+        assert app.story()[-2:] == ["stored cancelled", "acked work"]
+        assert (await look(app, "rate:gated")).waiting == 0
 
 
-def test_a_job_whose_time_has_not_come_takes_no_start() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        eta = app.fake_clock.now_ms() + 5000
-        await app.put(b'{"task":"gated","id":"a","args":["a"],"eta":%d}' % eta, task="gated", job_id="a")
-        async with working(app):
-            assert limits_of(app).names.count("acquire") == 0
-            await pass_time(app, 5.1)
-            assert gate.started == ["a"]
-
-    play(test, rate_limit="1/m")
+@run_by(play, rate_limit="1/m")
+async def test_a_job_whose_time_has_not_come_takes_no_start(app: StagedApp, gate: Gate, /) -> None:
+    eta = app.fake_clock.now_ms() + 5000
+    await app.put(b'{"task":"gated","id":"a","args":["a"],"eta":%d}' % eta, task="gated", job_id="a")
+    async with working(app):
+        assert limits_of(app).names.count("acquire") == 0
+        await pass_time(app, 5.1)
+        assert gate.started == ["a"]
 
 
-def test_jobs_wait_while_the_state_does_not_answer() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        limits_of(app).fault = "REFUSED"
-        await send(app, "a")
-        async with working(app):
-            await asyncio.sleep(5)
-            assert gate.started == []
-            assert (await app.stats("work")).delayed == 1
-            limits_of(app).fault = "NONE"
-            await pass_time(app, 16)
-            assert gate.started == ["a"]
-
-    play(test, rate_limit="1/m")
+@run_by(play, rate_limit="1/m")
+async def test_jobs_wait_while_the_state_does_not_answer(app: StagedApp, gate: Gate, /) -> None:
+    limits_of(app).fault = "REFUSED"
+    await send(app, "a")
+    async with working(app):
+        await asyncio.sleep(5)
+        assert gate.started == []
+        assert (await app.stats("work")).delayed == 1
+        limits_of(app).fault = "NONE"
+        await pass_time(app, 16)
+        assert gate.started == ["a"]
 
 
 def test_jobs_run_without_a_limit_that_says_so_while_the_state_does_not_answer(
@@ -204,63 +184,55 @@ def test_jobs_run_without_a_limit_that_says_so_while_the_state_does_not_answer(
     assert "task gated runs without its limits" in caplog.text
 
 
-def test_one_limit_that_is_closed_closes_all() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        limits_of(app).fault = "REFUSED"
-        await send(app, "a")
-        async with working(app):
-            await asyncio.sleep(5)
-            assert gate.started == []
-
-    play(test, rate_limit=RateLimit("1/m", on_failure="open"), concurrency=1)
+@run_by(play, rate_limit=RateLimit("1/m", on_failure="open"), concurrency=1)
+async def test_one_limit_that_is_closed_closes_all(app: StagedApp, gate: Gate, /) -> None:
+    limits_of(app).fault = "REFUSED"
+    await send(app, "a")
+    async with working(app):
+        await asyncio.sleep(5)
+        assert gate.started == []
 
 
-def test_a_place_that_cannot_be_given_back_is_given_back_later() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await send(app, "a")
-        async with working(app):
-            limits_of(app).once = "REFUSED"
-            gate.open.set()
-            await settle_loop()
-            assert app.story() == ["stored succeeded", "acked work"]
-            await asyncio.sleep(5)
-            assert limits_of(app).names == ["acquire", "release", "release"]
-            assert (await look(app, "places:gated")).held == 0
-
-    play(test, concurrency=1)
+@run_by(play, concurrency=1)
+async def test_a_place_that_cannot_be_given_back_is_given_back_later(app: StagedApp, gate: Gate, /) -> None:
+    await send(app, "a")
+    async with working(app):
+        limits_of(app).once = "REFUSED"
+        gate.open.set()
+        await settle_loop()
+        assert app.story() == ["stored succeeded", "acked work"]
+        await asyncio.sleep(5)
+        assert limits_of(app).names == ["acquire", "release", "release"]
+        assert (await look(app, "places:gated")).held == 0
 
 
-def test_a_place_whose_answer_was_lost_is_given_back() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        limits_of(app).once = "UNKNOWN"
-        await send(app, "a")
-        async with working(app):
-            await asyncio.sleep(5)
-            assert (await look(app, "places:gated")).held == 1
-            gate.open.set()
-            await settle_loop()
-            assert gate.finished == ["a"]
-            assert (await look(app, "places:gated")).held == 0
-
-    play(test, concurrency=2)
+@run_by(play, concurrency=2)
+async def test_a_place_whose_answer_was_lost_is_given_back(app: StagedApp, gate: Gate, /) -> None:
+    limits_of(app).once = "UNKNOWN"
+    await send(app, "a")
+    async with working(app):
+        await asyncio.sleep(5)
+        assert (await look(app, "places:gated")).held == 1
+        gate.open.set()
+        await settle_loop()
+        assert gate.finished == ["a"]
+        assert (await look(app, "places:gated")).held == 0
 
 
-def test_places_are_renewed_as_long_as_their_runs_last() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await send(app, "a")
-        async with working(app, lease=60.0):
-            for _ in range(10):
-                app.fake_clock.advance(30)
-                await asyncio.sleep(30)
-            assert (await look(app, "places:gated")).held == 1
-            assert limits_of(app).names.count("renew") >= 10
-            gate.open.set()
-            await settle_loop()
-            before = limits_of(app).names.count("renew")
-            await asyncio.sleep(300)
-            assert limits_of(app).names.count("renew") == before
-
-    play(test, concurrency=1)
+@run_by(play, concurrency=1)
+async def test_places_are_renewed_as_long_as_their_runs_last(app: StagedApp, gate: Gate, /) -> None:
+    await send(app, "a")
+    async with working(app, lease=60.0):
+        for _ in range(10):
+            app.fake_clock.advance(30)
+            await asyncio.sleep(30)
+        assert (await look(app, "places:gated")).held == 1
+        assert limits_of(app).names.count("renew") >= 10
+        gate.open.set()
+        await settle_loop()
+        before = limits_of(app).names.count("renew")
+        await asyncio.sleep(300)
+        assert limits_of(app).names.count("renew") == before
 
 
 def test_a_place_that_was_not_renewed_in_time_is_another_s(caplog: pytest.LogCaptureFixture) -> None:
@@ -286,14 +258,12 @@ def test_a_place_that_was_not_renewed_in_time_is_another_s(caplog: pytest.LogCap
     assert "job a goes on without its place (places:gated)" in caplog.text
 
 
-def test_a_worker_that_stops_gives_its_places_back() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await send(app, "a")
-        async with working(app):
-            assert (await look(app, "places:gated")).held == 1
-        assert (await look(app.twin(), "places:gated")).held == 0
-
-    play(test, concurrency=1)
+@run_by(play, concurrency=1)
+async def test_a_worker_that_stops_gives_its_places_back(app: StagedApp, gate: Gate, /) -> None:
+    await send(app, "a")
+    async with working(app):
+        assert (await look(app, "places:gated")).held == 1
+    assert (await look(app.twin(), "places:gated")).held == 0
 
 
 def test_the_places_of_a_process_that_is_gone_pass_on_at_once() -> None:
@@ -347,46 +317,42 @@ def test_a_process_knows_who_is_gone() -> None:
     assert is_gone(name)
 
 
-def test_a_start_that_is_near_is_waited_for_in_its_slot() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        gate.open.set()
-        # A quarter of a second's starts may come at once.
-        await send(app, *(f"{number}" for number in range(7)))
-        async with working(app):
-            await asyncio.sleep(0.2)
-            assert len(gate.started) >= 6
-            assert (await app.stats("work")).delayed in (0, 1)
-
-    play(test, rate_limit="20/s")
+@run_by(play, rate_limit="20/s")
+async def test_a_start_that_is_near_is_waited_for_in_its_slot(app: StagedApp, gate: Gate, /) -> None:
+    gate.open.set()
+    # A quarter of a second's starts may come at once.
+    await send(app, *(f"{number}" for number in range(7)))
+    async with working(app):
+        await asyncio.sleep(0.2)
+        assert len(gate.started) >= 6
+        assert (await app.stats("work")).delayed in (0, 1)
 
 
 @pytest.mark.parametrize(("late", "asked"), [(0.04, 1), (0.06, 2)])
-def test_a_start_under_a_strict_rate_that_comes_too_late_is_not_made(late: float, asked: int) -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        limits = limits_of(app)
-        limits.delays.append(lambda: app.fake_clock.advance(late))
-        gate.open.set()
-        await send(app, "a")
-        async with working(app):
-            await asyncio.sleep(0.2)
-            assert gate.started == ["a"]
-            assert limits.names.count("acquire") == asked
+@run_by(play, rate_limit=RateLimit("20/s", strict=True), concurrency=Concurrency(9))
+async def test_a_start_under_a_strict_rate_that_comes_too_late_is_not_made(
+    app: StagedApp, gate: Gate, /, late: float, asked: int
+) -> None:
+    limits = limits_of(app)
+    limits.delays.append(lambda: app.fake_clock.advance(late))
+    gate.open.set()
+    await send(app, "a")
+    async with working(app):
+        await asyncio.sleep(0.2)
+        assert gate.started == ["a"]
+        assert limits.names.count("acquire") == asked
 
-    play(test, rate_limit=RateLimit("20/s", strict=True), concurrency=Concurrency(9))
 
-
-def test_a_state_that_is_always_slow_does_not_stop_a_strict_rate() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        limits = limits_of(app)
-        limits.delays += [lambda: app.fake_clock.advance(0.3)] * 40
-        gate.open.set()
-        await send(app, "a", "b", "c")
-        async with working(app):
-            for _ in range(20):
-                await pass_time(app, 1)
-            assert sorted(gate.finished) == ["a", "b", "c"]
-
-    play(test, rate_limit=RateLimit("1/s", strict=True))
+@run_by(play, rate_limit=RateLimit("1/s", strict=True))
+async def test_a_state_that_is_always_slow_does_not_stop_a_strict_rate(app: StagedApp, gate: Gate, /) -> None:
+    limits = limits_of(app)
+    limits.delays += [lambda: app.fake_clock.advance(0.3)] * 40
+    gate.open.set()
+    await send(app, "a", "b", "c")
+    async with working(app):
+        for _ in range(20):
+            await pass_time(app, 1)
+        assert sorted(gate.finished) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -404,23 +370,20 @@ def test_a_worker_without_a_state_refuses_tasks_with_limits_by_name(options: dic
             Worker(app, WorkerConfig())
 
 
-def test_tasks_that_share_a_limit_share_its_places() -> None:
-    async def main() -> None:
-        gate = Gate()
-        with staged() as app:
-            gate.define(app, concurrency=Concurrency(1, name="stripe"))
+async def test_tasks_that_share_a_limit_share_its_places() -> None:
+    gate = Gate()
+    with staged() as app:
+        gate.define(app, concurrency=Concurrency(1, name="stripe"))
 
-            @app.task(name="other", queue="work", concurrency=Concurrency(1, name="stripe"))
-            async def other(context: Context, label: str) -> None:
-                gate.started.append(label)
+        @app.task(name="other", queue="work", concurrency=Concurrency(1, name="stripe"))
+        async def other(context: Context, label: str) -> None:
+            gate.started.append(label)
 
-            await send(app, "a")
-            await send(app, "b", task="other")
-            async with working(app):
-                assert gate.started == ["a"]
-                assert (await look(app, "places:stripe")).held == 1
-
-    run(main())
+        await send(app, "a")
+        await send(app, "b", task="other")
+        async with working(app):
+            assert gate.started == ["a"]
+            assert (await look(app, "places:stripe")).held == 1
 
 
 def test_who_is_told_the_longest_wait_does_not_come_with_all_the_others(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,6 +13,7 @@ from taskmq.reactions import JobEnded, ReactionEvent, all_of, any_of, file, job,
 from taskmq.schedule import every
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.guards.build import build_guards
+from tests.coroutines import run_by
 from tests.unit.worker.gate import working
 from tests.unit.worker.staged import Fault, StagedApp, staged
 from tests.virtual_time import run
@@ -62,54 +63,48 @@ async def _put(app: StagedApp, what: str, job_id: str = "job-1") -> None:
     await app.put(body, job_id=name, task="load")
 
 
-def test_a_job_that_succeeds_is_followed_by_one_that_knows_it_before_it_is_settled() -> None:
-    async def test(app: StagedApp) -> None:
-        async with working(app, queues=("work",)):
-            await _put(app, "good")
-            await asyncio.sleep(1)
+@run_by(_play)
+async def test_a_job_that_succeeds_is_followed_by_one_that_knows_it_before_it_is_settled(app: StagedApp, /) -> None:
+    async with working(app, queues=("work",)):
+        await _put(app, "good")
+        await asyncio.sleep(1)
 
-        (follower,) = await _envelopes(app, "later")
-        assert follower.task == "index"
-        assert (follower.parent, follower.root) == ("job-1", "r")
-        assert follower.key == follower.id
-        args, _ = app.tasks["index"].signature.decode(follower.args, follower.kwargs, "application/json")
-        (ended,) = args
-        assert isinstance(ended, JobEnded)
-        assert (ended.job_id, ended.task, ended.state) == ("job-1", "load", "succeeded")
-        assert app.story() == ["confirmed later", "stored succeeded", "acked work"]
-
-    _play(test)
+    (follower,) = await _envelopes(app, "later")
+    assert follower.task == "index"
+    assert (follower.parent, follower.root) == ("job-1", "r")
+    assert follower.key == follower.id
+    args, _ = app.tasks["index"].signature.decode(follower.args, follower.kwargs, "application/json")
+    (ended,) = args
+    assert isinstance(ended, JobEnded)
+    assert (ended.job_id, ended.task, ended.state) == ("job-1", "load", "succeeded")
+    assert app.story() == ["confirmed later", "stored succeeded", "acked work"]
 
 
-def test_a_job_that_dies_is_followed_by_what_waits_for_that() -> None:
-    async def test(app: StagedApp) -> None:
-        async with working(app, queues=("work",)):
-            await _put(app, "bad")
-            await asyncio.sleep(1)
+@run_by(_play)
+async def test_a_job_that_dies_is_followed_by_what_waits_for_that(app: StagedApp, /) -> None:
+    async with working(app, queues=("work",)):
+        await _put(app, "bad")
+        await asyncio.sleep(1)
 
-        assert [each.task for each in await _envelopes(app, "alarms")] == ["alarm"]
-        assert not (await app.stats("work")).ready
-        with pytest.raises(Exception, match="later"):
-            await _envelopes(app, "later")
-
-    _play(test)
+    assert [each.task for each in await _envelopes(app, "alarms")] == ["alarm"]
+    assert not (await app.stats("work")).ready
+    with pytest.raises(Exception, match="later"):
+        await _envelopes(app, "later")
 
 
-def test_a_job_whose_follower_is_not_confirmed_is_not_settled() -> None:
-    async def test(app: StagedApp) -> None:
-        async with working(app, queues=("work",)):
-            app.points.rest = Fault.UNKNOWN
-            await _put(app, "good")
-            await asyncio.sleep(20)
-            assert "acked work" not in app.story()
-            app.points.rest = Fault.NONE
-            await asyncio.sleep(60)
+@run_by(_play)
+async def test_a_job_whose_follower_is_not_confirmed_is_not_settled(app: StagedApp, /) -> None:
+    async with working(app, queues=("work",)):
+        app.points.rest = Fault.UNKNOWN
+        await _put(app, "good")
+        await asyncio.sleep(20)
+        assert "acked work" not in app.story()
+        app.points.rest = Fault.NONE
+        await asyncio.sleep(60)
 
-        ids = {each.id for each in await _envelopes(app, "later")}
-        assert len(ids) == 1
-        assert "acked work" in app.story()
-
-    _play(test)
+    ids = {each.id for each in await _envelopes(app, "later")}
+    assert len(ids) == 1
+    assert "acked work" in app.story()
 
 
 @settings(max_examples=20)
@@ -134,16 +129,14 @@ def test_whatever_fails_on_the_way_every_job_is_followed_by_one(plan: list[Fault
     _play(test)
 
 
-def test_without_a_state_what_follows_has_no_key() -> None:
-    async def test(app: StagedApp) -> None:
-        async with working(app, queues=("work",)):
-            await _put(app, "good")
-            await asyncio.sleep(1)
+@run_by(_play, with_state=False)
+async def test_without_a_state_what_follows_has_no_key(app: StagedApp, /) -> None:
+    async with working(app, queues=("work",)):
+        await _put(app, "good")
+        await asyncio.sleep(1)
 
-        (follower,) = await _envelopes(app, "later")
-        assert follower.key is None
-
-    _play(test, with_state=False)
+    (follower,) = await _envelopes(app, "later")
+    assert follower.key is None
 
 
 def test_a_job_of_which_more_has_to_come_is_noted_in_the_state_before_it_is_settled() -> None:

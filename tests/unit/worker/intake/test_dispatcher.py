@@ -8,87 +8,79 @@ import pytest
 from taskmq import Context
 from taskmq.errors import InvalidOption
 from taskmq.worker import Worker, WorkerConfig
+from tests.coroutines import run_by
 from tests.unit.worker.gate import Gate, play, send, working
 from tests.unit.worker.staged import FakeDelivery, StagedApp, settle_loop, staged
-from tests.virtual_time import run
 
 
-def test_a_task_runs_as_often_at_a_time_as_it_says_and_others_pass() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        other = Gate()
+@run_by(play, worker_concurrency=2)
+async def test_a_task_runs_as_often_at_a_time_as_it_says_and_others_pass(app: StagedApp, gate: Gate, /) -> None:
+    other = Gate()
 
-        @app.task(name="other", queue="work")
-        async def also(label: str) -> None:
-            other.started.append(label)
+    @app.task(name="other", queue="work")
+    async def also(label: str) -> None:
+        other.started.append(label)
 
-        async with working(app, concurrency=8) as (worker, _):
-            await send(app, "a", "b", "c")
-            await send(app, "x", task="other")
+    async with working(app, concurrency=8) as (worker, _):
+        await send(app, "a", "b", "c")
+        await send(app, "x", task="other")
+        await settle_loop()
+
+        assert gate.started == ["a", "b"]
+        assert other.started == ["x"]
+        assert worker.status().backlog == 1
+        gate.open.set()
+        await settle_loop()
+        assert gate.finished == ["a", "b", "c"]
+        assert gate.most == 2
+
+
+async def test_jobs_wait_for_what_they_need_and_get_it_in_their_order() -> None:
+    with staged() as app:
+        running: list[str] = []
+        gates = {name: asyncio.Event() for name in ("large", "small 1", "small 2")}
+
+        async def work(label: str) -> None:
+            running.append(label)
+            await gates[label].wait()
+            running.remove(label)
+
+        app.task(name="large", queue="work", resources={"cpu": 3})(work)
+        app.task(name="small", queue="work", resources={"cpu": 2})(work)
+
+        async with working(app, resources={"cpu": 4.0}):
+            await send(app, "large", task="large")
+            await send(app, "small 1", "small 2", task="small")
+            await settle_loop()
+            assert running == ["large"]
+            gates["large"].set()
+            await settle_loop()
+            assert running == ["small 1", "small 2"]
+            gates["small 1"].set()
+            gates["small 2"].set()
+            await settle_loop()
+            assert running == []
+
+
+async def test_a_run_is_told_what_it_was_given_and_gives_it_back_however_it_ends() -> None:
+    with staged() as app:
+
+        @app.task(name="failing", queue="work", resources={"licence": 1}, retry=None)
+        async def failing(context: Context, label: str) -> None:
+            raise ValueError(label)
+
+        @app.task(name="misfit", queue="work", resources={"licence": 1})
+        async def misfit(number: int) -> None: ...
+
+        async with working(app, resources={"licence": 1.0}) as (worker, _):
+            await send(app, "a", "b", task="failing")
+            await send(app, "c", task="misfit")
+            await send(app, "d", task="failing")
             await settle_loop()
 
-            assert gate.started == ["a", "b"]
-            assert other.started == ["x"]
-            assert worker.status().backlog == 1
-            gate.open.set()
-            await settle_loop()
-            assert gate.finished == ["a", "b", "c"]
-            assert gate.most == 2
-
-    play(test, worker_concurrency=2)
-
-
-def test_jobs_wait_for_what_they_need_and_get_it_in_their_order() -> None:
-    async def main() -> None:
-        with staged() as app:
-            running: list[str] = []
-            gates = {name: asyncio.Event() for name in ("large", "small 1", "small 2")}
-
-            async def work(label: str) -> None:
-                running.append(label)
-                await gates[label].wait()
-                running.remove(label)
-
-            app.task(name="large", queue="work", resources={"cpu": 3})(work)
-            app.task(name="small", queue="work", resources={"cpu": 2})(work)
-
-            async with working(app, resources={"cpu": 4.0}):
-                await send(app, "large", task="large")
-                await send(app, "small 1", "small 2", task="small")
-                await settle_loop()
-                assert running == ["large"]
-                gates["large"].set()
-                await settle_loop()
-                assert running == ["small 1", "small 2"]
-                gates["small 1"].set()
-                gates["small 2"].set()
-                await settle_loop()
-                assert running == []
-
-    run(main())
-
-
-def test_a_run_is_told_what_it_was_given_and_gives_it_back_however_it_ends() -> None:
-    async def main() -> None:
-        with staged() as app:
-
-            @app.task(name="failing", queue="work", resources={"licence": 1}, retry=None)
-            async def failing(context: Context, label: str) -> None:
-                raise ValueError(label)
-
-            @app.task(name="misfit", queue="work", resources={"licence": 1})
-            async def misfit(number: int) -> None: ...
-
-            async with working(app, resources={"licence": 1.0}) as (worker, _):
-                await send(app, "a", "b", task="failing")
-                await send(app, "c", task="misfit")
-                await send(app, "d", task="failing")
-                await settle_loop()
-
-                assert worker.stats.counts["failing", "work"].outcomes == {"dead": 3}
-                assert worker.stats.counts["misfit", "work"].outcomes == {"dead": 1}
-                assert worker.status().backlog == 0
-
-    run(main())
+            assert worker.stats.counts["failing", "work"].outcomes == {"dead": 3}
+            assert worker.stats.counts["misfit", "work"].outcomes == {"dead": 1}
+            assert worker.status().backlog == 0
 
 
 @pytest.mark.parametrize(
@@ -116,97 +108,86 @@ def test_what_can_never_run_is_refused_at_the_start(
 async def _nothing() -> None: ...
 
 
-def test_a_queue_has_no_more_slots_than_it_was_given() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        async with working(app, queue_slots={"work": 2}, concurrency=8):
-            await send(app, "a", "b", queue="work.p.high")
-            await send(app, "c")
+@run_by(play)
+async def test_a_queue_has_no_more_slots_than_it_was_given(app: StagedApp, gate: Gate, /) -> None:
+    async with working(app, queue_slots={"work": 2}, concurrency=8):
+        await send(app, "a", "b", queue="work.p.high")
+        await send(app, "c")
+        await settle_loop()
+
+        assert gate.running == 2
+        gate.open.set()
+        await settle_loop()
+        assert (len(gate.finished), gate.most) == (3, 2)
+
+
+@run_by(play)
+async def test_the_number_of_slots_can_be_changed_while_the_worker_runs(app: StagedApp, gate: Gate, /) -> None:
+    async with working(app, concurrency=1, prefetch=10) as (worker, _):
+        await send(app, "a", "b", "c", "d")
+        await settle_loop()
+        assert gate.running == 1
+
+        worker.set_concurrency(3)
+        await settle_loop()
+        assert gate.running == 3
+        assert worker.status().slots == 3
+
+        worker.set_concurrency(1)
+        with pytest.raises(InvalidOption, match="at least 1"):
+            worker.set_concurrency(0)
+        gate.open.set()
+        await settle_loop()
+        assert len(gate.finished) == 4
+
+
+async def test_a_run_sees_what_it_asked_for_and_nothing_that_the_worker_counts_for_itself() -> None:
+    with staged() as app:
+        seen: list[dict[str, float]] = []
+
+        @app.task(name="asks", queue="work", resources={"licence": 1}, worker_concurrency=2)
+        async def asks(context: Context, label: str) -> None:
+            seen.append(dict(context.resources.amounts))
+
+        @app.task(name="asks_nothing", queue="work", worker_concurrency=2)
+        async def asks_nothing(context: Context, label: str) -> None:
+            seen.append(dict(context.resources.amounts))
+
+        async with working(app, resources={"licence": 1.0}):
+            await send(app, "a", task="asks")
+            await send(app, "b", task="asks_nothing")
             await settle_loop()
 
-            assert gate.running == 2
-            gate.open.set()
-            await settle_loop()
-            assert (len(gate.finished), gate.most) == (3, 2)
-
-    play(test)
+        assert seen == [{"licence": 1.0}, {}]
 
 
-def test_the_number_of_slots_can_be_changed_while_the_worker_runs() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        async with working(app, concurrency=1, prefetch=10) as (worker, _):
-            await send(app, "a", "b", "c", "d")
-            await settle_loop()
-            assert gate.running == 1
+@run_by(play, worker_concurrency=1)
+async def test_what_waits_for_resources_goes_back_when_the_worker_stops(app: StagedApp, gate: Gate, /) -> None:
+    async with working(app) as (worker, running):
+        await send(app, "a", "b")
+        await settle_loop()
+        worker.drain()
+        gate.open.set()
+        await asyncio.wait((running,))
 
-            worker.set_concurrency(3)
-            await settle_loop()
-            assert gate.running == 3
-            assert worker.status().slots == 3
-
-            worker.set_concurrency(1)
-            with pytest.raises(InvalidOption, match="at least 1"):
-                worker.set_concurrency(0)
-            gate.open.set()
-            await settle_loop()
-            assert len(gate.finished) == 4
-
-    play(test)
-
-
-def test_a_run_sees_what_it_asked_for_and_nothing_that_the_worker_counts_for_itself() -> None:
-    async def main() -> None:
-        with staged() as app:
-            seen: list[dict[str, float]] = []
-
-            @app.task(name="asks", queue="work", resources={"licence": 1}, worker_concurrency=2)
-            async def asks(context: Context, label: str) -> None:
-                seen.append(dict(context.resources.amounts))
-
-            @app.task(name="asks_nothing", queue="work", worker_concurrency=2)
-            async def asks_nothing(context: Context, label: str) -> None:
-                seen.append(dict(context.resources.amounts))
-
-            async with working(app, resources={"licence": 1.0}):
-                await send(app, "a", task="asks")
-                await send(app, "b", task="asks_nothing")
-                await settle_loop()
-
-            assert seen == [{"licence": 1.0}, {}]
-
-    run(main())
-
-
-def test_what_waits_for_resources_goes_back_when_the_worker_stops() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        async with working(app) as (worker, running):
-            await send(app, "a", "b")
-            await settle_loop()
-            worker.drain()
-            gate.open.set()
-            await asyncio.wait((running,))
-
-        assert gate.finished == ["a"]
-        assert (await app.stats("work")).ready == 1
-
-    play(test, worker_concurrency=1)
+    assert gate.finished == ["a"]
+    assert (await app.stats("work")).ready == 1
 
 
 class Revoked(FakeDelivery):
     revoked = True
 
 
-def test_what_was_taken_away_before_it_began_is_not_run() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        gate.open.set()
-        async with working(app) as (worker, _):
-            body = b'{"task":"gated","id":"%s","args":["%s"]}'
-            void, valid = Revoked(body % (b"void", b"void")), FakeDelivery(body % (b"valid", b"valid"))
-            assert worker._dispatcher is not None
-            for delivery in (void, valid):
-                worker._dispatcher.deliver(delivery)
-            await settle_loop()
+@run_by(play)
+async def test_what_was_taken_away_before_it_began_is_not_run(app: StagedApp, gate: Gate, /) -> None:
+    gate.open.set()
+    async with working(app) as (worker, _):
+        body = b'{"task":"gated","id":"%s","args":["%s"]}'
+        void, valid = Revoked(body % (b"void", b"void")), FakeDelivery(body % (b"valid", b"valid"))
+        assert worker._dispatcher is not None
+        for delivery in (void, valid):
+            worker._dispatcher.deliver(delivery)
+        await settle_loop()
 
-            assert gate.finished == ["valid"]
-            assert (void.settled, valid.settled) == (None, "acked")
-
-    play(test)
+        assert gate.finished == ["valid"]
+        assert (void.settled, valid.settled) == (None, "acked")

@@ -20,6 +20,7 @@ from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.intake.ordered_shards import LONGEST_HOLD, OrderedShards
 from taskmq_local import forget_memory, open_memory_broker
+from tests.coroutines import run_by
 from tests.unit.worker.staged import FakeDelivery, settle_loop
 from tests.virtual_time import run
 
@@ -116,166 +117,148 @@ def play(test: Callable[[Shop], Awaitable[None]]) -> None:
     run(main())
 
 
-def test_one_job_of_a_shard_runs_at_a_time_however_many_slots_are_free() -> None:
-    async def test(shop: Shop) -> None:
-        shop.open.clear()
-        await shop.step.asend_many([(ONE, n) for n in range(5)] + [(OTHER, n) for n in range(5)])
+@run_by(play)
+async def test_one_job_of_a_shard_runs_at_a_time_however_many_slots_are_free(shop: Shop, /) -> None:
+    shop.open.clear()
+    await shop.step.asend_many([(ONE, n) for n in range(5)] + [(OTHER, n) for n in range(5)])
 
-        async with shop.working(concurrency=8):
-            assert sorted(shop.running) == [ONE, OTHER]
-            shop.open.set()
-            await settle_loop()
+    async with shop.working(concurrency=8):
+        assert sorted(shop.running) == [ONE, OTHER]
+        shop.open.set()
+        await settle_loop()
 
-        assert shop.most == {ONE: 1, OTHER: 1}
-        for key in (ONE, OTHER):
-            assert [number for ran, number, _ in shop.runs if ran == key] == [0, 1, 2, 3, 4]
-
-    play(test)
+    assert shop.most == {ONE: 1, OTHER: 1}
+    for key in (ONE, OTHER):
+        assert [number for ran, number, _ in shop.runs if ran == key] == [0, 1, 2, 3, 4]
 
 
-def test_a_job_that_fails_runs_again_before_those_behind_it() -> None:
-    async def test(shop: Shop) -> None:
-        shop.fails = {1: 2}
-        await shop.step.asend_many([(ONE, n) for n in range(3)])
-        await shop.step.asend(OTHER, 7)
+@run_by(play)
+async def test_a_job_that_fails_runs_again_before_those_behind_it(shop: Shop, /) -> None:
+    shop.fails = {1: 2}
+    await shop.step.asend_many([(ONE, n) for n in range(3)])
+    await shop.step.asend(OTHER, 7)
 
-        async with shop.working():
-            assert shop.runs == [(ONE, 0, 1), (OTHER, 7, 1), (ONE, 1, 1)]
-            await shop.wait(9.9)
-            assert len(shop.runs) == 3
-            await shop.wait(0.1)
-            assert shop.runs[3:] == [(ONE, 1, 2)]
-            await shop.wait(10)
-            assert shop.runs[4:] == [(ONE, 1, 3), (ONE, 2, 1)]
-
-    play(test)
+    async with shop.working():
+        assert shop.runs == [(ONE, 0, 1), (OTHER, 7, 1), (ONE, 1, 1)]
+        await shop.wait(9.9)
+        assert len(shop.runs) == 3
+        await shop.wait(0.1)
+        assert shop.runs[3:] == [(ONE, 1, 2)]
+        await shop.wait(10)
+        assert shop.runs[4:] == [(ONE, 1, 3), (ONE, 2, 1)]
 
 
-def test_a_job_without_attempts_left_is_dead_and_the_shard_goes_on() -> None:
-    async def test(shop: Shop) -> None:
-        shop.fails = {0: 3}
-        job = await shop.step.asend(ONE, 0)
-        await shop.step.asend(ONE, 1)
+@run_by(play)
+async def test_a_job_without_attempts_left_is_dead_and_the_shard_goes_on(shop: Shop, /) -> None:
+    shop.fails = {0: 3}
+    job = await shop.step.asend(ONE, 0)
+    await shop.step.asend(ONE, 1)
 
-        async with shop.working():
-            await shop.wait(10)
-            await shop.wait(10)
-            record = await shop.app.jobs.find_result(job.id)
-            assert record is not None
-            assert (record.state, record.attempt) == (JobState.FAILED, 3)
+    async with shop.working():
+        await shop.wait(10)
+        await shop.wait(10)
+        record = await shop.app.jobs.find_result(job.id)
+        assert record is not None
+        assert (record.state, record.attempt) == (JobState.FAILED, 3)
 
-        assert shop.runs == [(ONE, 0, 1), (ONE, 0, 2), (ONE, 0, 3), (ONE, 1, 1)]
-        assert (await shop.stats("steps.dlq")).ready == 1
-        assert (await shop.stats(shop.shard())).ready == 0
-
-    play(test)
+    assert shop.runs == [(ONE, 0, 1), (ONE, 0, 2), (ONE, 0, 3), (ONE, 1, 1)]
+    assert (await shop.stats("steps.dlq")).ready == 1
+    assert (await shop.stats(shop.shard())).ready == 0
 
 
-def test_a_job_that_snoozes_keeps_its_place_and_its_attempt() -> None:
-    async def test(shop: Shop) -> None:
-        shop.fails, shop.snoozes = {0: 4}, {0}
-        await shop.step.asend_many([(ONE, 0), (ONE, 1)])
+@run_by(play)
+async def test_a_job_that_snoozes_keeps_its_place_and_its_attempt(shop: Shop, /) -> None:
+    shop.fails, shop.snoozes = {0: 4}, {0}
+    await shop.step.asend_many([(ONE, 0), (ONE, 1)])
 
-        async with shop.working():
-            for _ in range(4):
-                await shop.wait(60)
+    async with shop.working():
+        for _ in range(4):
+            await shop.wait(60)
 
-        assert shop.runs == [*[(ONE, 0, 1)] * 5, (ONE, 1, 1)]
-
-    play(test)
+    assert shop.runs == [*[(ONE, 0, 1)] * 5, (ONE, 1, 1)]
 
 
-def test_a_job_that_waits_takes_no_slot() -> None:
-    async def test(shop: Shop) -> None:
-        shop.fails = {0: 1}
-        await shop.step.asend_many([(ONE, 0), (ONE, 1)])
+@run_by(play)
+async def test_a_job_that_waits_takes_no_slot(shop: Shop, /) -> None:
+    shop.fails = {0: 1}
+    await shop.step.asend_many([(ONE, 0), (ONE, 1)])
 
-        async with shop.working(concurrency=1):
-            await shop.other.asend()
-            await shop.step.asend(OTHER, 5)
-            await settle_loop()
-            assert shop.runs == [(ONE, 0, 1), ("other", 0, 1), (OTHER, 5, 1)]
-            await shop.wait(10)
+    async with shop.working(concurrency=1):
+        await shop.other.asend()
+        await shop.step.asend(OTHER, 5)
+        await settle_loop()
+        assert shop.runs == [(ONE, 0, 1), ("other", 0, 1), (OTHER, 5, 1)]
+        await shop.wait(10)
 
-        assert shop.runs[3:] == [(ONE, 0, 2), (ONE, 1, 1)]
-
-    play(test)
+    assert shop.runs[3:] == [(ONE, 0, 2), (ONE, 1, 1)]
 
 
-def test_a_burst_does_not_end_while_a_job_waits() -> None:
-    async def test(shop: Shop) -> None:
-        shop.fails = {0: 1}
-        await shop.step.asend_many([(ONE, 0), (ONE, 1)])
-        worker = Worker(shop.app, WorkerConfig(burst=True))
-        running = asyncio.create_task(worker.run())
-        await worker.is_ready.wait()
+@run_by(play)
+async def test_a_burst_does_not_end_while_a_job_waits(shop: Shop, /) -> None:
+    shop.fails = {0: 1}
+    await shop.step.asend_many([(ONE, 0), (ONE, 1)])
+    worker = Worker(shop.app, WorkerConfig(burst=True))
+    running = asyncio.create_task(worker.run())
+    await worker.is_ready.wait()
 
-        await asyncio.sleep(10)
-        assert not running.done()
-        shop.clock.advance(10)
-        await running
+    await asyncio.sleep(10)
+    assert not running.done()
+    shop.clock.advance(10)
+    await running
 
-        assert shop.runs == [(ONE, 0, 1), (ONE, 0, 2), (ONE, 1, 1)]
-
-    play(test)
+    assert shop.runs == [(ONE, 0, 1), (ONE, 0, 2), (ONE, 1, 1)]
 
 
-def test_a_stopping_worker_returns_the_job_to_its_place_and_the_next_begins_anew() -> None:
-    async def test(shop: Shop) -> None:
-        shop.fails = {0: 2}
-        await shop.step.asend_many([(ONE, 0), (ONE, 1)])
+@run_by(play)
+async def test_a_stopping_worker_returns_the_job_to_its_place_and_the_next_begins_anew(shop: Shop, /) -> None:
+    shop.fails = {0: 2}
+    await shop.step.asend_many([(ONE, 0), (ONE, 1)])
 
-        async with shop.working():
-            await shop.wait(10)
-            assert shop.runs == [(ONE, 0, 1), (ONE, 0, 2)]
-        assert (await shop.stats(shop.shard())).ready == 2
+    async with shop.working():
+        await shop.wait(10)
+        assert shop.runs == [(ONE, 0, 1), (ONE, 0, 2)]
+    assert (await shop.stats(shop.shard())).ready == 2
 
-        async with shop.working():
-            assert shop.runs[2:] == [(ONE, 0, 1), (ONE, 1, 1)]
-
-    play(test)
+    async with shop.working():
+        assert shop.runs[2:] == [(ONE, 0, 1), (ONE, 1, 1)]
 
 
-def test_a_job_that_fails_while_its_worker_stops_goes_back_to_its_place() -> None:
-    async def test(shop: Shop) -> None:
-        shop.fails = {0: 1}
-        shop.open.clear()
-        await shop.step.asend_many([(ONE, 0), (ONE, 1)])
+@run_by(play)
+async def test_a_job_that_fails_while_its_worker_stops_goes_back_to_its_place(shop: Shop, /) -> None:
+    shop.fails = {0: 1}
+    shop.open.clear()
+    await shop.step.asend_many([(ONE, 0), (ONE, 1)])
 
-        async with shop.working() as worker:
-            worker.drain()
-            await settle_loop()
-            shop.open.set()
-        assert shop.runs == [(ONE, 0, 1)]
-        assert (await shop.stats(shop.shard())).ready == 2
+    async with shop.working() as worker:
+        worker.drain()
+        await settle_loop()
+        shop.open.set()
+    assert shop.runs == [(ONE, 0, 1)]
+    assert (await shop.stats(shop.shard())).ready == 2
 
-        async with shop.working():
-            assert shop.runs[1:] == [(ONE, 0, 1), (ONE, 1, 1)]
-
-    play(test)
+    async with shop.working():
+        assert shop.runs[1:] == [(ONE, 0, 1), (ONE, 1, 1)]
 
 
-def test_a_task_that_is_not_known_here_is_waited_for_in_its_place_and_then_parked() -> None:
-    async def test(shop: Shop) -> None:
-        async def later(key: str, number: int) -> None: ...
+@run_by(play)
+async def test_a_task_that_is_not_known_here_is_waited_for_in_its_place_and_then_parked(shop: Shop, /) -> None:
+    async def later(key: str, number: int) -> None: ...
 
-        elsewhere = shop.new_app()
-        unknown = elsewhere.task(name="later", queue="steps", order_key="key")(later)
-        await unknown.asend(ONE, 0)
-        await elsewhere.aclose()
-        await shop.step.asend(ONE, 1)
+    elsewhere = shop.new_app()
+    unknown = elsewhere.task(name="later", queue="steps", order_key="key")(later)
+    await unknown.asend(ONE, 0)
+    await elsewhere.aclose()
+    await shop.step.asend(ONE, 1)
 
-        async with shop.working(unknown_attempts=2, unknown_delay=5):
-            await shop.wait(5)
-            assert shop.runs == []
-            await shop.wait(9.9)
-            assert shop.runs == []
-            await shop.wait(0.1)
+    async with shop.working(unknown_attempts=2, unknown_delay=5):
+        await shop.wait(5)
+        assert shop.runs == []
+        await shop.wait(9.9)
+        assert shop.runs == []
+        await shop.wait(0.1)
 
-        assert shop.runs == [(ONE, 1, 1)]
-        assert (await shop.stats(PARKING)).ready == 1
-
-    play(test)
+    assert shop.runs == [(ONE, 1, 1)]
+    assert (await shop.stats(PARKING)).ready == 1
 
 
 def test_a_long_wait_is_cut_so_that_no_broker_takes_the_message_away() -> None:
@@ -304,61 +287,55 @@ def test_a_long_wait_is_cut_so_that_no_broker_takes_the_message_away() -> None:
     play(test)
 
 
-def test_a_job_that_expires_while_it_waits_is_cancelled() -> None:
-    async def test(shop: Shop) -> None:
-        shop.fails = {0: 3}
-        job = await shop.step.options(expires=15).asend(ONE, 0)
-        await shop.step.asend(ONE, 1)
+@run_by(play)
+async def test_a_job_that_expires_while_it_waits_is_cancelled(shop: Shop, /) -> None:
+    shop.fails = {0: 3}
+    job = await shop.step.options(expires=15).asend(ONE, 0)
+    await shop.step.asend(ONE, 1)
 
-        async with shop.working():
+    async with shop.working():
+        await shop.wait(10)
+        await shop.wait(10)
+        record = await shop.app.jobs.find_result(job.id)
+
+    assert record is not None
+    assert record.state is JobState.CANCELLED
+    assert shop.runs == [(ONE, 0, 1), (ONE, 0, 2), (ONE, 1, 1)]
+
+
+@run_by(play)
+async def test_a_job_that_comes_too_early_waits_at_the_broker_and_lets_the_others_pass(shop: Shop, /) -> None:
+    # As from the end of the longest delay that a broker knows: due, and yet too early.
+    await shop.step.asend(ONE, 1)
+    broker = shop.app.sessions.current().broker
+    eta = shop.clock.now_ms() + 3_600_000
+    body = b'{"task":"step","id":"early","args":["a",0],"order_key":"a","eta":%d}' % eta
+    early = Outgoing(queue=shop.shard(), body=body, content_type="application/json", job_id="early", task="step")
+    await broker.publish(early, timeout=5)
+    await shop.step.asend(ONE, 2)
+
+    async with shop.working():
+        assert shop.numbers == [1, 2]
+        assert (await shop.stats(shop.shard())).delayed == 1
+        await shop.wait(3600)
+        assert shop.numbers == [1, 2, 0]
+
+
+@run_by(play)
+async def test_a_message_without_an_id_has_its_attempts_as_well(shop: Shop, /) -> None:
+    shop.fails = {0: 5}
+    broker = shop.app.sessions.current().broker
+    await broker.declare([shop.app.producer.queue("steps")])
+    body = b'{"task":"step","args":["a",0]}'
+    await broker.publish(
+        Outgoing(queue=shop.shard(), body=body, content_type="application/json", job_id="", task=""), timeout=5
+    )
+
+    async with shop.working():
+        for _ in range(5):
             await shop.wait(10)
-            await shop.wait(10)
-            record = await shop.app.jobs.find_result(job.id)
 
-        assert record is not None
-        assert record.state is JobState.CANCELLED
-        assert shop.runs == [(ONE, 0, 1), (ONE, 0, 2), (ONE, 1, 1)]
-
-    play(test)
-
-
-def test_a_job_that_comes_too_early_waits_at_the_broker_and_lets_the_others_pass() -> None:
-    async def test(shop: Shop) -> None:
-        # As from the end of the longest delay that a broker knows: due, and yet too early.
-        await shop.step.asend(ONE, 1)
-        broker = shop.app.sessions.current().broker
-        eta = shop.clock.now_ms() + 3_600_000
-        body = b'{"task":"step","id":"early","args":["a",0],"order_key":"a","eta":%d}' % eta
-        early = Outgoing(queue=shop.shard(), body=body, content_type="application/json", job_id="early", task="step")
-        await broker.publish(early, timeout=5)
-        await shop.step.asend(ONE, 2)
-
-        async with shop.working():
-            assert shop.numbers == [1, 2]
-            assert (await shop.stats(shop.shard())).delayed == 1
-            await shop.wait(3600)
-            assert shop.numbers == [1, 2, 0]
-
-    play(test)
-
-
-def test_a_message_without_an_id_has_its_attempts_as_well() -> None:
-    async def test(shop: Shop) -> None:
-        shop.fails = {0: 5}
-        broker = shop.app.sessions.current().broker
-        await broker.declare([shop.app.producer.queue("steps")])
-        body = b'{"task":"step","args":["a",0]}'
-        await broker.publish(
-            Outgoing(queue=shop.shard(), body=body, content_type="application/json", job_id="", task=""), timeout=5
-        )
-
-        async with shop.working():
-            for _ in range(5):
-                await shop.wait(10)
-
-        assert shop.runs == [(ONE, 0, 1), (ONE, 0, 2), (ONE, 0, 3)]
-
-    play(test)
+    assert shop.runs == [(ONE, 0, 1), (ONE, 0, 2), (ONE, 0, 3)]
 
 
 class Revoked(FakeDelivery):
@@ -384,35 +361,29 @@ class Hall:
 
 
 @pytest.mark.parametrize("kind", [FakeDelivery, Revoked])
-def test_what_was_taken_away_meanwhile_is_not_run_again(kind: type[FakeDelivery]) -> None:
-    async def main() -> None:
-        hall = Hall()
-        delivery = kind(b"{}", queue="q.s00")
-        hall.snooze(delivery, 5)
-        assert hall.shards.holds(delivery)
+async def test_what_was_taken_away_meanwhile_is_not_run_again(kind: type[FakeDelivery]) -> None:
+    hall = Hall()
+    delivery = kind(b"{}", queue="q.s00")
+    hall.snooze(delivery, 5)
+    assert hall.shards.holds(delivery)
 
-        await hall.clock.wait_for_sleepers()
-        hall.clock.advance(5)
-        await settle_loop()
+    await hall.clock.wait_for_sleepers()
+    hall.clock.advance(5)
+    await settle_loop()
 
-        assert not hall.shards.holds(delivery)
-        assert (hall.again, hall.passed) == (([], [delivery]) if kind is Revoked else ([delivery], []))
-        assert delivery.settled is None
-
-    run(main())
+    assert not hall.shards.holds(delivery)
+    assert (hall.again, hall.passed) == (([], [delivery]) if kind is Revoked else ([delivery], []))
+    assert delivery.settled is None
 
 
-def test_what_is_closed_holds_nothing_any_more() -> None:
-    async def main() -> None:
-        hall = Hall()
-        held, late = FakeDelivery(b"{}", queue="q.s00"), FakeDelivery(b"{}", queue="q.s01")
-        hall.snooze(held, 5)
+async def test_what_is_closed_holds_nothing_any_more() -> None:
+    hall = Hall()
+    held, late = FakeDelivery(b"{}", queue="q.s00"), FakeDelivery(b"{}", queue="q.s01")
+    hall.snooze(held, 5)
 
-        assert hall.shards.close() == [held]
-        hall.snooze(late, 5)
-        await settle_loop()
+    assert hall.shards.close() == [held]
+    hall.snooze(late, 5)
+    await settle_loop()
 
-        assert not hall.shards.is_holding
-        assert (held.settled, late.settled) == (None, "requeued")
-
-    run(main())
+    assert not hall.shards.is_holding
+    assert (held.settled, late.settled) == (None, "requeued")

@@ -5,6 +5,7 @@ import asyncio
 from taskmq.errors import BrokerUnavailable
 from taskmq.worker.intake.prefetch_tuner import PrefetchTuner
 from taskmq.worker.worker import Worker
+from tests.coroutines import run_by
 from tests.unit.worker.gate import Gate, play, send, working
 from tests.unit.worker.staged import StagedApp, settle_loop
 
@@ -24,22 +25,20 @@ async def in_hand(app: StagedApp) -> int | None:
     return (await app.stats("work")).unsettled
 
 
-def test_a_worker_of_short_tasks_comes_to_have_more_in_hand() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        gate.open.set()
-        async with working(app, concurrency=4):
-            await send(app, *(str(number) for number in range(10)))
-            await settle_loop()
-            gate.open.clear()
-            await send(app, *(f"later {number}" for number in range(300)))
-            await settle_loop()
-            assert await in_hand(app) == 8
+@run_by(play)
+async def test_a_worker_of_short_tasks_comes_to_have_more_in_hand(app: StagedApp, gate: Gate, /) -> None:
+    gate.open.set()
+    async with working(app, concurrency=4):
+        await send(app, *(str(number) for number in range(10)))
+        await settle_loop()
+        gate.open.clear()
+        await send(app, *(f"later {number}" for number in range(300)))
+        await settle_loop()
+        assert await in_hand(app) == 8
 
-            await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_LOOK)
 
-            assert await in_hand(app) == 250
-
-    play(test)
+        assert await in_hand(app) == 250
 
 
 def test_a_worker_that_begins_with_a_backlog_of_short_tasks_has_more_in_hand_soon() -> None:
@@ -66,27 +65,25 @@ def test_a_worker_that_begins_with_a_backlog_of_short_tasks_has_more_in_hand_soo
     play(just_begun)
 
 
-def test_a_worker_of_long_tasks_gives_back_what_others_could_run() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
+@run_by(play)
+async def test_a_worker_of_long_tasks_gives_back_what_others_could_run(app: StagedApp, gate: Gate, /) -> None:
+    gate.open.set()
+    async with working(app, concurrency=4) as (worker, _):
+        await send(app, "first")
+        await settle_loop()
+        gate.open.clear()
+        await send(app, *(f"later {number}" for number in range(20)))
+        await settle_loop()
+        assert await in_hand(app) == 8
+        runs(worker, 10, seconds=30)
+
+        await asyncio.sleep(_LOOK)
+
+        assert await in_hand(app) == 4
+        assert gate.running == 4
         gate.open.set()
-        async with working(app, concurrency=4) as (worker, _):
-            await send(app, "first")
-            await settle_loop()
-            gate.open.clear()
-            await send(app, *(f"later {number}" for number in range(20)))
-            await settle_loop()
-            assert await in_hand(app) == 8
-            runs(worker, 10, seconds=30)
-
-            await asyncio.sleep(_LOOK)
-
-            assert await in_hand(app) == 4
-            assert gate.running == 4
-            gate.open.set()
-            await settle_loop()
-            assert len(gate.finished) == 21
-
-    play(test)
+        await settle_loop()
+        assert len(gate.finished) == 21
 
 
 def test_a_prefetch_is_left_alone_for_a_minute_after_a_change_or_where_it_was_given() -> None:
@@ -117,37 +114,35 @@ def test_a_prefetch_is_left_alone_for_a_minute_after_a_change_or_where_it_was_gi
     play(given)
 
 
-def test_a_broker_that_is_away_changes_nothing_and_it_is_tried_again() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        gate.open.set()
-        async with working(app, concurrency=4) as (worker, _):
-            await send(app, *(str(number) for number in range(10)))
-            await settle_loop()
-            asked: list[int] = []
+@run_by(play)
+async def test_a_broker_that_is_away_changes_nothing_and_it_is_tried_again(app: StagedApp, gate: Gate, /) -> None:
+    gate.open.set()
+    async with working(app, concurrency=4) as (worker, _):
+        await send(app, *(str(number) for number in range(10)))
+        await settle_loop()
+        asked: list[int] = []
 
-            class Away:
-                healthy = True
+        class Away:
+            healthy = True
 
-                async def stop(self) -> None: ...
+            async def stop(self) -> None: ...
 
-                async def pause(self, queue: str) -> None: ...
+            async def pause(self, queue: str) -> None: ...
 
-                async def resume(self, queue: str) -> None: ...
+            async def resume(self, queue: str) -> None: ...
 
-                async def resize(self, queue: str, prefetch: int) -> None:
-                    asked.append(prefetch)
-                    if len(asked) == 1:
-                        raise BrokerUnavailable("away")
+            async def resize(self, queue: str, prefetch: int) -> None:
+                asked.append(prefetch)
+                if len(asked) == 1:
+                    raise BrokerUnavailable("away")
 
-            assert worker._dispatcher is not None
-            prefetching = PrefetchTuner(Away(), worker._dispatcher.slots, worker.queues, worker.stats)
-            await prefetching.look()
-            assert asked == [250]
-            runs(worker, 10, seconds=0.0)
-            await prefetching.look()
-            assert asked == [250] * 5
-            runs(worker, 10, seconds=0.0)
-            await prefetching.look()
-            assert len(asked) == 5
-
-    play(test)
+        assert worker._dispatcher is not None
+        prefetching = PrefetchTuner(Away(), worker._dispatcher.slots, worker.queues, worker.stats)
+        await prefetching.look()
+        assert asked == [250]
+        runs(worker, 10, seconds=0.0)
+        await prefetching.look()
+        assert asked == [250] * 5
+        runs(worker, 10, seconds=0.0)
+        await prefetching.look()
+        assert len(asked) == 5

@@ -26,6 +26,8 @@ from tests.servers.waiting import until
 from tests.unit.worker.bench import NOW, run
 from tests.unit.worker.staged import FakeDelivery
 
+pytestmark = pytest.mark.real_time
+
 
 @pytest.fixture
 def app() -> Iterator[TaskMQ]:
@@ -78,227 +80,195 @@ async def found(app: TaskMQ, job_id: str = "job-7") -> tuple[float, float | None
     return None if progress is None else (progress.done, progress.total, progress.note)
 
 
-def test_a_run_that_uses_nothing_makes_no_task_and_asks_nothing(app: TaskMQ) -> None:
+async def test_a_run_that_uses_nothing_makes_no_task_and_asks_nothing(app: TaskMQ) -> None:
     @app.task(name="t")
     async def t(ctx: Context) -> list[Any]:
         return [ctx.job_id, ctx.attempt, ctx.deadline, ctx.cancelled, ctx.journal is None]
 
-    async def main() -> None:
-        recorder = JournalService(app)
-        processor = Processor(app, {"async": CoroutineExecutor()}, WorkerConfig(), journal_writer=recorder)
-        attempt = processor.read(FakeDelivery(b'{"task":"t"}'))
-        assert isinstance(attempt, Attempt)
-        await processor.run(attempt)
+    recorder = JournalService(app)
+    processor = Processor(app, {"async": CoroutineExecutor()}, WorkerConfig(), journal_writer=recorder)
+    attempt = processor.read(FakeDelivery(b'{"task":"t"}'))
+    assert isinstance(attempt, Attempt)
+    await processor.run(attempt)
 
-        assert len(asyncio.all_tasks()) == 1
-        assert attempt.execution is not None
-        assert attempt.execution.context.journal is None
-        await app.aclose()
-
-    run(main())
+    assert len(asyncio.all_tasks()) == 1
+    assert attempt.execution is not None
+    assert attempt.execution.context.journal is None
+    await app.aclose()
 
 
-def test_the_first_progress_is_written_at_once_and_the_last_at_the_end(app: TaskMQ) -> None:
-    async def main() -> None:
-        recorder = JournalService(app)
-        ctx = context(recorder)
-        loop = asyncio.get_running_loop()
+async def test_the_first_progress_is_written_at_once_and_the_last_at_the_end(app: TaskMQ) -> None:
+    recorder = JournalService(app)
+    ctx = context(recorder)
+    loop = asyncio.get_running_loop()
 
-        ctx.progress(1, 10, "a")
-        while await found(app) is None:
-            await asyncio.sleep(0)
-        first = loop.time()
-        for done in range(2, 5):
-            ctx.progress(done, 10, "b")
+    ctx.progress(1, 10, "a")
+    while await found(app) is None:
+        await asyncio.sleep(0)
+    first = loop.time()
+    for done in range(2, 5):
+        ctx.progress(done, 10, "b")
 
-        async def is_written() -> bool:
-            return await found(app) != (1, 10, "a")
+    async def is_written() -> bool:
+        return await found(app) != (1, 10, "a")
 
-        await until(is_written)
-        assert loop.time() - first >= 0.4
-        assert await found(app) == (4, 10, "b")
+    await until(is_written)
+    assert loop.time() - first >= 0.4
+    assert await found(app) == (4, 10, "b")
 
-        ctx.progress(10, 10)
-        assert ctx.journal is not None
-        await recorder.finish(ctx.journal, Succeeded(None))
-        assert await found(app) == (10, 10, "")
-        await recorder.aclose()
-        await app.aclose()
-
-    run(main())
+    ctx.progress(10, 10)
+    assert ctx.journal is not None
+    await recorder.finish(ctx.journal, Succeeded(None))
+    assert await found(app) == (10, 10, "")
+    await recorder.aclose()
+    await app.aclose()
 
 
-def test_a_state_that_is_down_is_no_matter_for_progress_and_is_said_once(
+async def test_a_state_that_is_down_is_no_matter_for_progress_and_is_said_once(
     app: TaskMQ, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        down = _Down(app)
-        recorder = JournalService(app)
-        ctx = context(recorder)
-        for done in range(3):
-            ctx.progress(done)
-            assert ctx.journal is not None
-            await recorder.finish(ctx.journal, Succeeded(None))
-        assert [record.message for record in caplog.records] == [
-            "progress and heartbeats of tasks are not kept: down"
-        ]
-
-        ctx.progress(4)
-        await asyncio.sleep(0)
-        down.is_down = False
-
-        async def is_written() -> bool:
-            return await found(app) == (4, None, "")
-
-        # Nothing new is told: what was not written is written by itself.
-        await until(is_written)
-        await recorder.aclose()
-        await app.aclose()
-
-    run(main())
-
-
-def test_steps_and_the_token_need_a_state_that_answers(app: TaskMQ) -> None:
-    async def main() -> None:
-        down = _Down(app)
-        recorder = JournalService(app)
-        ctx = context(recorder)
-        calls: list[int] = []
-
-        async def work() -> int:
-            calls.append(1)
-            return 1
-
-        for _ in range(2):
-            with pytest.raises(StateUnavailable):
-                await ctx.astep("work", work)
-        assert calls == []
-
-        down.is_down = False
-        await ctx.resume()
-        assert ctx.fencing_token == NOW
-        await recorder.aclose()
-        await app.aclose()
-
-    run(main())
-
-
-def test_a_heartbeat_is_there_for_the_next_run_of_the_job(app: TaskMQ) -> None:
-    async def main() -> None:
-        recorder = JournalService(app)
-        first = context(recorder)
-        first.heartbeat({"row": 5})
-        assert first.journal is not None
-        await recorder.finish(first.journal, Succeeded(None))
-
-        second = context(recorder, attempt=2)
-        await second.resume()
-
-        assert second.last_heartbeat == {"row": 5}
-        assert second.fencing_token > first.fencing_token
-        await recorder.aclose()
-        await app.aclose()
-
-    run(main())
-
-
-def test_many_that_ask_at_the_same_time_begin_one_run(app: TaskMQ) -> None:
-    async def main() -> None:
-        recorder = JournalService(app)
-        ctx = context(recorder)
-
-        tokens = await asyncio.gather(
-            *(asyncio.to_thread(lambda: ctx.fencing_token) for _ in range(5)), ctx.resume(), ctx.resume()
-        )
-
-        assert set(tokens) == {NOW, None}
-        await recorder.aclose()
-        await app.aclose()
-
-    run(main())
-
-
-def test_who_gives_up_waiting_for_the_begin_leaves_it_to_the_others(app: TaskMQ) -> None:
-    async def main() -> None:
-        down = _Down(app)
-        recorder = JournalService(app)
-        ctx = context(recorder)
-        waiting = asyncio.create_task(ctx.resume())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        # Its failure has no waiter: the loop must not complain about it.
-        await asyncio.wait((waiting,))
-        await asyncio.sleep(0.01)
-        down.is_down = False
-        await ctx.resume()
-
-        assert ctx.last_checkpoint is None
-        await recorder.aclose()
-        await app.aclose()
-
-    run(main())
-
-
-def test_a_run_that_was_left_behind_saves_nothing_and_sees_that_nobody_waits(app: TaskMQ) -> None:
-    async def main() -> None:
-        recorder, other = JournalService(app), JournalService(app)
-        old, new = context(recorder), context(other)
-        await old.acheckpoint(1)
-        await new.acheckpoint(2)
-        assert not old.cancelled
-
-        with pytest.raises(RunSuperseded, match="job job-7: another run has begun since attempt 1 did"):
-            await old.acheckpoint(3)
-
-        assert old.cancelled
-        assert not new.cancelled
-        await context(other, attempt=3).resume()
-        late = context(recorder, attempt=2)
-        with pytest.raises(RunSuperseded):
-            await late.resume()
-        late.heartbeat("late")
-        assert late.journal is not None
-        await recorder.finish(late.journal, Succeeded(None))
-        for each in (recorder, other):
-            await each.aclose()
-        await app.aclose()
-
-    run(main())
-
-
-def test_a_blocking_call_on_the_workers_loop_is_refused_and_names_its_twin(app: TaskMQ) -> None:
-    async def main() -> None:
-        recorder = JournalService(app)
-        ctx = context(recorder)
-
-        with pytest.raises(UnsupportedFeature, match=r"await context\.astep"):
-            ctx.step("work", int)
-        with pytest.raises(UnsupportedFeature, match="resume"):
-            _ = ctx.last_checkpoint
-
-        assert await asyncio.to_thread(ctx.step, "work", int) == 0
-        await recorder.aclose()
-        await app.aclose()
-
-    run(main())
-
-
-def test_without_a_state_steps_say_so_and_progress_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        app = TaskMQ("amqp://nowhere")
-        recorder = JournalService(app)
-        ctx = context(recorder)
-        ctx.progress(1)
+    down = _Down(app)
+    recorder = JournalService(app)
+    ctx = context(recorder)
+    for done in range(3):
+        ctx.progress(done)
         assert ctx.journal is not None
         await recorder.finish(ctx.journal, Succeeded(None))
+    assert [record.message for record in caplog.records] == ["progress and heartbeats of tasks are not kept: down"]
 
-        with pytest.raises(UnsupportedFeature, match="progress, steps and checkpoints need a state"):
-            await ctx.resume()
-        with pytest.raises(UnsupportedFeature, match="progress needs a state"):
-            await app.job("a").aprogress()
-        await recorder.aclose()
+    ctx.progress(4)
+    await asyncio.sleep(0)
+    down.is_down = False
 
-    run(main())
+    async def is_written() -> bool:
+        return await found(app) == (4, None, "")
+
+    # Nothing new is told: what was not written is written by itself.
+    await until(is_written)
+    await recorder.aclose()
+    await app.aclose()
+
+
+async def test_steps_and_the_token_need_a_state_that_answers(app: TaskMQ) -> None:
+    down = _Down(app)
+    recorder = JournalService(app)
+    ctx = context(recorder)
+    calls: list[int] = []
+
+    async def work() -> int:
+        calls.append(1)
+        return 1
+
+    for _ in range(2):
+        with pytest.raises(StateUnavailable):
+            await ctx.astep("work", work)
+    assert calls == []
+
+    down.is_down = False
+    await ctx.resume()
+    assert ctx.fencing_token == NOW
+    await recorder.aclose()
+    await app.aclose()
+
+
+async def test_a_heartbeat_is_there_for_the_next_run_of_the_job(app: TaskMQ) -> None:
+    recorder = JournalService(app)
+    first = context(recorder)
+    first.heartbeat({"row": 5})
+    assert first.journal is not None
+    await recorder.finish(first.journal, Succeeded(None))
+
+    second = context(recorder, attempt=2)
+    await second.resume()
+
+    assert second.last_heartbeat == {"row": 5}
+    assert second.fencing_token > first.fencing_token
+    await recorder.aclose()
+    await app.aclose()
+
+
+async def test_many_that_ask_at_the_same_time_begin_one_run(app: TaskMQ) -> None:
+    recorder = JournalService(app)
+    ctx = context(recorder)
+
+    tokens = await asyncio.gather(
+        *(asyncio.to_thread(lambda: ctx.fencing_token) for _ in range(5)), ctx.resume(), ctx.resume()
+    )
+
+    assert set(tokens) == {NOW, None}
+    await recorder.aclose()
+    await app.aclose()
+
+
+async def test_who_gives_up_waiting_for_the_begin_leaves_it_to_the_others(app: TaskMQ) -> None:
+    down = _Down(app)
+    recorder = JournalService(app)
+    ctx = context(recorder)
+    waiting = asyncio.create_task(ctx.resume())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    # Its failure has no waiter: the loop must not complain about it.
+    await asyncio.wait((waiting,))
+    await asyncio.sleep(0.01)
+    down.is_down = False
+    await ctx.resume()
+
+    assert ctx.last_checkpoint is None
+    await recorder.aclose()
+    await app.aclose()
+
+
+async def test_a_run_that_was_left_behind_saves_nothing_and_sees_that_nobody_waits(app: TaskMQ) -> None:
+    recorder, other = JournalService(app), JournalService(app)
+    old, new = context(recorder), context(other)
+    await old.acheckpoint(1)
+    await new.acheckpoint(2)
+    assert not old.cancelled
+
+    with pytest.raises(RunSuperseded, match="job job-7: another run has begun since attempt 1 did"):
+        await old.acheckpoint(3)
+
+    assert old.cancelled
+    assert not new.cancelled
+    await context(other, attempt=3).resume()
+    late = context(recorder, attempt=2)
+    with pytest.raises(RunSuperseded):
+        await late.resume()
+    late.heartbeat("late")
+    assert late.journal is not None
+    await recorder.finish(late.journal, Succeeded(None))
+    for each in (recorder, other):
+        await each.aclose()
+    await app.aclose()
+
+
+async def test_a_blocking_call_on_the_workers_loop_is_refused_and_names_its_twin(app: TaskMQ) -> None:
+    recorder = JournalService(app)
+    ctx = context(recorder)
+
+    with pytest.raises(UnsupportedFeature, match=r"await context\.astep"):
+        ctx.step("work", int)
+    with pytest.raises(UnsupportedFeature, match="resume"):
+        _ = ctx.last_checkpoint
+
+    assert await asyncio.to_thread(ctx.step, "work", int) == 0
+    await recorder.aclose()
+    await app.aclose()
+
+
+async def test_without_a_state_steps_say_so_and_progress_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
+    app = TaskMQ("amqp://nowhere")
+    recorder = JournalService(app)
+    ctx = context(recorder)
+    ctx.progress(1)
+    assert ctx.journal is not None
+    await recorder.finish(ctx.journal, Succeeded(None))
+
+    with pytest.raises(UnsupportedFeature, match="progress, steps and checkpoints need a state"):
+        await ctx.resume()
+    with pytest.raises(UnsupportedFeature, match="progress needs a state"):
+        await app.job("a").aprogress()
+    await recorder.aclose()
     assert "need a state" in caplog.text
 
 
@@ -384,7 +354,7 @@ def test_saved_steps_are_forgotten_after_a_success_and_kept_for_a_dead_job(app: 
     assert seen == [None, "here"]
 
 
-def test_a_superseded_run_retries_only_if_it_still_has_the_message(
+async def test_a_superseded_run_retries_only_if_it_still_has_the_message(
     app: TaskMQ,
 ) -> None:
     @app.task(name="t")
@@ -394,20 +364,17 @@ def test_a_superseded_run_retries_only_if_it_still_has_the_message(
     class Revoked(FakeDelivery):
         revoked = True
 
-    async def main() -> None:
-        from taskmq.executors import CoroutineExecutor
+    from taskmq.executors import CoroutineExecutor
 
-        processor = Processor(app, {"async": CoroutineExecutor()}, WorkerConfig())
-        outcomes = []
-        for kind in (FakeDelivery, Revoked):
-            attempt = processor.read(kind(json.dumps({"task": "t"}).encode()))
-            assert isinstance(attempt, Attempt)
-            outcomes.append(await processor.run(attempt))
+    processor = Processor(app, {"async": CoroutineExecutor()}, WorkerConfig())
+    outcomes = []
+    for kind in (FakeDelivery, Revoked):
+        attempt = processor.read(kind(json.dumps({"task": "t"}).encode()))
+        assert isinstance(attempt, Attempt)
+        outcomes.append(await processor.run(attempt))
 
-        assert isinstance(outcomes[0], Retried)
-        assert outcomes[1] == Interrupted()
-
-    run(main())
+    assert isinstance(outcomes[0], Retried)
+    assert outcomes[1] == Interrupted()
 
 
 def test_a_fork_of_a_thread_task_is_refused_to_save(app: TaskMQ) -> None:

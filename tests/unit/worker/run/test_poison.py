@@ -20,9 +20,9 @@ from taskmq.worker.attempt import Attempt
 from taskmq.worker.run.crash_counter import CrashCounter, private_folder
 from taskmq.worker.run.poison import Quarantine
 from taskmq_local import open_memory_state
+from tests.coroutines import run_by
 from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import FakeDelivery, Fault, StagedApp, settle_loop, staged
-from tests.virtual_time import run
 
 
 async def come_back(app: StagedApp, *labels: str) -> None:
@@ -46,79 +46,75 @@ def calls(app: StagedApp) -> list[str]:
     return [name for name in app.points.names if name in ("begin", "end", "put")]
 
 
-def test_a_job_that_comes_for_the_first_time_costs_the_state_nothing() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await send(app, "a", "b")
+@run_by(play)
+async def test_a_job_that_comes_for_the_first_time_costs_the_state_nothing(app: StagedApp, gate: Gate, /) -> None:
+    await send(app, "a", "b")
+    gate.open.set()
+    async with working(app):
+        assert gate.finished == ["a", "b"]
+    assert calls(app) == ["put", "put"]
+
+
+@run_by(play)
+async def test_a_returning_job_is_counted_while_it_runs_and_not_after_its_settlement(
+    app: StagedApp, gate: Gate, /
+) -> None:
+    await come_back(app, "a")
+    async with working(app):
+        assert gate.started == ["a"]
+        assert calls(app) == ["begin"]
         gate.open.set()
-        async with working(app):
-            assert gate.finished == ["a", "b"]
-        assert calls(app) == ["put", "put"]
-
-    play(test)
+        await settle_loop()
+        assert calls(app) == ["begin", "end", "put"]
+    assert await starts_of(app).begin("a", ttl=1) == 1
 
 
-def test_a_returning_job_is_counted_while_it_runs_and_not_after_its_settlement() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await come_back(app, "a")
-        async with working(app):
-            assert gate.started == ["a"]
-            assert calls(app) == ["begin"]
-            gate.open.set()
-            await settle_loop()
-            assert calls(app) == ["begin", "end", "put"]
-        assert await starts_of(app).begin("a", ttl=1) == 1
-
-    play(test)
-
-
-def test_a_job_whose_starts_are_used_up_is_dead_and_says_how_many_there_were() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await come_back(app, "a")
-        await crash(app, "a", times=2)
-        async with working(app):
-            assert gate.started == []
-
-        (letter,) = await app.messages("work.dlq")
-        assert letter.headers["x-taskmq-reason"] == "worker_lost"
-        assert letter.headers["x-taskmq-error-type"] == "taskmq.errors.WorkerLost"
-        assert letter.headers["x-taskmq-starts"] == 3
-        assert letter.headers["x-taskmq-worker"] == "w1"
-        assert "was started 3 times" in str(letter.headers["x-taskmq-error"])
-        record = await app.record("a")
-        assert record is not None
-        assert record.state is JobState.FAILED
-        # Once the letter is replayed it has all its starts again.
-        assert await starts_of(app).begin("a", ttl=1) == 1
-
-    play(test)
-
-
-def test_a_dead_job_whose_acknowledgement_was_lost_is_not_started_again() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await come_back(app, "a", "a")
-        await crash(app, "a", times=2)
-        async with working(app, concurrency=1):
-            assert gate.started == []
-            assert len(await app.messages("work.dlq")) == 2
-
-            await asyncio.sleep(6)
-            assert await starts_of(app).begin("a", ttl=1) == 1
-
-    play(test)
-
-
-def test_a_dead_letter_that_cannot_be_published_leaves_the_count_as_it_is() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await come_back(app, "a")
-        await crash(app, "a", times=2)
-        app.flaky.fail_publishes(100, BrokerUnavailable("staged"))
-        async with working(app) as (worker, running):
-            worker.requeue_now()
-            await asyncio.wait((running,))
+@run_by(play)
+async def test_a_job_whose_starts_are_used_up_is_dead_and_says_how_many_there_were(
+    app: StagedApp, gate: Gate, /
+) -> None:
+    await come_back(app, "a")
+    await crash(app, "a", times=2)
+    async with working(app):
         assert gate.started == []
-        assert await starts_of(app).begin("a", ttl=1) > 3
 
-    play(test)
+    (letter,) = await app.messages("work.dlq")
+    assert letter.headers["x-taskmq-reason"] == "worker_lost"
+    assert letter.headers["x-taskmq-error-type"] == "taskmq.errors.WorkerLost"
+    assert letter.headers["x-taskmq-starts"] == 3
+    assert letter.headers["x-taskmq-worker"] == "w1"
+    assert "was started 3 times" in str(letter.headers["x-taskmq-error"])
+    record = await app.record("a")
+    assert record is not None
+    assert record.state is JobState.FAILED
+    # Once the letter is replayed it has all its starts again.
+    assert await starts_of(app).begin("a", ttl=1) == 1
+
+
+@run_by(play)
+async def test_a_dead_job_whose_acknowledgement_was_lost_is_not_started_again(app: StagedApp, gate: Gate, /) -> None:
+    await come_back(app, "a", "a")
+    await crash(app, "a", times=2)
+    async with working(app, concurrency=1):
+        assert gate.started == []
+        assert len(await app.messages("work.dlq")) == 2
+
+        await asyncio.sleep(6)
+        assert await starts_of(app).begin("a", ttl=1) == 1
+
+
+@run_by(play)
+async def test_a_dead_letter_that_cannot_be_published_leaves_the_count_as_it_is(
+    app: StagedApp, gate: Gate, /
+) -> None:
+    await come_back(app, "a")
+    await crash(app, "a", times=2)
+    app.flaky.fail_publishes(100, BrokerUnavailable("staged"))
+    async with working(app) as (worker, running):
+        worker.requeue_now()
+        await asyncio.wait((running,))
+    assert gate.started == []
+    assert await starts_of(app).begin("a", ttl=1) > 3
 
 
 def test_the_limit_of_starts_can_be_set_and_lifted() -> None:
@@ -152,24 +148,22 @@ def test_of_one_start_nobody_knows_whether_it_ever_was(count: int) -> None:
             Worker(app, WorkerConfig(max_crashes=count))
 
 
-def test_the_last_start_waits_for_what_runs_and_nothing_starts_beside_it() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await crash(app, "suspect", times=1)
-        await come_back(app, "runs", "suspect", "behind")
-        async with working(app):
-            await send(app, "fresh")
-            await settle_loop()
-            assert gate.started == ["runs"]
+@run_by(play)
+async def test_the_last_start_waits_for_what_runs_and_nothing_starts_beside_it(app: StagedApp, gate: Gate, /) -> None:
+    await crash(app, "suspect", times=1)
+    await come_back(app, "runs", "suspect", "behind")
+    async with working(app):
+        await send(app, "fresh")
+        await settle_loop()
+        assert gate.started == ["runs"]
 
-            await let_go(gate)
-            # What has ended is told to the broker first: the suspect may leave no time for it.
-            assert gate.started == ["runs"]
-            await asyncio.sleep(0.1)
-            assert gate.started == ["runs", "suspect"]
-            await let_go(gate)
-            assert sorted(gate.started[2:]) == ["behind", "fresh"]
-
-    play(test)
+        await let_go(gate)
+        # What has ended is told to the broker first: the suspect may leave no time for it.
+        assert gate.started == ["runs"]
+        await asyncio.sleep(0.1)
+        assert gate.started == ["runs", "suspect"]
+        await let_go(gate)
+        assert sorted(gate.started[2:]) == ["behind", "fresh"]
 
 
 async def let_go(gate: Gate) -> None:
@@ -179,128 +173,119 @@ async def let_go(gate: Gate) -> None:
     await settle_loop()
 
 
-def test_those_behind_a_suspect_have_not_begun_and_are_not_charged_when_it_crashes() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        labels = [f"beside {number}" for number in range(6)]
-        await crash(app, "suspect", times=1)
-        await come_back(app, "suspect", *labels)
-        async with working(app, concurrency=4):
-            assert gate.started == ["suspect"]
-            # If the process were killed now:
-            for label in labels:
-                assert await starts_of(app).begin(label, ttl=1) == 1
-                await starts_of(app).end(label)
-            gate.open.set()
-            await settle_loop()
-            assert sorted(gate.finished) == sorted([*labels, "suspect"])
-
-    play(test)
-
-
-def test_being_alone_has_a_limit_so_that_one_long_task_does_not_stop_all_others() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await crash(app, "suspect", times=1)
-        await come_back(app, "long", "suspect")
-        async with working(app):
-            assert gate.started == ["long"]
-            await asyncio.sleep(31)
-            assert gate.started == ["long", "suspect"]
-            await send(app, "later")
-            await settle_loop()
-            assert gate.started == ["long", "suspect"]
-            await asyncio.sleep(31)
-            assert gate.started == ["long", "suspect", "later"]
-            await let_go(gate)
-            assert len(gate.finished) == 3
-
-    play(test)
+@run_by(play)
+async def test_those_behind_a_suspect_have_not_begun_and_are_not_charged_when_it_crashes(
+    app: StagedApp, gate: Gate, /
+) -> None:
+    labels = [f"beside {number}" for number in range(6)]
+    await crash(app, "suspect", times=1)
+    await come_back(app, "suspect", *labels)
+    async with working(app, concurrency=4):
+        assert gate.started == ["suspect"]
+        # If the process were killed now:
+        for label in labels:
+            assert await starts_of(app).begin(label, ttl=1) == 1
+            await starts_of(app).end(label)
+        gate.open.set()
+        await settle_loop()
+        assert sorted(gate.finished) == sorted([*labels, "suspect"])
 
 
-def test_an_interrupted_suspect_goes_back_without_a_counted_crash() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await crash(app, "suspect", times=1)
-        await come_back(app, "suspect", "behind", "more")
+@run_by(play)
+async def test_being_alone_has_a_limit_so_that_one_long_task_does_not_stop_all_others(
+    app: StagedApp, gate: Gate, /
+) -> None:
+    await crash(app, "suspect", times=1)
+    await come_back(app, "long", "suspect")
+    async with working(app):
+        assert gate.started == ["long"]
+        await asyncio.sleep(31)
+        assert gate.started == ["long", "suspect"]
+        await send(app, "later")
+        await settle_loop()
+        assert gate.started == ["long", "suspect"]
+        await asyncio.sleep(31)
+        assert gate.started == ["long", "suspect", "later"]
+        await let_go(gate)
+        assert len(gate.finished) == 3
+
+
+@run_by(play)
+async def test_an_interrupted_suspect_goes_back_without_a_counted_crash(app: StagedApp, gate: Gate, /) -> None:
+    await crash(app, "suspect", times=1)
+    await come_back(app, "suspect", "behind", "more")
+    async with working(app) as (worker, running):
+        assert gate.started == ["suspect"]
+        worker.requeue_now()
+        await asyncio.wait((running,))
+    assert sorted(str(name) for name in ids(await app.messages("work"))) == ["behind", "more", "suspect"]
+    for label in ("suspect", "behind", "more"):
+        assert await starts_of(app).begin(label, ttl=1) == 1
+
+
+async def test_a_task_that_ignores_being_cancelled_is_not_charged_for_the_stop() -> None:
+    with staged() as app:
+        freed = asyncio.Event()
+
+        @app.task(name="stubborn", queue="work")
+        async def stubborn(label: str) -> None:
+            while not freed.is_set():
+                try:
+                    await freed.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        await send(app, "a", task="stubborn")
+        await app.messages("work")
         async with working(app) as (worker, running):
-            assert gate.started == ["suspect"]
             worker.requeue_now()
             await asyncio.wait((running,))
-        assert sorted(str(name) for name in ids(await app.messages("work"))) == ["behind", "more", "suspect"]
-        for label in ("suspect", "behind", "more"):
-            assert await starts_of(app).begin(label, ttl=1) == 1
-
-    play(test)
-
-
-def test_a_task_that_ignores_being_cancelled_is_not_charged_for_the_stop() -> None:
-    async def main() -> None:
-        with staged() as app:
-            freed = asyncio.Event()
-
-            @app.task(name="stubborn", queue="work")
-            async def stubborn(label: str) -> None:
-                while not freed.is_set():
-                    try:
-                        await freed.wait()
-                    except asyncio.CancelledError:
-                        continue
-
-            await send(app, "a", task="stubborn")
-            await app.messages("work")
-            async with working(app) as (worker, running):
-                worker.requeue_now()
-                await asyncio.wait((running,))
-                assert worker.left_behind == 1
-            assert await starts_of(app).begin("a", ttl=1) == 1
-            freed.set()
-            await settle_loop()
-
-    run(main())
+            assert worker.left_behind == 1
+        assert await starts_of(app).begin("a", ttl=1) == 1
+        freed.set()
+        await settle_loop()
 
 
-def test_without_an_answer_of_the_state_jobs_run_uncounted_and_one_warning_says_so(
-    caplog: pytest.LogCaptureFixture,
+@run_by(play)
+async def test_without_an_answer_of_the_state_jobs_run_uncounted_and_one_warning_says_so(
+    app: StagedApp, gate: Gate, /, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        await come_back(app, "a", "b", "c")
-        app.points.plan = [Fault.NONE] * 2
-        app.points.rest = Fault.REFUSED
-        with caplog.at_level(logging.WARNING, "taskmq.worker"):
-            async with working(app):
-                assert gate.started == ["a", "b", "c"]
-                gate.open.set()
-                await settle_loop()
-                app.points.rest = Fault.NONE
-                await asyncio.sleep(10)
-                assert gate.finished == ["a", "b", "c"]
-        assert caplog.text.count("starts of jobs are not counted") == 1
-
-    play(test)
-
-
-def test_a_state_that_hangs_delays_a_job_that_comes_back_and_nothing_else() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        gate.open.set()
-        await come_back(app, "a")
-        app.points.plan = [Fault.NONE, Fault.NONE, Fault.HANGS]
+    await come_back(app, "a", "b", "c")
+    app.points.plan = [Fault.NONE] * 2
+    app.points.rest = Fault.REFUSED
+    with caplog.at_level(logging.WARNING, "taskmq.worker"):
         async with working(app):
-            await send(app, "fresh")
+            assert gate.started == ["a", "b", "c"]
+            gate.open.set()
             await settle_loop()
-            assert gate.started == ["fresh"]
-            await asyncio.sleep(6)
-            assert gate.started == ["fresh", "a"]
+            app.points.rest = Fault.NONE
+            await asyncio.sleep(10)
+            assert gate.finished == ["a", "b", "c"]
+    assert caplog.text.count("starts of jobs are not counted") == 1
 
-    play(test)
+
+@run_by(play)
+async def test_a_state_that_hangs_delays_a_job_that_comes_back_and_nothing_else(
+    app: StagedApp, gate: Gate, /
+) -> None:
+    gate.open.set()
+    await come_back(app, "a")
+    app.points.plan = [Fault.NONE, Fault.NONE, Fault.HANGS]
+    async with working(app):
+        await send(app, "fresh")
+        await settle_loop()
+        assert gate.started == ["fresh"]
+        await asyncio.sleep(6)
+        assert gate.started == ["fresh", "a"]
 
 
-def test_a_task_with_early_acknowledgement_is_not_counted() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        gate.open.set()
-        await crash(app, "a", times=9)
-        await come_back(app, "a")
-        async with working(app):
-            assert gate.finished == ["a"]
-
-    play(test, ack="early")
+@run_by(play, ack="early")
+async def test_a_task_with_early_acknowledgement_is_not_counted(app: StagedApp, gate: Gate, /) -> None:
+    gate.open.set()
+    await crash(app, "a", times=9)
+    await come_back(app, "a")
+    async with working(app):
+        assert gate.finished == ["a"]
 
 
 class Revoked(FakeDelivery):
@@ -330,143 +315,124 @@ def _plain() -> None: ...
 
 
 @pytest.mark.parametrize("retry", [None, RetryPolicy(max_attempts=10)])
-def test_a_process_that_dies_under_its_task_is_a_start_whatever_the_retry_policy(retry: RetryPolicy | None) -> None:
-    async def main() -> None:
-        runs: list[Attempt] = []
+async def test_a_process_that_dies_under_its_task_is_a_start_whatever_the_retry_policy(
+    retry: RetryPolicy | None,
+) -> None:
+    runs: list[Attempt] = []
+
+    async def dies(attempt: Attempt) -> Outcome:
+        runs.append(attempt)
+        lost = WorkerLost("the task's process ended: killed by SIGKILL")
+        return Retried(policy.delay(1, fraction=0), lost) if (policy := retry) else Dead("worker_lost", lost)
+
+    with staged() as app:
+        stage = process_stage(app, dies)
+        outcome = await stage.quarantine.run(stage.attempt())
+        assert isinstance(outcome, Dead)
+        assert outcome.reason == "worker_lost"
+        assert isinstance(outcome.error, WorkerLost)
+        assert outcome.error.starts == len(runs) == 3
+        await stage.quarantine.aclose()
+
+
+async def test_deaths_of_processes_and_of_workers_are_counted_together() -> None:
+    runs: list[Attempt] = []
+
+    async def dies(attempt: Attempt) -> Outcome:
+        runs.append(attempt)
+        return Dead("worker_lost", WorkerLost("gone"))
+
+    with staged() as app:
+        stage = process_stage(app, dies)
+        # The first start ended with the worker.
+        outcome = await stage.quarantine.run(stage.attempt(redelivered=True))
+        assert isinstance(outcome, Dead)
+        assert len(runs) == 2
+
+
+async def test_without_a_state_that_answers_a_dying_process_has_three_starts_all_the_same() -> None:
+    runs: list[Attempt] = []
+
+    async def dies(attempt: Attempt) -> Outcome:
+        runs.append(attempt)
+        return Dead("worker_lost", WorkerLost("gone"))
+
+    with staged() as app:
+        stage = process_stage(app, dies)
+        app.points.rest = Fault.REFUSED
+        await stage.quarantine.run(stage.attempt())
+        assert len(runs) == 3
+
+
+async def test_a_process_that_dies_once_costs_its_task_no_attempt() -> None:
+    outcomes: list[Outcome] = [Dead("worker_lost", WorkerLost("gone")), Succeeded(7)]
+
+    async def recovers(attempt: Attempt) -> Outcome:
+        assert attempt.envelope.attempt == 1
+        return outcomes.pop(0)
+
+    with staged() as app:
+        stage = process_stage(app, recovers)
+        assert await stage.quarantine.run(stage.attempt()) == Succeeded(7)
+        assert await stage.store.begin("job-1", ttl=1) == 1
+
+
+async def test_processes_that_a_stopping_worker_ends_are_no_deaths() -> None:
+    with staged() as app:
 
         async def dies(attempt: Attempt) -> Outcome:
-            runs.append(attempt)
-            lost = WorkerLost("the task's process ended: killed by SIGKILL")
-            return Retried(policy.delay(1, fraction=0), lost) if (policy := retry) else Dead("worker_lost", lost)
-
-        with staged() as app:
-            stage = process_stage(app, dies)
-            outcome = await stage.quarantine.run(stage.attempt())
-            assert isinstance(outcome, Dead)
-            assert outcome.reason == "worker_lost"
-            assert isinstance(outcome.error, WorkerLost)
-            assert outcome.error.starts == len(runs) == 3
-            await stage.quarantine.aclose()
-
-    run(main())
-
-
-def test_deaths_of_processes_and_of_workers_are_counted_together() -> None:
-    async def main() -> None:
-        runs: list[Attempt] = []
-
-        async def dies(attempt: Attempt) -> Outcome:
-            runs.append(attempt)
+            stage.quarantine.is_stopping = True
             return Dead("worker_lost", WorkerLost("gone"))
 
-        with staged() as app:
-            stage = process_stage(app, dies)
-            # The first start ended with the worker.
-            outcome = await stage.quarantine.run(stage.attempt(redelivered=True))
-            assert isinstance(outcome, Dead)
-            assert len(runs) == 2
-
-    run(main())
+        stage = process_stage(app, dies)
+        assert await stage.quarantine.run(stage.attempt()) == Interrupted()
 
 
-def test_without_a_state_that_answers_a_dying_process_has_three_starts_all_the_same() -> None:
-    async def main() -> None:
-        runs: list[Attempt] = []
+async def test_a_message_that_comes_back_while_its_first_delivery_runs_here_is_not_counted() -> None:
+    with staged() as app:
+        freed = asyncio.Event()
 
-        async def dies(attempt: Attempt) -> Outcome:
-            runs.append(attempt)
-            return Dead("worker_lost", WorkerLost("gone"))
+        async def waits(attempt: Attempt) -> Outcome:
+            await freed.wait()
+            return Succeeded(None)
 
-        with staged() as app:
-            stage = process_stage(app, dies)
-            app.points.rest = Fault.REFUSED
-            await stage.quarantine.run(stage.attempt())
-            assert len(runs) == 3
-
-    run(main())
-
-
-def test_a_process_that_dies_once_costs_its_task_no_attempt() -> None:
-    async def main() -> None:
-        outcomes: list[Outcome] = [Dead("worker_lost", WorkerLost("gone")), Succeeded(7)]
-
-        async def recovers(attempt: Attempt) -> Outcome:
-            assert attempt.envelope.attempt == 1
-            return outcomes.pop(0)
-
-        with staged() as app:
-            stage = process_stage(app, recovers)
-            assert await stage.quarantine.run(stage.attempt()) == Succeeded(7)
-            assert await stage.store.begin("job-1", ttl=1) == 1
-
-    run(main())
+        stage = Stage(app, waits)
+        first = stage.attempt()
+        tasks = [asyncio.ensure_future(stage.quarantine.run(first))]
+        stage.running[tasks[0]] = first.delivery  # type: ignore[index]
+        for _ in range(5):
+            again = stage.attempt(redelivered=True)
+            task = asyncio.ensure_future(stage.quarantine.run(again))
+            stage.running[task] = again.delivery  # type: ignore[index]
+            tasks.append(task)
+        await settle_loop()
+        assert app.points.names == []
+        freed.set()
+        assert await asyncio.gather(*tasks) == [Succeeded(None)] * 6
 
 
-def test_processes_that_a_stopping_worker_ends_are_no_deaths() -> None:
-    async def main() -> None:
-        with staged() as app:
+async def test_a_void_deliverys_crash_count_is_taken_back() -> None:
+    with staged() as app:
+        freed = asyncio.Event()
 
-            async def dies(attempt: Attempt) -> Outcome:
-                stage.quarantine.is_stopping = True
-                return Dead("worker_lost", WorkerLost("gone"))
+        async def waits(attempt: Attempt) -> Outcome:
+            await freed.wait()
+            return Succeeded(None)
 
-            stage = process_stage(app, dies)
-            assert await stage.quarantine.run(stage.attempt()) == Interrupted()
-
-    run(main())
-
-
-def test_a_message_that_comes_back_while_its_first_delivery_runs_here_is_not_counted() -> None:
-    async def main() -> None:
-        with staged() as app:
-            freed = asyncio.Event()
-
-            async def waits(attempt: Attempt) -> Outcome:
-                await freed.wait()
-                return Succeeded(None)
-
-            stage = Stage(app, waits)
-            first = stage.attempt()
-            tasks = [asyncio.ensure_future(stage.quarantine.run(first))]
-            stage.running[tasks[0]] = first.delivery  # type: ignore[index]
-            for _ in range(5):
-                again = stage.attempt(redelivered=True)
-                task = asyncio.ensure_future(stage.quarantine.run(again))
-                stage.running[task] = again.delivery  # type: ignore[index]
-                tasks.append(task)
-            await settle_loop()
-            assert app.points.names == []
-            freed.set()
-            assert await asyncio.gather(*tasks) == [Succeeded(None)] * 6
-
-    run(main())
-
-
-def test_a_void_deliverys_crash_count_is_taken_back() -> None:
-    async def main() -> None:
-        with staged() as app:
-            freed = asyncio.Event()
-
-            async def waits(attempt: Attempt) -> Outcome:
-                await freed.wait()
-                return Succeeded(None)
-
-            stage = Stage(app, waits)
-            delivery = Revoked(b"", redelivered=True)
-            running = asyncio.ensure_future(stage.quarantine.run(stage.attempt(delivery=delivery)))
-            await asyncio.sleep(5)
-            assert app.points.names == ["begin"]
-            delivery.revoked = True
-            await asyncio.sleep(1)
-            assert app.points.names == ["begin", "end"]
-            # Another worker's count is not ours to end.
-            assert await stage.store.begin("job-1", ttl=1000) == 1
-            freed.set()
-            await running
-            assert await stage.store.begin("job-1", ttl=1000) == 2
-            await stage.quarantine.aclose()
-
-    run(main())
+        stage = Stage(app, waits)
+        delivery = Revoked(b"", redelivered=True)
+        running = asyncio.ensure_future(stage.quarantine.run(stage.attempt(delivery=delivery)))
+        await asyncio.sleep(5)
+        assert app.points.names == ["begin"]
+        delivery.revoked = True
+        await asyncio.sleep(1)
+        assert app.points.names == ["begin", "end"]
+        # Another worker's count is not ours to end.
+        assert await stage.store.begin("job-1", ttl=1000) == 1
+        freed.set()
+        await running
+        assert await stage.store.begin("job-1", ttl=1000) == 2
+        await stage.quarantine.aclose()
 
 
 def process_stage(app: TaskMQ, run: Callable[[Attempt], Awaitable[Outcome]]) -> Stage:

@@ -23,6 +23,8 @@ from taskmq.worker.attempt import Attempt
 from tests.unit.worker.bench import NOW, add, bench, nothing, outcome_of, run
 from tests.unit.worker.staged import FakeDelivery, settle_loop
 
+pytestmark = pytest.mark.real_time
+
 
 @pytest.mark.parametrize(
     ("body", "content_type", "words"),
@@ -71,13 +73,10 @@ def test_no_body_whatever_makes_the_processor_raise(body: bytes, content_type: s
         ),
     )
 )
-def test_whatever_stands_in_the_fields_of_a_message_the_end_is_an_outcome(fields: dict[str, object]) -> None:
-    async def main() -> None:
-        with bench(add) as it:
-            body = json.dumps({"task": "add", **fields}).encode()
-            assert isinstance(await it.outcome(body), Succeeded | Dead | Parked | Snoozed | Cancelled)
-
-    run(main())
+async def test_whatever_stands_in_the_fields_of_a_message_the_end_is_an_outcome(fields: dict[str, object]) -> None:
+    with bench(add) as it:
+        body = json.dumps({"task": "add", **fields}).encode()
+        assert isinstance(await it.outcome(body), Succeeded | Dead | Parked | Snoozed | Cancelled)
 
 
 def test_a_task_that_is_not_known_is_put_back_with_growing_delays_and_then_parked() -> None:
@@ -181,33 +180,27 @@ def test_a_message_that_comes_long_before_its_time_goes_back_to_the_broker() -> 
     assert outcome == Snoozed(timedelta(milliseconds=126))
 
 
-def test_a_message_that_comes_a_moment_early_is_kept_in_hand_until_its_time() -> None:
-    async def main() -> None:
-        with bench(add) as it:
-            running = asyncio.create_task(it.outcome({"task": "add", "args": [1], "eta": NOW + 125}))
-            await it.clock.wait_for_sleepers()
-            it.clock.advance(0.124)
-            await settle_loop()
-            assert not running.done()
+async def test_a_message_that_comes_a_moment_early_is_kept_in_hand_until_its_time() -> None:
+    with bench(add) as it:
+        running = asyncio.create_task(it.outcome({"task": "add", "args": [1], "eta": NOW + 125}))
+        await it.clock.wait_for_sleepers()
+        it.clock.advance(0.124)
+        await settle_loop()
+        assert not running.done()
 
-            it.clock.advance(0.001)
+        it.clock.advance(0.001)
 
-            assert await running == Succeeded(2)
-
-    run(main())
+        assert await running == Succeeded(2)
 
 
-def test_a_job_may_expire_during_that_moment() -> None:
-    async def main() -> None:
-        with bench(add) as it:
-            body = {"task": "add", "args": [1], "eta": NOW + 100, "expires": NOW + 50}
-            running = asyncio.create_task(it.outcome(body))
-            await it.clock.wait_for_sleepers()
-            it.clock.advance(0.1)
+async def test_a_job_may_expire_during_that_moment() -> None:
+    with bench(add) as it:
+        body = {"task": "add", "args": [1], "eta": NOW + 100, "expires": NOW + 50}
+        running = asyncio.create_task(it.outcome(body))
+        await it.clock.wait_for_sleepers()
+        it.clock.advance(0.1)
 
-            assert isinstance(await running, Cancelled)
-
-    run(main())
+        assert isinstance(await running, Cancelled)
 
 
 def test_a_message_that_is_due_runs() -> None:
@@ -301,47 +294,41 @@ def test_a_task_that_cancels_itself_has_failed() -> None:
     assert isinstance(outcome.error, asyncio.CancelledError)
 
 
-def test_a_run_that_is_cancelled_while_the_worker_interrupts_is_no_attempt() -> None:
-    async def main() -> None:
-        def define(app: TaskMQ) -> None:
-            @app.task(name="long")
-            async def long(context: Context) -> None:
-                contexts.append(context)
+async def test_a_run_that_is_cancelled_while_the_worker_interrupts_is_no_attempt() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="long")
+        async def long(context: Context) -> None:
+            contexts.append(context)
+            await asyncio.get_running_loop().create_future()
+
+    contexts: list[Context] = []
+    with bench(define) as it:
+        running = asyncio.create_task(it.outcome({"task": "long"}))
+        await settle_loop()
+        it.processor.is_interrupting = True
+        running.cancel()
+
+        assert await running == Interrupted()
+        assert contexts[0].cancelled
+
+
+async def test_a_task_that_turns_its_interruption_into_a_result_has_a_result() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="long")
+        async def long() -> str:
+            try:
                 await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                return "half done"
+            return "done"
 
-        contexts: list[Context] = []
-        with bench(define) as it:
-            running = asyncio.create_task(it.outcome({"task": "long"}))
-            await settle_loop()
-            it.processor.is_interrupting = True
-            running.cancel()
+    with bench(define) as it:
+        running = asyncio.create_task(it.outcome({"task": "long"}))
+        await settle_loop()
+        it.processor.is_interrupting = True
+        running.cancel()
 
-            assert await running == Interrupted()
-            assert contexts[0].cancelled
-
-    run(main())
-
-
-def test_a_task_that_turns_its_interruption_into_a_result_has_a_result() -> None:
-    async def main() -> None:
-        def define(app: TaskMQ) -> None:
-            @app.task(name="long")
-            async def long() -> str:
-                try:
-                    await asyncio.get_running_loop().create_future()
-                except asyncio.CancelledError:
-                    return "half done"
-                return "done"
-
-        with bench(define) as it:
-            running = asyncio.create_task(it.outcome({"task": "long"}))
-            await settle_loop()
-            it.processor.is_interrupting = True
-            running.cancel()
-
-            assert await running == Succeeded("half done")
-
-    run(main())
+        assert await running == Succeeded("half done")
 
 
 def test_a_run_that_takes_too_long_has_failed_with_a_timeout() -> None:

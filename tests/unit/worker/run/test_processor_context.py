@@ -10,8 +10,10 @@ from taskmq import Context, RetryPolicy, TaskMQ
 from taskmq.model.outcome import Interrupted, Succeeded
 from taskmq.run.context import current_context
 from taskmq.worker.attempt import Attempt
-from tests.unit.worker.bench import NOW, add, bench, outcome_of, run
+from tests.unit.worker.bench import NOW, add, bench, outcome_of
 from tests.unit.worker.staged import FakeDelivery
+
+pytestmark = pytest.mark.real_time
 
 
 def test_the_context_tells_a_task_all_about_its_run() -> None:
@@ -61,19 +63,16 @@ def test_a_task_without_retries_timeout_or_schedule_sees_that() -> None:
     assert context.root == context.job_id == "job-1"
 
 
-def test_the_attempt_knows_when_its_function_was_called() -> None:
-    async def main() -> None:
-        with bench(add) as it:
-            attempt = it.processor.read(FakeDelivery(b'{"task":"add","args":[1]}'))
-            assert isinstance(attempt, Attempt)
-            assert attempt.started is None
-            it.clock.advance(1)
+async def test_the_attempt_knows_when_its_function_was_called() -> None:
+    with bench(add) as it:
+        attempt = it.processor.read(FakeDelivery(b'{"task":"add","args":[1]}'))
+        assert isinstance(attempt, Attempt)
+        assert attempt.started is None
+        it.clock.advance(1)
 
-            await it.processor.run(attempt)
+        await it.processor.run(attempt)
 
-            assert attempt.started == NOW + 1000
-
-    run(main())
+        assert attempt.started == NOW + 1000
 
 
 def _early(app: TaskMQ, delivery: FakeDelivery, seen: list[object]) -> None:
@@ -92,55 +91,46 @@ def _early(app: TaskMQ, delivery: FakeDelivery, seen: list[object]) -> None:
         ({"args": ["x"]}, None),
     ],
 )
-def test_a_task_with_early_ack_is_acknowledged_right_before_its_function_is_called(
+async def test_a_task_with_early_ack_is_acknowledged_right_before_its_function_is_called(
     fields: dict[str, object], settled: str | None
 ) -> None:
-    async def main() -> None:
-        delivery = FakeDelivery(json.dumps({"task": "early", **fields}).encode())
-        seen: list[object] = []
-        with bench(lambda app: _early(app, delivery, seen)) as it:
-            attempt = it.processor.read(delivery)
-            assert isinstance(attempt, Attempt)
+    delivery = FakeDelivery(json.dumps({"task": "early", **fields}).encode())
+    seen: list[object] = []
+    with bench(lambda app: _early(app, delivery, seen)) as it:
+        attempt = it.processor.read(delivery)
+        assert isinstance(attempt, Attempt)
 
-            await it.processor.run(attempt)
+        await it.processor.run(attempt)
 
-        assert delivery.settled == settled
-        assert seen == ([settled] if settled else [])
-
-    run(main())
+    assert delivery.settled == settled
+    assert seen == ([settled] if settled else [])
 
 
-def test_a_task_with_early_ack_is_not_run_where_the_broker_has_not_confirmed_it() -> None:
+async def test_a_task_with_early_ack_is_not_run_where_the_broker_has_not_confirmed_it() -> None:
     class Lost(FakeDelivery):
         async def ack_confirmed(self) -> bool:
             return False
 
-    async def main() -> None:
-        delivery = Lost(b'{"task":"early"}')
-        seen: list[object] = []
-        with bench(lambda app: _early(app, delivery, seen)) as it:
-            attempt = it.processor.read(delivery)
-            assert isinstance(attempt, Attempt)
+    delivery = Lost(b'{"task":"early"}')
+    seen: list[object] = []
+    with bench(lambda app: _early(app, delivery, seen)) as it:
+        attempt = it.processor.read(delivery)
+        assert isinstance(attempt, Attempt)
 
-            outcome = await it.processor.run(attempt)
+        outcome = await it.processor.run(attempt)
 
-        assert outcome == Interrupted()
-        assert seen == []
-
-    run(main())
+    assert outcome == Interrupted()
+    assert seen == []
 
 
-def test_a_late_ack_is_not_the_processors_business() -> None:
-    async def main() -> None:
-        delivery = FakeDelivery(b'{"task":"add","args":[1]}')
-        with bench(add) as it:
-            attempt = it.processor.read(delivery)
-            assert isinstance(attempt, Attempt)
-            await it.processor.run(attempt)
+async def test_a_late_ack_is_not_the_processors_business() -> None:
+    delivery = FakeDelivery(b'{"task":"add","args":[1]}')
+    with bench(add) as it:
+        attempt = it.processor.read(delivery)
+        assert isinstance(attempt, Attempt)
+        await it.processor.run(attempt)
 
-        assert delivery.settled is None
-
-    run(main())
+    assert delivery.settled is None
 
 
 def test_running_a_task_logs_nothing_above_debug(caplog: pytest.LogCaptureFixture) -> None:

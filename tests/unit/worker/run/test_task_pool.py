@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from taskmq.worker.run.task_pool import LOOP_BUDGET, TaskPool, WorkItem
+from tests.coroutines import run_by
 from tests.servers.waiting import until
 from tests.unit.worker.staged import settle_loop
 
@@ -80,380 +81,348 @@ async def later(name: str) -> bool:
     return True
 
 
-def test_items_that_never_wait_are_carried_out_by_one_task_in_one_turn() -> None:
-    async def test(yard: Yard) -> None:
-        yard.give(at_once, *"abcdef")
+@run_by(play)
+async def test_items_that_never_wait_are_carried_out_by_one_task_in_one_turn(yard: Yard, /) -> None:
+    yard.give(at_once, *"abcdef")
+    await asyncio.sleep(0)
+
+    assert yard.done == list("abcdef")
+    assert len(set(yard.tasks.values())) == 1
+
+
+@run_by(play)
+async def test_an_item_that_waits_has_its_task_to_itself_from_then_on(yard: Yard, /) -> None:
+    yard.give(at_once, "a")
+    yard.give(later, "b", "c")
+    yard.give(at_once, "d")
+    await settle_loop()
+
+    assert sorted(yard.done) == list("abcd")
+    for name in "bc":
+        assert all(yard.tasks[name] is not yard.tasks[other] for other in "bcd" if other != name)
+        assert yard.tasks[name].done()
+
+
+@pytest.mark.real_time
+async def test_thread_runs_occupy_slots_and_their_settlement_is_carried_out() -> None:
+    aside = {"x", "y"}
+    waiting: deque[tuple[str, WorkItem]] = deque([("a", at_once("a"))])
+    ended: list[tuple[str, BaseException | None]] = []
+    pool: TaskPool[str] = TaskPool(
+        2,
+        take=lambda: waiting.popleft() if waiting else None,
+        more=lambda: len(waiting),
+        done=lambda *end: ended.append(end),
+        aside=aside,
+    )
+    seen: list[str] = []
+
+    async def left_by_x() -> bool:
+        seen.append(VARIABLE.get())
         await asyncio.sleep(0)
+        return True
 
-        assert yard.done == list("abcdef")
-        assert len(set(yard.tasks.values())) == 1
+    async def never() -> bool:
+        raise AssertionError
 
-    play(test)
+    pool.call()
+    await settle_loop()
+    assert ended == []
+    assert pool.room == 0
 
+    variables = contextvars.copy_context()
+    variables.run(VARIABLE.set, "its own")
+    pool.carry_out("x", left_by_x(), variables)
+    assert list(pool.busy.values()) == ["x"]
+    await settle_loop()
+    assert ended == [("x", None)]
+    assert seen == ["its own"]
 
-def test_an_item_that_waits_has_its_task_to_itself_from_then_on() -> None:
-    async def test(yard: Yard) -> None:
-        yard.give(at_once, "a")
-        yard.give(later, "b", "c")
-        yard.give(at_once, "d")
-        await settle_loop()
+    aside.clear()
+    pool.call()
+    await settle_loop()
+    assert [owner for owner, _ in ended] == ["x", "a"]
 
-        assert sorted(yard.done) == list("abcd")
-        for name in "bc":
-            assert all(yard.tasks[name] is not yard.tasks[other] for other in "bcd" if other != name)
-            assert yard.tasks[name].done()
-
-    play(test)
-
-
-def test_thread_runs_occupy_slots_and_their_settlement_is_carried_out() -> None:
-    async def main() -> None:
-        aside = {"x", "y"}
-        waiting: deque[tuple[str, WorkItem]] = deque([("a", at_once("a"))])
-        ended: list[tuple[str, BaseException | None]] = []
-        pool: TaskPool[str] = TaskPool(
-            2,
-            take=lambda: waiting.popleft() if waiting else None,
-            more=lambda: len(waiting),
-            done=lambda *end: ended.append(end),
-            aside=aside,
-        )
-        seen: list[str] = []
-
-        async def left_by_x() -> bool:
-            seen.append(VARIABLE.get())
-            await asyncio.sleep(0)
-            return True
-
-        async def never() -> bool:
-            raise AssertionError
-
-        pool.call()
-        await settle_loop()
-        assert ended == []
-        assert pool.room == 0
-
-        variables = contextvars.copy_context()
-        variables.run(VARIABLE.set, "its own")
-        pool.carry_out("x", left_by_x(), variables)
-        assert list(pool.busy.values()) == ["x"]
-        await settle_loop()
-        assert ended == [("x", None)]
-        assert seen == ["its own"]
-
-        aside.clear()
-        pool.call()
-        await settle_loop()
-        assert [owner for owner, _ in ended] == ["x", "a"]
-
-        item = never()
-        pool.carry_out("cancelled", item, variables)
-        next(iter(pool.busy)).cancel()
-        await settle_loop()
-        assert isinstance(ended[-1][1], asyncio.CancelledError)
-        assert not pool.busy
-        item.close()
-        pool.close()
-        await pool.closed()
-
-    asyncio.run(main())
+    item = never()
+    pool.carry_out("cancelled", item, variables)
+    next(iter(pool.busy)).cancel()
+    await settle_loop()
+    assert isinstance(ended[-1][1], asyncio.CancelledError)
+    assert not pool.busy
+    item.close()
+    pool.close()
+    await pool.closed()
 
 
-def test_no_more_are_under_way_than_there_is_room_for() -> None:
-    async def test(yard: Yard) -> None:
-        gate = asyncio.Event()
-        most = 0
+@run_by(play)
+async def test_no_more_are_under_way_than_there_is_room_for(yard: Yard, /) -> None:
+    gate = asyncio.Event()
+    most = 0
 
-        async def held(name: str) -> bool:
-            nonlocal most
-            most = max(most, len(yard.pool.busy))
-            await gate.wait()
-            return True
+    async def held(name: str) -> bool:
+        nonlocal most
+        most = max(most, len(yard.pool.busy))
+        await gate.wait()
+        return True
 
-        yard.give(held, *"abcdefgh")
-        await settle_loop()
-        assert sorted(yard.pool.busy.values()) == list("abcd")
-        gate.set()
-        await settle_loop()
-        assert sorted(yard.done) == list("abcdefgh")
-        assert most == 4
+    yard.give(held, *"abcdefgh")
+    await settle_loop()
+    assert sorted(yard.pool.busy.values()) == list("abcd")
+    gate.set()
+    await settle_loop()
+    assert sorted(yard.done) == list("abcdefgh")
+    assert most == 4
 
+    gate.clear()
+    yard.pool.size = 6
+    yard.give(held, *"stuvwxyz")
+    await settle_loop()
+    assert len(yard.pool.busy) == 6
+    gate.set()
+    await settle_loop()
+
+
+@run_by(play, size=64)
+async def test_the_more_items_wait_the_more_are_begun_in_one_turn_of_the_loop(yard: Yard, /) -> None:
+    gate = asyncio.Event()
+
+    async def held(name: str) -> bool:
+        await gate.wait()
+        return True
+
+    async def turns_until_all_are_begun() -> int:
         gate.clear()
-        yard.pool.size = 6
-        yard.give(held, *"stuvwxyz")
-        await settle_loop()
-        assert len(yard.pool.busy) == 6
+        yard.give(held, *map(str, range(64)))
+        turns = 0
+        while len(yard.pool.busy) < 64:
+            await asyncio.sleep(0)
+            turns += 1
         gate.set()
         await settle_loop()
+        return turns
 
-    play(test)
+    assert await turns_until_all_are_begun() <= 8
+    assert await turns_until_all_are_begun() <= 2
+    assert len(yard.done) == 128
 
+    yard.give(at_once, *"abcdefgh")
+    yard.give(at_once, *"ijklmnop")
+    await settle_loop()
+    before = asyncio.all_tasks()
+    yard.give(at_once, *"qrstuvwxyz")
 
-def test_the_more_items_wait_the_more_are_begun_in_one_turn_of_the_loop() -> None:
-    async def test(yard: Yard) -> None:
-        gate = asyncio.Event()
-
-        async def held(name: str) -> bool:
-            await gate.wait()
-            return True
-
-        async def turns_until_all_are_begun() -> int:
-            gate.clear()
-            yard.give(held, *map(str, range(64)))
-            turns = 0
-            while len(yard.pool.busy) < 64:
-                await asyncio.sleep(0)
-                turns += 1
-            gate.set()
-            await settle_loop()
-            return turns
-
-        assert await turns_until_all_are_begun() <= 8
-        assert await turns_until_all_are_begun() <= 2
-        assert len(yard.done) == 128
-
-        yard.give(at_once, *"abcdefgh")
-        yard.give(at_once, *"ijklmnop")
-        await settle_loop()
-        before = asyncio.all_tasks()
-        yard.give(at_once, *"qrstuvwxyz")
-
-        # One is enough again.
-        assert len(asyncio.all_tasks() - before) <= 1
-        await settle_loop()
-        assert len({yard.tasks[name] for name in "qrstuvwxyz"}) == 1
-
-    play(test, size=64)
+    # One is enough again.
+    assert len(asyncio.all_tasks() - before) <= 1
+    await settle_loop()
+    assert len({yard.tasks[name] for name in "qrstuvwxyz"}) == 1
 
 
-def test_a_cancelled_item_cancels_no_other() -> None:
-    async def test(yard: Yard) -> None:
-        async def held(name: str) -> bool:
+@run_by(play)
+async def test_a_cancelled_item_cancels_no_other(yard: Yard, /) -> None:
+    async def held(name: str) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    yard.give(held, "a")
+    await settle_loop()
+    yard.tasks["a"].cancel()
+    yard.give(later, "b", "c")
+    await settle_loop()
+
+    (first, error), *rest = yard.ended
+    assert (first, type(error)) == ("a", asyncio.CancelledError)
+    assert sorted(rest) == [("b", None), ("c", None)]
+
+
+@run_by(play)
+async def test_an_item_may_survive_its_cancellation(yard: Yard, /) -> None:
+    async def stubborn(name: str) -> bool:
+        try:
             await asyncio.Event().wait()
-            return True
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+        return True
 
-        yard.give(held, "a")
-        await settle_loop()
-        yard.tasks["a"].cancel()
-        yard.give(later, "b", "c")
-        await settle_loop()
+    yard.give(stubborn, "a")
+    await settle_loop()
+    yard.tasks["a"].cancel()
+    await settle_loop()
 
-        (first, error), *rest = yard.ended
-        assert (first, type(error)) == ("a", asyncio.CancelledError)
-        assert sorted(rest) == [("b", None), ("c", None)]
-
-    play(test)
+    assert yard.ended == [("a", None)]
 
 
-def test_an_item_may_survive_its_cancellation() -> None:
-    async def test(yard: Yard) -> None:
-        async def stubborn(name: str) -> bool:
-            try:
+@run_by(play)
+async def test_a_cancellation_that_comes_after_the_end_of_its_item_cancels_no_other(yard: Yard, /) -> None:
+    async def cancels_itself(name: str) -> bool:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return True
+
+    yard.give(cancels_itself, "a")
+    yard.give(later, "b")
+    await settle_loop()
+
+    assert sorted(yard.ended) == [("a", None), ("b", None)]
+
+
+@run_by(play)
+async def test_a_timer_that_an_item_has_left_behind_cancels_no_other(yard: Yard, /) -> None:
+    async def leaves_a_timer(name: str) -> bool:
+        task = asyncio.current_task()
+        assert task is not None
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(0.01, task.cancel)
+        return True
+
+    async def long(name: str) -> bool:
+        await asyncio.sleep(0.03)
+        return True
+
+    yard.give(leaves_a_timer, "a")
+    await settle_loop()
+    yard.give(long, "b", "c", "d")
+    await asyncio.sleep(0.05)
+    await settle_loop()
+
+    assert sorted(yard.ended) == [("a", None), ("b", None), ("c", None), ("d", None)]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@run_by(play)
+async def test_what_an_item_sets_in_its_context_is_not_seen_by_others_when_it_says_so(
+    yard: Yard, /, waits: bool
+) -> None:
+    seen: dict[str, str] = {}
+
+    async def sets(name: str) -> bool:
+        seen[name] = VARIABLE.get()
+        VARIABLE.set(name)
+        if waits:
+            await asyncio.sleep(0)
+        return False
+
+    yard.give(sets, *"abc")
+    await settle_loop()
+
+    assert seen == dict.fromkeys("abc", "unset")
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@run_by(play)
+async def test_errors_are_reported_and_the_work_goes_on(yard: Yard, /, waits: bool) -> None:
+    async def fails(name: str) -> bool:
+        if waits:
+            await asyncio.sleep(0)
+        raise ValueError(name)
+
+    yard.give(fails, "a", "b")
+    yard.give(at_once, "c")
+    await settle_loop()
+
+    assert sorted((name, str(error)) for name, error in yard.ended) == [("a", "a"), ("b", "b"), ("c", "None")]
+
+
+@run_by(play)
+async def test_tools_that_need_the_current_task_work_in_every_item(yard: Yard, /) -> None:
+    async def timed(name: str) -> bool:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
                 await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                await asyncio.sleep(0)
-            return True
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(0))
+        async with asyncio.timeout(1):
+            pass
+        return True
 
-        yard.give(stubborn, "a")
-        await settle_loop()
-        yard.tasks["a"].cancel()
-        await settle_loop()
+    yard.give(timed, *"abcdef")
+    await until(lambda: len(yard.ended) == 6)
 
-        assert yard.ended == [("a", None)]
-
-    play(test)
+    assert all(error is None for _, error in yard.ended)
 
 
-def test_a_cancellation_that_comes_after_the_end_of_its_item_cancels_no_other() -> None:
-    async def test(yard: Yard) -> None:
-        async def cancels_itself(name: str) -> bool:
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
-            return True
+@run_by(play)
+async def test_the_loop_gets_its_turn_between_many_items_that_never_wait(yard: Yard, /) -> None:
+    turns = 0
 
-        yard.give(cancels_itself, "a")
-        yard.give(later, "b")
-        await settle_loop()
+    async def slow(name: str) -> bool:
+        yard.now += 2 * LOOP_BUDGET
+        return await at_once(name)
 
-        assert sorted(yard.ended) == [("a", None), ("b", None)]
-
-    play(test)
-
-
-def test_a_timer_that_an_item_has_left_behind_cancels_no_other() -> None:
-    async def test(yard: Yard) -> None:
-        async def leaves_a_timer(name: str) -> bool:
-            task = asyncio.current_task()
-            assert task is not None
+    async def count() -> None:
+        nonlocal turns
+        while len(yard.ended) < 50:
+            turns += 1
             await asyncio.sleep(0)
-            asyncio.get_running_loop().call_later(0.01, task.cancel)
-            return True
 
-        async def long(name: str) -> bool:
-            await asyncio.sleep(0.03)
-            return True
+    counting = asyncio.create_task(count())
+    yard.give(slow, *(str(number) for number in range(50)))
+    await counting
 
-        yard.give(leaves_a_timer, "a")
-        await settle_loop()
-        yard.give(long, "b", "c", "d")
-        await asyncio.sleep(0.05)
-        await settle_loop()
-
-        assert sorted(yard.ended) == [("a", None), ("b", None), ("c", None), ("d", None)]
-
-    play(test)
+    assert turns > 5
 
 
-@pytest.mark.parametrize("waits", [False, True])
-def test_what_an_item_sets_in_its_context_is_not_seen_by_others_when_it_says_so(waits: bool) -> None:
-    async def test(yard: Yard) -> None:
-        seen: dict[str, str] = {}
+@run_by(play, size=64)
+async def test_the_loop_gets_its_turn_between_many_slow_items(yard: Yard, /) -> None:
+    gate = asyncio.Event()
 
-        async def sets(name: str) -> bool:
-            seen[name] = VARIABLE.get()
-            VARIABLE.set(name)
-            if waits:
-                await asyncio.sleep(0)
-            return False
+    async def held(name: str) -> bool:
+        yard.now += 0.002
+        await gate.wait()
+        return True
 
-        yard.give(sets, *"abc")
-        await settle_loop()
-
-        assert seen == dict.fromkeys("abc", "unset")
-
-    play(test)
-
-
-@pytest.mark.parametrize("waits", [False, True])
-def test_errors_are_reported_and_the_work_goes_on(waits: bool) -> None:
-    async def test(yard: Yard) -> None:
-        async def fails(name: str) -> bool:
-            if waits:
-                await asyncio.sleep(0)
-            raise ValueError(name)
-
-        yard.give(fails, "a", "b")
-        yard.give(at_once, "c")
-        await settle_loop()
-
-        assert sorted((name, str(error)) for name, error in yard.ended) == [("a", "a"), ("b", "b"), ("c", "None")]
-
-    play(test)
-
-
-def test_tools_that_need_the_current_task_work_in_every_item() -> None:
-    async def test(yard: Yard) -> None:
-        async def timed(name: str) -> bool:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.001):
-                    await asyncio.Event().wait()
-            async with asyncio.TaskGroup() as group:
-                group.create_task(asyncio.sleep(0))
-            async with asyncio.timeout(1):
-                pass
-            return True
-
-        yard.give(timed, *"abcdef")
-        await until(lambda: len(yard.ended) == 6)
-
-        assert all(error is None for _, error in yard.ended)
-
-    play(test)
-
-
-def test_the_loop_gets_its_turn_between_many_items_that_never_wait() -> None:
-    async def test(yard: Yard) -> None:
-        turns = 0
-
-        async def slow(name: str) -> bool:
-            yard.now += 2 * LOOP_BUDGET
-            return await at_once(name)
-
-        async def count() -> None:
-            nonlocal turns
-            while len(yard.ended) < 50:
-                turns += 1
-                await asyncio.sleep(0)
-
-        counting = asyncio.create_task(count())
-        yard.give(slow, *(str(number) for number in range(50)))
-        await counting
-
-        assert turns > 5
-
-    play(test)
-
-
-def test_the_loop_gets_its_turn_between_many_slow_items() -> None:
-    async def test(yard: Yard) -> None:
-        gate = asyncio.Event()
-
-        async def held(name: str) -> bool:
-            yard.now += 0.002
-            await gate.wait()
-            return True
-
-        for _ in range(2):
-            yard.give(held, *map(str, range(60)))
-            most = 0
-            while (before := len(yard.pool.busy)) < 60:
-                await asyncio.sleep(0)
-                most = max(most, len(yard.pool.busy) - before)
-            gate.set()
-            await settle_loop()
-            gate.clear()
-
-            # The third one goes beyond 5 ms.
-            assert most <= 3
-
-    play(test, size=64)
-
-
-def test_the_owner_of_an_item_may_change_while_it_runs() -> None:
-    async def test(yard: Yard) -> None:
-        async def held(name: str) -> bool:
+    for _ in range(2):
+        yard.give(held, *map(str, range(60)))
+        most = 0
+        while (before := len(yard.pool.busy)) < 60:
             await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            return True
+            most = max(most, len(yard.pool.busy) - before)
+        gate.set()
+        await settle_loop()
+        gate.clear()
 
-        yard.give(held, "a")
+        # The third one goes beyond 5 ms.
+        assert most <= 3
+
+
+@run_by(play)
+async def test_the_owner_of_an_item_may_change_while_it_runs(yard: Yard, /) -> None:
+    async def held(name: str) -> bool:
         await asyncio.sleep(0)
-        (task,) = yard.pool.busy
-        yard.pool.busy[task] = "b"
-        await settle_loop()
-
-        assert yard.ended == [("b", None)]
-
-    play(test)
-
-
-def test_a_pool_task_that_is_cancelled_before_its_first_step_or_while_idle_is_replaced() -> None:
-    async def test(yard: Yard) -> None:
-        others = asyncio.all_tasks()
-        yard.give(at_once, "a")
-        (asyncio.all_tasks() - others).pop().cancel()
-        await settle_loop()
-        assert yard.done == ["a"]
-
-        for task in asyncio.all_tasks() - others:
-            task.cancel()
-        yard.give(later, "b")
-        await settle_loop()
-        assert yard.done == ["a", "b"]
-
-    play(test)
-
-
-def test_a_closed_pool_ends_what_it_has_begun_and_begins_nothing() -> None:
-    async def test(yard: Yard) -> None:
-        yard.give(later, "a")
         await asyncio.sleep(0)
-        yard.pool.close()
-        yard.give(at_once, "b")
-        await settle_loop()
+        return True
 
-        assert yard.done == ["a"]
-        yard.waiting.pop()[1].close()
+    yard.give(held, "a")
+    await asyncio.sleep(0)
+    (task,) = yard.pool.busy
+    yard.pool.busy[task] = "b"
+    await settle_loop()
 
-    play(test)
+    assert yard.ended == [("b", None)]
+
+
+@run_by(play)
+async def test_a_pool_task_that_is_cancelled_before_its_first_step_or_while_idle_is_replaced(yard: Yard, /) -> None:
+    others = asyncio.all_tasks()
+    yard.give(at_once, "a")
+    (asyncio.all_tasks() - others).pop().cancel()
+    await settle_loop()
+    assert yard.done == ["a"]
+
+    for task in asyncio.all_tasks() - others:
+        task.cancel()
+    yard.give(later, "b")
+    await settle_loop()
+    assert yard.done == ["a", "b"]
+
+
+@run_by(play)
+async def test_a_closed_pool_ends_what_it_has_begun_and_begins_nothing(yard: Yard, /) -> None:
+    yard.give(later, "a")
+    await asyncio.sleep(0)
+    yard.pool.close()
+    yard.give(at_once, "b")
+    await settle_loop()
+
+    assert yard.done == ["a"]
+    yard.waiting.pop()[1].close()

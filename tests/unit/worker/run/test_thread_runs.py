@@ -7,8 +7,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -33,17 +32,9 @@ from tests.unit.worker.gate import ids, send, working
 from tests.unit.worker.services.test_cancellations import reached
 from tests.unit.worker.staged import FakeDelivery, settle_loop, staged
 
+pytestmark = pytest.mark.real_time
+
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
-
-
-def play(main: Coroutine[Any, Any, None]) -> None:
-    """In real time: nothing else waits for a thread."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await main
-
-    asyncio.run(bounded())
 
 
 class Yard:
@@ -98,143 +89,125 @@ class Yard:
         assert not self.stats.running
 
 
-def test_a_run_whose_result_is_not_kept_is_acknowledged_and_counted_where_it_is_told() -> None:
-    async def main() -> None:
-        yard = Yard()
+async def test_a_run_whose_result_is_not_kept_is_acknowledged_and_counted_where_it_is_told() -> None:
+    yard = Yard()
 
-        attempt = yard.begin("a", lambda: 1, is_kept=False)
+    attempt = yard.begin("a", lambda: 1, is_kept=False)
+    await reached(lambda: not yard.runs.going)
+
+    assert yard.ends == []
+    assert yard.settled_ones == [attempt.delivery]
+    assert yard.count.outcomes == {"succeeded": 1}
+    assert yard.stats.ended == 1
+    await yard.close()
+
+
+async def test_what_a_function_returned_or_raised_is_reported_with_its_attempt() -> None:
+    yard = Yard()
+    error, stop = ValueError("no"), StopIteration("not an end")
+
+    def fail(how: BaseException) -> Callable[[], object]:
+        def function() -> None:
+            raise how
+
+        return function
+
+    yard.begin("value", lambda: 42)
+    yard.begin("error", fail(error), is_kept=False)
+    yard.begin("stop", fail(stop))
+    await reached(lambda: not yard.runs.going)
+
+    ends = {name: (value, raised) for name, value, raised in yard.ends}
+    assert ends["value"] == (42, None)
+    assert ends["error"] == (None, error)
+    assert isinstance(ends["stop"][1], RuntimeError)
+    await yard.close()
+
+
+async def test_each_run_has_its_own_timeout_and_a_late_thread_is_ignored() -> None:
+    yard = Yard()
+    patience, release = threading.Event(), threading.Event()
+    began = time.monotonic()
+    over: dict[str, float] = {}
+    ended = yard.ended
+
+    def note(attempt: Attempt, value: object, error: BaseException | None, /) -> None:
+        over[attempt.job_id] = time.monotonic() - began
+        ended(attempt, value, error)
+
+    yard.ended = note  # type: ignore[method-assign]
+    yard.begin("patient", lambda: patience.wait(20), timeout=20.0)
+    yard.begin("in time", lambda: "done", timeout=20.0)
+    await reached(lambda: "in time" in over)
+    assert "patient" not in over
+    patience.set()
+    for name, seconds in (("long", 0.4), ("short", 0.1), ("late", 0.1)):
+        yard.begin(name, lambda: release.wait(20), timeout=seconds)
+    await reached(lambda: not yard.runs.going)
+
+    errors = {name: error for name, _, error in yard.ends}
+    assert [errors.pop(name) for name in ("patient", "in time")] == [None, None]
+    assert all(isinstance(error, TaskTimeout) for error in errors.values())
+    assert over["short"] >= 0.1
+    assert over["long"] >= 0.4
+    assert yard.executor.abandoned == 3
+    told = len(yard.ends)
+    release.set()
+    await yard.close()
+    assert len(yard.ends) == told
+
+
+async def test_a_run_that_is_given_up_ends_with_a_cancellation_and_sees_it() -> None:
+    yard = Yard()
+    release = threading.Event()
+
+    attempt = yard.begin("a", lambda: release.wait(20), is_kept=False)
+    (end,) = yard.runs.ends()
+    yard.runs.give_up(attempt)
+    yard.runs.give_up(attempt)
+
+    assert end.done()
+    assert [type(error) for _, _, error in yard.ends] == [asyncio.CancelledError]
+    assert attempt.execution is not None
+    assert attempt.execution.context.cancelled
+    assert yard.executor.abandoned == 1
+    release.set()
+    await yard.close()
+    assert len(yard.ends) == 1
+
+
+async def test_what_is_said_of_a_run_whose_time_is_over_is_said_in_its_name() -> None:
+    yard = Yard()
+    release = threading.Event()
+    said: list[tuple[str, str]] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append((str(record.args[0]) if isinstance(record.args, tuple) else "", VARIABLE.get()))
+
+    listener = Listener()
+    logging.getLogger("taskmq.worker").addHandler(listener)
+    try:
+        for name in "ab":
+            token = VARIABLE.set(name)
+            yard.begin(name, lambda: release.wait(20), timeout=0.02)
+            VARIABLE.reset(token)
         await reached(lambda: not yard.runs.going)
+    finally:
+        logging.getLogger("taskmq.worker").removeHandler(listener)
 
-        assert yard.ends == []
-        assert yard.settled_ones == [attempt.delivery]
-        assert yard.count.outcomes == {"succeeded": 1}
-        assert yard.stats.ended == 1
-        await yard.close()
-
-    play(main())
+    assert said == [("a", "a"), ("b", "b")]
+    release.set()
+    await yard.close()
 
 
-def test_what_a_function_returned_or_raised_is_reported_with_its_attempt() -> None:
-    async def main() -> None:
-        yard = Yard()
-        error, stop = ValueError("no"), StopIteration("not an end")
+async def test_nothing_begins_in_an_executor_that_was_closed() -> None:
+    yard = Yard()
+    await yard.executor.aclose()
 
-        def fail(how: BaseException) -> Callable[[], object]:
-            def function() -> None:
-                raise how
-
-            return function
-
-        yard.begin("value", lambda: 42)
-        yard.begin("error", fail(error), is_kept=False)
-        yard.begin("stop", fail(stop))
-        await reached(lambda: not yard.runs.going)
-
-        ends = {name: (value, raised) for name, value, raised in yard.ends}
-        assert ends["value"] == (42, None)
-        assert ends["error"] == (None, error)
-        assert isinstance(ends["stop"][1], RuntimeError)
-        await yard.close()
-
-    play(main())
-
-
-def test_each_run_has_its_own_timeout_and_a_late_thread_is_ignored() -> None:
-    async def main() -> None:
-        yard = Yard()
-        patience, release = threading.Event(), threading.Event()
-        began = time.monotonic()
-        over: dict[str, float] = {}
-        ended = yard.ended
-
-        def note(attempt: Attempt, value: object, error: BaseException | None, /) -> None:
-            over[attempt.job_id] = time.monotonic() - began
-            ended(attempt, value, error)
-
-        yard.ended = note  # type: ignore[method-assign]
-        yard.begin("patient", lambda: patience.wait(20), timeout=20.0)
-        yard.begin("in time", lambda: "done", timeout=20.0)
-        await reached(lambda: "in time" in over)
-        assert "patient" not in over
-        patience.set()
-        for name, seconds in (("long", 0.4), ("short", 0.1), ("late", 0.1)):
-            yard.begin(name, lambda: release.wait(20), timeout=seconds)
-        await reached(lambda: not yard.runs.going)
-
-        errors = {name: error for name, _, error in yard.ends}
-        assert [errors.pop(name) for name in ("patient", "in time")] == [None, None]
-        assert all(isinstance(error, TaskTimeout) for error in errors.values())
-        assert over["short"] >= 0.1
-        assert over["long"] >= 0.4
-        assert yard.executor.abandoned == 3
-        told = len(yard.ends)
-        release.set()
-        await yard.close()
-        assert len(yard.ends) == told
-
-    play(main())
-
-
-def test_a_run_that_is_given_up_ends_with_a_cancellation_and_sees_it() -> None:
-    async def main() -> None:
-        yard = Yard()
-        release = threading.Event()
-
-        attempt = yard.begin("a", lambda: release.wait(20), is_kept=False)
-        (end,) = yard.runs.ends()
-        yard.runs.give_up(attempt)
-        yard.runs.give_up(attempt)
-
-        assert end.done()
-        assert [type(error) for _, _, error in yard.ends] == [asyncio.CancelledError]
-        assert attempt.execution is not None
-        assert attempt.execution.context.cancelled
-        assert yard.executor.abandoned == 1
-        release.set()
-        await yard.close()
-        assert len(yard.ends) == 1
-
-    play(main())
-
-
-def test_what_is_said_of_a_run_whose_time_is_over_is_said_in_its_name() -> None:
-    async def main() -> None:
-        yard = Yard()
-        release = threading.Event()
-        said: list[tuple[str, str]] = []
-
-        class Listener(logging.Handler):
-            def emit(self, record: logging.LogRecord) -> None:
-                said.append((str(record.args[0]) if isinstance(record.args, tuple) else "", VARIABLE.get()))
-
-        listener = Listener()
-        logging.getLogger("taskmq.worker").addHandler(listener)
-        try:
-            for name in "ab":
-                token = VARIABLE.set(name)
-                yard.begin(name, lambda: release.wait(20), timeout=0.02)
-                VARIABLE.reset(token)
-            await reached(lambda: not yard.runs.going)
-        finally:
-            logging.getLogger("taskmq.worker").removeHandler(listener)
-
-        assert said == [("a", "a"), ("b", "b")]
-        release.set()
-        await yard.close()
-
-    play(main())
-
-
-def test_nothing_begins_in_an_executor_that_was_closed() -> None:
-    async def main() -> None:
-        yard = Yard()
-        await yard.executor.aclose()
-
-        with pytest.raises(WorkerLost):
-            yard.begin("a", lambda: 1)
-        assert not yard.runs.going
-
-    play(main())
+    with pytest.raises(WorkerLost):
+        yard.begin("a", lambda: 1)
+    assert not yard.runs.going
 
 
 @settings(deadline=None, max_examples=25)
@@ -249,166 +222,148 @@ def test_nothing_begins_in_an_executor_that_was_closed() -> None:
         max_size=20,
     )
 )
-def test_whatever_comes_together_each_run_ends_once(plans: list[tuple[str, float | None, bool, str]]) -> None:
-    async def main() -> None:
-        yard = Yard()
-        release = threading.Event()
-        ways: dict[str, Callable[[], object]] = {
-            "return": lambda: "value",
-            "raise": lambda: int("no number"),
-            "stand": lambda: release.wait(20),
-        }
-        later: list[Attempt] = []
-        for number, (way, timeout, is_kept, fate) in enumerate(plans):
-            attempt = yard.begin(str(number), ways[way], timeout=timeout, is_kept=is_kept)
-            if fate == "give up":
-                yard.runs.give_up(attempt)
-            elif fate == "give up later":
-                later.append(attempt)
-        await asyncio.sleep(0)
-        for attempt in later:
+async def test_whatever_comes_together_each_run_ends_once(plans: list[tuple[str, float | None, bool, str]]) -> None:
+    yard = Yard()
+    release = threading.Event()
+    ways: dict[str, Callable[[], object]] = {
+        "return": lambda: "value",
+        "raise": lambda: int("no number"),
+        "stand": lambda: release.wait(20),
+    }
+    later: list[Attempt] = []
+    for number, (way, timeout, is_kept, fate) in enumerate(plans):
+        attempt = yard.begin(str(number), ways[way], timeout=timeout, is_kept=is_kept)
+        if fate == "give up":
             yard.runs.give_up(attempt)
-        ends = yard.runs.ends()
-        release.set()
-        if ends:
-            await asyncio.wait(ends)
-        await yard.close()
+        elif fate == "give up later":
+            later.append(attempt)
+    await asyncio.sleep(0)
+    for attempt in later:
+        yard.runs.give_up(attempt)
+    ends = yard.runs.ends()
+    release.set()
+    if ends:
+        await asyncio.wait(ends)
+    await yard.close()
 
-        counted = Counter(name for name, _, _ in yard.ends)
-        assert len(counted) + len(yard.settled_ones) == len(plans)
-        assert all(times == 1 for times in counted.values())
-        assert yard.count.outcomes.get("succeeded", 0) == len(yard.settled_ones)
-
-    play(main())
+    counted = Counter(name for name, _, _ in yard.ends)
+    assert len(counted) + len(yard.settled_ones) == len(plans)
+    assert all(times == 1 for times in counted.values())
+    assert yard.count.outcomes.get("succeeded", 0) == len(yard.settled_ones)
 
 
-def test_what_has_ended_is_let_go_of() -> None:
-    async def main() -> None:
-        yard = Yard()
+async def test_what_has_ended_is_let_go_of() -> None:
+    yard = Yard()
+    gc.collect()
+    before = sum(isinstance(each, Attempt) for each in gc.get_objects())
+    for number in range(50):
+        yard.begin(str(number), lambda: None, timeout=20, is_kept=False)
+    await reached(lambda: not yard.runs.going)
+    yard.settled_ones.clear()
+
+    def is_gone() -> bool:
         gc.collect()
-        before = sum(isinstance(each, Attempt) for each in gc.get_objects())
-        for number in range(50):
-            yard.begin(str(number), lambda: None, timeout=20, is_kept=False)
-        await reached(lambda: not yard.runs.going)
-        yard.settled_ones.clear()
+        return sum(isinstance(each, Attempt) for each in gc.get_objects()) <= before
 
-        def is_gone() -> bool:
-            gc.collect()
-            return sum(isinstance(each, Attempt) for each in gc.get_objects()) <= before
-
-        await reached(is_gone)
-        await yard.close()
-
-    play(main())
+    await reached(is_gone)
+    await yard.close()
 
 
 @pytest.mark.parametrize("result", [True, False])
-def test_no_more_go_on_in_threads_than_there_are_slots(result: bool) -> None:
-    async def main() -> None:
-        with staged() as app:
-            lock, running, most, done = threading.Lock(), 0, 0, 0
+async def test_no_more_go_on_in_threads_than_there_are_slots(result: bool) -> None:
+    with staged() as app:
+        lock, running, most, done = threading.Lock(), 0, 0, 0
 
-            @app.task(name="plain", queue="work", result=result)
-            def plain(label: str) -> None:
-                nonlocal running, most, done
-                with lock:
-                    running += 1
-                    most = max(most, running)
-                time.sleep(0.001)
-                with lock:
-                    running -= 1
-                    done += 1
+        @app.task(name="plain", queue="work", result=result)
+        def plain(label: str) -> None:
+            nonlocal running, most, done
+            with lock:
+                running += 1
+                most = max(most, running)
+            time.sleep(0.001)
+            with lock:
+                running -= 1
+                done += 1
 
-            async with working(app, concurrency=3):
-                await send(app, *map(str, range(60)), task="plain")
-                await reached(lambda: done == 60)
-                assert 1 <= most <= 3
-
-    play(main())
+        async with working(app, concurrency=3):
+            await send(app, *map(str, range(60)), task="plain")
+            await reached(lambda: done == 60)
+            assert 1 <= most <= 3
 
 
-def test_a_run_beyond_its_time_leaves_its_slot_to_the_next_one() -> None:
-    async def main() -> None:
-        with staged() as app:
-            release, ran = threading.Event(), threading.Event()
+async def test_a_run_beyond_its_time_leaves_its_slot_to_the_next_one() -> None:
+    with staged() as app:
+        release, ran = threading.Event(), threading.Event()
 
-            @app.task(name="stuck", queue="work", timeout=0.05, retry=None)
-            def stuck(label: str) -> None:
-                release.wait(20)
+        @app.task(name="stuck", queue="work", timeout=0.05, retry=None)
+        def stuck(label: str) -> None:
+            release.wait(20)
 
-            @app.task(name="next", queue="work")
-            def following(label: str) -> None:
-                ran.set()
+        @app.task(name="next", queue="work")
+        def following(label: str) -> None:
+            ran.set()
 
-            async with working(app, concurrency=1) as (worker, _):
-                await send(app, "a", task="stuck")
-                await send(app, "b", task="next")
-                await reached(ran.is_set)
+        async with working(app, concurrency=1) as (worker, _):
+            await send(app, "a", task="stuck")
+            await send(app, "b", task="next")
+            await reached(ran.is_set)
 
-                record = await app.jobs.find_result("a")
-                assert record is not None
-                assert record.state is JobState.FAILED
-                assert worker.status().abandoned == 1
-                release.set()
-                await reached(lambda: worker.status().abandoned == 0)
-
-    play(main())
-
-
-def test_a_worker_that_drains_waits_for_its_threads_and_settles_what_they_did() -> None:
-    async def main() -> None:
-        with staged() as app:
-            begun, release = threading.Event(), threading.Event()
-
-            @app.task(name="plain", queue="work")
-            def plain(label: str) -> str:
-                begun.set()
-                release.wait(20)
-                return label
-
-            async with working(app) as (worker, running):
-                await send(app, "a", task="plain")
-                await reached(begun.is_set)
-                worker.drain()
-                await asyncio.sleep(0.05)
-                assert not running.done()
-                release.set()
-                await running
-
-                assert worker.stats.count_of("plain", "work").outcomes == {"succeeded": 1}
-                assert ids(await app.messages("work")) == []
-
-    play(main())
-
-
-def test_a_worker_that_is_stopped_at_once_gives_back_what_goes_on_in_threads() -> None:
-    async def main() -> None:
-        with staged() as app:
-            begun, release = threading.Event(), threading.Event()
-            contexts: list[Context] = []
-
-            @app.task(name="plain", queue="work", result=False)
-            def plain(context: Context, label: str) -> None:
-                contexts.append(context)
-                begun.set()
-                release.wait(20)
-
-            async with working(app) as (worker, running):
-                await send(app, "a", task="plain")
-                await reached(begun.is_set)
-                worker.requeue_now()
-                await running
-
-                assert worker.left_behind == 0
-                assert contexts[0].cancelled
-                assert ids(await app.messages("work")) == ["a"]
+            record = await app.jobs.find_result("a")
+            assert record is not None
+            assert record.state is JobState.FAILED
+            assert worker.status().abandoned == 1
             release.set()
+            await reached(lambda: worker.status().abandoned == 0)
 
-    play(main())
+
+async def test_a_worker_that_drains_waits_for_its_threads_and_settles_what_they_did() -> None:
+    with staged() as app:
+        begun, release = threading.Event(), threading.Event()
+
+        @app.task(name="plain", queue="work")
+        def plain(label: str) -> str:
+            begun.set()
+            release.wait(20)
+            return label
+
+        async with working(app) as (worker, running):
+            await send(app, "a", task="plain")
+            await reached(begun.is_set)
+            worker.drain()
+            await asyncio.sleep(0.05)
+            assert not running.done()
+            release.set()
+            await running
+
+            assert worker.stats.count_of("plain", "work").outcomes == {"succeeded": 1}
+            assert ids(await app.messages("work")) == []
 
 
-def test_runs_in_threads_have_their_own_variables_and_know_their_job(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
+async def test_a_worker_that_is_stopped_at_once_gives_back_what_goes_on_in_threads() -> None:
+    with staged() as app:
+        begun, release = threading.Event(), threading.Event()
+        contexts: list[Context] = []
+
+        @app.task(name="plain", queue="work", result=False)
+        def plain(context: Context, label: str) -> None:
+            contexts.append(context)
+            begun.set()
+            release.wait(20)
+
+        async with working(app) as (worker, running):
+            await send(app, "a", task="plain")
+            await reached(begun.is_set)
+            worker.requeue_now()
+            await running
+
+            assert worker.left_behind == 0
+            assert contexts[0].cancelled
+            assert ids(await app.messages("work")) == ["a"]
+        release.set()
+
+
+async def test_runs_in_threads_have_their_own_variables_and_know_their_job(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "taskmq.worker"):
         with staged() as app:
             seen: list[tuple[str, str, str]] = []
             ended = threading.Event()
@@ -433,71 +388,58 @@ def test_runs_in_threads_have_their_own_variables_and_know_their_job(caplog: pyt
 
                 await reached(is_dead)
             assert seen == [(label, "unset", label) for label in (*"abc", "last")]
-
-    with caplog.at_level(logging.WARNING, "taskmq.worker"):
-        play(main())
     assert "job last of task plain" in caplog.text
 
 
-def test_a_failure_in_a_thread_is_tried_again_as_any_other() -> None:
-    async def main() -> None:
-        with staged() as app:
-            attempts: list[int] = []
+async def test_a_failure_in_a_thread_is_tried_again_as_any_other() -> None:
+    with staged() as app:
+        attempts: list[int] = []
 
-            @app.task(name="plain", queue="work", retry=RetryPolicy(max_attempts=2, base=0))
-            def plain(context: Context, label: str) -> int:
-                attempts.append(context.attempt)
-                if context.attempt == 1:
-                    raise ValueError("on purpose")
-                return context.attempt
+        @app.task(name="plain", queue="work", retry=RetryPolicy(max_attempts=2, base=0))
+        def plain(context: Context, label: str) -> int:
+            attempts.append(context.attempt)
+            if context.attempt == 1:
+                raise ValueError("on purpose")
+            return context.attempt
 
-            async with working(app):
-                await send(app, "a", task="plain")
+        async with working(app):
+            await send(app, "a", task="plain")
 
-                async def has_succeeded() -> bool:
-                    record = await app.jobs.find_result("a")
-                    return record is not None and record.state is JobState.SUCCEEDED
+            async def has_succeeded() -> bool:
+                record = await app.jobs.find_result("a")
+                return record is not None and record.state is JobState.SUCCEEDED
 
-                await reached(has_succeeded)
-            assert attempts == [1, 2]
-
-    play(main())
+            await reached(has_succeeded)
+        assert attempts == [1, 2]
 
 
-def test_a_job_that_is_to_be_alone_waits_for_what_goes_on_in_threads() -> None:
-    async def main() -> None:
-        with staged() as app:
-            task = app.task(name="suspect", queue="work")(_nothing)
-            state = app.sessions.current().state
-            assert state is not None
-            await state.starts.begin("suspect-1", ttl=1000)
-            yard, release, began = Yard(), threading.Event(), asyncio.Event()
+async def test_a_job_that_is_to_be_alone_waits_for_what_goes_on_in_threads() -> None:
+    with staged() as app:
+        task = app.task(name="suspect", queue="work")(_nothing)
+        state = app.sessions.current().state
+        assert state is not None
+        await state.starts.begin("suspect-1", ttl=1000)
+        yard, release, began = Yard(), threading.Event(), asyncio.Event()
 
-            async def run(_: Attempt) -> Outcome:
-                began.set()
-                return Succeeded(None)
+        async def run(_: Attempt) -> Outcome:
+            began.set()
+            return Succeeded(None)
 
-            quarantine = Quarantine(
-                run, CrashCounter(app), most=3, running={}, threads=yard.runs, resume=lambda: None
-            )
-            envelope = Envelope(task="suspect", id="suspect-1")
-            suspect = Attempt(
-                FakeDelivery(b"", redelivered=True, message_id="suspect-1"), envelope, task, "suspect-1"
-            )
+        quarantine = Quarantine(run, CrashCounter(app), most=3, running={}, threads=yard.runs, resume=lambda: None)
+        envelope = Envelope(task="suspect", id="suspect-1")
+        suspect = Attempt(FakeDelivery(b"", redelivered=True, message_id="suspect-1"), envelope, task, "suspect-1")
 
-            yard.begin("beside", lambda: release.wait(20))
-            running = asyncio.create_task(quarantine.run(suspect))
-            await reached(lambda: bool(yard.runs.going) and quarantine.is_closed)
-            await settle_loop()
-            assert not began.is_set()
-            release.set()
-            await running
-            assert began.is_set()
-            assert not yard.runs.going
-            await quarantine.aclose()
-            await yard.close()
-
-    play(main())
+        yard.begin("beside", lambda: release.wait(20))
+        running = asyncio.create_task(quarantine.run(suspect))
+        await reached(lambda: bool(yard.runs.going) and quarantine.is_closed)
+        await settle_loop()
+        assert not began.is_set()
+        release.set()
+        await running
+        assert began.is_set()
+        assert not yard.runs.going
+        await quarantine.aclose()
+        await yard.close()
 
 
 async def _nothing() -> None: ...

@@ -15,6 +15,7 @@ from taskmq.model.topology import ReportQueue
 from taskmq.testing import Confirmed, FakeClock, FlakyBroker
 from taskmq.worker.run_logs import RunLines
 from taskmq_local import forget_memory, open_memory_broker
+from tests.coroutines import run_by
 from tests.unit.worker.staged import settle_loop
 from tests.virtual_time import run
 
@@ -59,86 +60,82 @@ def _sent(broker: FlakyBroker) -> list[tuple[str, int]]:
     return [(log.id, len(log.lines)) for body in bodies for log in decode_logs(body)]
 
 
-def test_a_report_waits_for_lines_of_its_run_that_are_under_way() -> None:
-    async def test(lines: RunLines, broker: FlakyBroker) -> None:
-        _fill(lines)
-        broker.hang_publishes()
-        flush = asyncio.create_task(lines.send(_QUEUE))
-        await settle_loop()
-        report = asyncio.create_task(lines.send(_QUEUE, [("b", 1)]))
-        await settle_loop()
-        assert (broker.hanging, report.done()) == (1, False)
+@run_by(_play)
+async def test_a_report_waits_for_lines_of_its_run_that_are_under_way(
+    lines: RunLines, broker: FlakyBroker, /
+) -> None:
+    _fill(lines)
+    broker.hang_publishes()
+    flush = asyncio.create_task(lines.send(_QUEUE))
+    await settle_loop()
+    report = asyncio.create_task(lines.send(_QUEUE, [("b", 1)]))
+    await settle_loop()
+    assert (broker.hanging, report.done()) == (1, False)
 
-        broker.release_publishes()
-        await report
+    broker.release_publishes()
+    await report
 
-        assert _sent(broker) == [("a", 40), ("b", 40)]
-        await flush
-
-    _play(test)
-
-
-def test_what_is_under_way_when_the_worker_stops_is_sent() -> None:
-    async def test(lines: RunLines, broker: FlakyBroker) -> None:
-        _fill(lines)
-        broker.hang_publishes()
-        await asyncio.sleep(0.6)
-        closing = asyncio.create_task(lines.aclose())
-        await settle_loop()
-        assert (broker.hanging, closing.done()) == (1, False)
-
-        broker.release_publishes()
-        await closing
-
-        assert (_sent(broker), lines.dropped) == ([("a", 40), ("b", 40)], 0)
-
-    _play(test)
+    assert _sent(broker) == [("a", 40), ("b", 40)]
+    await flush
 
 
-def test_lines_that_the_broker_does_not_take_are_counted(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(lines: RunLines, broker: FlakyBroker) -> None:
-        _fill(lines)
-        broker.hang_publishes()
-        await asyncio.sleep(0.6)
-        await lines.aclose()
+@run_by(_play)
+async def test_what_is_under_way_when_the_worker_stops_is_sent(lines: RunLines, broker: FlakyBroker, /) -> None:
+    _fill(lines)
+    broker.hang_publishes()
+    await asyncio.sleep(0.6)
+    closing = asyncio.create_task(lines.aclose())
+    await settle_loop()
+    assert (broker.hanging, closing.done()) == (1, False)
 
-        assert (_sent(broker), lines.dropped) == ([], 80)
-        assert "up to 80 lines of logs for reports are lost" in caplog.text
+    broker.release_publishes()
+    await closing
 
-    _play(test)
-
-
-def test_lines_whose_sending_is_cancelled_are_counted() -> None:
-    async def test(lines: RunLines, broker: FlakyBroker) -> None:
-        _fill(lines)
-        broker.hang_publishes()
-        sending = asyncio.create_task(lines.send(_QUEUE))
-        await settle_loop()
-        sending.cancel()
-        await asyncio.wait((sending,))
-
-        assert lines.dropped == 80
-
-    _play(test)
+    assert (_sent(broker), lines.dropped) == ([("a", 40), ("b", 40)], 0)
 
 
-def test_a_finaliser_that_logs_while_a_line_is_taken_does_not_wait_for_itself() -> None:
-    async def test(lines: RunLines, broker: FlakyBroker) -> None:
-        class Name(str):
-            __slots__ = ()
+@run_by(_play)
+async def test_lines_that_the_broker_does_not_take_are_counted(
+    lines: RunLines, broker: FlakyBroker, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    _fill(lines)
+    broker.hang_publishes()
+    await asyncio.sleep(0.6)
+    await lines.aclose()
 
-            def __del__(self) -> None:
-                lines.add(_invitation("of the finaliser"), 1, 20, "shop", "gone")
+    assert (_sent(broker), lines.dropped) == ([], 80)
+    assert "up to 80 lines of logs for reports are lost" in caplog.text
 
-        lines.add(_invitation(Name("oldest")), 1, 20, "shop", "begun")
-        # So many runs are known; the oldest of them is forgotten.
-        for number in range(5_000):
-            lines.add(_invitation(f"{number}"), 1, 20, "shop", "another")
-        await lines.aclose()
 
-        assert ("of the finaliser", 1) in _sent(broker)
+@run_by(_play)
+async def test_lines_whose_sending_is_cancelled_are_counted(lines: RunLines, broker: FlakyBroker, /) -> None:
+    _fill(lines)
+    broker.hang_publishes()
+    sending = asyncio.create_task(lines.send(_QUEUE))
+    await settle_loop()
+    sending.cancel()
+    await asyncio.wait((sending,))
 
-    _play(test)
+    assert lines.dropped == 80
+
+
+@run_by(_play)
+async def test_a_finaliser_that_logs_while_a_line_is_taken_does_not_wait_for_itself(
+    lines: RunLines, broker: FlakyBroker, /
+) -> None:
+    class Name(str):
+        __slots__ = ()
+
+        def __del__(self) -> None:
+            lines.add(_invitation("of the finaliser"), 1, 20, "shop", "gone")
+
+    lines.add(_invitation(Name("oldest")), 1, 20, "shop", "begun")
+    # So many runs are known; the oldest of them is forgotten.
+    for number in range(5_000):
+        lines.add(_invitation(f"{number}"), 1, 20, "shop", "another")
+    await lines.aclose()
+
+    assert ("of the finaliser", 1) in _sent(broker)
 
 
 def test_no_more_is_redacted_than_may_be_kept() -> None:
@@ -167,35 +164,31 @@ def test_no_more_is_redacted_than_may_be_kept() -> None:
     _play(test, Recording())
 
 
-def test_any_number_of_runs_may_print_without_an_end_of_line() -> None:
-    async def test(lines: RunLines, broker: FlakyBroker) -> None:
-        for number in range(5_001):
-            lines.write(_invitation(f"{number}"), 1, 20, "stdout", "begun")
-        await lines.send(_QUEUE, [("5000", 1), ("0", 1)])
+@run_by(_play)
+async def test_any_number_of_runs_may_print_without_an_end_of_line(lines: RunLines, broker: FlakyBroker, /) -> None:
+    for number in range(5_001):
+        lines.write(_invitation(f"{number}"), 1, 20, "stdout", "begun")
+    await lines.send(_QUEUE, [("5000", 1), ("0", 1)])
 
-        # The oldest run is not known any more.
-        assert (_sent(broker), lines.dropped) == ([("5000", 1)], 1)
-        await lines.aclose()
-
-    _play(test)
+    # The oldest run is not known any more.
+    assert (_sent(broker), lines.dropped) == ([("5000", 1)], 1)
+    await lines.aclose()
 
 
-def test_a_run_may_begin_to_log_while_lines_are_taken() -> None:
-    async def test(lines: RunLines, broker: FlakyBroker) -> None:
-        class Queue(str):
-            __slots__ = ()
+@run_by(_play)
+async def test_a_run_may_begin_to_log_while_lines_are_taken(lines: RunLines, broker: FlakyBroker, /) -> None:
+    class Queue(str):
+        __slots__ = ()
 
-            def __eq__(self, other: object) -> bool:
-                lines.add(_invitation("late"), 1, 20, "shop", "as a finaliser may")
-                return super().__eq__(other)
+        def __eq__(self, other: object) -> bool:
+            lines.add(_invitation("late"), 1, 20, "shop", "as a finaliser may")
+            return super().__eq__(other)
 
-            __hash__ = str.__hash__
+        __hash__ = str.__hash__
 
-        lines.add(Invitation(id="early", token=1, reports=Queue(_QUEUE)), 1, 20, "shop", "begun")
-        lines.add(_invitation("other"), 1, 20, "shop", "begun")
-        await lines.send(_QUEUE)
-        await lines.aclose()
+    lines.add(Invitation(id="early", token=1, reports=Queue(_QUEUE)), 1, 20, "shop", "begun")
+    lines.add(_invitation("other"), 1, 20, "shop", "begun")
+    await lines.send(_QUEUE)
+    await lines.aclose()
 
-        assert {job for job, _ in _sent(broker)} == {"early", "other", "late"}
-
-    _play(test)
+    assert {job for job, _ in _sent(broker)} == {"early", "other", "late"}

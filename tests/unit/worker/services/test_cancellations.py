@@ -4,11 +4,13 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from taskmq import Context
 from taskmq.model.states import JobState
+from tests.coroutines import run_by
 from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import StagedApp, settle_loop, staged
-from tests.virtual_time import run
 
 
 async def revoke(app: StagedApp, job_id: str, reason: str = "not wanted") -> None:
@@ -34,195 +36,176 @@ async def reached(look: Callable[[], Awaitable[bool] | bool]) -> None:
 CANCELLED = (JobState.CANCELLED, "not wanted")
 
 
-def test_a_job_cancelled_before_the_worker_started_ends_without_a_run() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
+@run_by(play)
+async def test_a_job_cancelled_before_the_worker_started_ends_without_a_run(app: StagedApp, gate: Gate, /) -> None:
+    await send(app, "a", "b")
+    await revoke(app, "a")
+    gate.open.set()
+
+    async with working(app):
+        assert gate.started == ["b"]
+        assert await state_of(app, "a") == CANCELLED
+        assert ids(await app.messages("work")) == []
+
+
+@run_by(play)
+async def test_a_running_coroutine_is_cancelled_and_what_it_had_in_hand_is_settled(
+    app: StagedApp, gate: Gate, /
+) -> None:
+    async with working(app) as (worker, _):
         await send(app, "a", "b")
+        await settle_loop()
+        assert gate.started == ["a", "b"]
         await revoke(app, "a")
+        worker.revoked("a")
+        await settle_loop()
+
+        assert await state_of(app, "a") == CANCELLED
+        assert gate.running == 1
         gate.open.set()
+        await settle_loop()
+        assert gate.finished == ["b"]
+        assert worker.stats.counts["gated", "work"].outcomes == {"cancelled": 1, "succeeded": 1}
+
+
+@run_by(play)
+async def test_a_worker_that_hears_nothing_looks_by_itself(app: StagedApp, gate: Gate, /) -> None:
+    async with working(app):
+        await send(app, "a")
+        await settle_loop()
+        await revoke(app, "a")
+
+        await asyncio.sleep(2.1)
+        await settle_loop()
+
+        assert await state_of(app, "a") == CANCELLED
+        assert gate.running == 0
+
+
+@run_by(play)
+async def test_a_job_that_waits_for_a_slot_is_ended_when_it_would_get_one(app: StagedApp, gate: Gate, /) -> None:
+    async with working(app, concurrency=1):
+        await send(app, "a", "b")
+        await settle_loop()
+        await revoke(app, "b")
+        await asyncio.sleep(2.1)
+        gate.open.set()
+        await settle_loop()
+
+        assert gate.started == ["a"]
+        assert await state_of(app, "b") == CANCELLED
+
+
+@run_by(play, worker_concurrency=1)
+async def test_a_job_that_waits_for_resources_is_ended_at_once(app: StagedApp, gate: Gate, /) -> None:
+    async with working(app):
+        await send(app, "a", "b")
+        await settle_loop()
+        assert gate.started == ["a"]
+        await revoke(app, "b")
+        await asyncio.sleep(2.1)
+        await settle_loop()
+
+        assert await state_of(app, "b") == CANCELLED
+        assert gate.running == 1
+
+
+async def test_a_job_is_cancelled_between_two_attempts() -> None:
+    with staged() as app:
+        attempts: list[int] = []
+
+        @app.task(name="flaky", queue="work")
+        async def flaky(context: Context, label: str) -> None:
+            attempts.append(context.attempt)
+            raise ValueError("no")
 
         async with working(app):
-            assert gate.started == ["b"]
-            assert await state_of(app, "a") == CANCELLED
-            assert ids(await app.messages("work")) == []
-
-    play(test)
-
-
-def test_a_running_coroutine_is_cancelled_and_what_it_had_in_hand_is_settled() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        async with working(app) as (worker, _):
-            await send(app, "a", "b")
+            await send(app, "a", task="flaky")
             await settle_loop()
-            assert gate.started == ["a", "b"]
+            await revoke(app, "a")
+            await asyncio.sleep(2.1)
+            app.fake_clock.advance(10)
+            await settle_loop()
+
+            assert attempts == [1]
+            assert await state_of(app, "a") == CANCELLED
+
+
+@pytest.mark.real_time
+async def test_a_thread_sees_that_it_is_cancelled_and_may_end_by_itself() -> None:
+    with staged() as app:
+        begun, ended = threading.Event(), threading.Event()
+
+        @app.task(name="looking", queue="work")
+        def looking(context: Context, label: str) -> None:
+            begun.set()
+            while not context.cancelled:
+                threading.Event().wait(0.001)
+            ended.set()
+
+        async with working(app) as (worker, _):
+            await send(app, "a", task="looking")
+            await reached(begun.is_set)
             await revoke(app, "a")
             worker.revoked("a")
-            await settle_loop()
 
-            assert await state_of(app, "a") == CANCELLED
-            assert gate.running == 1
-            gate.open.set()
-            await settle_loop()
-            assert gate.finished == ["b"]
-            assert worker.stats.counts["gated", "work"].outcomes == {"cancelled": 1, "succeeded": 1}
+            async def is_cancelled() -> bool:
+                return await state_of(app, "a") == CANCELLED
 
-    play(test)
-
-
-def test_a_worker_that_hears_nothing_looks_by_itself() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        async with working(app):
-            await send(app, "a")
-            await settle_loop()
-            await revoke(app, "a")
-
-            await asyncio.sleep(2.1)
-            await settle_loop()
-
-            assert await state_of(app, "a") == CANCELLED
-            assert gate.running == 0
-
-    play(test)
-
-
-def test_a_job_that_waits_for_a_slot_is_ended_when_it_would_get_one() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        async with working(app, concurrency=1):
-            await send(app, "a", "b")
-            await settle_loop()
-            await revoke(app, "b")
-            await asyncio.sleep(2.1)
-            gate.open.set()
-            await settle_loop()
-
-            assert gate.started == ["a"]
-            assert await state_of(app, "b") == CANCELLED
-
-    play(test)
-
-
-def test_a_job_that_waits_for_resources_is_ended_at_once() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        async with working(app):
-            await send(app, "a", "b")
-            await settle_loop()
-            assert gate.started == ["a"]
-            await revoke(app, "b")
-            await asyncio.sleep(2.1)
-            await settle_loop()
-
-            assert await state_of(app, "b") == CANCELLED
-            assert gate.running == 1
-
-    play(test, worker_concurrency=1)
-
-
-def test_a_job_is_cancelled_between_two_attempts() -> None:
-    async def main() -> None:
-        with staged() as app:
-            attempts: list[int] = []
-
-            @app.task(name="flaky", queue="work")
-            async def flaky(context: Context, label: str) -> None:
-                attempts.append(context.attempt)
-                raise ValueError("no")
-
-            async with working(app):
-                await send(app, "a", task="flaky")
-                await settle_loop()
-                await revoke(app, "a")
-                await asyncio.sleep(2.1)
-                app.fake_clock.advance(10)
-                await settle_loop()
-
-                assert attempts == [1]
-                assert await state_of(app, "a") == CANCELLED
-
-    run(main())
-
-
-def test_a_thread_sees_that_it_is_cancelled_and_may_end_by_itself() -> None:
-    async def main() -> None:
-        with staged() as app:
-            begun, ended = threading.Event(), threading.Event()
-
-            @app.task(name="looking", queue="work")
-            def looking(context: Context, label: str) -> None:
-                begun.set()
-                while not context.cancelled:
-                    threading.Event().wait(0.001)
-                ended.set()
-
-            async with working(app) as (worker, _):
-                await send(app, "a", task="looking")
-                await reached(begun.is_set)
-                await revoke(app, "a")
-                worker.revoked("a")
-
-                async def is_cancelled() -> bool:
-                    return await state_of(app, "a") == CANCELLED
-
-                await reached(is_cancelled)
-                assert ended.is_set()
-                assert worker.status().abandoned == 0
-
+            await reached(is_cancelled)
+            assert ended.is_set()
+            assert worker.status().abandoned == 0
     # In real time: nothing else waits for a thread.
-    asyncio.run(main())
 
 
-def test_a_thread_that_does_not_look_is_given_up_after_its_grace() -> None:
-    async def main() -> None:
-        with staged() as app:
-            begun, let_go = threading.Event(), threading.Event()
+@pytest.mark.real_time
+async def test_a_thread_that_does_not_look_is_given_up_after_its_grace() -> None:
+    with staged() as app:
+        begun, let_go = threading.Event(), threading.Event()
 
-            @app.task(name="stuck", queue="work")
-            def stuck(label: str) -> None:
-                begun.set()
-                let_go.wait(30)
+        @app.task(name="stuck", queue="work")
+        def stuck(label: str) -> None:
+            begun.set()
+            let_go.wait(30)
 
-            async with working(app, cancel_grace=0.3) as (worker, _):
-                await send(app, "a", task="stuck")
-                await reached(begun.is_set)
-                began = asyncio.get_running_loop().time()
-                await revoke(app, "a")
-                worker.revoked("a")
-
-                async def is_cancelled() -> bool:
-                    return await state_of(app, "a") == CANCELLED
-
-                await reached(is_cancelled)
-                assert asyncio.get_running_loop().time() - began >= 0.3
-                assert worker.status().abandoned == 1
-                let_go.set()
-
-    # In real time: nothing else waits for a thread.
-    asyncio.run(main())
-
-
-def test_a_run_that_is_over_is_settled_as_it_ended() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        gate.open.set()
-        async with working(app) as (worker, _):
-            await send(app, "a")
-            await settle_loop()
+        async with working(app, cancel_grace=0.3) as (worker, _):
+            await send(app, "a", task="stuck")
+            await reached(begun.is_set)
+            began = asyncio.get_running_loop().time()
             await revoke(app, "a")
             worker.revoked("a")
-            await settle_loop()
 
-            assert await state_of(app, "a") == (JobState.SUCCEEDED, "")
+            async def is_cancelled() -> bool:
+                return await state_of(app, "a") == CANCELLED
 
-    play(test)
+            await reached(is_cancelled)
+            assert asyncio.get_running_loop().time() - began >= 0.3
+            assert worker.status().abandoned == 1
+            let_go.set()
+    # In real time: nothing else waits for a thread.
 
 
-def test_cancellations_are_forgotten_after_their_time() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        gate.open.set()
-        async with working(app):
-            await revoke(app, "a")
-            await asyncio.sleep(2.1)
-            app.fake_clock.advance(3601)
-            await send(app, "a")
-            await settle_loop()
+@run_by(play)
+async def test_a_run_that_is_over_is_settled_as_it_ended(app: StagedApp, gate: Gate, /) -> None:
+    gate.open.set()
+    async with working(app) as (worker, _):
+        await send(app, "a")
+        await settle_loop()
+        await revoke(app, "a")
+        worker.revoked("a")
+        await settle_loop()
 
-            assert gate.finished == ["a"]
+        assert await state_of(app, "a") == (JobState.SUCCEEDED, "")
 
-    play(test)
+
+@run_by(play)
+async def test_cancellations_are_forgotten_after_their_time(app: StagedApp, gate: Gate, /) -> None:
+    gate.open.set()
+    async with working(app):
+        await revoke(app, "a")
+        await asyncio.sleep(2.1)
+        app.fake_clock.advance(3601)
+        await send(app, "a")
+        await settle_loop()
+
+        assert gate.finished == ["a"]

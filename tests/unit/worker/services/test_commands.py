@@ -21,6 +21,7 @@ from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.host.stacks import stacks
 from taskmq.worker.services.commands import CommandService
 from taskmq_local import forget_memory
+from tests.coroutines import run_by
 from tests.unit.model.telemetry.test_events import STATUS
 
 PATIENCE = 10.0
@@ -74,77 +75,65 @@ async def tell_all(operator: TaskMQ, name: str, count: int, *, to: str = "*") ->
     return answers
 
 
-def test_every_worker_answers_a_ping_with_how_it_is() -> None:
-    async def test(operator: TaskMQ) -> None:
-        async with working(operator, "a", concurrency=3), working(operator, "b"):
-            answers = await tell_all(operator, "ping", 2)
+@run_by(run)
+async def test_every_worker_answers_a_ping_with_how_it_is(operator: TaskMQ, /) -> None:
+    async with working(operator, "a", concurrency=3), working(operator, "b"):
+        answers = await tell_all(operator, "ping", 2)
 
-        assert [(answer.worker, answer.verdict) for answer in answers] == [("a", "done"), ("b", "done")]
-        status = answers[0].status
-        assert (status.name, status.queues, status.state, status.slots) == ("a", ["images"], "running", 3)
-
-    run(test)
+    assert [(answer.worker, answer.verdict) for answer in answers] == [("a", "done"), ("b", "done")]
+    status = answers[0].status
+    assert (status.name, status.queues, status.state, status.slots) == ("a", ["images"], "running", 3)
 
 
-def test_a_worker_drains_when_it_is_told_by_its_name_and_another_does_not() -> None:
-    async def test(operator: TaskMQ) -> None:
-        async with working(operator, "a") as one, working(operator, "b") as other:
-            (answer,) = await tell(operator, "drain", "b")
+@run_by(run)
+async def test_a_worker_drains_when_it_is_told_by_its_name_and_another_does_not(operator: TaskMQ, /) -> None:
+    async with working(operator, "a") as one, working(operator, "b") as other:
+        (answer,) = await tell(operator, "drain", "b")
 
-            assert (answer.worker, answer.status.state) == ("b", "draining")
-            assert other.is_dismissed
-            assert not one.is_dismissed
-            assert one.status().state == "running"
-
-    run(test)
+        assert (answer.worker, answer.status.state) == ("b", "draining")
+        assert other.is_dismissed
+        assert not one.is_dismissed
+        assert one.status().state == "running"
 
 
-def test_a_command_to_a_host_reaches_its_workers_only() -> None:
-    async def test(operator: TaskMQ) -> None:
-        async with working(operator, "a") as worker:
-            host = worker.status().host
-            (answer,) = await tell_all(operator, "ping", 1, to=f"@{host}")
-            assert answer.worker == "a"
-            assert await tell(operator, "ping", "@elsewhere", within=0.1) == []
-
-    run(test)
+@run_by(run)
+async def test_a_command_to_a_host_reaches_its_workers_only(operator: TaskMQ, /) -> None:
+    async with working(operator, "a") as worker:
+        host = worker.status().host
+        (answer,) = await tell_all(operator, "ping", 1, to=f"@{host}")
+        assert answer.worker == "a"
+        assert await tell(operator, "ping", "@elsewhere", within=0.1) == []
 
 
-def test_concurrency_changes_and_below_1_is_refused_with_words() -> None:
-    async def test(operator: TaskMQ) -> None:
-        async with working(operator, "a", concurrency=2) as worker:
-            (changed,) = await tell(operator, "concurrency", "a", number=5)
-            (refused,) = await tell(operator, "concurrency", "a", number=0)
+@run_by(run)
+async def test_concurrency_changes_and_below_1_is_refused_with_words(operator: TaskMQ, /) -> None:
+    async with working(operator, "a", concurrency=2) as worker:
+        (changed,) = await tell(operator, "concurrency", "a", number=5)
+        (refused,) = await tell(operator, "concurrency", "a", number=0)
 
-            assert (changed.verdict, changed.detail, changed.status.slots) == ("done", "2 -> 5", 5)
-            assert refused.verdict == "refused"
-            assert "at least 1" in refused.detail
-            assert worker.status().slots == 5
-
-    run(test)
+        assert (changed.verdict, changed.detail, changed.status.slots) == ("done", "2 -> 5", 5)
+        assert refused.verdict == "refused"
+        assert "at least 1" in refused.detail
+        assert worker.status().slots == 5
 
 
-def test_a_command_of_a_later_version_is_answered_as_unknown() -> None:
-    async def test(operator: TaskMQ) -> None:
-        async with working(operator, "a"):
-            (answer,) = await tell(operator, "dance", "a")
+@run_by(run)
+async def test_a_command_of_a_later_version_is_answered_as_unknown(operator: TaskMQ, /) -> None:
+    async with working(operator, "a"):
+        (answer,) = await tell(operator, "dance", "a")
 
-        assert answer.verdict == "unknown"
-        assert "'dance'" in answer.detail
-
-    run(test)
+    assert answer.verdict == "unknown"
+    assert "'dance'" in answer.detail
 
 
-def test_a_worker_that_takes_no_commands_still_tells_events_to_whoever_listens() -> None:
-    async def test(operator: TaskMQ) -> None:
-        async with working(operator, "deaf", control=False) as worker:
-            assert await tell(operator, "ping", within=0.2) == []
-            await tell(operator, "drain", within=0.1)
-            assert not worker.is_dismissed
-            async with asyncio.timeout(PATIENCE), operator.events() as events:
-                assert (await anext(events)).worker == "deaf"
-
-    run(test)
+@run_by(run)
+async def test_a_worker_that_takes_no_commands_still_tells_events_to_whoever_listens(operator: TaskMQ, /) -> None:
+    async with working(operator, "deaf", control=False) as worker:
+        assert await tell(operator, "ping", within=0.2) == []
+        await tell(operator, "drain", within=0.1)
+        assert not worker.is_dismissed
+        async with asyncio.timeout(PATIENCE), operator.events() as events:
+            assert (await anext(events)).worker == "deaf"
 
 
 def test_a_worker_without_control_and_events_listens_to_nothing() -> None:
@@ -167,16 +156,14 @@ def test_what_is_no_command_does_no_harm(caplog: pytest.LogCaptureFixture) -> No
     assert "no command" in caplog.text
 
 
-def test_watching_and_revoking_need_what_they_are_about() -> None:
-    async def test(operator: TaskMQ) -> None:
-        async with working(operator, "a", events="off"):
-            (no_events,) = await tell(operator, "watch", "a", seconds=1.0)
-            (no_job,) = await tell(operator, "revoke", "a")
-            (revoked,) = await tell(operator, "revoke", "a", job_id="job-1")
+@run_by(run)
+async def test_watching_and_revoking_need_what_they_are_about(operator: TaskMQ, /) -> None:
+    async with working(operator, "a", events="off"):
+        (no_events,) = await tell(operator, "watch", "a", seconds=1.0)
+        (no_job,) = await tell(operator, "revoke", "a")
+        (revoked,) = await tell(operator, "revoke", "a", job_id="job-1")
 
-        assert (no_events.verdict, no_job.verdict, revoked.verdict) == ("refused", "refused", "done")
-
-    run(test)
+    assert (no_events.verdict, no_job.verdict, revoked.verdict) == ("refused", "refused", "done")
 
 
 class _Worker:
@@ -251,8 +238,11 @@ def test_a_command_that_fails_is_refused_and_the_next_one_is_obeyed(caplog: pyte
     assert "a bug" in caplog.text
 
 
-def test_a_worker_that_may_not_listen_yet_says_so_once_and_tries_again(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
+@pytest.mark.real_time
+async def test_a_worker_that_may_not_listen_yet_says_so_once_and_tries_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
         radio = _Refusing(AccessDenied("not you"), AccessDenied("not you"))
         async with ServiceGroup() as services:
             control = CommandService(radio, _Worker(), watch=None, obeys=True, pause=0.001)
@@ -260,18 +250,13 @@ def test_a_worker_that_may_not_listen_yet_says_so_once_and_tries_again(caplog: p
             await asyncio.wait_for(radio.is_heard.wait(), PATIENCE)
         assert not radio.is_heard.is_set()
 
-    with caplog.at_level(logging.WARNING):
-        asyncio.run(main())
-
     assert caplog.text.count("not you") == 1
 
 
-def test_a_broker_without_broadcasts_takes_no_commands() -> None:
-    async def test(operator: TaskMQ) -> None:
-        with pytest.raises(UnsupportedFeature, match="no broadcasts"):
-            await command_workers(FlakyBroker(operator.sessions.current().broker), Command(id="", name="ping"))
-
-    run(test)
+@run_by(run)
+async def test_a_broker_without_broadcasts_takes_no_commands(operator: TaskMQ, /) -> None:
+    with pytest.raises(UnsupportedFeature, match="no broadcasts"):
+        await command_workers(FlakyBroker(operator.sessions.current().broker), Command(id="", name="ping"))
 
 
 def test_stacks_show_where_threads_and_coroutines_are_and_no_values() -> None:

@@ -34,7 +34,7 @@ from taskmq.worker.services.error_words import ErrorWords
 from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq.worker.settlement.error_text import ErrorTexts
 from taskmq_local import forget_memory, open_memory_broker
-from tests import virtual_time
+from tests.coroutines import run_by
 from tests.servers.waiting import until
 from tests.unit.model.telemetry.test_events import STATUS
 from tests.unit.worker.staged import FakeDelivery
@@ -81,141 +81,133 @@ async def next_of(events: EventStream, *names: str) -> list[Event]:
     return found
 
 
-def test_whoever_listens_is_told_of_a_job_from_its_start_to_its_end() -> None:
-    async def test(app: TaskMQ) -> None:
-        @app.task(queue="images", name="double")
-        async def double(n: int) -> int:
-            return 2 * n
+@run_by(run)
+async def test_whoever_listens_is_told_of_a_job_from_its_start_to_its_end(app: TaskMQ, /) -> None:
+    @app.task(queue="images", name="double")
+    async def double(n: int) -> int:
+        return 2 * n
 
-        async with working(app), app.events() as events:
-            (beat,) = await next_of(events, "beat")
-            job = await double.asend(21)
-            started, ended = await next_of(events, "started", "succeeded")
+    async with working(app), app.events() as events:
+        (beat,) = await next_of(events, "beat")
+        job = await double.asend(21)
+        started, ended = await next_of(events, "started", "succeeded")
 
-        assert isinstance(beat, WorkerEvent)
-        assert beat.status.queues == ["images"]
-        assert isinstance(started, JobEvent)
-        assert isinstance(ended, JobEvent)
-        assert (started.event, ended.event) == ("started", "succeeded")
-        for event in (started, ended):
-            assert (event.worker, event.job_id, event.task, event.queue, event.attempt) == (
-                "w",
-                job.id,
-                "double",
-                "images",
-                1,
-            )
-        assert beat.number < started.number < ended.number
-        assert started.waited is not None
-        assert ended.seconds is not None
-        assert events.dropped == events.missed == 0
-
-    run(test)
+    assert isinstance(beat, WorkerEvent)
+    assert beat.status.queues == ["images"]
+    assert isinstance(started, JobEvent)
+    assert isinstance(ended, JobEvent)
+    assert (started.event, ended.event) == ("started", "succeeded")
+    for event in (started, ended):
+        assert (event.worker, event.job_id, event.task, event.queue, event.attempt) == (
+            "w",
+            job.id,
+            "double",
+            "images",
+            1,
+        )
+    assert beat.number < started.number < ended.number
+    assert started.waited is not None
+    assert ended.seconds is not None
+    assert events.dropped == events.missed == 0
 
 
-def test_jobs_that_are_told_of_take_the_short_way_as_well() -> None:
-    async def test(app: TaskMQ) -> None:
-        @app.task(queue="q", name="short", timeout=30)
-        async def short() -> None:
-            # What has an attempt has left the short way.
-            ways.append((worker.stats.current is not None, len(worker.stats.running)))
+@run_by(run)
+async def test_jobs_that_are_told_of_take_the_short_way_as_well(app: TaskMQ, /) -> None:
+    @app.task(queue="q", name="short", timeout=30)
+    async def short() -> None:
+        # What has an attempt has left the short way.
+        ways.append((worker.stats.current is not None, len(worker.stats.running)))
 
-        @app.task(queue="q", name="thread")
-        def thread() -> None: ...
+    @app.task(queue="q", name="thread")
+    def thread() -> None: ...
 
-        @app.task(queue="q", name="waits")
-        async def waits() -> None:
-            await asyncio.sleep(0)
+    @app.task(queue="q", name="waits")
+    async def waits() -> None:
+        await asyncio.sleep(0)
 
-        ways: list[tuple[bool, int]] = []
-        async with working(app, events="on") as worker, app.events("job.#") as events:
-            await short.asend()
-            first = await next_of(events, "started", "succeeded")
-            await thread.asend()
-            second = await next_of(events, "started", "succeeded")
-            await waits.asend()
-            third = await next_of(events, "started", "succeeded")
+    ways: list[tuple[bool, int]] = []
+    async with working(app, events="on") as worker, app.events("job.#") as events:
+        await short.asend()
+        first = await next_of(events, "started", "succeeded")
+        await thread.asend()
+        second = await next_of(events, "started", "succeeded")
+        await waits.asend()
+        third = await next_of(events, "started", "succeeded")
 
-        assert ways == [(True, 0)]
-        for name, told in (("short", first), ("thread", second), ("waits", third)):
-            assert [each.event for each in told] == ["started", "succeeded"]
-            assert {each.task for each in told if isinstance(each, JobEvent)} == {name}
-            assert told[0].number < told[1].number
-
-    run(test)
+    assert ways == [(True, 0)]
+    for name, told in (("short", first), ("thread", second), ("waits", third)):
+        assert [each.event for each in told] == ["started", "succeeded"]
+        assert {each.task for each in told if isinstance(each, JobEvent)} == {name}
+        assert told[0].number < told[1].number
 
 
-def test_an_event_says_how_an_attempt_ended_and_never_a_word_of_the_data() -> None:
-    async def test(app: TaskMQ) -> None:
-        @app.task(queue="q", name="fails", retry=RetryPolicy(max_attempts=2, base=0.01, jitter=False))
-        async def fails(secret: str) -> str:
-            raise ValueError(secret)
+@run_by(run)
+async def test_an_event_says_how_an_attempt_ended_and_never_a_word_of_the_data(app: TaskMQ, /) -> None:
+    @app.task(queue="q", name="fails", retry=RetryPolicy(max_attempts=2, base=0.01, jitter=False))
+    async def fails(secret: str) -> str:
+        raise ValueError(secret)
 
-        @app.task(queue="q", name="rejects")
-        async def rejects(secret: str) -> None:
-            raise Reject(secret)
+    @app.task(queue="q", name="rejects")
+    async def rejects(secret: str) -> None:
+        raise Reject(secret)
 
-        @app.task(queue="q", name="snoozes")
-        async def snoozes(secret: str) -> str:
-            if len(naps) < 1:
-                naps.append(secret)
-                raise Snooze(0.01)
-            return secret
+    @app.task(queue="q", name="snoozes")
+    async def snoozes(secret: str) -> str:
+        if len(naps) < 1:
+            naps.append(secret)
+            raise Snooze(0.01)
+        return secret
 
-        naps: list[str] = []
-        bodies: list[bytes] = []
-        async with working(app), app.events("job.#") as events:
-            listening = await as_broadcasting(app.sessions.current().broker).listen(
-                ["job.#"], lambda _, body: bodies.append(body)
-            )
-            await fails.asend("hunter2")
-            retried, dead = await next_of(events, "retried", "dead")
-            await rejects.asend("hunter2")
-            (rejected,) = await next_of(events, "dead")
-            await snoozes.asend("hunter2")
-            (snoozed,) = await next_of(events, "snoozed")
-            await next_of(events, "succeeded")
-            await listening.stop()
+    naps: list[str] = []
+    bodies: list[bytes] = []
+    async with working(app), app.events("job.#") as events:
+        listening = await as_broadcasting(app.sessions.current().broker).listen(
+            ["job.#"], lambda _, body: bodies.append(body)
+        )
+        await fails.asend("hunter2")
+        retried, dead = await next_of(events, "retried", "dead")
+        await rejects.asend("hunter2")
+        (rejected,) = await next_of(events, "dead")
+        await snoozes.asend("hunter2")
+        (snoozed,) = await next_of(events, "snoozed")
+        await next_of(events, "succeeded")
+        await listening.stop()
 
-        assert isinstance(retried, JobEvent)
-        assert isinstance(dead, JobEvent)
-        assert (retried.error, retried.delay, retried.attempt) == ("ValueError", 0.01, 1)
-        assert (dead.error, dead.reason, dead.attempt) == ("ValueError", "error", 2)
-        assert isinstance(rejected, JobEvent)
-        assert rejected.reason == "rejected"
-        assert isinstance(snoozed, JobEvent)
-        assert (snoozed.delay, snoozed.attempt) == (0.01, 1)
-        assert bodies
-        assert not any(b"hunter2" in body for body in bodies)
-
-    run(test)
+    assert isinstance(retried, JobEvent)
+    assert isinstance(dead, JobEvent)
+    assert (retried.error, retried.delay, retried.attempt) == ("ValueError", 0.01, 1)
+    assert (dead.error, dead.reason, dead.attempt) == ("ValueError", "error", 2)
+    assert isinstance(rejected, JobEvent)
+    assert rejected.reason == "rejected"
+    assert isinstance(snoozed, JobEvent)
+    assert (snoozed.delay, snoozed.attempt) == (0.01, 1)
+    assert bodies
+    assert not any(b"hunter2" in body for body in bodies)
 
 
-def test_a_worker_tells_that_it_is_there_that_it_drains_and_that_it_goes() -> None:
-    async def test(app: TaskMQ) -> None:
-        @app.task
-        async def waits(context: Context) -> None:
-            started.set()
-            await goes_on.wait()
+@run_by(run)
+async def test_a_worker_tells_that_it_is_there_that_it_drains_and_that_it_goes(app: TaskMQ, /) -> None:
+    @app.task
+    async def waits(context: Context) -> None:
+        started.set()
+        await goes_on.wait()
 
-        started, goes_on = asyncio.Event(), asyncio.Event()
-        observer = TaskMQ(app.sessions.url)
-        async with observer, observer.events("worker.*") as events:
-            worker = Worker(app, WorkerConfig(name="w"))
-            task = asyncio.create_task(worker.run())
-            await worker.is_ready.wait()
-            await waits.asend()
-            await started.wait()
-            worker.drain()
-            online, draining = await next_of(events, "online", "draining")
-            goes_on.set()
-            (offline,) = await next_of(events, "offline")
-            await task
+    started, goes_on = asyncio.Event(), asyncio.Event()
+    observer = TaskMQ(app.sessions.url)
+    async with observer, observer.events("worker.*") as events:
+        worker = Worker(app, WorkerConfig(name="w"))
+        task = asyncio.create_task(worker.run())
+        await worker.is_ready.wait()
+        await waits.asend()
+        await started.wait()
+        worker.drain()
+        online, draining = await next_of(events, "online", "draining")
+        goes_on.set()
+        (offline,) = await next_of(events, "offline")
+        await task
 
-        states = [event.status.state for event in (online, draining, offline) if isinstance(event, WorkerEvent)]
-        assert states == ["running", "draining", "draining"]
-
-    run(test)
+    states = [event.status.state for event in (online, draining, offline) if isinstance(event, WorkerEvent)]
+    assert states == ["running", "draining", "draining"]
 
 
 def test_a_message_that_nobody_knows_what_to_do_with_is_told_of() -> None:
@@ -319,53 +311,49 @@ def once(stats: WorkerStats, attempt: Attempt, outcome: Outcome | None = None) -
     stats.end(attempt, outcome or Succeeded(None), now=2.5)
 
 
-def test_nothing_is_looked_at_before_somebody_listens_nor_after_his_time_is_over() -> None:
-    async def main() -> None:
-        radio = _Radio()
-        announcer, stats = staged(radio)
-        once(stats, attempt_of("a"))
-        assert stats.on_start is None
+@pytest.mark.real_time
+async def test_nothing_is_looked_at_before_somebody_listens_nor_after_his_time_is_over() -> None:
+    radio = _Radio()
+    announcer, stats = staged(radio)
+    once(stats, attempt_of("a"))
+    assert stats.on_start is None
 
-        announcer.watch(60)
-        announcer.watch(0)
-        await asyncio.sleep(0)
-        async with asyncio.timeout(PATIENCE):
-            while stats.on_start is not None:
-                await asyncio.sleep(0)
+    announcer.watch(60)
+    announcer.watch(0)
+    await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE):
+        while stats.on_start is not None:
+            await asyncio.sleep(0)
 
-        assert (stats.on_start, stats.on_end, stats.on_park) == (None, None, None)
-        once(stats, attempt_of("b"))
-        announcer.close()
-        assert [topic for topic, _, _ in radio.take()] == ["worker.beat"]
-
-    asyncio.run(main())
+    assert (stats.on_start, stats.on_end, stats.on_park) == (None, None, None)
+    once(stats, attempt_of("b"))
+    announcer.close()
+    assert [topic for topic, _, _ in radio.take()] == ["worker.beat"]
 
 
-def test_events_go_in_batches_of_one_topic_starts_before_ends() -> None:
-    async def main() -> None:
-        radio = _Radio()
-        announcer, stats = staged(radio)
-        announcer.watch()
-        once(stats, attempt_of("a"))
-        once(stats, attempt_of("b"))
-        once(stats, attempt_of("c", queue="other.p.high"))
-        stats.park(FakeDelivery(b"?", queue="q"), Parked("what is it?"))
-        announcer.flush()
+@pytest.mark.real_time
+async def test_events_go_in_batches_of_one_topic_starts_before_ends() -> None:
+    radio = _Radio()
+    announcer, stats = staged(radio)
+    announcer.watch()
+    once(stats, attempt_of("a"))
+    once(stats, attempt_of("b"))
+    once(stats, attempt_of("c", queue="other.p.high"))
+    stats.park(FakeDelivery(b"?", queue="q"), Parked("what is it?"))
+    announcer.flush()
 
-        batches = radio.take()
-        assert [(topic, [event.number for event in events]) for topic, events, _ in batches] == [
-            ("job.started.q", [1, 3]),
-            ("job.started.other", [5]),
-            ("job.succeeded.q", [2, 4]),
-            ("job.succeeded.other", [6]),
-            ("job.parked.q", [7]),
-        ]
-        (ended, _) = batches[2][1]
-        assert isinstance(ended, JobEvent)
-        assert ended.seconds == 1.5
-        announcer.close()
-
-    asyncio.run(main())
+    batches = radio.take()
+    assert [(topic, [event.number for event in events]) for topic, events, _ in batches] == [
+        ("job.started.q", [1, 3]),
+        ("job.started.other", [5]),
+        ("job.succeeded.q", [2, 4]),
+        ("job.succeeded.other", [6]),
+        ("job.parked.q", [7]),
+    ]
+    (ended, _) = batches[2][1]
+    assert isinstance(ended, JobEvent)
+    assert ended.seconds == 1.5
+    announcer.close()
 
 
 def raised(text: str) -> ValueError:
@@ -375,45 +363,41 @@ def raised(text: str) -> ValueError:
         return error
 
 
-def test_words_of_an_error_are_on_a_topic_of_their_own_before_the_event() -> None:
-    async def main() -> None:
-        radio = _Radio()
-        announcer, stats = staged(radio)
-        announcer.watch()
-        once(stats, attempt_of("a", queue="images"), Dead("error", raised("password=hunter2 is wrong")))
-        announcer.flush()
+@pytest.mark.real_time
+async def test_words_of_an_error_are_on_a_topic_of_their_own_before_the_event() -> None:
+    radio = _Radio()
+    announcer, stats = staged(radio)
+    announcer.watch()
+    once(stats, attempt_of("a", queue="images"), Dead("error", raised("password=hunter2 is wrong")))
+    announcer.flush()
 
-        (topic, (failure,), _), *others = [batch for batch in radio.take() if batch[0] != "worker.beat"]
-        assert topic == "failure.images"
-        assert isinstance(failure, FailureEvent)
-        assert (failure.event, failure.job_id, failure.error) == ("dead", "a", "ValueError")
-        assert failure.message == "password=[redacted] is wrong"
-        assert failure.traceback.endswith("ValueError: password=[redacted] is wrong\n")
-        ended = [event for _, events, _ in others for event in events if event.event == "dead"]
-        assert [(event.number, type(event)) for event in ended] == [(failure.number, JobEvent)]
-
-    asyncio.run(main())
+    (topic, (failure,), _), *others = [batch for batch in radio.take() if batch[0] != "worker.beat"]
+    assert topic == "failure.images"
+    assert isinstance(failure, FailureEvent)
+    assert (failure.event, failure.job_id, failure.error) == ("dead", "a", "ValueError")
+    assert failure.message == "password=[redacted] is wrong"
+    assert failure.traceback.endswith("ValueError: password=[redacted] is wrong\n")
+    ended = [event for _, events, _ in others for event in events if event.event == "dead"]
+    assert [(event.number, type(event)) for event in ended] == [(failure.number, JobEvent)]
 
 
-def test_of_one_kind_of_failure_ten_have_words_and_all_have_their_type() -> None:
-    async def main() -> None:
-        radio = _Radio()
-        announcer, stats = staged(radio)
-        announcer.watch()
-        for number in range(25):
-            once(stats, attempt_of(str(number)), Dead("error", raised("x" * 20_000)))
-        announcer.flush()
+@pytest.mark.real_time
+async def test_of_one_kind_of_failure_ten_have_words_and_all_have_their_type() -> None:
+    radio = _Radio()
+    announcer, stats = staged(radio)
+    announcer.watch()
+    for number in range(25):
+        once(stats, attempt_of(str(number)), Dead("error", raised("x" * 20_000)))
+    announcer.flush()
 
-        batches = radio.take()
-        failures = [event for topic, events, _ in batches if topic == "failure.q" for event in events]
-        dead = [event for topic, events, _ in batches if topic == "job.dead.q" for event in events]
-        assert len(failures) == 10
-        assert {(len(each.message), len(each.traceback)) for each in failures if isinstance(each, FailureEvent)} == {
-            (LONGEST_MESSAGE, LONGEST_TRACEBACK)
-        }
-        assert [event.error for event in dead if isinstance(event, JobEvent)] == ["ValueError"] * 25
-
-    asyncio.run(main())
+    batches = radio.take()
+    failures = [event for topic, events, _ in batches if topic == "failure.q" for event in events]
+    dead = [event for topic, events, _ in batches if topic == "job.dead.q" for event in events]
+    assert len(failures) == 10
+    assert {(len(each.message), len(each.traceback)) for each in failures if isinstance(each, FailureEvent)} == {
+        (LONGEST_MESSAGE, LONGEST_TRACEBACK)
+    }
+    assert [event.error for event in dead if isinstance(event, JobEvent)] == ["ValueError"] * 25
 
 
 @pytest.mark.parametrize(("said", "expected"), [("type", None), ("message", ("no", ""))])
@@ -423,196 +407,173 @@ def test_words_of_errors_stay_in_the_worker_where_they_are_to(
     assert ErrorWords(ErrorTexts(Redactor()), said).of("t", raised("no")) == expected
 
 
-def test_a_duplicate_that_was_done_already_is_an_answered_run_in_events_and_counts() -> None:
-    async def main() -> None:
-        radio = _Radio()
-        publisher, stats = staged(radio)
-        publisher.watch()
-        once(stats, attempt_of("a"), AlreadyDone("application/json", b"5"))
-        publisher.close()
+@pytest.mark.real_time
+async def test_a_duplicate_that_was_done_already_is_an_answered_run_in_events_and_counts() -> None:
+    radio = _Radio()
+    publisher, stats = staged(radio)
+    publisher.watch()
+    once(stats, attempt_of("a"), AlreadyDone("application/json", b"5"))
+    publisher.close()
 
-        assert [topic for topic, _, _ in radio.take()] == ["job.started.q", "job.answered.q"]
-        assert stats.counts["t", "q"].outcomes == {"answered": 1}
-
-    asyncio.run(main())
+    assert [topic for topic, _, _ in radio.take()] == ["job.started.q", "job.answered.q"]
+    assert stats.counts["t", "q"].outcomes == {"answered": 1}
 
 
-def test_events_leave_by_themselves_soon() -> None:
-    async def main() -> None:
-        radio = _Radio()
-        announcer, stats = staged(radio)
-        announcer.watch()
-        once(stats, attempt_of("a"))
-        assert not radio.messages
+@pytest.mark.real_time
+async def test_events_leave_by_themselves_soon() -> None:
+    radio = _Radio()
+    announcer, stats = staged(radio)
+    announcer.watch()
+    once(stats, attempt_of("a"))
+    assert not radio.messages
 
-        await until(lambda: len(radio.messages) >= 2)
-        announcer.close()
-
-    asyncio.run(main())
+    await until(lambda: len(radio.messages) >= 2)
+    announcer.close()
 
 
-def test_a_large_batch_is_cut_into_several() -> None:
-    async def main() -> None:
-        radio = _Radio()
-        announcer, stats = staged(radio)
-        announcer.watch()
-        attempt = attempt_of("a")
-        for _ in range(1_200):
-            stats.start(attempt, now=1.0)
-        announcer.flush()
+@pytest.mark.real_time
+async def test_a_large_batch_is_cut_into_several() -> None:
+    radio = _Radio()
+    announcer, stats = staged(radio)
+    announcer.watch()
+    attempt = attempt_of("a")
+    for _ in range(1_200):
+        stats.start(attempt, now=1.0)
+    announcer.flush()
 
-        assert [len(events) for _, events, _ in radio.take()] == [500, 500, 200]
-        announcer.close()
-
-    asyncio.run(main())
+    assert [len(events) for _, events, _ in radio.take()] == [500, 500, 200]
+    announcer.close()
 
 
-def test_what_the_broker_does_not_take_is_counted_and_the_next_batch_says_so() -> None:
-    async def main() -> None:
-        radio = _Radio()
-        announcer, stats = staged(radio)
-        announcer.watch()
-        radio.is_cut = True
-        once(stats, attempt_of("a"))
-        announcer.flush()
-        radio.is_cut = False
-        once(stats, attempt_of("b"))
-        announcer.close()
+@pytest.mark.real_time
+async def test_what_the_broker_does_not_take_is_counted_and_the_next_batch_says_so() -> None:
+    radio = _Radio()
+    announcer, stats = staged(radio)
+    announcer.watch()
+    radio.is_cut = True
+    once(stats, attempt_of("a"))
+    announcer.flush()
+    radio.is_cut = False
+    once(stats, attempt_of("b"))
+    announcer.close()
 
-        assert [(topic, dropped) for topic, _, dropped in radio.take()] == [
-            ("job.started.q", 2),
-            ("job.succeeded.q", 2),
-        ]
-
-    asyncio.run(main())
+    assert [(topic, dropped) for topic, _, dropped in radio.take()] == [
+        ("job.started.q", 2),
+        ("job.succeeded.q", 2),
+    ]
 
 
-def test_beyond_the_bound_events_are_dropped_and_counted() -> None:
-    async def main() -> None:
-        radio = _Radio()
-        announcer, stats = staged(radio)
-        announcer.watch()
-        attempt = attempt_of("a")
-        for _ in range(20_003):
-            stats.start(attempt, now=1.0)
-        stats.end(attempt, Succeeded(None), now=1.0)
-        announcer.close()
+@pytest.mark.real_time
+async def test_beyond_the_bound_events_are_dropped_and_counted() -> None:
+    radio = _Radio()
+    announcer, stats = staged(radio)
+    announcer.watch()
+    attempt = attempt_of("a")
+    for _ in range(20_003):
+        stats.start(attempt, now=1.0)
+    stats.end(attempt, Succeeded(None), now=1.0)
+    announcer.close()
 
-        batches = radio.take()
-        assert sum(len(events) for _, events, _ in batches) == 20_000
-        assert {dropped for _, _, dropped in batches} == {4}
-
-    asyncio.run(main())
+    batches = radio.take()
+    assert sum(len(events) for _, events, _ in batches) == 20_000
+    assert {dropped for _, _, dropped in batches} == {4}
 
 
-def test_a_worker_beats_as_long_as_it_is_there() -> None:
-    async def main() -> None:
-        radio = _Radio()
-        publisher, _ = staged(radio, beat_seconds=10)
-        async with ServiceGroup() as services:
-            await services.start(publisher, "events")
-            await asyncio.sleep(25)
+async def test_a_worker_beats_as_long_as_it_is_there() -> None:
+    radio = _Radio()
+    publisher, _ = staged(radio, beat_seconds=10)
+    async with ServiceGroup() as services:
+        await services.start(publisher, "events")
+        await asyncio.sleep(25)
 
-        topics = [topic for topic, _ in radio.messages]
-        assert topics == ["worker.online", "worker.beat", "worker.beat", "worker.offline"]
-
-    virtual_time.run(main())
+    topics = [topic for topic, _ in radio.messages]
+    assert topics == ["worker.online", "worker.beat", "worker.beat", "worker.offline"]
 
 
-def test_a_stream_that_is_not_read_keeps_the_newest_events_and_counts_the_others() -> None:
-    async def test(app: TaskMQ) -> None:
-        broker = as_broadcasting(app.sessions.current().broker)
-        radio = _Radio()
-        announcer, stats = staged(radio)
-        announcer.watch()
-        for number in range(5):
-            stats.start(attempt_of(str(number)), now=1.0)
-        announcer.close()
+@run_by(run)
+async def test_a_stream_that_is_not_read_keeps_the_newest_events_and_counts_the_others(app: TaskMQ, /) -> None:
+    broker = as_broadcasting(app.sessions.current().broker)
+    radio = _Radio()
+    announcer, stats = staged(radio)
+    announcer.watch()
+    for number in range(5):
+        stats.start(attempt_of(str(number)), now=1.0)
+    announcer.close()
 
-        async with app.events("job.#", buffer=2) as events:
-            broker.announce("job.started.q", b"what nobody can read")
-            for topic, body in radio.messages:
-                broker.announce(topic, body)
-            first, second = await next_of(events, "started", "started")
+    async with app.events("job.#", buffer=2) as events:
+        broker.announce("job.started.q", b"what nobody can read")
+        for topic, body in radio.messages:
+            broker.announce(topic, body)
+        first, second = await next_of(events, "started", "started")
 
-        assert [event.number for event in (first, second)] == [4, 5]
-        assert events.missed == 3
-        assert [event async for event in events] == []
-
-    run(test)
+    assert [event.number for event in (first, second)] == [4, 5]
+    assert events.missed == 3
+    assert [event async for event in events] == []
 
 
-def test_a_stream_adds_up_what_workers_have_dropped_since_it_was_opened() -> None:
-    async def test(app: TaskMQ) -> None:
-        broker = as_broadcasting(app.sessions.current().broker)
-        started = JobEvent(event="started", number=1, at=1, job_id="a", task="t", queue="q")
-        gone = WorkerEvent(event="offline", number=2, at=1, status=STATUS)
-        async with app.events() as events:
-            for worker, dropped in (("a", 5), ("b", 0), ("a", 7), ("b", 3), ("b", 3)):
-                broker.announce("job.started.q", encode_batch(worker, [started], dropped=dropped))
-            await next_of(events, *["started"] * 5)
-            assert events.dropped == 2 + 3
+@run_by(run)
+async def test_a_stream_adds_up_what_workers_have_dropped_since_it_was_opened(app: TaskMQ, /) -> None:
+    broker = as_broadcasting(app.sessions.current().broker)
+    started = JobEvent(event="started", number=1, at=1, job_id="a", task="t", queue="q")
+    gone = WorkerEvent(event="offline", number=2, at=1, status=STATUS)
+    async with app.events() as events:
+        for worker, dropped in (("a", 5), ("b", 0), ("a", 7), ("b", 3), ("b", 3)):
+            broker.announce("job.started.q", encode_batch(worker, [started], dropped=dropped))
+        await next_of(events, *["started"] * 5)
+        assert events.dropped == 2 + 3
 
-            # Another process under the name of one that has been killed, and one under that of one that has gone.
-            broker.announce("job.started.q", encode_batch("a", [started], dropped=1))
-            broker.announce("worker.offline", encode_batch("b", [gone], dropped=4))
-            broker.announce("job.started.q", encode_batch("b", [started], dropped=0))
-            await next_of(events, "offline", "started", "started")
-            assert events.dropped == 2 + 3 + 1 + 1
-
-    run(test)
+        # Another process under the name of one that has been killed, and one under that of one that has gone.
+        broker.announce("job.started.q", encode_batch("a", [started], dropped=1))
+        broker.announce("worker.offline", encode_batch("b", [gone], dropped=4))
+        broker.announce("job.started.q", encode_batch("b", [started], dropped=0))
+        await next_of(events, "offline", "started", "started")
+        assert events.dropped == 2 + 3 + 1 + 1
 
 
-def test_a_stream_of_events_of_workers_asks_for_none_of_jobs() -> None:
-    async def test(app: TaskMQ) -> None:
-        heard: list[str] = []
-        await as_broadcasting(app.sessions.current().broker).listen(
-            ["worker.command.*"], lambda topic, _: heard.append(topic)
-        )
+@run_by(run)
+async def test_a_stream_of_events_of_workers_asks_for_none_of_jobs(app: TaskMQ, /) -> None:
+    heard: list[str] = []
+    await as_broadcasting(app.sessions.current().broker).listen(
+        ["worker.command.*"], lambda topic, _: heard.append(topic)
+    )
 
-        async with app.events("worker.beat"):
-            pass
-        async with app.events("worker.beat", "job.dead.#"):
-            pass
-        as_broadcasting(app.sessions.current().broker).announce(
-            command_topic("ping"), encode_command(Command(id="1", name="ping"))
-        )
-        await until(lambda: "worker.command.ping" in heard)
+    async with app.events("worker.beat"):
+        pass
+    async with app.events("worker.beat", "job.dead.#"):
+        pass
+    as_broadcasting(app.sessions.current().broker).announce(
+        command_topic("ping"), encode_command(Command(id="1", name="ping"))
+    )
+    await until(lambda: "worker.command.ping" in heard)
 
-        assert heard == ["worker.command.watch", "worker.command.ping"]
-
-    run(test)
+    assert heard == ["worker.command.watch", "worker.command.ping"]
 
 
-def test_a_broker_without_broadcasts_has_no_events() -> None:
+@pytest.mark.real_time
+async def test_a_broker_without_broadcasts_has_no_events() -> None:
     from taskmq.testing import FlakyBroker
 
-    async def main() -> None:
-        broker = FlakyBroker(open_memory_broker("memory://none", BrokerOptions()))
-        with pytest.raises(UnsupportedFeature, match="no broadcasts"):
-            async with EventStream(lambda: broker):
-                pass
-        await broker.aclose()
-
-    asyncio.run(main())
+    broker = FlakyBroker(open_memory_broker("memory://none", BrokerOptions()))
+    with pytest.raises(UnsupportedFeature, match="no broadcasts"):
+        async with EventStream(lambda: broker):
+            pass
+    await broker.aclose()
 
 
-def test_the_end_of_a_job_whose_time_was_over_says_so() -> None:
-    async def test(app: TaskMQ) -> None:
-        @app.task(queue="images", name="double")
-        async def double(n: int) -> int:
-            if n < 0:
-                raise Ignore("its card number is 4711")
-            return 2 * n
+@run_by(run)
+async def test_the_end_of_a_job_whose_time_was_over_says_so(app: TaskMQ, /) -> None:
+    @app.task(queue="images", name="double")
+    async def double(n: int) -> int:
+        if n < 0:
+            raise Ignore("its card number is 4711")
+        return 2 * n
 
-        async with working(app, events="on"), app.events("job.#") as events:
-            await double.options(expires=datetime.now(UTC) - timedelta(seconds=1)).asend(21)
-            (expired,) = await next_of(events, "cancelled")
-            await double.asend(-1)
-            (ignored,) = await next_of(events, "cancelled")
+    async with working(app, events="on"), app.events("job.#") as events:
+        await double.options(expires=datetime.now(UTC) - timedelta(seconds=1)).asend(21)
+        (expired,) = await next_of(events, "cancelled")
+        await double.asend(-1)
+        (ignored,) = await next_of(events, "cancelled")
 
-        assert isinstance(expired, JobEvent)
-        assert isinstance(ignored, JobEvent)
-        assert (expired.reason, ignored.reason) == ("expired", None)
-
-    run(test)
+    assert isinstance(expired, JobEvent)
+    assert isinstance(ignored, JobEvent)
+    assert (expired.reason, ignored.reason) == ("expired", None)

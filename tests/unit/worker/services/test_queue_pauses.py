@@ -7,50 +7,49 @@ import pytest
 
 from taskmq.errors import StateUnavailable
 from taskmq.operations.queues import pause_queues, resume_queues
+from tests.coroutines import run_by
 from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import StagedApp, settle_loop
 
 
-def test_a_paused_queue_starts_nothing_and_what_was_prefetched_goes_back_uncounted() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        async with working(app, concurrency=1, prefetch=4) as (worker, _):
-            await send(app, "a", "b", "c")
-            await settle_loop()
-            assert gate.started == ["a"]
+@run_by(play)
+async def test_a_paused_queue_starts_nothing_and_what_was_prefetched_goes_back_uncounted(
+    app: StagedApp, gate: Gate, /
+) -> None:
+    async with working(app, concurrency=1, prefetch=4) as (worker, _):
+        await send(app, "a", "b", "c")
+        await settle_loop()
+        assert gate.started == ["a"]
 
-            await pause_queues(app, ["work"])
-            worker.look_at_pauses()
-            await settle_loop()
+        await pause_queues(app, ["work"])
+        worker.look_at_pauses()
+        await settle_loop()
 
-            assert worker.status().paused == ["work"]
-            assert ids(await app.messages("work")) == ["b", "c"]
-            gate.open.set()
-            await settle_loop()
-            assert gate.finished == ["a"]
+        assert worker.status().paused == ["work"]
+        assert ids(await app.messages("work")) == ["b", "c"]
+        gate.open.set()
+        await settle_loop()
+        assert gate.finished == ["a"]
 
-            await resume_queues(app, ["work"])
-            worker.look_at_pauses()
-            await settle_loop()
+        await resume_queues(app, ["work"])
+        worker.look_at_pauses()
+        await settle_loop()
 
-            assert gate.finished == ["a", "b", "c"]
-            assert [attempt for _, attempt, _ in gate.attempts] == [1, 1, 1]
-            assert worker.status().paused == []
-
-    play(test)
+        assert gate.finished == ["a", "b", "c"]
+        assert [attempt for _, attempt, _ in gate.attempts] == [1, 1, 1]
+        assert worker.status().paused == []
 
 
-def test_a_worker_looks_by_itself_within_ten_seconds() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        async with working(app, control=False):
-            await pause_queues(app, ["work"])
-            await asyncio.sleep(10.5)
-            await send(app, "a")
-            await settle_loop()
+@run_by(play)
+async def test_a_worker_looks_by_itself_within_ten_seconds(app: StagedApp, gate: Gate, /) -> None:
+    async with working(app, control=False):
+        await pause_queues(app, ["work"])
+        await asyncio.sleep(10.5)
+        await send(app, "a")
+        await settle_loop()
 
-            assert gate.started == []
-            assert ids(await app.messages("work")) == ["a"]
-
-    play(test)
+        assert gate.started == []
+        assert ids(await app.messages("work")) == ["a"]
 
 
 def test_a_worker_that_starts_later_keeps_to_a_pause_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
@@ -72,23 +71,23 @@ def test_a_worker_that_starts_later_keeps_to_a_pause_and_says_why(caplog: pytest
     assert "queue 'work' is resumed" in caplog.text
 
 
-def test_the_other_queues_go_on_and_a_burst_does_not_wait_for_a_paused_one() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        @app.task(name="other", queue="others")
-        async def other(label: str) -> None:
-            gate.finished.append(label)
+@run_by(play)
+async def test_the_other_queues_go_on_and_a_burst_does_not_wait_for_a_paused_one(
+    app: StagedApp, gate: Gate, /
+) -> None:
+    @app.task(name="other", queue="others")
+    async def other(label: str) -> None:
+        gate.finished.append(label)
 
-        await pause_queues(app, ["work"])
-        await send(app, "paused")
-        await send(app, "runs", queue="others", task="other")
+    await pause_queues(app, ["work"])
+    await send(app, "paused")
+    await send(app, "runs", queue="others", task="other")
 
-        async with working(app, burst=True) as (_, running):
-            await running
+    async with working(app, burst=True) as (_, running):
+        await running
 
-        assert gate.finished == ["runs"]
-        assert ids(await app.messages("work")) == ["paused"]
-
-    play(test)
+    assert gate.finished == ["runs"]
+    assert ids(await app.messages("work")) == ["paused"]
 
 
 def test_without_an_answer_of_the_state_what_was_known_last_holds(

@@ -9,6 +9,7 @@ from taskmq.model.jobs.registrations import TASKS_TOLD, ToldTasks, decode_told
 from taskmq.worker.services.task_announcer import TaskAnnouncer
 from taskmq_local import forget_memory
 from tests import virtual_time
+from tests.coroutines import run_by
 from tests.servers.waiting import until
 from tests.unit.worker.services.test_commands import tell
 from tests.unit.worker.services.test_event_publisher import run, working
@@ -76,16 +77,14 @@ def test_a_worker_that_is_asked_tells_its_tasks_soon_and_once_for_all_who_ask() 
         forget_memory(_NAME)
 
 
-def test_a_running_worker_obeys_who_asks_for_its_tasks() -> None:
-    async def test(app: TaskMQ) -> None:
-        @app.task(name="t")
-        async def t() -> None: ...
+@run_by(run)
+async def test_a_running_worker_obeys_who_asks_for_its_tasks(app: TaskMQ, /) -> None:
+    @app.task(name="t")
+    async def t() -> None: ...
 
-        heard = await _heard(app)
-        async with working(app):
-            (answer,) = await tell(app, "tasks", "w")
-            assert answer.verdict == "done"
-            await until(lambda: len(heard) >= 2)
-        assert {told.worker for told in heard} == {"w"}
-
-    run(test)
+    heard = await _heard(app)
+    async with working(app):
+        (answer,) = await tell(app, "tasks", "w")
+        assert answer.verdict == "done"
+        await until(lambda: len(heard) >= 2)
+    assert {told.worker for told in heard} == {"w"}

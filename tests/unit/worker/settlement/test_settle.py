@@ -400,25 +400,22 @@ class _TakenAway(FakeDelivery):
     ],
     ids=lambda outcome: type(outcome).__name__,
 )
-def test_what_comes_too_late_makes_no_copy_and_no_record(outcome: Outcome) -> None:
-    async def main() -> None:
-        with staged() as app:
-            _define(app)
-            data = json.dumps(BODY).encode()
-            await app.put(data, queue="work", headers=None, job_id="job-1", content_type=JSON)
-            delivery = _TakenAway(data)
-            envelope = decode_envelope(data, JSON)
-            attempt = Attempt(delivery, envelope, app.tasks["job"], "job-1", started=17)
+async def test_what_comes_too_late_makes_no_copy_and_no_record(outcome: Outcome) -> None:
+    with staged() as app:
+        _define(app)
+        data = json.dumps(BODY).encode()
+        await app.put(data, queue="work", headers=None, job_id="job-1", content_type=JSON)
+        delivery = _TakenAway(data)
+        envelope = decode_envelope(data, JSON)
+        attempt = Attempt(delivery, envelope, app.tasks["job"], "job-1", started=17)
 
-            assert not await Settler(app, worker="w1").settle(attempt, outcome)
+        assert not await Settler(app, worker="w1").settle(attempt, outcome)
 
-            assert await app.record() is None
-            app.fake_clock.advance("30d")
-            assert [len(await app.messages(name)) for name in ("work", "work.dlq")] == [1, 0]
-            assert delivery.settled is None
-            await app.aclose()
-
-    run(main())
+        assert await app.record() is None
+        app.fake_clock.advance("30d")
+        assert [len(await app.messages(name)) for name in ("work", "work.dlq")] == [1, 0]
+        assert delivery.settled is None
+        await app.aclose()
 
 
 GARBAGE = b"\x00 not a task \xff"
@@ -471,45 +468,39 @@ def test_a_delay_beyond_the_calendar_ends_at_the_last_instant_of_a_message(delay
         assert copies == []
 
 
-def test_the_queues_are_declared_again_when_a_copy_finds_them_gone() -> None:
-    async def main() -> None:
-        with staged() as app:
-            _define(app)
-            await app.put(json.dumps(BODY).encode())
-            settler = Settler(app, worker="w1")
-            async with app.flaky.peek("work", limit=1) as (delivery,):
-                envelope = decode_envelope(delivery.body)
-                await settler.settle(
-                    Attempt(delivery, envelope, app.tasks["job"], "job-1"), Dead("error", ValueError("no"))
-                )
+async def test_the_queues_are_declared_again_when_a_copy_finds_them_gone() -> None:
+    with staged() as app:
+        _define(app)
+        await app.put(json.dumps(BODY).encode())
+        settler = Settler(app, worker="w1")
+        async with app.flaky.peek("work", limit=1) as (delivery,):
+            envelope = decode_envelope(delivery.body)
+            await settler.settle(
+                Attempt(delivery, envelope, app.tasks["job"], "job-1"), Dead("error", ValueError("no"))
+            )
 
-            assert app.points.names == ["put", "connect", "declare", "publish"]
-            assert len(await app.messages("work.dlq")) == 1
-            await app.aclose()
-
-    run(main())
+        assert app.points.names == ["put", "connect", "declare", "publish"]
+        assert len(await app.messages("work.dlq")) == 1
+        await app.aclose()
 
 
-def test_a_stopping_settler_gives_up_in_the_middle_of_a_pause() -> None:
-    async def main() -> None:
-        with staged() as app:
-            _define(app)
-            app.points.rest = app.points.rest.REFUSED
-            await app.put(json.dumps(BODY).encode())
-            settler = Settler(app, worker="w1")
-            async with app.flaky.peek("work", limit=1) as (delivery,):
-                envelope = decode_envelope(delivery.body)
-                attempt = Attempt(delivery, envelope, app.tasks["job"], "job-1")
-                settling = asyncio.create_task(settler.settle(attempt, Succeeded(1)))
-                await asyncio.sleep(1000)
-                assert not settling.done()
-                before = asyncio.get_running_loop().time()
+async def test_a_stopping_settler_gives_up_in_the_middle_of_a_pause() -> None:
+    with staged() as app:
+        _define(app)
+        app.points.rest = app.points.rest.REFUSED
+        await app.put(json.dumps(BODY).encode())
+        settler = Settler(app, worker="w1")
+        async with app.flaky.peek("work", limit=1) as (delivery,):
+            envelope = decode_envelope(delivery.body)
+            attempt = Attempt(delivery, envelope, app.tasks["job"], "job-1")
+            settling = asyncio.create_task(settler.settle(attempt, Succeeded(1)))
+            await asyncio.sleep(1000)
+            assert not settling.done()
+            before = asyncio.get_running_loop().time()
 
-                settler.stop_trying()
-                await settling
+            settler.stop_trying()
+            await settling
 
-                assert asyncio.get_running_loop().time() - before < 0.1
-            assert app.story() == ["requeued work"]
-            await app.aclose()
-
-    run(main())
+            assert asyncio.get_running_loop().time() - before < 0.1
+        assert app.story() == ["requeued work"]
+        await app.aclose()

@@ -316,34 +316,28 @@ def test_no_sequence_of_faults_loses_a_delivery_or_settles_it_before_its_time(
     )
 
 
-def test_an_error_that_nobody_foresaw_leaves_the_delivery_unsettled() -> None:
-    async def main() -> None:
-        with staged() as app:
-            task = app.task(name="job")(_job)
-            await app.put(b"{")
-            settler = Settler(app, worker="w1")
-            async with app.flaky.peek("work", limit=1) as (delivery,):
-                attempt = Attempt(delivery, decode_envelope(b'{"task": "job"}'), task, "job-1")
+async def test_an_error_that_nobody_foresaw_leaves_the_delivery_unsettled() -> None:
+    with staged() as app:
+        task = app.task(name="job")(_job)
+        await app.put(b"{")
+        settler = Settler(app, worker="w1")
+        async with app.flaky.peek("work", limit=1) as (delivery,):
+            attempt = Attempt(delivery, decode_envelope(b'{"task": "job"}'), task, "job-1")
 
-                with pytest.raises(MalformedMessage):
-                    await settler.settle(attempt, Snoozed(timedelta(seconds=1)))
+            with pytest.raises(MalformedMessage):
+                await settler.settle(attempt, Snoozed(timedelta(seconds=1)))
 
-            assert app.story() == []
-            assert len(await app.messages("work")) == 1
-            await app.aclose()
-
-    run(main())
+        assert app.story() == []
+        assert len(await app.messages("work")) == 1
+        await app.aclose()
 
 
-def test_a_stored_value_reads_back_as_it_was_returned() -> None:
-    async def main() -> None:
-        with staged() as app:
-            app.task(name="job")(_job)
-            await _Scenario(app, CASES[0], "job").settle()
+async def test_a_stored_value_reads_back_as_it_was_returned() -> None:
+    with staged() as app:
+        app.task(name="job")(_job)
+        await _Scenario(app, CASES[0], "job").settle()
 
-            record = await app.record()
+        record = await app.record()
 
-        assert record is not None
-        assert ReturnType(int).decode(record.value, record.content_type) == 7
-
-    run(main())
+    assert record is not None
+    assert ReturnType(int).decode(record.value, record.content_type) == 7

@@ -3,7 +3,6 @@
 $TASKMQ_TEST_GRAPHS   random graphs of 10 to 200 nodes (default 60; campaign 1000)
 """
 
-import asyncio
 import os
 import random
 
@@ -28,26 +27,24 @@ _ENDS = (NodeState.SUCCEEDED,) * 10 + (NodeState.FAILED, NodeState.CANCELLED)
 _RULES: tuple[Rule, ...] = ("all", "any", "none_failed", "always")
 
 
+@pytest.mark.real_time
 @pytest.mark.timeout(60 + GRAPHS)
-def test_random_graphs_of_all_sizes_end_as_the_model_says() -> None:
-    async def check() -> None:
-        chance = random.Random(11)
-        clock = FakeClock()
-        for number in range(GRAPHS):
-            flows = open_memory_state(f"memory://graphs-{number % 3}", BrokerOptions(name="x", clock=clock)).flows
-            nodes = random_graph(chance, chance.randint(10, 200))
-            ends = {node.key: chance.choice(_ENDS) for node in nodes}
-            flow_id = f"flow-{number}"
-            await flows.create(flow_id, b"", nodes, ttl=60)
-            clock.advance(1)
+async def test_random_graphs_of_all_sizes_end_as_the_model_says() -> None:
+    chance = random.Random(11)
+    clock = FakeClock()
+    for number in range(GRAPHS):
+        flows = open_memory_state(f"memory://graphs-{number % 3}", BrokerOptions(name="x", clock=clock)).flows
+        nodes = random_graph(chance, chance.randint(10, 200))
+        ends = {node.key: chance.choice(_ENDS) for node in nodes}
+        flow_id = f"flow-{number}"
+        await flows.create(flow_id, b"", nodes, ttl=60)
+        clock.advance(1)
 
-            runs = await drive(flows, flow_id, ends, chance)
+        runs = await drive(flows, flow_id, ends, chance)
 
-            assert await flows.states(flow_id) == expected_states(nodes, ends)
-            assert set(runs.values()) <= {1}
-            assert len(await flows.ended(flow_id, place=0, limit=1000)) == len(nodes)
-
-    asyncio.run(check())
+        assert await flows.states(flow_id) == expected_states(nodes, ends)
+        assert set(runs.values()) <= {1}
+        assert len(await flows.ended(flow_id, place=0, limit=1000)) == len(nodes)
 
 
 _kinds = st.sampled_from([NodeState.SUCCEEDED, NodeState.FAILED, NodeState.UPSTREAM_FAILED, NodeState.SKIPPED])
