@@ -108,28 +108,26 @@ def test_a_scheduler_under_which_a_dump_is_restored_ends_with_6_and_says_what_to
     assert "docs/disaster-recovery.md says what to do" in scheduler.said
 
 
-def test_without_holding_them_jobs_of_a_restored_file_run_again_and_say_so(tmp_path: Path) -> None:
+@pytest.mark.real_time
+async def test_without_holding_them_jobs_of_a_restored_file_run_again_and_say_so(tmp_path: Path) -> None:
     shell = PageShell(_PAGE, tmp_path, TASKMQ_STORE=f"sqlite:///{tmp_path}/jobs.db")
 
-    async def main() -> None:
-        async with staged(file_database(tmp_path / "jobs.db")) as stage:
-            early, _ = await _happens_since(stage, lambda: shell.run("python -c"))
-            await stage.move_to(file_database(tmp_path / "copy.db"))
-            scheduler = stage.start()
+    async with staged(file_database(tmp_path / "jobs.db")) as stage:
+        early, _ = await _happens_since(stage, lambda: shell.run("python -c"))
+        await stage.move_to(file_database(tmp_path / "copy.db"))
+        scheduler = stage.start()
 
-            jobs = await stage.until_ended(early)
-            await stage.until(lambda: stage.database.sql(stage.database.batches) == "0")
+        jobs = await stage.until_ended(early)
+        await stage.until(lambda: stage.database.sql(stage.database.batches) == "0")
 
-            assert {job.state for job in jobs} == {JobState.SUCCEEDED}
-            for job_id in early:
-                runs = sum(each.id == job_id for each in stage.invitations)
-                kinds = [event.kind for event in await stage.store.events(job_id)]
-                # Either its report was first, or it ran twice: both are told.
-                assert kinds == ["unknown_attempt"]
-                assert runs in (1, 2)
-            await scheduler.stop()
-
-    asyncio.run(main())
+        assert {job.state for job in jobs} == {JobState.SUCCEEDED}
+        for job_id in early:
+            runs = sum(each.id == job_id for each in stage.invitations)
+            kinds = [event.kind for event in await stage.store.events(job_id)]
+            # Either its report was first, or it ran twice: both are told.
+            assert kinds == ["unknown_attempt"]
+            assert runs in (1, 2)
+        await scheduler.stop()
 
 
 @pytest.mark.campaign
@@ -157,31 +155,29 @@ def test_a_base_backup_is_a_store_of_its_own(tmp_path: Path) -> None:
             asyncio.run(run(postgres_database(second, second.url), ids))
 
 
+@pytest.mark.real_time
 @pytest.mark.slow
 @pytest.mark.campaign
 @pytest.mark.timeout(180)
-def test_jobs_whose_messages_were_purged_are_dispatched_again(
+async def test_jobs_whose_messages_were_purged_are_dispatched_again(
     postgres_server: PostgreSQL, job_store_url: str
 ) -> None:
     database = postgres_database(postgres_server, job_store_url)
 
-    async def main() -> None:
-        async with staged(database) as stage:
-            scheduler = stage.start()
-            ids = await stage.submit()
-            await stage.until(lambda: database.sql(database.confirmed) == "1")
-            assert await stage.broker.purge("work.jobs") == JOBS
-            await stage.consume()
-            # As if five minutes had passed.
-            database.sql("update taskmq.job set dispatched = dispatched - 360000")
-            database.sql("update taskmq.dispatch_batch set at = at - 360000")
+    async with staged(database) as stage:
+        scheduler = stage.start()
+        ids = await stage.submit()
+        await stage.until(lambda: database.sql(database.confirmed) == "1")
+        assert await stage.broker.purge("work.jobs") == JOBS
+        await stage.consume()
+        # As if five minutes had passed.
+        database.sql("update taskmq.job set dispatched = dispatched - 360000")
+        database.sql("update taskmq.dispatch_batch set at = at - 360000")
 
-            await until(lambda: len(stage.deliveries) >= JOBS, within=timedelta(minutes=2))
-            jobs = await stage.until_ended(ids)
+        await until(lambda: len(stage.deliveries) >= JOBS, within=timedelta(minutes=2))
+        jobs = await stage.until_ended(ids)
 
-            assert {(job.state, job.token >> 32, job.attempt) for job in jobs} == {(JobState.SUCCEEDED, 2, 1)}
-            for job_id in ids:
-                assert [event.kind for event in await stage.store.events(job_id)] == ["undispatched"]
-            await scheduler.stop()
-
-    asyncio.run(main())
+        assert {(job.state, job.token >> 32, job.attempt) for job in jobs} == {(JobState.SUCCEEDED, 2, 1)}
+        for job_id in ids:
+            assert [event.kind for event in await stage.store.events(job_id)] == ["undispatched"]
+        await scheduler.stop()

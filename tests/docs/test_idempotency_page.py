@@ -34,18 +34,16 @@ async def _work(app: TaskMQ) -> None:
     await Worker(app, WorkerConfig(burst=True)).run()
 
 
-def test_the_second_payment_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.real_time
+async def test_the_second_payment_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shop = _example("shop.py", tmp_path, monkeypatch)
 
-    async def main() -> None:
-        async with shop.app:
-            jobs = [await shop.pay.asend(7) for _ in range(3)]
-            await shop.mail.options(idempotency_key="welcome:7").asend("ann@example.org")
-        await _work(shop.app)
-        async with shop.app:
-            assert {await job.aresult(timeout=10) for job in jobs} == {"paid 7 under True"}
-
-    asyncio.run(main())
+    async with shop.app:
+        jobs = [await shop.pay.asend(7) for _ in range(3)]
+        await shop.mail.options(idempotency_key="welcome:7").asend("ann@example.org")
+    await _work(shop.app)
+    async with shop.app:
+        assert {await job.aresult(timeout=10) for job in jobs} == {"paid 7 under True"}
 
 
 def test_the_payment_is_in_the_ledger_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """docs/security.md is what the code does."""
 
-import asyncio
 import secrets
 import shlex
 from collections.abc import Iterator
@@ -69,35 +68,33 @@ def append_only(postgres_server: PostgreSQL, job_store_url: str) -> Iterator[str
     postgres_server.sql(f"drop role {role}")
 
 
-def test_the_role_of_the_page_adds_to_the_audit_and_changes_nothing_of_it(append_only: str) -> None:
-    async def main() -> None:
-        store = open_job_store(append_only, BrokerOptions(name="test"))
-        identity = store.identity
-        user = NewUser(id="u-1", name="ann", password_hash="x")
-        try:
-            await identity.accounts.add_tenant(Tenant(name="acme"), by=_BY)
-            await identity.accounts.add_user(user, by=_BY)
-            assert await identity.audit.seal() == 2
-            with pytest.raises((StoreUnavailable, asyncpg.InsufficientPrivilegeError), match="permission denied"):
-                await identity.accounts.erase_user("u-1", by=_BY)
-            assert await identity.accounts.account("u-1") is not None
-        finally:
-            await store.aclose()
+@pytest.mark.real_time
+async def test_the_role_of_the_page_adds_to_the_audit_and_changes_nothing_of_it(append_only: str) -> None:
+    store = open_job_store(append_only, BrokerOptions(name="test"))
+    identity = store.identity
+    user = NewUser(id="u-1", name="ann", password_hash="x")
+    try:
+        await identity.accounts.add_tenant(Tenant(name="acme"), by=_BY)
+        await identity.accounts.add_user(user, by=_BY)
+        assert await identity.audit.seal() == 2
+        with pytest.raises((StoreUnavailable, asyncpg.InsufficientPrivilegeError), match="permission denied"):
+            await identity.accounts.erase_user("u-1", by=_BY)
+        assert await identity.accounts.account("u-1") is not None
+    finally:
+        await store.aclose()
 
-        connection = await asyncpg.connect(append_only)
-        try:
-            for table_name, column in (("audit", "at"), ("audit_seal", "hash")):
-                for statement in (
-                    f"update taskmq.{table_name} set {column} = {column}",
-                    f"delete from taskmq.{table_name}",
-                    f"truncate taskmq.{table_name}",
-                    f"drop table taskmq.{table_name}",
-                    f"alter table taskmq.{table_name} disable trigger all",
-                ):
-                    with pytest.raises(asyncpg.InsufficientPrivilegeError):
-                        await connection.execute(statement)
-            assert await connection.fetchval("select count(*) from taskmq.audit") == 2
-        finally:
-            await connection.close()
-
-    asyncio.run(main())
+    connection = await asyncpg.connect(append_only)
+    try:
+        for table_name, column in (("audit", "at"), ("audit_seal", "hash")):
+            for statement in (
+                f"update taskmq.{table_name} set {column} = {column}",
+                f"delete from taskmq.{table_name}",
+                f"truncate taskmq.{table_name}",
+                f"drop table taskmq.{table_name}",
+                f"alter table taskmq.{table_name} disable trigger all",
+            ):
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    await connection.execute(statement)
+        assert await connection.fetchval("select count(*) from taskmq.audit") == 2
+    finally:
+        await connection.close()

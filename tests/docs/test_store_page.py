@@ -1,6 +1,5 @@
 """The Python of `docs/store.md`, run as one program, and what it says of definitions."""
 
-import asyncio
 import re
 import subprocess
 import sys
@@ -52,7 +51,8 @@ def test_the_tasks_that_are_reported_on_the_page_are_taken_as_they_stand() -> No
     assert (task.task, task.positional) == ("shop.report", ("month",))
 
 
-def test_a_job_is_there_if_the_transaction_that_it_was_submitted_in_commits(job_store_url: str) -> None:
+@pytest.mark.real_time
+async def test_a_job_is_there_if_the_transaction_that_it_was_submitted_in_commits(job_store_url: str) -> None:
     app = TaskMQ("memory://", store=job_store_url)
 
     @app.task(queue="reports")
@@ -62,29 +62,26 @@ def test_a_job_is_there_if_the_transaction_that_it_was_submitted_in_commits(job_
     names: dict[str, Any] = {"app": app, "report": report}
     exec(block, names)
 
-    async def main() -> None:
-        engine = create_async_engine(job_store_url.replace("postgresql://", "postgresql+asyncpg://"))
-        try:
-            async with engine.begin() as connection:
-                await connection.execute(text("create table closed (month text)"))
-            async with app:
-                async with AsyncSession(engine) as session, session.begin():
-                    await names["close_month"](session, "2027-01")
-                async with AsyncSession(engine) as session:
-                    await names["close_month"](session, "2027-02")
-                    await session.rollback()
-                    month = await session.scalar(text("select string_agg(month, ',') from closed"))
-                async with engine.connect() as connection:
-                    await app.jobs.asubmit(report, "2027-03", job_id="report-2027-03", connection=connection)
-                    await connection.commit()
-                with pytest.raises(UnsupportedFeature, match="connection=str"):
-                    await app.jobs.asubmit(report, "2027-04", connection="mine")
-                found = [job.key for job in (await app.jobs.alist()).jobs]
-        finally:
-            await engine.dispose()
-        assert (month, found) == ("2027-01", ["report-2027-03", "report-2027-01"])
-
-    asyncio.run(main())
+    engine = create_async_engine(job_store_url.replace("postgresql://", "postgresql+asyncpg://"))
+    try:
+        async with engine.begin() as connection:
+            await connection.execute(text("create table closed (month text)"))
+        async with app:
+            async with AsyncSession(engine) as session, session.begin():
+                await names["close_month"](session, "2027-01")
+            async with AsyncSession(engine) as session:
+                await names["close_month"](session, "2027-02")
+                await session.rollback()
+                month = await session.scalar(text("select string_agg(month, ',') from closed"))
+            async with engine.connect() as connection:
+                await app.jobs.asubmit(report, "2027-03", job_id="report-2027-03", connection=connection)
+                await connection.commit()
+            with pytest.raises(UnsupportedFeature, match="connection=str"):
+                await app.jobs.asubmit(report, "2027-04", connection="mine")
+            found = [job.key for job in (await app.jobs.alist()).jobs]
+    finally:
+        await engine.dispose()
+    assert (month, found) == ("2027-01", ["report-2027-03", "report-2027-01"])
 
 
 def test_every_field_of_a_filter_is_on_the_page_and_its_examples_are_read() -> None:

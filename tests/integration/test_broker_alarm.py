@@ -41,14 +41,12 @@ def test_an_alert_begins_and_ends_with_an_alarm_of_the_broker(tmp_path: Path) ->
         asyncio.run(main(server))
 
 
-def test_a_broker_without_alarms_decides_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with TaskMQ("memory://", store=f"sqlite:///{tmp_path}/jobs.db") as app:
-            store = app.sessions.store()
-            alerts = history_of(store).alerts
-            await alerts.put_rule(AlertRule(name="no-alarm", metric="broker_alarm", threshold=1, below=True))
-            await AlertWatch(app, store, alerts, LiveWorkers(), AlertSettings(), me="a").look()
+@pytest.mark.real_time
+async def test_a_broker_without_alarms_decides_nothing(tmp_path: Path) -> None:
+    async with TaskMQ("memory://", store=f"sqlite:///{tmp_path}/jobs.db") as app:
+        store = app.sessions.store()
+        alerts = history_of(store).alerts
+        await alerts.put_rule(AlertRule(name="no-alarm", metric="broker_alarm", threshold=1, below=True))
+        await AlertWatch(app, store, alerts, LiveWorkers(), AlertSettings(), me="a").look()
 
-            assert await alerts.alerts() == []
-
-    asyncio.run(main())
+        assert await alerts.alerts() == []

@@ -28,6 +28,8 @@ from tests.servers import PostgreSQL, TcpProxy
 from tests.servers.waiting import until
 from tests.unit.app_kit import new_url
 
+pytestmark = pytest.mark.real_time
+
 _CALLERS: Final = 20
 _LARGE: Final = 100_000
 
@@ -92,63 +94,54 @@ async def _until_one_session(url: str, state: str) -> None:
         await connection.close()
 
 
-def test_a_submission_whose_answer_is_cut_off_is_unknown_and_one_job_when_repeated(server: Server) -> None:
-    async def main() -> None:
-        app = _app(server.url)
-        async with app:
-            # All connections are there, and names are known: from now on one statement goes to the server.
-            for number in range(2):
-                await app.jobs.asubmit("report", "2026-12", job_id=f"earlier-{number}")
-            server.proxy.hold_answers(True)
-            submitting = asyncio.create_task(app.jobs.asubmit("report", "2027-01", job_id="this"))
-            await until(lambda: server.count() == 3)
+async def test_a_submission_whose_answer_is_cut_off_is_unknown_and_one_job_when_repeated(server: Server) -> None:
+    app = _app(server.url)
+    async with app:
+        # All connections are there, and names are known: from now on one statement goes to the server.
+        for number in range(2):
+            await app.jobs.asubmit("report", "2026-12", job_id=f"earlier-{number}")
+        server.proxy.hold_answers(True)
+        submitting = asyncio.create_task(app.jobs.asubmit("report", "2027-01", job_id="this"))
+        await until(lambda: server.count() == 3)
 
-            server.proxy.cut()
-            server.proxy.hold_answers(False)
+        server.proxy.cut()
+        server.proxy.hold_answers(False)
 
-            with pytest.raises(StoreUnavailable, match="not known whether") as caught:
-                await submitting
-            assert not caught.value.is_certain
-            job = await app.jobs.asubmit("report", "2027-01", job_id="this")
-            assert (job.id, server.count()) == ("this", 3)
-
-    asyncio.run(main())
+        with pytest.raises(StoreUnavailable, match="not known whether") as caught:
+            await submitting
+        assert not caught.value.is_certain
+        job = await app.jobs.asubmit("report", "2027-01", job_id="this")
+        assert (job.id, server.count()) == ("this", 3)
 
 
-def test_a_server_that_is_not_there_has_certainly_changed_nothing(server: Server) -> None:
-    async def main() -> None:
-        async with _opened(server.url) as store:
-            server.proxy.refuse(True)
-            with pytest.raises(StoreUnavailable) as caught:
-                await store.submit([_job()])
-            assert caught.value.is_certain
-            server.proxy.refuse(False)
-            (submitted,) = await store.submit([_job()])
-            assert submitted.is_new
-
-    asyncio.run(main())
+async def test_a_server_that_is_not_there_has_certainly_changed_nothing(server: Server) -> None:
+    async with _opened(server.url) as store:
+        server.proxy.refuse(True)
+        with pytest.raises(StoreUnavailable) as caught:
+            await store.submit([_job()])
+        assert caught.value.is_certain
+        server.proxy.refuse(False)
+        (submitted,) = await store.submit([_job()])
+        assert submitted.is_new
 
 
-def test_a_change_whose_transaction_is_cut_off_before_its_commit_was_not_made(
+async def test_a_change_whose_transaction_is_cut_off_before_its_commit_was_not_made(
     server: Server, job_store_url: str
 ) -> None:
-    async def main() -> None:
-        async with _opened(server.url) as store:
-            # A body that does not stand in its row makes a transaction of more than one statement.
-            for _ in range(2):
-                await store.submit([_job(_LARGE)])
-            server.proxy.hold_answers(True)
-            submitting = asyncio.create_task(store.submit([_job(_LARGE)]))
-            await _until_one_session(job_store_url, "state = 'idle in transaction'")
-            server.proxy.cut()
-            server.proxy.hold_answers(False)
+    async with _opened(server.url) as store:
+        # A body that does not stand in its row makes a transaction of more than one statement.
+        for _ in range(2):
+            await store.submit([_job(_LARGE)])
+        server.proxy.hold_answers(True)
+        submitting = asyncio.create_task(store.submit([_job(_LARGE)]))
+        await _until_one_session(job_store_url, "state = 'idle in transaction'")
+        server.proxy.cut()
+        server.proxy.hold_answers(False)
 
-            with pytest.raises(StoreUnavailable, match="nothing was changed") as caught:
-                await submitting
-            assert caught.value.is_certain
-            assert server.count() == 2
-
-    asyncio.run(main())
+        with pytest.raises(StoreUnavailable, match="nothing was changed") as caught:
+            await submitting
+        assert caught.value.is_certain
+        assert server.count() == 2
 
 
 def test_a_server_that_restarts_under_load_keeps_what_it_has_acknowledged() -> None:
@@ -190,48 +183,42 @@ def test_a_server_that_restarts_under_load_keeps_what_it_has_acknowledged() -> N
         asyncio.run(main(server))
 
 
-def test_a_database_without_room_refuses_whole_submissions_and_goes_on_later(server: Server) -> None:
-    async def main() -> None:
-        # As PostgreSQL says it where a table cannot grow: from the sixth row on there is no room.
-        server.sql(
-            "create function no_room() returns trigger language plpgsql as $$ begin "
-            "if (select count(*) from taskmq.job) >= 5 then raise disk_full; end if; return new; end $$"
-        )
-        async with _opened(server.url) as store:
-            server.sql("create trigger no_room before insert on taskmq.job for each row execute function no_room()")
-            await store.submit([_job() for _ in range(3)])
+async def test_a_database_without_room_refuses_whole_submissions_and_goes_on_later(server: Server) -> None:
+    # As PostgreSQL says it where a table cannot grow: from the sixth row on there is no room.
+    server.sql(
+        "create function no_room() returns trigger language plpgsql as $$ begin "
+        "if (select count(*) from taskmq.job) >= 5 then raise disk_full; end if; return new; end $$"
+    )
+    async with _opened(server.url) as store:
+        server.sql("create trigger no_room before insert on taskmq.job for each row execute function no_room()")
+        await store.submit([_job() for _ in range(3)])
 
-            late = [_job() for _ in range(10)]
-            with pytest.raises(StoreUnavailable, match="DiskFull") as caught:
-                await store.submit(late)
+        late = [_job() for _ in range(10)]
+        with pytest.raises(StoreUnavailable, match="DiskFull") as caught:
+            await store.submit(late)
 
-            assert caught.value.is_certain
-            assert server.count() == 3
-            server.sql("drop trigger no_room on taskmq.job")
-            answers = await store.submit(late)
-            assert {answer.is_new for answer in answers} == {True}
-
-    asyncio.run(main())
+        assert caught.value.is_certain
+        assert server.count() == 3
+        server.sql("drop trigger no_room on taskmq.job")
+        answers = await store.submit(late)
+        assert {answer.is_new for answer in answers} == {True}
 
 
-def test_a_file_without_room_refuses_whole_submissions_and_goes_on_later(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with _opened(f"sqlite:///{tmp_path}/jobs.db") as store:
-            await store.submit([_job()])
-            await vars(store)["_writer"].call(_leave_no_room, care=2)
-            large = [_job(_LARGE) for _ in range(100)]
-            with pytest.raises(StoreUnavailable, match="no room left") as caught:
-                await store.submit(large)
-            assert caught.value.is_certain
-            assert await store.count_jobs() == 1
+async def test_a_file_without_room_refuses_whole_submissions_and_goes_on_later(tmp_path: Path) -> None:
+    async with _opened(f"sqlite:///{tmp_path}/jobs.db") as store:
+        await store.submit([_job()])
+        await vars(store)["_writer"].call(_leave_no_room, care=2)
+        large = [_job(_LARGE) for _ in range(100)]
+        with pytest.raises(StoreUnavailable, match="no room left") as caught:
+            await store.submit(large)
+        assert caught.value.is_certain
+        assert await store.count_jobs() == 1
 
-            # There is room again: a connection that has met its limit is opened anew.
-            answers = await store.submit(large)
+        # There is room again: a connection that has met its limit is opened anew.
+        answers = await store.submit(large)
 
-            assert {answer.is_new for answer in answers} == {True}
-            assert await store.count_jobs() == 101
-
-    asyncio.run(main())
+        assert {answer.is_new for answer in answers} == {True}
+        assert await store.count_jobs() == 101
 
 
 def _leave_no_room(transaction: Any) -> None:
@@ -240,50 +227,44 @@ def _leave_no_room(transaction: Any) -> None:
 
 
 @pytest.mark.parametrize("limit", ["lock_timeout", "statement_timeout"])
-def test_a_lock_that_is_not_to_be_had_in_time_changes_nothing(server: Server, limit: str) -> None:
-    async def main() -> None:
-        database = urlsplit(server.url).path.removeprefix("/")
-        server.sql(f'alter database "{database}" set {limit} = 200')
-        async with _opened(server.url) as store:
-            job = _job()
-            await store.submit([job])
-            async with _locked(server.url):
-                for call in _calls(store, job):
-                    with pytest.raises((StoreUnavailable, StateUnavailable)):
-                        await call
-            assert server.count() == 1
-            (submitted,) = await store.submit([_job()])
-            assert submitted.is_new
-
-    asyncio.run(main())
+async def test_a_lock_that_is_not_to_be_had_in_time_changes_nothing(server: Server, limit: str) -> None:
+    database = urlsplit(server.url).path.removeprefix("/")
+    server.sql(f'alter database "{database}" set {limit} = 200')
+    async with _opened(server.url) as store:
+        job = _job()
+        await store.submit([job])
+        async with _locked(server.url):
+            for call in _calls(store, job):
+                with pytest.raises((StoreUnavailable, StateUnavailable)):
+                    await call
+        assert server.count() == 1
+        (submitted,) = await store.submit([_job()])
+        assert submitted.is_new
 
 
-def test_a_scheduler_frozen_in_a_transaction_does_not_keep_its_slot_from_others(
+async def test_a_scheduler_frozen_in_a_transaction_does_not_keep_its_slot_from_others(
     server: Server, job_store_url: str
 ) -> None:
-    async def main() -> None:
-        async with _opened(server.url) as one, _opened(job_store_url) as other:
-            frozen, leases = one.dispatching, other.dispatching.leases
-            epoch = await frozen.leases.acquire("slot:0", owner="frozen", seconds=1)
-            assert isinstance(epoch, int)
-            # Its statement is prepared from now on: the lock holds up what it does.
-            await frozen.take_over(0, epoch)
-            async with _locked(job_store_url, "taskmq.dispatch_batch"):
-                taking_over = asyncio.create_task(frozen.take_over(0, epoch))
-                await _until_one_session(job_store_url, "wait_event_type = 'Lock'")
-                server.proxy.hold_answers(True)
-            await _until_one_session(job_store_url, "state = 'idle in transaction'")
+    async with _opened(server.url) as one, _opened(job_store_url) as other:
+        frozen, leases = one.dispatching, other.dispatching.leases
+        epoch = await frozen.leases.acquire("slot:0", owner="frozen", seconds=1)
+        assert isinstance(epoch, int)
+        # Its statement is prepared from now on: the lock holds up what it does.
+        await frozen.take_over(0, epoch)
+        async with _locked(job_store_url, "taskmq.dispatch_batch"):
+            taking_over = asyncio.create_task(frozen.take_over(0, epoch))
+            await _until_one_session(job_store_url, "wait_event_type = 'Lock'")
+            server.proxy.hold_answers(True)
+        await _until_one_session(job_store_url, "state = 'idle in transaction'")
 
-            async def has_the_slot() -> bool:
-                return isinstance(await leases.acquire("slot:0", owner="other", seconds=60), int)
+        async def has_the_slot() -> bool:
+            return isinstance(await leases.acquire("slot:0", owner="other", seconds=60), int)
 
-            await until(has_the_slot)
+        await until(has_the_slot)
 
-            server.proxy.hold_answers(False)
-            with pytest.raises(StoreUnavailable):
-                await taking_over
-
-    asyncio.run(main())
+        server.proxy.hold_answers(False)
+        with pytest.raises(StoreUnavailable):
+            await taking_over
 
 
 def _calls(store: JobStore, job: NewJob) -> list[Awaitable[object]]:
@@ -313,30 +294,27 @@ async def _locked(
         await connection.close()
 
 
-def test_a_dispatch_with_unreadable_bodies_is_not_taken_for_one_never_made(server: Server) -> None:
-    async def main() -> None:
-        database = urlsplit(server.url).path.removeprefix("/")
-        server.sql(f'alter database "{database}" set lock_timeout = 200')
-        async with _opened(server.url) as store:
-            dispatching, slot = store.dispatching, store.dispatching.slot_of("work")
-            job = _job(_LARGE)
-            await store.submit([job])
-            epoch = await dispatching.leases.acquire(slot_key(slot), owner="first", seconds=60)
-            assert isinstance(epoch, int)
+async def test_a_dispatch_with_unreadable_bodies_is_not_taken_for_one_never_made(server: Server) -> None:
+    database = urlsplit(server.url).path.removeprefix("/")
+    server.sql(f'alter database "{database}" set lock_timeout = 200')
+    async with _opened(server.url) as store:
+        dispatching, slot = store.dispatching, store.dispatching.slot_of("work")
+        job = _job(_LARGE)
+        await store.submit([job])
+        epoch = await dispatching.leases.acquire(slot_key(slot), owner="first", seconds=60)
+        assert isinstance(epoch, int)
 
-            async with _locked(server.url, "taskmq.job_body"):
-                with pytest.raises(StoreUnavailable) as caught:
-                    await dispatching.dispatch(slot, epoch, [Pick(Lane("work", job.priority, ""), 1)])
-                assert not caught.value.is_certain
-                epoch = await _taken_anew(dispatching, slot, epoch)
-                with pytest.raises(StoreUnavailable) as caught:
-                    await dispatching.take_over(slot, epoch)
-                assert not caught.value.is_certain
+        async with _locked(server.url, "taskmq.job_body"):
+            with pytest.raises(StoreUnavailable) as caught:
+                await dispatching.dispatch(slot, epoch, [Pick(Lane("work", job.priority, ""), 1)])
+            assert not caught.value.is_certain
+            epoch = await _taken_anew(dispatching, slot, epoch)
+            with pytest.raises(StoreUnavailable) as caught:
+                await dispatching.take_over(slot, epoch)
+            assert not caught.value.is_certain
 
-            (batch,) = await dispatching.take_over(slot, await _taken_anew(dispatching, slot, epoch))
-            assert [(one.id, one.body) for one in batch.jobs] == [(job.id, job.body)]
-
-    asyncio.run(main())
+        (batch,) = await dispatching.take_over(slot, await _taken_anew(dispatching, slot, epoch))
+        assert [(one.id, one.body) for one in batch.jobs] == [(job.id, job.body)]
 
 
 async def _taken_anew(dispatching: DispatchStore, slot: int, epoch: int) -> int:
@@ -346,41 +324,35 @@ async def _taken_anew(dispatching: DispatchStore, slot: int, epoch: int) -> int:
     return found
 
 
-def test_a_file_that_is_locked_for_too_long_changes_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        path = tmp_path / "jobs.db"
-        store = SqliteJobStore("sqlite:///jobs.db", path, clock=SystemClock(), patience=0.2)
-        await store.submit([_job()])
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StoreUnavailable, match="locked the file") as caught:
+async def test_a_file_that_is_locked_for_too_long_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    store = SqliteJobStore("sqlite:///jobs.db", path, clock=SystemClock(), patience=0.2)
+    await store.submit([_job()])
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="locked the file") as caught:
+            await store.submit([_job()])
+        assert caught.value.is_certain
+        # Who reads is not held up.
+        assert await store.count_jobs() == 1
+        other.execute("ROLLBACK")
+    await store.submit([_job()])
+    assert await store.count_jobs() == 2
+    await store.aclose()
+
+
+async def test_what_the_server_does_not_allow_is_reported_as_any_other_outage(server: Server) -> None:
+    server.sql("create role guest login")
+    try:
+        guest = urlsplit(server.url)._replace(netloc=f"guest@127.0.0.1:{server.proxy.port}").geturl()
+        server.sql("grant usage on schema taskmq to guest; grant select on all tables in schema taskmq to guest")
+        async with _opened(guest) as store:
+            assert await store.count_jobs() == 0
+            with pytest.raises(StoreUnavailable, match="permission denied for table") as caught:
                 await store.submit([_job()])
             assert caught.value.is_certain
-            # Who reads is not held up.
-            assert await store.count_jobs() == 1
-            other.execute("ROLLBACK")
-        await store.submit([_job()])
-        assert await store.count_jobs() == 2
-        await store.aclose()
-
-    asyncio.run(main())
-
-
-def test_what_the_server_does_not_allow_is_reported_as_any_other_outage(server: Server) -> None:
-    async def main() -> None:
-        server.sql("create role guest login")
-        try:
-            guest = urlsplit(server.url)._replace(netloc=f"guest@127.0.0.1:{server.proxy.port}").geturl()
-            server.sql("grant usage on schema taskmq to guest; grant select on all tables in schema taskmq to guest")
-            async with _opened(guest) as store:
-                assert await store.count_jobs() == 0
-                with pytest.raises(StoreUnavailable, match="permission denied for table") as caught:
-                    await store.submit([_job()])
-                assert caught.value.is_certain
-        finally:
-            server.sql("drop owned by guest; drop role guest")
-
-    asyncio.run(main())
+    finally:
+        server.sql("drop owned by guest; drop role guest")
 
 
 def test_a_report_of_a_day_that_cannot_be_made_waits_until_it_can(
@@ -426,32 +398,29 @@ def test_a_report_of_a_day_that_cannot_be_made_waits_until_it_can(
     sql(f"drop owned by {user}; drop role {user}")
 
 
-def test_schedulers_need_not_wait_for_lists_that_take_long(job_store_url: str) -> None:
+async def test_schedulers_need_not_wait_for_lists_that_take_long(job_store_url: str) -> None:
     """In one process, as in `taskmq server --scheduler`: timers fire by the store's clock, and queues have names."""
     store = open_job_store(job_store_url, BrokerOptions())
 
-    async def main() -> None:
-        locker: Any = await asyncpg.connect(job_store_url)
-        await store.check()
-        await locker.execute("begin; lock table taskmq.schedule in access exclusive mode")
-        lists = [asyncio.create_task(store.schedules.list("shop", limit=1)) for _ in range(2)]
-        waiting = (
-            "select count(*) from pg_locks l join pg_database d on d.oid = l.database "
-            "where not granted and datname = current_database()"
-        )
-        while await locker.fetchval(waiting) < len(lists):
-            await asyncio.sleep(0)
+    locker: Any = await asyncpg.connect(job_store_url)
+    await store.check()
+    await locker.execute("begin; lock table taskmq.schedule in access exclusive mode")
+    lists = [asyncio.create_task(store.schedules.list("shop", limit=1)) for _ in range(2)]
+    waiting = (
+        "select count(*) from pg_locks l join pg_database d on d.oid = l.database "
+        "where not granted and datname = current_database()"
+    )
+    while await locker.fetchval(waiting) < len(lists):
+        await asyncio.sleep(0)
 
-        async with asyncio.timeout(20):
-            await store.now_ms()
-            await store.sharing()
-            await store.submit([structs.replace(_job(), queue="new", tenant="new")])
-            assert [lane.queue for lane in await store.dispatching.lanes(store.dispatching.slot_of("new"))] == ["new"]
+    async with asyncio.timeout(20):
+        await store.now_ms()
+        await store.sharing()
+        await store.submit([structs.replace(_job(), queue="new", tenant="new")])
+        assert [lane.queue for lane in await store.dispatching.lanes(store.dispatching.slot_of("new"))] == ["new"]
 
-        assert not any(each.done() for each in lists)
-        await locker.execute("commit")
-        assert await asyncio.gather(*lists) == [[], []]
-        await locker.close()
-        await store.aclose()
-
-    asyncio.run(main())
+    assert not any(each.done() for each in lists)
+    await locker.execute("commit")
+    assert await asyncio.gather(*lists) == [[], []]
+    await locker.close()
+    await store.aclose()

@@ -36,49 +36,45 @@ def _shop(url: str, root: Path, queue: str, seen: dict[str, int], place: str = "
     return app
 
 
-def test_messages_and_jobs_of_the_store_refer_to_arguments_of_megabytes(amqp_url: str, tmp_path: Path) -> None:
+@pytest.mark.real_time
+async def test_messages_and_jobs_of_the_store_refer_to_arguments_of_megabytes(amqp_url: str, tmp_path: Path) -> None:
     seen = dict[str, int]()
     app = _shop(amqp_url, tmp_path, "count", seen)
 
-    async def main() -> None:
-        scheduler, worker = Scheduler(app), Worker(app, WorkerConfig(name="w1"))
-        running = [asyncio.create_task(each.run()) for each in (scheduler, worker)]
-        await asyncio.wait_for(worker.is_ready.wait(), _PATIENCE)
-        try:
-            sent = await app.tasks.by_name["count"].asend(_BIG, times=3)
-            submitted = await app.jobs.asubmit("count", _BIG)
-            waiting = await app.jobs.asubmit("count", "small", delay="1h")
-            again = await app.jobs.asubmit("count", _BIG, job_id="one")
-            assert (await app.jobs.asubmit("count", _BIG, job_id="one")).id == again.id
-            await app.jobs.achange(waiting.id, args=(_BIG,), kwargs={"times": 2}, delay="0s")
+    scheduler, worker = Scheduler(app), Worker(app, WorkerConfig(name="w1"))
+    running = [asyncio.create_task(each.run()) for each in (scheduler, worker)]
+    await asyncio.wait_for(worker.is_ready.wait(), _PATIENCE)
+    try:
+        sent = await app.tasks.by_name["count"].asend(_BIG, times=3)
+        submitted = await app.jobs.asubmit("count", _BIG)
+        waiting = await app.jobs.asubmit("count", "small", delay="1h")
+        again = await app.jobs.asubmit("count", _BIG, job_id="one")
+        assert (await app.jobs.asubmit("count", _BIG, job_id="one")).id == again.id
+        await app.jobs.achange(waiting.id, args=(_BIG,), kwargs={"times": 2}, delay="0s")
 
-            assert await submitted.aresult(_PATIENCE) == len(_BIG)
-            assert await app.job(waiting.id).aresult(_PATIENCE) == 2 * len(_BIG)
-            record = await app.jobs.aget(waiting.id)
-            assert len(record.body) < 1000
-            assert decode_envelope(record.body).blob is not None
-            await until(lambda: sent.id in seen)
-            assert seen[sent.id] == 3 * len(_BIG)
-        finally:
-            scheduler.stop()
-            worker.drain()
-            await asyncio.wait_for(asyncio.gather(*running), _PATIENCE)
-            await app.aclose()
-
-    asyncio.run(main())
+        assert await submitted.aresult(_PATIENCE) == len(_BIG)
+        assert await app.job(waiting.id).aresult(_PATIENCE) == 2 * len(_BIG)
+        record = await app.jobs.aget(waiting.id)
+        assert len(record.body) < 1000
+        assert decode_envelope(record.body).blob is not None
+        await until(lambda: sent.id in seen)
+        assert seen[sent.id] == 3 * len(_BIG)
+    finally:
+        scheduler.stop()
+        worker.drain()
+        await asyncio.wait_for(asyncio.gather(*running), _PATIENCE)
+        await app.aclose()
 
 
-def test_nothing_is_submitted_while_the_place_is_out_of_reach(amqp_url: str, tmp_path: Path) -> None:
+@pytest.mark.real_time
+async def test_nothing_is_submitted_while_the_place_is_out_of_reach(amqp_url: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     app = _shop(amqp_url, tmp_path, "count", {}, "file/below")
 
-    async def main() -> None:
-        with pytest.raises(StoreUnavailable, match=r"nothing was changed: the arguments of job .* are too large"):
-            await app.jobs.asubmit("count", _BIG)
-        job = await app.jobs.asubmit("count", "small", delay="1h")
-        with pytest.raises(StoreUnavailable, match="nothing was changed"):
-            await app.jobs.achange(job.id, args=(_BIG,))
-        assert b"small" in (await app.jobs.aget(job.id)).body
-        await app.aclose()
-
-    asyncio.run(main())
+    with pytest.raises(StoreUnavailable, match=r"nothing was changed: the arguments of job .* are too large"):
+        await app.jobs.asubmit("count", _BIG)
+    job = await app.jobs.asubmit("count", "small", delay="1h")
+    with pytest.raises(StoreUnavailable, match="nothing was changed"):
+        await app.jobs.achange(job.id, args=(_BIG,))
+    assert b"small" in (await app.jobs.aget(job.id)).body
+    await app.aclose()

@@ -17,6 +17,7 @@ from taskmq.model.clock import Clock
 from taskmq.testing import FakeClock
 from taskmq.testing.runner import eventually
 from taskmq.worker import Worker, WorkerConfig
+from tests.coroutines import run_by
 from tests.servers.s3 import S3
 from tests.unit.app_kit import new_url
 
@@ -69,34 +70,30 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_what_was_put_is_there_for_all_and_twice_is_once(place: str) -> None:
-    async def test() -> None:
-        async with opened(place) as one, opened(place) as other:
-            for data in (b"", b"x", bytes(range(256)) * 40_000):
-                names = await asyncio.gather(*(store.put("job ☂", data, ttl=60) for store in (one, other) * 3))
-                assert len(set(names)) == 1
-                assert await one.get(names[0]) == await other.get(names[0]) == data
-            assert await one.put("job", b"1", ttl=60) != await one.put("other", b"1", ttl=60)
-
-    run(test)
+@run_by(run)
+async def test_what_was_put_is_there_for_all_and_twice_is_once(place: str) -> None:
+    async with opened(place) as one, opened(place) as other:
+        for data in (b"", b"x", bytes(range(256)) * 40_000):
+            names = await asyncio.gather(*(store.put("job ☂", data, ttl=60) for store in (one, other) * 3))
+            assert len(set(names)) == 1
+            assert await one.get(names[0]) == await other.get(names[0]) == data
+        assert await one.put("job", b"1", ttl=60) != await one.put("other", b"1", ttl=60)
 
 
-def test_names_that_were_never_given_have_nothing(place: str) -> None:
-    async def test() -> None:
-        async with opened(place) as blobs:
-            await blobs.put("job", b"1", ttl=60)
-            for name in (
-                "",
-                "../secret",
-                "/etc/passwd",
-                "2026112205/../../secret",
-                f"2026112205/{'0' * 32}-{'0' * 32}",
-            ):
-                assert await blobs.get(name) is None
-            for label in ("../../job", "a/b", "\udcff", "x" * 10_000):
-                assert await blobs.get(await blobs.put(label, b"1", ttl=1)) == b"1"
-
-    run(test)
+@run_by(run)
+async def test_names_that_were_never_given_have_nothing(place: str) -> None:
+    async with opened(place) as blobs:
+        await blobs.put("job", b"1", ttl=60)
+        for name in (
+            "",
+            "../secret",
+            "/etc/passwd",
+            "2026112205/../../secret",
+            f"2026112205/{'0' * 32}-{'0' * 32}",
+        ):
+            assert await blobs.get(name) is None
+        for label in ("../../job", "a/b", "\udcff", "x" * 10_000):
+            assert await blobs.get(await blobs.put(label, b"1", ttl=1)) == b"1"
 
 
 def test_values_go_hour_by_hour_once_their_time_is_over(place: str) -> None:

@@ -20,6 +20,8 @@ from tests.servers.waiting import until
 from tests.unit.local.kit import PATIENCE, Inbox, declare, run, send
 from tests.unit.local.stage import Actor
 
+pytestmark = pytest.mark.real_time
+
 # What is promised; the measured times are printed, see `pytest -rP`.
 _DEAD_OWNER_FOUND_WITHIN = 5.0
 _WAKE_UP_WITHIN_MS = 200
@@ -40,30 +42,27 @@ def opened(url: str) -> LocalBroker:
     return open_local_broker(url, BrokerOptions())
 
 
-def test_what_a_killed_consumer_held_comes_to_another_process_and_nothing_else_twice(
+async def test_what_a_killed_consumer_held_comes_to_another_process_and_nothing_else_twice(
     url: str, stage: ExitStack
 ) -> None:
-    async def main() -> None:
-        inbox, broker = Inbox(), opened(url)
-        await declare(broker)
-        await send(broker, *(str(number) for number in range(80)))
-        holder = stage.enter_context(Actor("hold", url, 50))
-        await asyncio.to_thread(holder.has_said, 50)
-        await broker.consume([Subscription("q", 1000)], inbox)
-        await until(lambda: len(inbox) == 30)
+    inbox, broker = Inbox(), opened(url)
+    await declare(broker)
+    await send(broker, *(str(number) for number in range(80)))
+    holder = stage.enter_context(Actor("hold", url, 50))
+    await asyncio.to_thread(holder.has_said, 50)
+    await broker.consume([Subscription("q", 1000)], inbox)
+    await until(lambda: len(inbox) == 30)
 
-        holder.kill()
-        killed = time.monotonic()
-        await until(lambda: len(inbox) == 80, within=timedelta(seconds=_DEAD_OWNER_FOUND_WITHIN))
-        print(f"dead owner found after {time.monotonic() - killed:.2f} s")
+    holder.kill()
+    killed = time.monotonic()
+    await until(lambda: len(inbox) == 80, within=timedelta(seconds=_DEAD_OWNER_FOUND_WITHIN))
+    print(f"dead owner found after {time.monotonic() - killed:.2f} s")
 
-        assert sorted(holder.texts, key=int) == [str(number) for number in range(50)]
-        assert inbox.texts[30:] == [str(number) for number in range(50)]
-        assert all(delivery.redelivered for delivery in inbox[30:])
-        assert not any(delivery.redelivered for delivery in inbox[:30])
-        await broker.aclose()
-
-    run(main())
+    assert sorted(holder.texts, key=int) == [str(number) for number in range(50)]
+    assert inbox.texts[30:] == [str(number) for number in range(50)]
+    assert all(delivery.redelivered for delivery in inbox[30:])
+    assert not any(delivery.redelivered for delivery in inbox[:30])
+    await broker.aclose()
 
 
 def test_every_message_that_a_killed_producer_saw_confirmed_is_there(url: str, stage: ExitStack) -> None:
@@ -86,130 +85,112 @@ def test_every_message_that_a_killed_producer_saw_confirmed_is_there(url: str, s
     run(main(), within=60)
 
 
-def test_a_stopped_process_keeps_its_messages_and_can_settle_them_later(url: str, stage: ExitStack) -> None:
-    async def main() -> None:
-        inbox, broker = Inbox(), opened(url)
-        await declare(broker)
-        await send(broker, "1", "2", "3")
-        holder = stage.enter_context(Actor("hold", url, 2))
-        await asyncio.to_thread(holder.has_said, 2)
-        await broker.consume([Subscription("q", 10)], inbox)
-        await until(lambda: len(inbox) == 1)
+async def test_a_stopped_process_keeps_its_messages_and_can_settle_them_later(url: str, stage: ExitStack) -> None:
+    inbox, broker = Inbox(), opened(url)
+    await declare(broker)
+    await send(broker, "1", "2", "3")
+    holder = stage.enter_context(Actor("hold", url, 2))
+    await asyncio.to_thread(holder.has_said, 2)
+    await broker.consume([Subscription("q", 10)], inbox)
+    await until(lambda: len(inbox) == 1)
 
-        holder.pause()
-        # As long as a dead one is given at the most: three looks at least.
-        await asyncio.sleep(3.5)
-        assert inbox.texts == ["3"]
+    holder.pause()
+    # As long as a dead one is given at the most: three looks at least.
+    await asyncio.sleep(3.5)
+    assert inbox.texts == ["3"]
 
-        holder.resume()
-        await asyncio.to_thread(holder.end)
-        await until(lambda: inbox.texts == ["3", "1", "2"])
-        await broker.aclose()
-
-    run(main())
+    holder.resume()
+    await asyncio.to_thread(holder.end)
+    await until(lambda: inbox.texts == ["3", "1", "2"])
+    await broker.aclose()
 
 
-def test_a_consumer_in_another_process_is_woken_at_once(url: str, stage: ExitStack) -> None:
-    async def main() -> None:
-        broker = opened(url)
-        await declare(broker)
-        consumer = stage.enter_context(Actor("consume", url, 10))
-        await asyncio.to_thread(consumer.has_said, 1)
-        sent: list[int] = []
+async def test_a_consumer_in_another_process_is_woken_at_once(url: str, stage: ExitStack) -> None:
+    broker = opened(url)
+    await declare(broker)
+    consumer = stage.enter_context(Actor("consume", url, 10))
+    await asyncio.to_thread(consumer.has_said, 1)
+    sent: list[int] = []
 
-        for number in range(60):
-            sent.append(time.time_ns())
-            await send(broker, str(number))
-            await asyncio.to_thread(consumer.has_said, number + 2)
+    for number in range(60):
+        sent.append(time.time_ns())
+        await send(broker, str(number))
+        await asyncio.to_thread(consumer.has_said, number + 2)
 
-        got = [int(line[2]) for line in consumer.lines[1:]]
-        late = [(one - other) / 1e6 for one, other in zip(got, sent, strict=True)]
-        print(f"publish to delivery: median {statistics.median(late):.2f} ms, longest {max(late):.2f} ms")
-        assert statistics.median(late) < _WAKE_UP_WITHIN_MS
-        await broker.aclose()
-
-    run(main())
+    got = [int(line[2]) for line in consumer.lines[1:]]
+    late = [(one - other) / 1e6 for one, other in zip(got, sent, strict=True)]
+    print(f"publish to delivery: median {statistics.median(late):.2f} ms, longest {max(late):.2f} ms")
+    assert statistics.median(late) < _WAKE_UP_WITHIN_MS
+    await broker.aclose()
 
 
-def test_processes_that_open_a_new_directory_at_the_same_time_all_succeed(url: str, stage: ExitStack) -> None:
-    async def main() -> None:
-        actors = [stage.enter_context(Actor("begin", url, number)) for number in range(4)]
+async def test_processes_that_open_a_new_directory_at_the_same_time_all_succeed(url: str, stage: ExitStack) -> None:
+    actors = [stage.enter_context(Actor("begin", url, number)) for number in range(4)]
 
-        for actor in actors:
-            await asyncio.to_thread(actor.finish)
+    for actor in actors:
+        await asyncio.to_thread(actor.finish)
 
-        broker = opened(url)
-        async with broker.peek("q", limit=10) as held:
-            assert sorted(delivery.body for delivery in held) == [b"0", b"1", b"2", b"3"]
-        await broker.aclose()
-
-    run(main())
+    broker = opened(url)
+    async with broker.peek("q", limit=10) as held:
+        assert sorted(delivery.body for delivery in held) == [b"0", b"1", b"2", b"3"]
+    await broker.aclose()
 
 
-def test_thousands_of_waiters_learn_of_results_that_another_process_stores(url: str, stage: ExitStack) -> None:
-    async def main() -> None:
-        state = open_local_state(url, BrokerOptions())
-        names = [f"job{number}" for number in range(20)]
-        never = [asyncio.create_task(state.results.wait(f"never{number}", timeout=60)) for number in range(3_000)]
-        putter = stage.enter_context(Actor("put", url, *names))
-        await asyncio.to_thread(putter.has_said, 1)
-        late: list[float] = []
+async def test_thousands_of_waiters_learn_of_results_that_another_process_stores(url: str, stage: ExitStack) -> None:
+    state = open_local_state(url, BrokerOptions())
+    names = [f"job{number}" for number in range(20)]
+    never = [asyncio.create_task(state.results.wait(f"never{number}", timeout=60)) for number in range(3_000)]
+    putter = stage.enter_context(Actor("put", url, *names))
+    await asyncio.to_thread(putter.has_said, 1)
+    late: list[float] = []
 
-        for name in names:
-            waiting = [asyncio.create_task(state.results.wait(name, timeout=PATIENCE)) for _ in range(2)]
-            await asyncio.sleep(0.01)
-            putter.tell()
-            for record in await asyncio.gather(*waiting):
-                assert record is not None
-                assert (record.job_id, record.state) == (name, JobState.SUCCEEDED)
-                late.append((time.time_ns() - record.finished) / 1e6)
+    for name in names:
+        waiting = [asyncio.create_task(state.results.wait(name, timeout=PATIENCE)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        putter.tell()
+        for record in await asyncio.gather(*waiting):
+            assert record is not None
+            assert (record.job_id, record.state) == (name, JobState.SUCCEEDED)
+            late.append((time.time_ns() - record.finished) / 1e6)
 
-        print(f"put to waiter: median {statistics.median(late):.2f} ms, longest {max(late):.2f} ms")
-        assert statistics.median(late) < _WAKE_UP_WITHIN_MS
-        assert not any(task.done() for task in never)
-        for task in never:
-            task.cancel()
-        await asyncio.wait(never)
-        await state.aclose()
-
-    run(main())
+    print(f"put to waiter: median {statistics.median(late):.2f} ms, longest {max(late):.2f} ms")
+    assert statistics.median(late) < _WAKE_UP_WITHIN_MS
+    assert not any(task.done() for task in never)
+    for task in never:
+        task.cancel()
+    await asyncio.wait(never)
+    await state.aclose()
 
 
-def test_order_is_kept_across_processes(url: str, stage: ExitStack) -> None:
-    async def main() -> None:
-        broker = opened(url)
-        await declare(broker)
-        consumer = stage.enter_context(Actor("consume", url, 37))
-        producer = stage.enter_context(Actor("produce", url, 0, 5_000))
+async def test_order_is_kept_across_processes(url: str, stage: ExitStack) -> None:
+    broker = opened(url)
+    await declare(broker)
+    consumer = stage.enter_context(Actor("consume", url, 37))
+    producer = stage.enter_context(Actor("produce", url, 0, 5_000))
 
-        await asyncio.to_thread(producer.finish)
-        await asyncio.to_thread(consumer.has_said, 5_001)
+    await asyncio.to_thread(producer.finish)
+    await asyncio.to_thread(consumer.has_said, 5_001)
 
-        assert consumer.texts == [str(number) for number in range(5_000)]
-        await broker.aclose()
-
-    run(main())
+    assert consumer.texts == [str(number) for number in range(5_000)]
+    await broker.aclose()
 
 
-def test_the_files_that_killed_processes_leave_are_cleaned_up(url: str, stage: ExitStack) -> None:
+async def test_the_files_that_killed_processes_leave_are_cleaned_up(url: str, stage: ExitStack) -> None:
     root = Path(url.removeprefix("local://"))
 
-    async def main() -> None:
-        broker = opened(url)
-        await declare(broker)
-        consumer = stage.enter_context(Actor("consume", url, 10))
-        await asyncio.to_thread(consumer.has_said, 1)
-        consumer.kill()
-        (stats,) = await broker.stats(["q"])
-        assert stats.consumers == 0
+    broker = opened(url)
+    await declare(broker)
+    consumer = stage.enter_context(Actor("consume", url, 10))
+    await asyncio.to_thread(consumer.has_said, 1)
+    consumer.kill()
+    (stats,) = await broker.stats(["q"])
+    assert stats.consumers == 0
 
-        await send(broker, "1")
+    await send(broker, "1")
 
-        assert list((root / "wake").iterdir()) == []
-        assert list((root / "owners").iterdir()) == []
-        await broker.aclose()
-
-    run(main())
+    assert list((root / "wake").iterdir()) == []
+    assert list((root / "owners").iterdir()) == []
+    await broker.aclose()
 
 
 def test_nothing_is_lost_while_processes_hammer_and_are_killed_at_random(url: str, stage: ExitStack) -> None:

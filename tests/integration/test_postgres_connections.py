@@ -13,6 +13,8 @@ from taskmq_sql.postgres.database import Database
 from tests.docs.blocks import ROOT
 from tests.servers.waiting import until
 
+pytestmark = pytest.mark.real_time
+
 
 async def _nothing(connection: Connection) -> None:
     del connection
@@ -43,26 +45,20 @@ async def _asked(url: str, query: str, *arguments: object) -> tuple[object, list
         return await connections.run("read", ask), sent
 
 
-def test_arrays_of_built_in_types_are_looked_up_once_in_a_process(postgres_url: str) -> None:
-    async def main() -> None:
-        query = "select $1::macaddr[]"
-        answer, sent = await _asked(postgres_url, query, ["08:00:2b:01:02:03"])
+async def test_arrays_of_built_in_types_are_looked_up_once_in_a_process(postgres_url: str) -> None:
+    query = "select $1::macaddr[]"
+    answer, sent = await _asked(postgres_url, query, ["08:00:2b:01:02:03"])
+    assert len(sent) > 1
+    assert await _asked(postgres_url, query, answer) == (answer, [query])
+
+
+async def test_types_of_a_database_are_looked_up_on_each_connection(postgres_url: str) -> None:
+    await _asked(postgres_url, "create type mood as enum ('calm')")
+    query = "select $1::mood[]"
+    for _ in range(2):
+        answer, sent = await _asked(postgres_url, query, ["calm"])
+        assert answer == ["calm"]
         assert len(sent) > 1
-        assert await _asked(postgres_url, query, answer) == (answer, [query])
-
-    asyncio.run(main())
-
-
-def test_types_of_a_database_are_looked_up_on_each_connection(postgres_url: str) -> None:
-    async def main() -> None:
-        await _asked(postgres_url, "create type mood as enum ('calm')")
-        query = "select $1::mood[]"
-        for _ in range(2):
-            answer, sent = await _asked(postgres_url, query, ["calm"])
-            assert answer == ["calm"]
-            assert len(sent) > 1
-
-    asyncio.run(main())
 
 
 def test_a_process_has_as_many_connections_at_most_as_the_page_says() -> None:
@@ -74,30 +70,27 @@ def test_a_process_has_as_many_connections_at_most_as_the_page_says() -> None:
 
 
 @pytest.mark.parametrize("how", ["cancelled", "out of time"])
-def test_a_statement_that_is_given_up_ends_at_the_server(postgres_url: str, how: str) -> None:
-    async def main() -> None:
-        async def work(connection: Any) -> object:
-            return await connection.fetchval("select pg_sleep(600)", timeout=0.2 if how == "out of time" else None)
+async def test_a_statement_that_is_given_up_ends_at_the_server(postgres_url: str, how: str) -> None:
+    async def work(connection: Any) -> object:
+        return await connection.fetchval("select pg_sleep(600)", timeout=0.2 if how == "out of time" else None)
 
-        async with _connections(postgres_url) as connections, _connections(postgres_url) as others:
+    async with _connections(postgres_url) as connections, _connections(postgres_url) as others:
 
-            async def is_at_work() -> bool:
-                return bool(await others.run("read", lambda connection: connection.fetchval(_AT_WORK)))
+        async def is_at_work() -> bool:
+            return bool(await others.run("read", lambda connection: connection.fetchval(_AT_WORK)))
 
-            sleeping = asyncio.create_task(connections.run("read", work))
-            if how == "cancelled":
-                await until(is_at_work)
-                sleeping.cancel()
-            with pytest.raises((asyncio.CancelledError, StoreUnavailable)):
-                await sleeping
+        sleeping = asyncio.create_task(connections.run("read", work))
+        if how == "cancelled":
+            await until(is_at_work)
+            sleeping.cancel()
+        with pytest.raises((asyncio.CancelledError, StoreUnavailable)):
+            await sleeping
 
-            async def is_over() -> bool:
-                return not await is_at_work()
+        async def is_over() -> bool:
+            return not await is_at_work()
 
-            await until(is_over)
-            assert await connections.run("read", lambda connection: connection.fetchval("select 7")) == 7
-
-    asyncio.run(main())
+        await until(is_over)
+        assert await connections.run("read", lambda connection: connection.fetchval("select 7")) == 7
 
 
 _AT_WORK = """

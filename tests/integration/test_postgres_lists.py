@@ -1,12 +1,12 @@
 """Lists of ended jobs over many days: the newest are read first, and pages are what they were with all of them."""
 
-import asyncio
 import itertools
 import json
 import re
 from typing import Any, Final
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import pytest
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 
 from taskmq.contracts.broker import BrokerOptions
@@ -17,6 +17,8 @@ from taskmq_sql import open_job_store
 from taskmq_sql.jobs.lists import Known, first_id, scans
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.postgres.connections import LISTS
+
+pytestmark = pytest.mark.real_time
 
 _DAYS: Final = 12
 _A_DAY: Final = 6
@@ -51,7 +53,7 @@ async def _fill(connection: Any) -> int:
     return now
 
 
-def test_pages_over_many_days_have_every_job_once_and_in_order(job_store_url: str) -> None:
+async def test_pages_over_many_days_have_every_job_once_and_in_order(job_store_url: str) -> None:
     filters = [
         JobFilter(),
         JobFilter(tenant="acme"),
@@ -61,79 +63,70 @@ def test_pages_over_many_days_have_every_job_once_and_in_order(job_store_url: st
         JobFilter(queues=("q",), min_attempt=1),
     ]
 
-    async def main() -> None:
-        connection: Any = await asyncpg.connect(job_store_url)
-        store = open_job_store(job_store_url, BrokerOptions(name="lists"))
-        try:
-            now = await _fill(connection)
-            filters.append(JobFilter(tenant="acme", submitted_before=now - 3 * DAY))
-            for which in filters:
-                whole = await store.list_jobs(which, limit=1_000)
-                ids = [job.id for job in whole.jobs]
-                assert ids == sorted(set(ids), reverse=True)
-                assert len(ids) == await store.count_jobs(which) > 0
-                paged: list[str] = []
-                page: JobPage | None = None
-                while page is None or page.after is not None:
-                    page = await store.list_jobs(which, after=None if page is None else page.after, limit=5)
-                    paged += [job.id for job in page.jobs]
-                assert paged == ids
-            everything = await store.list_jobs(limit=1_000)
-            assert len(everything.jobs) == _DAYS * _A_DAY
-        finally:
-            await store.aclose()
-            await connection.close()
-
-    asyncio.run(main())
+    connection: Any = await asyncpg.connect(job_store_url)
+    store = open_job_store(job_store_url, BrokerOptions(name="lists"))
+    try:
+        now = await _fill(connection)
+        filters.append(JobFilter(tenant="acme", submitted_before=now - 3 * DAY))
+        for which in filters:
+            whole = await store.list_jobs(which, limit=1_000)
+            ids = [job.id for job in whole.jobs]
+            assert ids == sorted(set(ids), reverse=True)
+            assert len(ids) == await store.count_jobs(which) > 0
+            paged: list[str] = []
+            page: JobPage | None = None
+            while page is None or page.after is not None:
+                page = await store.list_jobs(which, after=None if page is None else page.after, limit=5)
+                paged += [job.id for job in page.jobs]
+            assert paged == ids
+        everything = await store.list_jobs(limit=1_000)
+        assert len(everything.jobs) == _DAYS * _A_DAY
+    finally:
+        await store.aclose()
+        await connection.close()
 
 
-def test_a_page_that_the_newest_days_fill_is_read_from_their_indexes_alone(job_store_url: str) -> None:
-    async def main() -> None:
-        connection: Any = await asyncpg.connect(job_store_url)
-        try:
-            now = await _fill(connection)
-            await connection.execute(";".join((*LISTS, "set enable_seqscan = off", "set jit = off")))
-            for which, known in (
-                (JobFilter(), Known()),
-                (JobFilter(tenant="acme"), Known(tenant=1)),
-                (JobFilter(states=frozenset({JobState.FAILED})), Known()),
-                (JobFilter(tenant="acme", submitted_before=now - 3 * DAY), Known(tenant=1)),
-            ):
-                scan = scans(which, known)[-1]
-                newest = min(now, which.submitted_before or now)
-                recent, rest = scan.windows(now, floor=None)
-                old = {day for day in await _days(connection, recent) if day < newest // DAY - 2}
-                assert not old, f"{which} looks at {old}"
-                assert len(await _days(connection, rest)) >= _DAYS
-            # Of what is rare in a day, and of what says when it was submitted, all is asked for at once.
-            for which, known in (
-                (JobFilter(tenant="acme", states=frozenset({JobState.FAILED})), Known(tenant=1)),
-                (JobFilter(submitted_from=now - DAY), Known()),
-            ):
-                scan = scans(which, known)[-1]
-                assert scan.windows(now, floor=None) == [scan]
-        finally:
-            await connection.close()
-
-    asyncio.run(main())
+async def test_a_page_that_the_newest_days_fill_is_read_from_their_indexes_alone(job_store_url: str) -> None:
+    connection: Any = await asyncpg.connect(job_store_url)
+    try:
+        now = await _fill(connection)
+        await connection.execute(";".join((*LISTS, "set enable_seqscan = off", "set jit = off")))
+        for which, known in (
+            (JobFilter(), Known()),
+            (JobFilter(tenant="acme"), Known(tenant=1)),
+            (JobFilter(states=frozenset({JobState.FAILED})), Known()),
+            (JobFilter(tenant="acme", submitted_before=now - 3 * DAY), Known(tenant=1)),
+        ):
+            scan = scans(which, known)[-1]
+            newest = min(now, which.submitted_before or now)
+            recent, rest = scan.windows(now, floor=None)
+            old = {day for day in await _days(connection, recent) if day < newest // DAY - 2}
+            assert not old, f"{which} looks at {old}"
+            assert len(await _days(connection, rest)) >= _DAYS
+        # Of what is rare in a day, and of what says when it was submitted, all is asked for at once.
+        for which, known in (
+            (JobFilter(tenant="acme", states=frozenset({JobState.FAILED})), Known(tenant=1)),
+            (JobFilter(submitted_from=now - DAY), Known()),
+        ):
+            scan = scans(which, known)[-1]
+            assert scan.windows(now, floor=None) == [scan]
+    finally:
+        await connection.close()
 
 
-def test_a_walk_that_stops_at_a_job_looks_at_no_day_before_it(job_store_url: str) -> None:
-    async def main() -> None:
-        connection: Any = await asyncpg.connect(job_store_url)
-        try:
-            now = await _fill(connection)
-            await connection.execute(";".join((*LISTS, "set enable_seqscan = off", "set jit = off")))
-            (_, scan) = scans(JobFilter(errors=("ValueError",), labels=(("team", "ops"),)), Known())
-            floor = first_id(now - DAY)
+async def test_a_walk_that_stops_at_a_job_looks_at_no_day_before_it(job_store_url: str) -> None:
+    connection: Any = await asyncpg.connect(job_store_url)
+    try:
+        now = await _fill(connection)
+        await connection.execute(";".join((*LISTS, "set enable_seqscan = off", "set jit = off")))
+        (_, scan) = scans(JobFilter(errors=("ValueError",), labels=(("team", "ops"),)), Known())
+        floor = first_id(now - DAY)
 
-            for statement in (scan.rows(51, after=None, until=floor), scan.count(51, until=floor)):
-                old = {day for day in await _days_of(connection, statement) if day < now // DAY - 2}
-                assert not old, f"it looks at {old}"
-        finally:
-            await connection.close()
-
-    asyncio.run(main())
+        for statement in (scan.rows(51, after=None, until=floor), scan.count(51, until=floor)):
+            old = {day for day in await _days_of(connection, statement) if day < now // DAY - 2}
+            assert not old, f"it looks at {old}"
+    finally:
+        await connection.close()
 
 
 async def _days(connection: Any, scan: Any) -> set[int]:

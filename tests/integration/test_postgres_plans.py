@@ -1,6 +1,5 @@
 """The plans of the hot statements, which connections keep: by keys, from an empty table as from one that is full."""
 
-import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ from taskmq_sql.postgres.connections import HOT
 from taskmq_sql.postgres.schedules import statements as schedules
 from taskmq_sql.postgres.store import PostgresJobStore
 from tests.servers.waiting import until
+
+pytestmark = pytest.mark.real_time
 
 _LARGE: Final = {
     "dependency", "gated", "job", "job_body", "job_key", "ready", "timer", "schedule", "schedule_due", "occurrence",
@@ -86,66 +87,56 @@ def _is_good(name: str, node: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("rows", ["none", "many"])
-def test_every_kept_plan_finds_its_rows_by_their_keys(job_store_url: str, rows: str) -> None:
-    async def main() -> None:
-        connection: Any = await asyncpg.connect(job_store_url)
-        if rows == "many":
-            await connection.execute(_FILL)
-        await connection.execute(";".join((*HOT, "set plan_cache_mode = force_generic_plan")))
-        bad = {}
-        for name, statement in _STATEMENTS.items():
-            await connection.execute(f"prepare s_{name} as {statement}")
-            count = max(map(int, re.findall(r"\$(\d+)", statement)), default=0)
-            nulls = f"({', '.join(['null'] * count)})" if count else ""
-            (plan,) = json.loads(await connection.fetchval(f"explain (format json) execute s_{name}{nulls}"))
-            if found := [node for node in _nodes(plan["Plan"]) if not _is_good(name, node)]:
-                bad[name] = [(node["Node Type"], node.get("Relation Name")) for node in found]
-        await connection.close()
-        assert bad == {}
-
-    asyncio.run(main())
+async def test_every_kept_plan_finds_its_rows_by_their_keys(job_store_url: str, rows: str) -> None:
+    connection: Any = await asyncpg.connect(job_store_url)
+    if rows == "many":
+        await connection.execute(_FILL)
+    await connection.execute(";".join((*HOT, "set plan_cache_mode = force_generic_plan")))
+    bad = {}
+    for name, statement in _STATEMENTS.items():
+        await connection.execute(f"prepare s_{name} as {statement}")
+        count = max(map(int, re.findall(r"\$(\d+)", statement)), default=0)
+        nulls = f"({', '.join(['null'] * count)})" if count else ""
+        (plan,) = json.loads(await connection.fetchval(f"explain (format json) execute s_{name}{nulls}"))
+        if found := [node for node in _nodes(plan["Plan"]) if not _is_good(name, node)]:
+            bad[name] = [(node["Node Type"], node.get("Relation Name")) for node in found]
+    await connection.close()
+    assert bad == {}
 
 
-def test_firing_confirming_and_forgetting_do_not_wait_for_the_disk(job_store_url: str) -> None:
+async def test_firing_confirming_and_forgetting_do_not_wait_for_the_disk(job_store_url: str) -> None:
     fire = (statements.FIRE, [0], [1], ["00000000-0000-7000-8000-000000000000"], ["slot:0"], [1], ["slot:0"])
 
-    async def main() -> None:
-        connection: Any = await asyncpg.connect(job_store_url)
-        await connection.execute(";".join(HOT))
-        batch = await connection.fetchval(
-            "insert into taskmq.dispatch_batch (slot, epoch, at, ids, tokens) values (0, 1, 1, '{}', '{}') "
-            "returning id"
-        )
-        for statement, *values in ((statements.CONFIRM, [batch]), (statements.FORGET, [batch]), fire):
-            await connection.execute("begin")
-            await connection.fetch(statement, *values)
-            assert await connection.fetchval("show synchronous_commit") == "off", statement
-            await connection.execute("rollback")
-            assert await connection.fetchval("show synchronous_commit") == "on"
-        await connection.close()
-
-    asyncio.run(main())
+    connection: Any = await asyncpg.connect(job_store_url)
+    await connection.execute(";".join(HOT))
+    batch = await connection.fetchval(
+        "insert into taskmq.dispatch_batch (slot, epoch, at, ids, tokens) values (0, 1, 1, '{}', '{}') returning id"
+    )
+    for statement, *values in ((statements.CONFIRM, [batch]), (statements.FORGET, [batch]), fire):
+        await connection.execute("begin")
+        await connection.fetch(statement, *values)
+        assert await connection.fetchval("show synchronous_commit") == "off", statement
+        await connection.execute("rollback")
+        assert await connection.fetchval("show synchronous_commit") == "on"
+    await connection.close()
 
 
-def test_changes_of_a_live_job_are_made_in_place_and_touch_no_index(job_store_url: str) -> None:
-    async def main() -> None:
-        store = PostgresJobStore(job_store_url)
-        driver = JobDriver(store)
-        for _ in range(_ROUNDS):
-            await driver.submit_many(_AT_A_TIME)
-            jobs = (await driver.dispatch()).jobs
-            await store.dispatching.apply([report(job, "started", worker="w") for job in jobs])
-            await store.dispatching.apply([report(job, "succeeded", worker="w", result=b"7") for job in jobs])
-        # A server counts what a connection has done once that is closed.
-        await store.aclose()
-        connection: Any = await asyncpg.connect(job_store_url)
+async def test_changes_of_a_live_job_are_made_in_place_and_touch_no_index(job_store_url: str) -> None:
+    store = PostgresJobStore(job_store_url)
+    driver = JobDriver(store)
+    for _ in range(_ROUNDS):
+        await driver.submit_many(_AT_A_TIME)
+        jobs = (await driver.dispatch()).jobs
+        await store.dispatching.apply([report(job, "started", worker="w") for job in jobs])
+        await store.dispatching.apply([report(job, "succeeded", worker="w", result=b"7") for job in jobs])
+    # A server counts what a connection has done once that is closed.
+    await store.aclose()
+    connection: Any = await asyncpg.connect(job_store_url)
 
-        async def all_are_counted() -> bool:
-            return bool((await connection.fetchrow(_UPDATES))[0] >= 2 * _ROUNDS * _AT_A_TIME)
+    async def all_are_counted() -> bool:
+        return bool((await connection.fetchrow(_UPDATES))[0] >= 2 * _ROUNDS * _AT_A_TIME)
 
-        await until(all_are_counted)
-        changed, in_place = await connection.fetchrow(_UPDATES)
-        await connection.close()
-        assert in_place >= 0.95 * changed
-
-    asyncio.run(main())
+    await until(all_are_counted)
+    changed, in_place = await connection.fetchrow(_UPDATES)
+    await connection.close()
+    assert in_place >= 0.95 * changed

@@ -1,6 +1,5 @@
 """What waits in a queue of RabbitMQ is moved to another one, and none is lost."""
 
-import asyncio
 from uuid import uuid4
 
 import pytest
@@ -12,8 +11,9 @@ from taskmq.operations.queue_moves import Moved, move_messages
 pytestmark = pytest.mark.rabbitmq
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("wire", ["fast", "plain"])
-def test_messages_are_moved_in_their_order_and_by_their_priority(amqp_url: str, wire: str) -> None:
+async def test_messages_are_moved_in_their_order_and_by_their_priority(amqp_url: str, wire: str) -> None:
     origin, other = f"move-{uuid4().hex}", f"move-{uuid4().hex}"
     app = TaskMQ(f"{amqp_url}?wire={wire}", queues=[WorkQueue(origin), WorkQueue(other)])
 
@@ -24,21 +24,18 @@ def test_messages_are_moved_in_their_order_and_by_their_priority(amqp_url: str, 
         async with app.sessions.current().broker.peek(queue, limit=1_000) as found:
             return [decode_envelope(each.body, each.content_type).id for each in found]
 
-    async def main() -> None:
-        async with app:
-            broker = app.sessions.current().broker
-            await app.sessions.current().declare(app.tasks.queues)
-            await resize.asend_many([(number,) for number in range(450)])
-            await resize.options(priority=9).asend(7)
-            before = await ids(origin)
+    async with app:
+        broker = app.sessions.current().broker
+        await app.sessions.current().declare(app.tasks.queues)
+        await resize.asend_many([(number,) for number in range(450)])
+        await resize.options(priority=9).asend(7)
+        before = await ids(origin)
 
-            assert await move_messages(app, origin, other, count=300) == Moved(300, 0)
-            assert await move_messages(app, origin, other) == Moved(151, 0)
+        assert await move_messages(app, origin, other, count=300) == Moved(300, 0)
+        assert await move_messages(app, origin, other) == Moved(151, 0)
 
-            assert await ids(other) == before
-            assert await ids(origin) == []
-            for name in (origin, other):
-                for part in await broker.stats(app.producer.queue(name).physical):
-                    await broker.purge(part.queue)
-
-    asyncio.run(main())
+        assert await ids(other) == before
+        assert await ids(origin) == []
+        for name in (origin, other):
+            for part in await broker.stats(app.producer.queue(name).physical):
+                await broker.purge(part.queue)

@@ -21,7 +21,7 @@ from tests.servers import RabbitMQ
 from tests.servers.tokens import ADVANCED_CONFIG, CONFIG, PLUGIN, TokenServer, signed_token
 from tests.servers.waiting import until
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.real_time]
 
 SECONDS = 7.0
 
@@ -104,33 +104,27 @@ async def _again_and_again(renew: Callable[[], None]) -> None:
         renew()
 
 
-def test_the_same_connections_outlive_their_tokens(
+async def test_the_same_connections_outlive_their_tokens(
     node: RabbitMQ, token: TokenFile, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     token.renew()
 
-    async def main() -> None:
-        async with _broker(node, "", f"token_file={token.path}") as broker:
-            renewing = asyncio.create_task(_again_and_again(token.renew))
-            await _work(broker, lifetimes=3)
-            renewing.cancel()
-            assert _generations(broker) == (1, 1)
-
-    asyncio.run(main())
+    async with _broker(node, "", f"token_file={token.path}") as broker:
+        renewing = asyncio.create_task(_again_and_again(token.renew))
+        await _work(broker, lifetimes=3)
+        renewing.cancel()
+        assert _generations(broker) == (1, 1)
 
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING and "token" in record.msg]
     assert not any(secret in caplog.text for secret in token.tokens)
 
 
-def test_a_token_server_is_asked_for_one_token_after_the_other(node: RabbitMQ) -> None:
-    async def main() -> None:
+async def test_a_token_server_is_asked_for_one_token_after_the_other(node: RabbitMQ) -> None:
+    with TokenServer(client_id="shop", secret="S3CRET", make=lambda: signed_token(seconds=SECONDS)) as server:
         async with _broker(node, "shop:S3CRET@", f"oauth2_token_url={server.url}") as broker:
             await _work(broker, lifetimes=3)
             assert _generations(broker) == (1, 1)
-
-    with TokenServer(client_id="shop", secret="S3CRET", make=lambda: signed_token(seconds=SECONDS)) as server:
-        asyncio.run(main())
 
     assert len(server.handed_out) >= 3
 
@@ -149,27 +143,26 @@ def test_a_token_server_that_is_away_at_first_is_waited_for(node: RabbitMQ) -> N
         asyncio.run(main())
 
 
-def test_a_token_that_was_not_renewed_is_refused_and_its_successor_is_used(node: RabbitMQ, token: TokenFile) -> None:
+async def test_a_token_that_was_not_renewed_is_refused_and_its_successor_is_used(
+    node: RabbitMQ, token: TokenFile
+) -> None:
     token.renew(seconds=5)
 
-    async def main() -> None:
-        async with _broker(node, "", f"token_file={token.path}") as broker:
-            await broker.declare([WorkQueue("oauth.expired")])
-            error = await _first_refusal(broker)
-            assert "expired" in str(error)
-            assert token.tokens[0] not in str(error)
-            token.renew(seconds=60)
+    async with _broker(node, "", f"token_file={token.path}") as broker:
+        await broker.declare([WorkQueue("oauth.expired")])
+        error = await _first_refusal(broker)
+        assert "expired" in str(error)
+        assert token.tokens[0] not in str(error)
+        token.renew(seconds=60)
 
-            async def is_taken() -> bool:
-                try:
-                    await broker.publish(message("oauth.expired", "after"), timeout=5)
-                except SendError:
-                    return False
-                return True
+        async def is_taken() -> bool:
+            try:
+                await broker.publish(message("oauth.expired", "after"), timeout=5)
+            except SendError:
+                return False
+            return True
 
-            await until(is_taken)
-
-    asyncio.run(main())
+        await until(is_taken)
 
 
 async def _first_refusal(broker: RabbitMQBroker) -> AccessDenied:
@@ -197,44 +190,37 @@ async def _first_refusal(broker: RabbitMQBroker) -> AccessDenied:
     ],
     ids=["expired", "without rights", "no token"],
 )
-def test_a_token_that_is_not_accepted_is_a_refusal(
+async def test_a_token_that_is_not_accepted_is_a_refusal(
     node: RabbitMQ, token: TokenFile, make: Callable[[], str], reason: str
 ) -> None:
     secret = make()
     token.write(secret)
 
-    async def main() -> None:
-        async with _broker(node, "", f"token_file={token.path}") as broker:
-            with pytest.raises(AccessDenied, match=reason) as caught:
-                await broker.connect(timeout=20)
-            assert secret not in str(caught.value)
-
-    asyncio.run(main())
+    async with _broker(node, "", f"token_file={token.path}") as broker:
+        with pytest.raises(AccessDenied, match=reason) as caught:
+            await broker.connect(timeout=20)
+        assert secret not in str(caught.value)
 
 
 @pytest.mark.parametrize("size", [3000, 3500, 7000, 7600])
-def test_a_token_fits_into_the_login_or_is_said_to_be_too_large(node: RabbitMQ, token: TokenFile, size: int) -> None:
+async def test_a_token_fits_into_the_login_or_is_said_to_be_too_large(
+    node: RabbitMQ, token: TokenFile, size: int
+) -> None:
     whole = signed_token()
     token.renew(seconds=60, more="x" * ((size - len(whole)) * 3 // 4))
     limit = 8192 if tuple(map(int, node.version.split(".")[:2])) >= (4, 1) else 4096
 
-    async def main() -> None:
-        async with _broker(node, "", f"token_file={token.path}") as broker:
-            if size < limit:
-                await broker.connect(timeout=20)
-                return
-            with pytest.raises(AccessDenied, match=r"the token has (7,|6,9)") as caught:
-                await broker.connect(timeout=20)
-            assert "RabbitMQ 4.1" in str(caught.value)
-
-    asyncio.run(main())
-
-
-def test_a_login_of_the_node_s_own_users_still_works(node: RabbitMQ) -> None:
-    async def main() -> None:
-        async with _broker(node, "guest:guest@", "") as broker:
+    async with _broker(node, "", f"token_file={token.path}") as broker:
+        if size < limit:
             await broker.connect(timeout=20)
-            await broker.declare([WorkQueue("own")])
-            assert [depth.ready for depth in await broker.stats(["own"])] == [0]
+            return
+        with pytest.raises(AccessDenied, match=r"the token has (7,|6,9)") as caught:
+            await broker.connect(timeout=20)
+        assert "RabbitMQ 4.1" in str(caught.value)
 
-    asyncio.run(main())
+
+async def test_a_login_of_the_node_s_own_users_still_works(node: RabbitMQ) -> None:
+    async with _broker(node, "guest:guest@", "") as broker:
+        await broker.connect(timeout=20)
+        await broker.declare([WorkQueue("own")])
+        assert [depth.ready for depth in await broker.stats(["own"])] == [0]

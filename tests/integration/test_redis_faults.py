@@ -9,6 +9,7 @@ import pytest
 from taskmq.contracts.stores import Granted, Held, PlaceDemand, RateDemand, TakenMessage
 from taskmq.contracts.stores.flows import BegunNode, BusyNode, FlowNode
 from taskmq.errors import StateUnavailable
+from tests.coroutines import run_by
 from tests.integration.redis_case import DUE, PATIENCE, answers, calls_of, opened, record, run, waiting
 from tests.servers import Redis, TcpProxy
 from tests.servers.ports import PortLease
@@ -24,19 +25,17 @@ def redis() -> Iterator[Redis]:
         yield server
 
 
-def test_where_nobody_listens_every_call_says_so_at_once() -> None:
-    async def main() -> None:
-        with PortLease(1) as lease:
-            async with opened(f"redis://:secret@127.0.0.1:{lease.ports[0]}/0") as state:
-                for name, call in calls_of(state).items():
-                    if name in _NO_NEED:
-                        continue
-                    with pytest.raises(StateUnavailable) as caught:
-                        await call()
-                    assert caught.value.is_certain, name
-                    assert "secret" not in str(caught.value), name
-
-    run(main)
+@run_by(run)
+async def test_where_nobody_listens_every_call_says_so_at_once() -> None:
+    with PortLease(1) as lease:
+        async with opened(f"redis://:secret@127.0.0.1:{lease.ports[0]}/0") as state:
+            for name, call in calls_of(state).items():
+                if name in _NO_NEED:
+                    continue
+                with pytest.raises(StateUnavailable) as caught:
+                    await call()
+                assert caught.value.is_certain, name
+                assert "secret" not in str(caught.value), name
 
 
 def test_a_wrong_password_is_reported_and_not_shown(redis: Redis) -> None:
@@ -56,25 +55,24 @@ def test_a_wrong_password_is_reported_and_not_shown(redis: Redis) -> None:
 
 
 @pytest.mark.parametrize("use", ["fresh", "connected"])
-def test_while_the_server_is_paused_every_call_ends_within_its_timeout(redis: Redis, use: str) -> None:
-    async def main() -> None:
-        async with opened(f"{redis.url}?timeout=0.5") as state:
-            if use == "connected":
-                await state.results.get("job")
-            redis.pause()
-            try:
-                calls = {name: call for name, call in calls_of(state).items() if name not in _NO_NEED}
-                ended = await asyncio.gather(*(call() for call in calls.values()), return_exceptions=True)
-                for name, error in zip(calls, ended, strict=True):
-                    assert isinstance(error, StateUnavailable), name
-            finally:
-                redis.resume()
-            await answers(state)
-
-    run(main)
+@run_by(run)
+async def test_while_the_server_is_paused_every_call_ends_within_its_timeout(redis: Redis, use: str) -> None:
+    async with opened(f"{redis.url}?timeout=0.5") as state:
+        if use == "connected":
+            await state.results.get("job")
+        redis.pause()
+        try:
+            calls = {name: call for name, call in calls_of(state).items() if name not in _NO_NEED}
+            ended = await asyncio.gather(*(call() for call in calls.values()), return_exceptions=True)
+            for name, error in zip(calls, ended, strict=True):
+                assert isinstance(error, StateUnavailable), name
+        finally:
+            redis.resume()
+        await answers(state)
 
 
-def test_a_server_that_answers_nonsense_is_an_unavailable_state() -> None:
+@run_by(run)
+async def test_a_server_that_answers_nonsense_is_an_unavailable_state() -> None:
     noises = [
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         b"\x00\xff\x00\xff",
@@ -83,128 +81,113 @@ def test_a_server_that_answers_nonsense_is_an_unavailable_state() -> None:
         b"*1\r\n$99999\r\n",
     ]
 
-    async def main() -> None:
-        for noise in noises:
+    for noise in noises:
 
-            async def babble(
-                reader: asyncio.StreamReader, writer: asyncio.StreamWriter, noise: bytes = noise
-            ) -> None:
-                with suppress(ConnectionError):
-                    while await reader.read(65536):
-                        writer.write(noise)
-                        await writer.drain()
-                writer.close()
+        async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, noise: bytes = noise) -> None:
+            with suppress(ConnectionError):
+                while await reader.read(65536):
+                    writer.write(noise)
+                    await writer.drain()
+            writer.close()
 
-            server = await asyncio.start_server(babble, "127.0.0.1", 0)
-            port = server.sockets[0].getsockname()[1]
-            async with server, opened(f"redis://127.0.0.1:{port}/0?timeout=0.5") as state:
-                try:
-                    async with asyncio.timeout(10):
-                        found = await state.results.get("job")
-                except StateUnavailable:
-                    continue
-                pytest.fail(f"{noise!r} was taken for the record {found!r}")
-
-    run(main)
+        server = await asyncio.start_server(babble, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, opened(f"redis://127.0.0.1:{port}/0?timeout=0.5") as state:
+            try:
+                async with asyncio.timeout(10):
+                    found = await state.results.get("job")
+            except StateUnavailable:
+                continue
+            pytest.fail(f"{noise!r} was taken for the record {found!r}")
 
 
-def test_keys_that_others_wrote_are_reported_and_harm_no_others(redis: Redis) -> None:
-    async def main() -> None:
-        async with opened(redis.url) as state:
-            redis.command("SET", "taskmq:{text}:result", "theirs")
-            redis.command("HSET", "taskmq:{fields}:result", "record", "theirs")
-            for job, words in (("text", "refused: WRONGTYPE"), ("fields", "is not a record of taskmq")):
-                with pytest.raises(StateUnavailable, match=words):
-                    await state.results.get(job)
-            await state.delays.put(waiting("ours"))
-            redis.command("HSET", "taskmq:{delay}:messages", "theirs", "theirs")
-            redis.command("ZADD", "taskmq:{delay}:due", "0", "theirs")
+@run_by(run)
+async def test_keys_that_others_wrote_are_reported_and_harm_no_others(redis: Redis) -> None:
+    async with opened(redis.url) as state:
+        redis.command("SET", "taskmq:{text}:result", "theirs")
+        redis.command("HSET", "taskmq:{fields}:result", "record", "theirs")
+        for job, words in (("text", "refused: WRONGTYPE"), ("fields", "is not a record of taskmq")):
+            with pytest.raises(StateUnavailable, match=words):
+                await state.results.get(job)
+        await state.delays.put(waiting("ours"))
+        redis.command("HSET", "taskmq:{delay}:messages", "theirs", "theirs")
+        redis.command("ZADD", "taskmq:{delay}:due", "0", "theirs")
 
-            taken = await state.delays.take(now=DUE, limit=10, lease=60)
+        taken = await state.delays.take(now=DUE, limit=10, lease=60)
 
-            assert [one.message.job_id for one in taken] == ["ours"]
-            assert await state.delays.find("theirs") is None
-            assert await state.delays.list(limit=10) == [waiting("ours")]
-
-    run(main)
+        assert [one.message.job_id for one in taken] == ["ours"]
+        assert await state.delays.find("theirs") is None
+        assert await state.delays.list(limit=10) == [waiting("ours")]
 
 
-def test_a_server_that_was_killed_and_started_again_goes_on_with_what_it_had(redis: Redis) -> None:
-    async def main() -> None:
-        async with opened(redis.url) as state:
-            await state.results.put(record(), ttl=60)
-            await state.delays.put(waiting())
-            (taken,) = await state.delays.take(now=DUE, limit=1, lease=60)
-            redis.kill()
-            for name, call in calls_of(state).items():
-                if name in _NO_NEED:
-                    continue
-                with pytest.raises(StateUnavailable):
-                    await call()
-            redis.start()
-            await answers(state)
+@run_by(run)
+async def test_a_server_that_was_killed_and_started_again_goes_on_with_what_it_had(redis: Redis) -> None:
+    async with opened(redis.url) as state:
+        await state.results.put(record(), ttl=60)
+        await state.delays.put(waiting())
+        (taken,) = await state.delays.take(now=DUE, limit=1, lease=60)
+        redis.kill()
+        for name, call in calls_of(state).items():
+            if name in _NO_NEED:
+                continue
+            with pytest.raises(StateUnavailable):
+                await call()
+        redis.start()
+        await answers(state)
 
-            assert await state.results.get("job") == record()
-            assert await state.delays.take(now=DUE, limit=1, lease=60) == []
-            await state.delays.done([taken])
-            assert await state.delays.count() == 0
-            # The scripts are not known to it any more.
-            assert await state.starts.begin("job", ttl=60) == 1
-
-    run(main)
+        assert await state.results.get("job") == record()
+        assert await state.delays.take(now=DUE, limit=1, lease=60) == []
+        await state.delays.done([taken])
+        assert await state.delays.count() == 0
+        # The scripts are not known to it any more.
+        assert await state.starts.begin("job", ttl=60) == 1
 
 
-def test_an_idle_connection_that_the_server_has_closed_costs_no_call(redis: Redis) -> None:
-    async def main() -> None:
-        async with opened(redis.url) as state:
-            for _ in range(3):
-                assert await state.starts.begin("job", ttl=60) > 0
-                redis.restart()
-                # A call that must not be repeated: it is sent on a connection that is there.
-                assert not await state.delays.cancel("nothing")
-
-    run(main)
+@run_by(run)
+async def test_an_idle_connection_that_the_server_has_closed_costs_no_call(redis: Redis) -> None:
+    async with opened(redis.url) as state:
+        for _ in range(3):
+            assert await state.starts.begin("job", ttl=60) > 0
+            redis.restart()
+            # A call that must not be repeated: it is sent on a connection that is there.
+            assert not await state.delays.cancel("nothing")
 
 
-def test_who_waits_goes_on_waiting_when_the_server_is_killed_and_misses_nothing(redis: Redis) -> None:
-    async def main() -> None:
-        async with opened(redis.url) as waiter, opened(redis.url) as writer:
-            jobs = [f"job {number}" for number in range(200)]
-            waits = [asyncio.create_task(waiter.results.wait(job, timeout=None)) for job in jobs]
-            await writer.results.put(record("job 0"), ttl=60)
-            assert await waits[0] == record("job 0")
-            redis.kill()
-            redis.start()
-            await answers(writer)
+@run_by(run)
+async def test_who_waits_goes_on_waiting_when_the_server_is_killed_and_misses_nothing(redis: Redis) -> None:
+    async with opened(redis.url) as waiter, opened(redis.url) as writer:
+        jobs = [f"job {number}" for number in range(200)]
+        waits = [asyncio.create_task(waiter.results.wait(job, timeout=None)) for job in jobs]
+        await writer.results.put(record("job 0"), ttl=60)
+        assert await waits[0] == record("job 0")
+        redis.kill()
+        redis.start()
+        await answers(writer)
 
-            # Before, while and after the waiter subscribes again.
-            await asyncio.gather(*(writer.results.put(record(job), ttl=60) for job in jobs[1:]))
+        # Before, while and after the waiter subscribes again.
+        await asyncio.gather(*(writer.results.put(record(job), ttl=60) for job in jobs[1:]))
+
+        async with asyncio.timeout(PATIENCE):
+            assert await asyncio.gather(*waits) == [record(job) for job in jobs]
+
+
+@run_by(run)
+async def test_what_is_put_while_the_channels_are_down_is_seen_once_they_are_back(redis: Redis) -> None:
+    with TcpProxy(redis.port) as proxy:
+        async with opened(f"redis://127.0.0.1:{proxy.port}/0?timeout=1") as waiter, opened(redis.url) as writer:
+            waiting_for = asyncio.create_task(waiter.results.wait("job", timeout=None))
+            await _until_subscribed(redis, 1)
+            proxy.refuse(True)
+            proxy.cut()
+            await _until_subscribed(redis, 0)
+            await writer.results.put(record(), ttl=60)
+            await asyncio.sleep(0)
+            assert not waiting_for.done()
+
+            proxy.refuse(False)
 
             async with asyncio.timeout(PATIENCE):
-                assert await asyncio.gather(*waits) == [record(job) for job in jobs]
-
-    run(main)
-
-
-def test_what_is_put_while_the_channels_are_down_is_seen_once_they_are_back(redis: Redis) -> None:
-    async def main() -> None:
-        with TcpProxy(redis.port) as proxy:
-            async with opened(f"redis://127.0.0.1:{proxy.port}/0?timeout=1") as waiter, opened(redis.url) as writer:
-                waiting_for = asyncio.create_task(waiter.results.wait("job", timeout=None))
-                await _until_subscribed(redis, 1)
-                proxy.refuse(True)
-                proxy.cut()
-                await _until_subscribed(redis, 0)
-                await writer.results.put(record(), ttl=60)
-                await asyncio.sleep(0)
-                assert not waiting_for.done()
-
-                proxy.refuse(False)
-
-                async with asyncio.timeout(PATIENCE):
-                    assert await waiting_for == record()
-
-    run(main)
+                assert await waiting_for == record()
 
 
 def test_a_connection_that_dies_without_a_word_is_noticed_by_who_listens(
@@ -227,46 +210,43 @@ def test_a_connection_that_dies_without_a_word_is_noticed_by_who_listens(
     run(main)
 
 
-def test_a_call_whose_answer_is_lost_is_made_again_where_that_is_harmless(redis: Redis) -> None:
-    async def main() -> None:
-        with TcpProxy(redis.port) as proxy:
-            async with opened(f"redis://127.0.0.1:{proxy.port}/0?timeout=3") as state:
-                # So that the server knows the scripts.
-                for call in calls_of(state).values():
-                    await call()
-                for number in range(5):
-                    job = f"job {number}"
-                    await state.results.get(job)
-                    proxy.hold_answers(True)
-                    begin = asyncio.create_task(state.starts.begin(job, ttl=60))
-                    claim = asyncio.create_task(state.claims.claim(job, job_id=job, owner="w", lease=60, ttl=60))
-                    cancel = asyncio.create_task(state.delays.cancel(job))
-                    await _until_there(redis, f"taskmq:{{{job}}}:claim")
-                    proxy.cut()
-                    proxy.hold_answers(False)
+@run_by(run)
+async def test_a_call_whose_answer_is_lost_is_made_again_where_that_is_harmless(redis: Redis) -> None:
+    with TcpProxy(redis.port) as proxy:
+        async with opened(f"redis://127.0.0.1:{proxy.port}/0?timeout=3") as state:
+            # So that the server knows the scripts.
+            for call in calls_of(state).values():
+                await call()
+            for number in range(5):
+                job = f"job {number}"
+                await state.results.get(job)
+                proxy.hold_answers(True)
+                begin = asyncio.create_task(state.starts.begin(job, ttl=60))
+                claim = asyncio.create_task(state.claims.claim(job, job_id=job, owner="w", lease=60, ttl=60))
+                cancel = asyncio.create_task(state.delays.cancel(job))
+                await _until_there(redis, f"taskmq:{{{job}}}:claim")
+                proxy.cut()
+                proxy.hold_answers(False)
 
-                    # Counted once, and claimed by the caller who is told so.
-                    assert await begin == 1
-                    assert isinstance(await claim, Granted)
-                    with pytest.raises(StateUnavailable) as caught:
-                        await cancel
-                    assert not caught.value.is_certain
-                    assert await state.starts.begin(job, ttl=60) == 2
-
-    run(main)
+                # Counted once, and claimed by the caller who is told so.
+                assert await begin == 1
+                assert isinstance(await claim, Granted)
+                with pytest.raises(StateUnavailable) as caught:
+                    await cancel
+                assert not caught.value.is_certain
+                assert await state.starts.begin(job, ttl=60) == 2
 
 
-def test_scripts_that_the_server_has_forgotten_are_sent_again(redis: Redis) -> None:
-    async def main() -> None:
-        async with opened(redis.url) as state:
-            for count in range(1, 4):
-                assert await state.starts.begin("job", ttl=60) == count
-                redis.command("SCRIPT", "FLUSH")
-
-    run(main)
+@run_by(run)
+async def test_scripts_that_the_server_has_forgotten_are_sent_again(redis: Redis) -> None:
+    async with opened(redis.url) as state:
+        for count in range(1, 4):
+            assert await state.starts.begin("job", ttl=60) == count
+            redis.command("SCRIPT", "FLUSH")
 
 
-def test_while_the_server_loads_its_data_calls_wait_for_it() -> None:
+@run_by(run)
+async def test_while_the_server_loads_its_data_calls_wait_for_it() -> None:
     refusals = 5
 
     async def load(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -280,82 +260,74 @@ def test_while_the_server_loads_its_data_calls_wait_for_it() -> None:
             await writer.drain()
         writer.close()
 
-    async def main() -> None:
-        server = await asyncio.start_server(load, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        nonlocal refusals
-        async with server:
-            async with opened(f"redis://127.0.0.1:{port}/0") as state:
-                assert await state.results.get("job") is None
-                assert refusals == -1
-            refusals = 1_000_000
-            async with opened(f"redis://127.0.0.1:{port}/0?timeout=0.5") as state:
-                with pytest.raises(StateUnavailable, match="did not answer within") as caught:
-                    await state.results.get("job")
-                assert caught.value.is_certain
-
-    run(main)
+    server = await asyncio.start_server(load, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        async with opened(f"redis://127.0.0.1:{port}/0") as state:
+            assert await state.results.get("job") is None
+            assert refusals == -1
+        refusals = 1_000_000
+        async with opened(f"redis://127.0.0.1:{port}/0?timeout=0.5") as state:
+            with pytest.raises(StateUnavailable, match="did not answer within") as caught:
+                await state.results.get("job")
+            assert caught.value.is_certain
 
 
 # Other roles and other fillings
 
 
-def test_a_server_that_was_demoted_is_told_and_the_next_host_is_tried(redis: Redis) -> None:
-    async def main() -> None:
-        with Redis() as other:
-            url = f"redis://127.0.0.1:{redis.port},127.0.0.1:{other.port}/0"
-            async with opened(url) as state:
-                await state.results.put(record("a"), ttl=60)
-                redis.command("REPLICAOF", "127.0.0.1", str(other.port))
-                with pytest.raises(StateUnavailable, match="cannot be written: ") as caught:
-                    await state.results.put(record("b"), ttl=60)
-                assert caught.value.is_certain
-
+@run_by(run)
+async def test_a_server_that_was_demoted_is_told_and_the_next_host_is_tried(redis: Redis) -> None:
+    with Redis() as other:
+        url = f"redis://127.0.0.1:{redis.port},127.0.0.1:{other.port}/0"
+        async with opened(url) as state:
+            await state.results.put(record("a"), ttl=60)
+            redis.command("REPLICAOF", "127.0.0.1", str(other.port))
+            with pytest.raises(StateUnavailable, match="cannot be written: ") as caught:
                 await state.results.put(record("b"), ttl=60)
+            assert caught.value.is_certain
 
-                assert other.command("EXISTS", "taskmq:{b}:result") == 1
+            await state.results.put(record("b"), ttl=60)
 
-    run(main)
+            assert other.command("EXISTS", "taskmq:{b}:result") == 1
 
 
-def test_a_full_server_refuses_what_adds_and_lets_go_on_what_moves(redis: Redis) -> None:
-    async def main() -> None:
-        async with opened(redis.url) as state:
-            for number in range(4):
-                await state.delays.put(waiting(f"job {number}", due=DUE + number))
-            (early,) = await state.delays.take(now=DUE, limit=1, lease=0.001)
-            held = await state.claims.claim("held", job_id="job", owner="w", lease=60, ttl=60)
-            assert isinstance(held, Granted)
-            redis.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
-            redis.command("CONFIG", "SET", "maxmemory", "1")
+@run_by(run)
+async def test_a_full_server_refuses_what_adds_and_lets_go_on_what_moves(redis: Redis) -> None:
+    async with opened(redis.url) as state:
+        for number in range(4):
+            await state.delays.put(waiting(f"job {number}", due=DUE + number))
+        (early,) = await state.delays.take(now=DUE, limit=1, lease=0.001)
+        held = await state.claims.claim("held", job_id="job", owner="w", lease=60, ttl=60)
+        assert isinstance(held, Granted)
+        redis.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        redis.command("CONFIG", "SET", "maxmemory", "1")
 
-            for call in (
-                state.results.put(record(), ttl=60),
-                state.delays.put(waiting("new")),
-                state.starts.begin("job", ttl=60),
-                state.claims.claim("new", job_id="job", owner="w", lease=60, ttl=60),
-            ):
-                with pytest.raises(StateUnavailable, match=r"(?i)memory") as caught:
-                    await call
-                assert caught.value.is_certain
-            assert await state.delays.find("new") is None
-            assert redis.command("KEYS", "*job}:starts") == []
+        for call in (
+            state.results.put(record(), ttl=60),
+            state.delays.put(waiting("new")),
+            state.starts.begin("job", ttl=60),
+            state.claims.claim("new", job_id="job", owner="w", lease=60, ttl=60),
+        ):
+            with pytest.raises(StateUnavailable, match=r"(?i)memory") as caught:
+                await call
+            assert caught.value.is_certain
+        assert await state.delays.find("new") is None
+        assert redis.command("KEYS", "*job}:starts") == []
 
-            # What is over and due is taken, given back, changed and finished all the same.
-            taken = await state.delays.take(now=DUE + 2, limit=3, lease=60)
-            assert [one.message.job_id for one in taken] == ["job 0", "job 1", "job 2"]
-            assert await state.claims.release("held", token=held.token)
-            assert await state.claims.find("held") is None
-            await state.delays.give_back(taken[1:])
-            assert await state.delays.swap(taken[1].message, waiting("job 1", due=DUE + 9))
-            assert await state.delays.cancel("job 2")
-            await state.delays.done([early, taken[0]])
-            assert [message.job_id for message in await state.delays.list(limit=9)] == ["job 3", "job 1"]
+        # What is over and due is taken, given back, changed and finished all the same.
+        taken = await state.delays.take(now=DUE + 2, limit=3, lease=60)
+        assert [one.message.job_id for one in taken] == ["job 0", "job 1", "job 2"]
+        assert await state.claims.release("held", token=held.token)
+        assert await state.claims.find("held") is None
+        await state.delays.give_back(taken[1:])
+        assert await state.delays.swap(taken[1].message, waiting("job 1", due=DUE + 9))
+        assert await state.delays.cancel("job 2")
+        await state.delays.done([early, taken[0]])
+        assert [message.job_id for message in await state.delays.list(limit=9)] == ["job 3", "job 1"]
 
-            redis.command("CONFIG", "SET", "maxmemory", "0")
-            await state.results.put(record(), ttl=60)
-
-    run(main)
+        redis.command("CONFIG", "SET", "maxmemory", "0")
+        await state.results.put(record(), ttl=60)
 
 
 def test_what_is_held_can_be_kept_and_given_back_while_the_server_is_full(redis: Redis) -> None:
@@ -410,106 +382,98 @@ def test_what_is_held_can_be_kept_and_given_back_while_the_server_is_full(redis:
     run(main)
 
 
-def test_a_server_that_was_emptied_goes_on_as_one_that_is_new(redis: Redis) -> None:
-    async def main() -> None:
-        async with opened(redis.url) as state:
-            await state.results.put(record(), ttl=60)
-            await state.delays.put(waiting())
-            taken = await state.delays.take(now=DUE, limit=1, lease=60)
-            waits = asyncio.create_task(state.results.wait("other", timeout=None))
-            await _until_subscribed(redis, 1)
+@run_by(run)
+async def test_a_server_that_was_emptied_goes_on_as_one_that_is_new(redis: Redis) -> None:
+    async with opened(redis.url) as state:
+        await state.results.put(record(), ttl=60)
+        await state.delays.put(waiting())
+        taken = await state.delays.take(now=DUE, limit=1, lease=60)
+        waits = asyncio.create_task(state.results.wait("other", timeout=None))
+        await _until_subscribed(redis, 1)
 
-            redis.command("FLUSHALL")
+        redis.command("FLUSHALL")
 
-            assert await state.results.get("job") is None
-            assert await state.delays.count() == 0
-            await state.delays.put(waiting())
-            # What was taken before is not what was put since.
-            await state.delays.done(taken)
-            assert await state.delays.find("job") == waiting()
-            await state.results.put(record("other"), ttl=60)
-            async with asyncio.timeout(PATIENCE):
-                assert await waits == record("other")
-
-    run(main)
+        assert await state.results.get("job") is None
+        assert await state.delays.count() == 0
+        await state.delays.put(waiting())
+        # What was taken before is not what was put since.
+        await state.delays.done(taken)
+        assert await state.delays.find("job") == waiting()
+        await state.results.put(record("other"), ttl=60)
+        async with asyncio.timeout(PATIENCE):
+            assert await waits == record("other")
 
 
-def test_an_index_without_its_message_holds_nothing_up(redis: Redis) -> None:
-    async def main() -> None:
-        async with opened(redis.url) as state:
-            for job in ("lost", "kept"):
-                await state.delays.put(waiting(job))
-            # As by an eviction that the settings should not allow.
-            redis.command("HDEL", "taskmq:{delay}:messages", "lost")
+@run_by(run)
+async def test_an_index_without_its_message_holds_nothing_up(redis: Redis) -> None:
+    async with opened(redis.url) as state:
+        for job in ("lost", "kept"):
+            await state.delays.put(waiting(job))
+        # As by an eviction that the settings should not allow.
+        redis.command("HDEL", "taskmq:{delay}:messages", "lost")
 
-            taken = await state.delays.take(now=DUE, limit=10, lease=60)
+        taken = await state.delays.take(now=DUE, limit=10, lease=60)
 
-            assert [one.message.job_id for one in taken] == ["kept"]
-            assert await state.delays.next_due() is None
-            await state.delays.done([*taken, TakenMessage(waiting("lost"), "0" * 16)])
-            assert redis.command("DBSIZE") == 0
-
-    run(main)
+        assert [one.message.job_id for one in taken] == ["kept"]
+        assert await state.delays.next_due() is None
+        await state.delays.done([*taken, TakenMessage(waiting("lost"), "0" * 16)])
+        assert redis.command("DBSIZE") == 0
 
 
-def test_every_key_has_the_prefix_and_an_end_but_those_of_what_waits_or_is_listed(redis: Redis) -> None:
-    async def main() -> None:
-        async with opened(f"{redis.url}?prefix=shop:dev") as state:
-            for call in calls_of(state).values():
-                await call()
-            await state.results.put(record("job 2"), ttl=60)
-            await state.delays.put(waiting("early"))
-            await state.delays.put(waiting("late", due=DUE + 1))
-            await state.delays.take(now=DUE, limit=1, lease=60)
-            await state.starts.begin("job", ttl=60)
+@run_by(run)
+async def test_every_key_has_the_prefix_and_an_end_but_those_of_what_waits_or_is_listed(redis: Redis) -> None:
+    async with opened(f"{redis.url}?prefix=shop:dev") as state:
+        for call in calls_of(state).values():
+            await call()
+        await state.results.put(record("job 2"), ttl=60)
+        await state.delays.put(waiting("early"))
+        await state.delays.put(waiting("late", due=DUE + 1))
+        await state.delays.take(now=DUE, limit=1, lease=60)
+        await state.starts.begin("job", ttl=60)
 
-        keys = redis.command("KEYS", "*")
-        assert isinstance(keys, list)
-        lives = {str(key): int(str(redis.command("PTTL", str(key)))) for key in keys}
-        assert all(key.startswith("shop:dev:{") for key in lives)
-        assert all(0 < life < 400 * 86_400_000 + 1 for life in lives.values() if life != -1), lives
-        lasting = {key for key, life in lives.items() if life == -1}
-        assert lasting == {f"shop:dev:{{delay}}:{name}" for name in ("messages", "due", "taken")} | {
-            *(f"shop:dev:{{schedules of shop}}:{name}" for name in ("definitions", "places")),
-            # A flow that is gone is struck out of these by those that are made after it.
-            *(f"shop:dev:{{flows}}:{name}" for name in ("places", "ends", "of:")),
-        }
-        assert any(key.startswith("shop:dev:{flow}:flow:graph") for key in lives)
-        assert {key.rpartition(":")[2] for key in lives if "{flow}:flow" not in key and "{flows}" not in key} == {
-            "lease",
-            "facts",
-            "line",
-            "order",
-            "holds",
-            "ends",
-            "reasons",
-            "result",
-            "ended",
-            "starts",
-            "progress",
-            "checkpoints",
-            "claim",
-            "record",
-            "definitions",
-            "places",
-            "messages",
-            "due",
-            "taken",
-        }
-
-    run(main)
+    keys = redis.command("KEYS", "*")
+    assert isinstance(keys, list)
+    lives = {str(key): int(str(redis.command("PTTL", str(key)))) for key in keys}
+    assert all(key.startswith("shop:dev:{") for key in lives)
+    assert all(0 < life < 400 * 86_400_000 + 1 for life in lives.values() if life != -1), lives
+    lasting = {key for key, life in lives.items() if life == -1}
+    assert lasting == {f"shop:dev:{{delay}}:{name}" for name in ("messages", "due", "taken")} | {
+        *(f"shop:dev:{{schedules of shop}}:{name}" for name in ("definitions", "places")),
+        # A flow that is gone is struck out of these by those that are made after it.
+        *(f"shop:dev:{{flows}}:{name}" for name in ("places", "ends", "of:")),
+    }
+    assert any(key.startswith("shop:dev:{flow}:flow:graph") for key in lives)
+    assert {key.rpartition(":")[2] for key in lives if "{flow}:flow" not in key and "{flows}" not in key} == {
+        "lease",
+        "facts",
+        "line",
+        "order",
+        "holds",
+        "ends",
+        "reasons",
+        "result",
+        "ended",
+        "starts",
+        "progress",
+        "checkpoints",
+        "claim",
+        "record",
+        "definitions",
+        "places",
+        "messages",
+        "due",
+        "taken",
+    }
 
 
-def test_two_prefixes_know_nothing_of_each_other(redis: Redis) -> None:
-    async def main() -> None:
-        async with opened(f"{redis.url}?prefix=a") as one, opened(f"{redis.url}?prefix=b") as other:
-            await one.results.put(record(), ttl=60)
-            await one.delays.put(waiting())
+@run_by(run)
+async def test_two_prefixes_know_nothing_of_each_other(redis: Redis) -> None:
+    async with opened(f"{redis.url}?prefix=a") as one, opened(f"{redis.url}?prefix=b") as other:
+        await one.results.put(record(), ttl=60)
+        await one.delays.put(waiting())
 
-            assert await other.results.get("job") is None
-            assert await other.delays.count() == 0
-
-    run(main)
+        assert await other.results.get("job") is None
+        assert await other.delays.count() == 0
 
 
 def test_a_state_needs_two_connections_however_many_wait(redis: Redis) -> None:

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.rabbitmq
 _PATIENCE = 60.0
 
 
-def test_a_worker_tells_its_tasks_and_another_program_submits_them(amqp_url: str, job_store_url: str) -> None:
+@pytest.mark.real_time
+async def test_a_worker_tells_its_tasks_and_another_program_submits_them(amqp_url: str, job_store_url: str) -> None:
     name, queue = f"shop-{uuid4().hex[:8]}", f"work-{uuid4().hex[:8]}"
     code = TaskMQ(amqp_url, name=name)
 
@@ -31,29 +32,27 @@ def test_a_worker_tells_its_tasks_and_another_program_submits_them(amqp_url: str
     async def report(month: str, *, copies: int = 1) -> str:
         return month * copies
 
-    async def main() -> None:
-        worker = Worker(code, WorkerConfig(name="w1"))
-        scheduler = Scheduler(TaskMQ(amqp_url, store=job_store_url, name=name))
-        running = [asyncio.create_task(worker.run()), asyncio.create_task(scheduler.run())]
-        try:
-            async with TaskMQ(amqp_url, store=job_store_url, name=name) as app:
-                await _until_known(app, "report")
-                with pytest.raises(InvalidArguments, match="copies"):
-                    await app.jobs.asubmit("report", "jan", copies="many")
-                job = await app.jobs.asubmit("report", "jan", copies=2)
-                assert await job.aresult(timeout=_PATIENCE) == "janjan"
-                await app.definitions.aput("twice", "report", kwargs={"copies": 2})
-                again = await app.jobs.asubmit("twice", "feb")
-                assert await again.aresult(timeout=_PATIENCE) == "febfeb"
-        finally:
-            worker.drain()
-            scheduler.stop()
-            await asyncio.gather(*running)
-
-    asyncio.run(main())
+    worker = Worker(code, WorkerConfig(name="w1"))
+    scheduler = Scheduler(TaskMQ(amqp_url, store=job_store_url, name=name))
+    running = [asyncio.create_task(worker.run()), asyncio.create_task(scheduler.run())]
+    try:
+        async with TaskMQ(amqp_url, store=job_store_url, name=name) as app:
+            await _until_known(app, "report")
+            with pytest.raises(InvalidArguments, match="copies"):
+                await app.jobs.asubmit("report", "jan", copies="many")
+            job = await app.jobs.asubmit("report", "jan", copies=2)
+            assert await job.aresult(timeout=_PATIENCE) == "janjan"
+            await app.definitions.aput("twice", "report", kwargs={"copies": 2})
+            again = await app.jobs.asubmit("twice", "feb")
+            assert await again.aresult(timeout=_PATIENCE) == "febfeb"
+    finally:
+        worker.drain()
+        scheduler.stop()
+        await asyncio.gather(*running)
 
 
-def test_what_the_page_of_the_wire_format_tells_is_registered(
+@pytest.mark.real_time
+async def test_what_the_page_of_the_wire_format_tells_is_registered(
     amqp_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     (body,) = [block.text for block in blocks_of(ROOT / "docs" / "wire.md") if '"tasks"' in block.text]
@@ -66,24 +65,21 @@ def test_what_the_page_of_the_wire_format_tells_is_registered(
         connection.channel().basic_publish("taskmq.events", "task.told", told.encode())
         connection.close()
 
-    async def main() -> None:
-        async with TaskMQ(amqp_url, store=store, name=name) as app:
-            asked = asyncio.Event()
-            broker = as_broadcasting(app.sessions.current().broker)
-            await broker.listen([command_topic(TASKS)], _sets(asked))
-            scheduler = Scheduler(TaskMQ(amqp_url, store=store, name=name))
-            running = asyncio.create_task(scheduler.run())
-            try:
-                await asyncio.wait_for(asked.wait(), _PATIENCE)
-                await asyncio.to_thread(publish)
-                await _until_known(app, "shop.report")
-                job = await app.jobs.asubmit("shop.report", "jan", delay="1h")
-                assert (await app.jobs.aget(job.id)).queue == "reports"
-            finally:
-                scheduler.stop()
-                await running
-
-    asyncio.run(main())
+    async with TaskMQ(amqp_url, store=store, name=name) as app:
+        asked = asyncio.Event()
+        broker = as_broadcasting(app.sessions.current().broker)
+        await broker.listen([command_topic(TASKS)], _sets(asked))
+        scheduler = Scheduler(TaskMQ(amqp_url, store=store, name=name))
+        running = asyncio.create_task(scheduler.run())
+        try:
+            await asyncio.wait_for(asked.wait(), _PATIENCE)
+            await asyncio.to_thread(publish)
+            await _until_known(app, "shop.report")
+            job = await app.jobs.asubmit("shop.report", "jan", delay="1h")
+            assert (await app.jobs.aget(job.id)).queue == "reports"
+        finally:
+            scheduler.stop()
+            await running
 
 
 def _sets(event: asyncio.Event) -> Callable[[str, bytes], None]:

@@ -120,33 +120,31 @@ def _work_by_node(url: str, queue: str, attempts: set[tuple[str, int]]) -> set[t
     return amqplib_work(url, f"{queue}.jobs", len(attempts))
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize(("work", "name"), [(_work_by_pika, "elsewhere"), (_work_by_node, "node")])
-def test_a_worker_in_another_language_takes_invitations_and_reports_how_they_ended(
+async def test_a_worker_in_another_language_takes_invitations_and_reports_how_they_ended(
     amqp_url: str, tmp_path: Path, queue: str, work: Work, name: str
 ) -> None:
-    async def main() -> None:
-        scheduler = Scheduler(_shop(amqp_url, tmp_path / "jobs.db", queue))
-        scheduling = asyncio.create_task(scheduler.run())
-        try:
-            async with _shop(amqp_url, tmp_path / "jobs.db", queue) as app:
-                attempts = {("double", 1), ("fail", 1), ("flaky", 1), ("flaky", 2)}
-                running = asyncio.create_task(asyncio.to_thread(work, amqp_url, queue, attempts))
-                double = await app.jobs.asubmit("double", 21, job_id="order-17")
-                flaky, fail = await app.jobs.asubmit("flaky", 4), await app.jobs.asubmit("fail", 1)
+    scheduler = Scheduler(_shop(amqp_url, tmp_path / "jobs.db", queue))
+    scheduling = asyncio.create_task(scheduler.run())
+    try:
+        async with _shop(amqp_url, tmp_path / "jobs.db", queue) as app:
+            attempts = {("double", 1), ("fail", 1), ("flaky", 1), ("flaky", 2)}
+            running = asyncio.create_task(asyncio.to_thread(work, amqp_url, queue, attempts))
+            double = await app.jobs.asubmit("double", 21, job_id="order-17")
+            flaky, fail = await app.jobs.asubmit("flaky", 4), await app.jobs.asubmit("fail", 1)
 
-                assert await running == attempts
-                assert await double.aresult(_PATIENCE) == 42
-                assert await flaky.aresult(_PATIENCE) == 8
-                with pytest.raises(TaskFailed, match="RangeError"):
-                    await fail.aresult(_PATIENCE)
+            assert await running == attempts
+            assert await double.aresult(_PATIENCE) == 42
+            assert await flaky.aresult(_PATIENCE) == 8
+            with pytest.raises(TaskFailed, match="RangeError"):
+                await fail.aresult(_PATIENCE)
 
-                record = await app.jobs.aget(flaky.id)
-                assert (record.state, record.attempt, record.worker) == (JobState.SUCCEEDED, 2, name)
-                (first,) = await app.jobs.aattempts(flaky.id)
-                assert first.error is not None
-                assert first.error.type_name == "Busy"
-        finally:
-            scheduler.stop()
-            await scheduling
-
-    asyncio.run(main())
+            record = await app.jobs.aget(flaky.id)
+            assert (record.state, record.attempt, record.worker) == (JobState.SUCCEEDED, 2, name)
+            (first,) = await app.jobs.aattempts(flaky.id)
+            assert first.error is not None
+            assert first.error.type_name == "Busy"
+    finally:
+        scheduler.stop()
+        await scheduling

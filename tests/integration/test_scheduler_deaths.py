@@ -1,6 +1,5 @@
 """A scheduler that dies at each step of its loop, on PostgreSQL and SQLite, and one that wakes up after its lease."""
 
-import asyncio
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +8,8 @@ import pytest
 from taskmq.contracts.jobs import Pick, slot_key
 from taskmq.model.states import JobState
 from tests.integration.scheduler_stage import JOBS, Database, file_database, postgres_database, staged
+
+pytestmark = pytest.mark.real_time
 
 # Where it dies: what was done last, and how often each job's invitation is published altogether.
 _STEPS: Final = {
@@ -30,84 +31,75 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
 
 
 @pytest.mark.parametrize("where", _STEPS)
-def test_a_scheduler_that_dies_costs_no_job_and_no_second_end(database: Database, where: str) -> None:
+async def test_a_scheduler_that_dies_costs_no_job_and_no_second_end(database: Database, where: str) -> None:
     step, published = _STEPS[where]
 
-    async def main() -> None:
-        async with staged(database) as stage:
-            await stage.consume()
-            ids = await stage.submit()
-            first = stage.start(step)
-            if not step.endswith(("dispatch", "publish", "confirm")):
-                await stage.until(lambda: database.sql(database.confirmed) == "1")
-                await stage.finish()
-            await first.die()
+    async with staged(database) as stage:
+        await stage.consume()
+        ids = await stage.submit()
+        first = stage.start(step)
+        if not step.endswith(("dispatch", "publish", "confirm")):
+            await stage.until(lambda: database.sql(database.confirmed) == "1")
+            await stage.finish()
+        await first.die()
 
-            second = stage.start()
-            jobs = await stage.until_ended(ids)
-            await stage.until(lambda: database.sql(database.batches) == "0")
+        second = stage.start()
+        jobs = await stage.until_ended(ids)
+        await stage.until(lambda: database.sql(database.batches) == "0")
 
-            # Every job was dispatched once, as its first attempt, and has one accepted end: versions 1, 2, 3.
-            assert [job.state for job in jobs] == [JobState.SUCCEEDED] * JOBS
-            assert {(job.token >> 32, job.attempt, job.version) for job in jobs} == {(1, 1, 3)}
-            assert len(stage.invitations) == published * JOBS
-            tokens = {each.store.token for each in stage.invitations if each.store is not None}
-            assert tokens == {job.token for job in jobs}
-            await second.stop()
-
-    asyncio.run(main())
+        # Every job was dispatched once, as its first attempt, and has one accepted end: versions 1, 2, 3.
+        assert [job.state for job in jobs] == [JobState.SUCCEEDED] * JOBS
+        assert {(job.token >> 32, job.attempt, job.version) for job in jobs} == {(1, 1, 3)}
+        assert len(stage.invitations) == published * JOBS
+        tokens = {each.store.token for each in stage.invitations if each.store is not None}
+        assert tokens == {job.token for job in jobs}
+        await second.stop()
 
 
 @pytest.mark.parametrize("step", ["after take_over", "before take_over"])
-def test_the_next_holder_may_die_in_the_middle_of_taking_over(database: Database, step: str) -> None:
-    async def main() -> None:
-        async with staged(database) as stage:
-            await stage.consume()
-            ids = await stage.submit()
-            first = stage.start("after dispatch")
-            await first.die()
-            second = stage.start(step)
-            await second.die()
+async def test_the_next_holder_may_die_in_the_middle_of_taking_over(database: Database, step: str) -> None:
+    async with staged(database) as stage:
+        await stage.consume()
+        ids = await stage.submit()
+        first = stage.start("after dispatch")
+        await first.die()
+        second = stage.start(step)
+        await second.die()
 
-            third = stage.start()
-            jobs = await stage.until_ended(ids)
+        third = stage.start()
+        jobs = await stage.until_ended(ids)
 
-            assert {(job.state, job.token >> 32, job.version) for job in jobs} == {(JobState.SUCCEEDED, 1, 3)}
-            assert len(stage.invitations) == JOBS
-            await third.stop()
-
-    asyncio.run(main())
+        assert {(job.state, job.token >> 32, job.version) for job in jobs} == {(JobState.SUCCEEDED, 1, 3)}
+        assert len(stage.invitations) == JOBS
+        await third.stop()
 
 
-def test_a_holder_that_wakes_up_late_is_refused_by_its_epoch(database: Database) -> None:
-    async def main() -> None:
-        async with staged(database) as stage:
-            dispatching = stage.store.dispatching
-            slot, key = dispatching.slot_of("work"), slot_key(dispatching.slot_of("work"))
-            late = await dispatching.leases.acquire(key, owner="late", seconds=5)
-            assert isinstance(late, int)
-            await stage.submit()
-            (lane,) = await dispatching.lanes(slot)
-            first = await dispatching.dispatch(slot, late, [Pick(lane, 1)])
-            assert first is not None
-            # It stands still for longer than its lease, and another one takes the slot.
-            database.sql(database.expire)
-            other = database.open()
-            present = await other.dispatching.leases.acquire(key, owner="present", seconds=5)
-            assert isinstance(present, int)
-            assert present > late
-            (taken,) = await other.dispatching.take_over(slot, present)
+async def test_a_holder_that_wakes_up_late_is_refused_by_its_epoch(database: Database) -> None:
+    async with staged(database) as stage:
+        dispatching = stage.store.dispatching
+        slot, key = dispatching.slot_of("work"), slot_key(dispatching.slot_of("work"))
+        late = await dispatching.leases.acquire(key, owner="late", seconds=5)
+        assert isinstance(late, int)
+        await stage.submit()
+        (lane,) = await dispatching.lanes(slot)
+        first = await dispatching.dispatch(slot, late, [Pick(lane, 1)])
+        assert first is not None
+        # It stands still for longer than its lease, and another one takes the slot.
+        database.sql(database.expire)
+        other = database.open()
+        present = await other.dispatching.leases.acquire(key, owner="present", seconds=5)
+        assert isinstance(present, int)
+        assert present > late
+        (taken,) = await other.dispatching.take_over(slot, present)
 
-            assert not await dispatching.leases.renew(key, token=late, seconds=5)
-            assert await dispatching.dispatch(slot, late, [Pick(lane, 100)]) is None
-            assert await dispatching.take_over(slot, late) == []
-            second = await other.dispatching.dispatch(slot, present, [Pick(lane, 100)])
+        assert not await dispatching.leases.renew(key, token=late, seconds=5)
+        assert await dispatching.dispatch(slot, late, [Pick(lane, 100)]) is None
+        assert await dispatching.take_over(slot, late) == []
+        second = await other.dispatching.dispatch(slot, present, [Pick(lane, 100)])
 
-            assert second is not None
-            # What was dispatched in time is the present holder's, with the same token; the rest it dispatches itself.
-            assert taken.jobs == first.jobs
-            assert len(second.jobs) == JOBS - 1
-            assert not {job.id for job in first.jobs} & {job.id for job in second.jobs}
-            await other.aclose()
-
-    asyncio.run(main())
+        assert second is not None
+        # What was dispatched in time is the present holder's, with the same token; the rest it dispatches itself.
+        assert taken.jobs == first.jobs
+        assert len(second.jobs) == JOBS - 1
+        assert not {job.id for job in first.jobs} & {job.id for job in second.jobs}
+        await other.aclose()

@@ -88,54 +88,50 @@ async def _succeed(broker: Broker, delivery: Delivery) -> None:
     delivery.ack()
 
 
-def test_of_two_schedulers_one_dies_in_the_middle_and_every_job_has_one_accepted_end(amqp_url: str) -> None:
-    async def main() -> None:
-        model = JobModel(now=SystemClock().now_ms())
-        broker = open_broker(amqp_url, BrokerOptions(name="worker"))
-        first, second = _Process(amqp_url, model), _Process(amqp_url, model)
-        reporting: set[asyncio.Task[None]] = set()
+@pytest.mark.real_time
+async def test_of_two_schedulers_one_dies_in_the_middle_and_every_job_has_one_accepted_end(amqp_url: str) -> None:
+    model = JobModel(now=SystemClock().now_ms())
+    broker = open_broker(amqp_url, BrokerOptions(name="worker"))
+    first, second = _Process(amqp_url, model), _Process(amqp_url, model)
+    reporting: set[asyncio.Task[None]] = set()
 
-        def deliver(delivery: Delivery) -> None:
-            reporting.add(asyncio.create_task(_succeed(broker, delivery)))
+    def deliver(delivery: Delivery) -> None:
+        reporting.add(asyncio.create_task(_succeed(broker, delivery)))
 
-        async with _running(second):
-            await until(lambda: len(second.scheduler.status().slots) == 4)
-            holder = first if model.slot_of("work") in first.scheduler.status().slots else second
-            # The one that dies is the one that dispatches.
-            victim, heir = (first, second) if holder is first else (second, first)
-            async with _running(heir):
-                await victim.store.submit(list(_jobs(3_000)))
-                await _consume(broker, deliver)
-                await until(lambda: sum(job.state.is_final for job in model.jobs.values()) > 300)
-                await victim.kill()
-
-                await until(lambda: all(job.state.is_final for job in model.jobs.values()))
-
-                assert {job.state for job in model.jobs.values()} == {JobState.SUCCEEDED}
-                # Each is dispatched once: what was under way when its scheduler died had its token still.
-                assert {job.token >> 32 for job in model.jobs.values()} == {1}
-                await until(lambda: heir.scheduler.status().in_flight == {})
-        await asyncio.gather(*reporting)
-        await broker.aclose()
-
-    asyncio.run(main())
-
-
-def test_a_job_whose_message_comes_back_too_often_has_failed(amqp_url: str) -> None:
-    async def main() -> None:
-        model = JobModel(now=SystemClock().now_ms())
-        broker = open_broker(amqp_url, BrokerOptions(name="worker"))
-        process = _Process(amqp_url, model)
-        async with _running(process):
-            await process.store.submit(list(_jobs(1)))
-            await _consume(broker, lambda delivery: delivery.requeue())
+    async with _running(second):
+        await until(lambda: len(second.scheduler.status().slots) == 4)
+        holder = first if model.slot_of("work") in first.scheduler.status().slots else second
+        # The one that dies is the one that dispatches.
+        victim, heir = (first, second) if holder is first else (second, first)
+        async with _running(heir):
+            await victim.store.submit(list(_jobs(3_000)))
+            await _consume(broker, deliver)
+            await until(lambda: sum(job.state.is_final for job in model.jobs.values()) > 300)
+            await victim.kill()
 
             await until(lambda: all(job.state.is_final for job in model.jobs.values()))
 
-            (job,) = model.jobs.values()
-            assert job.state is JobState.FAILED
-            assert job.error is not None
-            assert job.error.type_name == "WorkerLost"
-        await broker.aclose()
+            assert {job.state for job in model.jobs.values()} == {JobState.SUCCEEDED}
+            # Each is dispatched once: what was under way when its scheduler died had its token still.
+            assert {job.token >> 32 for job in model.jobs.values()} == {1}
+            await until(lambda: heir.scheduler.status().in_flight == {})
+    await asyncio.gather(*reporting)
+    await broker.aclose()
 
-    asyncio.run(main())
+
+@pytest.mark.real_time
+async def test_a_job_whose_message_comes_back_too_often_has_failed(amqp_url: str) -> None:
+    model = JobModel(now=SystemClock().now_ms())
+    broker = open_broker(amqp_url, BrokerOptions(name="worker"))
+    process = _Process(amqp_url, model)
+    async with _running(process):
+        await process.store.submit(list(_jobs(1)))
+        await _consume(broker, lambda delivery: delivery.requeue())
+
+        await until(lambda: all(job.state.is_final for job in model.jobs.values()))
+
+        (job,) = model.jobs.values()
+        assert job.state is JobState.FAILED
+        assert job.error is not None
+        assert job.error.type_name == "WorkerLost"
+    await broker.aclose()

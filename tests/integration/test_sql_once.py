@@ -135,23 +135,21 @@ def test_with_a_higher_isolation_the_second_has_to_be_tried_again(postgres: Engi
         assert not once(session, "pay:7")
 
 
-def test_coroutines_do_the_same(url: str) -> None:
-    async def main() -> None:
-        engine = create_async_engine(url.replace("sqlite://", "sqlite+aiosqlite://"))
-        try:
-            await acreate_tables(engine)
-            async with engine.begin() as connection:
-                await acreate_tables(connection)
-                assert await aonce(connection, "pay:7")
-            async with AsyncSession(engine) as session, session.begin():
-                assert not await aonce(session, "pay:7")
-                assert await aonce(session, "pay:8")
-                assert await aforget(session, older_than=timedelta(days=1)) == 0
-                assert await aforget(session, older_than=timedelta(days=-1)) == 2
-        finally:
-            await engine.dispose()
-
-    asyncio.run(main())
+@pytest.mark.real_time
+async def test_coroutines_do_the_same(url: str) -> None:
+    engine = create_async_engine(url.replace("sqlite://", "sqlite+aiosqlite://"))
+    try:
+        await acreate_tables(engine)
+        async with engine.begin() as connection:
+            await acreate_tables(connection)
+            assert await aonce(connection, "pay:7")
+        async with AsyncSession(engine) as session, session.begin():
+            assert not await aonce(session, "pay:7")
+            assert await aonce(session, "pay:8")
+            assert await aforget(session, older_than=timedelta(days=1)) == 0
+            assert await aforget(session, older_than=timedelta(days=-1)) == 2
+    finally:
+        await engine.dispose()
 
 
 def test_old_keys_are_forgotten_on_demand(engine: Engine) -> None:

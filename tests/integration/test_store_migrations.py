@@ -26,6 +26,8 @@ from taskmq_sql.migrations import current, revisions, upgrade
 from taskmq_sql.sqlite.file import schema
 from tests.servers import PostgreSQL
 
+pytestmark = pytest.mark.real_time
+
 _STEPS: Final[tuple[str, ...]] = vars(schema)["_STEPS"]
 
 # A queued job with a key, one that waits for its time, and one that has ended, as the first version keeps them.
@@ -122,25 +124,22 @@ def test_revisions_are_numbered_in_their_order_and_the_last_one_is_this_codes() 
 
 
 @pytest.mark.parametrize("revision", revisions())
-def test_jobs_in_tables_of_every_revision_are_there_after_an_upgrade(
+async def test_jobs_in_tables_of_every_revision_are_there_after_an_upgrade(
     postgres_server: PostgreSQL, postgres_url: str, revision: str
 ) -> None:
-    async def main() -> None:
-        first = revisions()[0]
-        await upgrade(postgres_url, first)
-        postgres_server.sql(_FIRST_JOBS, url=postgres_url)
-        await upgrade(postgres_url, revision)
-        async with _opened(postgres_url) as store:
-            if revision != HEAD:
-                with pytest.raises(StoreMismatch, match=f"revision {revision}, this version works with {HEAD}"):
-                    await store.check()
-            assert isinstance(store, Upgradable)
-            await store.upgrade()
-            await store.upgrade()
-            assert await store.current() == HEAD
-            await _work_through(store)
-
-    asyncio.run(main())
+    first = revisions()[0]
+    await upgrade(postgres_url, first)
+    postgres_server.sql(_FIRST_JOBS, url=postgres_url)
+    await upgrade(postgres_url, revision)
+    async with _opened(postgres_url) as store:
+        if revision != HEAD:
+            with pytest.raises(StoreMismatch, match=f"revision {revision}, this version works with {HEAD}"):
+                await store.check()
+        assert isinstance(store, Upgradable)
+        await store.upgrade()
+        await store.upgrade()
+        assert await store.current() == HEAD
+        await _work_through(store)
 
 
 # What was told before notices said whose they are; PostgreSQL has no JSON with a NUL.
@@ -158,15 +157,14 @@ async def _check_notices(store: JobStore) -> None:
     assert [each.id for each in await alerts.notices("")] == ["ours"]
 
 
-def test_notices_that_were_sent_before_are_their_tenants(postgres_server: PostgreSQL, postgres_url: str) -> None:
-    async def main() -> None:
-        await upgrade(postgres_url, "0009")
-        postgres_server.sql(_OLD_NOTICES, url=postgres_url)
-        await upgrade(postgres_url)
-        async with _opened(postgres_url) as store:
-            await _check_notices(store)
-
-    asyncio.run(main())
+async def test_notices_that_were_sent_before_are_their_tenants(
+    postgres_server: PostgreSQL, postgres_url: str
+) -> None:
+    await upgrade(postgres_url, "0009")
+    postgres_server.sql(_OLD_NOTICES, url=postgres_url)
+    await upgrade(postgres_url)
+    async with _opened(postgres_url) as store:
+        await _check_notices(store)
 
 
 _NEXT: Final = """
@@ -195,80 +193,67 @@ def _next(folder: Path, *, understood: bool) -> Path:
     return folder
 
 
-def test_code_goes_on_while_and_after_its_tables_become_those_of_the_next_version(
+async def test_code_goes_on_while_and_after_its_tables_become_those_of_the_next_version(
     job_store_url: str, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        async with _opened(job_store_url) as running, _opened(job_store_url) as started_later:
-            await running.submit([_job(), _job(body=b"x" * 5_000)])
-            assert len(await _run_all(running, slots=range(8))) == 2
+    async with _opened(job_store_url) as running, _opened(job_store_url) as started_later:
+        await running.submit([_job(), _job(body=b"x" * 5_000)])
+        assert len(await _run_all(running, slots=range(8))) == 2
 
-            await upgrade(job_store_url, later=[_next(tmp_path, understood=True)])
+        await upgrade(job_store_url, later=[_next(tmp_path, understood=True)])
 
-            # Over the connections that there are, with the statements that were prepared before, and over new ones.
-            for store in (running, started_later):
-                await store.check()
-                await store.submit([_job(key=f"k{id(store)}"), _job(body=b"x" * 5_000)])
-                assert len(await _run_all(store, slots=range(8))) == 2
-            assert await running.count_jobs() == 6
-
-    asyncio.run(main())
+        # Over the connections that there are, with the statements that were prepared before, and over new ones.
+        for store in (running, started_later):
+            await store.check()
+            await store.submit([_job(key=f"k{id(store)}"), _job(body=b"x" * 5_000)])
+            assert len(await _run_all(store, slots=range(8))) == 2
+        assert await running.count_jobs() == 6
 
 
-def test_code_that_does_not_understand_the_next_tables_is_refused_by_name(job_store_url: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        await upgrade(job_store_url, later=[_next(tmp_path, understood=False)])
-        async with _opened(job_store_url) as store:
-            with pytest.raises(StoreMismatch, match=f"revision 9999, and this older version works with {HEAD}"):
-                await store.check()
-
-    asyncio.run(main())
-
-
-def test_an_upgrade_that_fails_leaves_the_tables_as_they_were(job_store_url: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        folder = _next(tmp_path, understood=True)
-        revision = folder / "r9999_next.py"
-        revision.write_text(f"{revision.read_text()}    raise OSError('no room')\n")
-        with pytest.raises(OSError, match="no room"):
-            await upgrade(job_store_url, later=[folder])
-        assert await current(job_store_url) == HEAD
-        async with _opened(job_store_url) as store:
-            await store.submit([_job()])
-            assert await store.count_jobs() == 1
-
-    asyncio.run(main())
+async def test_code_that_does_not_understand_the_next_tables_is_refused_by_name(
+    job_store_url: str, tmp_path: Path
+) -> None:
+    await upgrade(job_store_url, later=[_next(tmp_path, understood=False)])
+    async with _opened(job_store_url) as store:
+        with pytest.raises(StoreMismatch, match=f"revision 9999, and this older version works with {HEAD}"):
+            await store.check()
 
 
-def test_several_that_upgrade_one_database_do_it_once(postgres_url: str) -> None:
-    async def main() -> None:
-        await asyncio.gather(*(upgrade(postgres_url) for _ in range(4)))
-        async with _opened(postgres_url) as store:
-            assert len(await store.submit([_job()])) == 1
+async def test_an_upgrade_that_fails_leaves_the_tables_as_they_were(job_store_url: str, tmp_path: Path) -> None:
+    folder = _next(tmp_path, understood=True)
+    revision = folder / "r9999_next.py"
+    revision.write_text(f"{revision.read_text()}    raise OSError('no room')\n")
+    with pytest.raises(OSError, match="no room"):
+        await upgrade(job_store_url, later=[folder])
+    assert await current(job_store_url) == HEAD
+    async with _opened(job_store_url) as store:
+        await store.submit([_job()])
+        assert await store.count_jobs() == 1
 
-    asyncio.run(main())
+
+async def test_several_that_upgrade_one_database_do_it_once(postgres_url: str) -> None:
+    await asyncio.gather(*(upgrade(postgres_url) for _ in range(4)))
+    async with _opened(postgres_url) as store:
+        assert len(await store.submit([_job()])) == 1
 
 
-def test_who_comes_behind_an_upgrade_that_waits_for_a_table_goes_on(job_store_url: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        folder = _next(tmp_path, understood=True)
-        other: Any = await asyncpg.connect(job_store_url)
-        async with _opened(job_store_url) as store:
-            async with other.transaction():
-                await other.execute("select from taskmq.job")
-                upgrading = asyncio.create_task(upgrade(job_store_url, later=[folder], patience=0.2))
-                waits = "select count(*) from pg_locks where relation = 'taskmq.job'::regclass and not granted"
-                while not upgrading.done() and not await other.fetchval(waits):
-                    await asyncio.sleep(0)
+async def test_who_comes_behind_an_upgrade_that_waits_for_a_table_goes_on(job_store_url: str, tmp_path: Path) -> None:
+    folder = _next(tmp_path, understood=True)
+    other: Any = await asyncpg.connect(job_store_url)
+    async with _opened(job_store_url) as store:
+        async with other.transaction():
+            await other.execute("select from taskmq.job")
+            upgrading = asyncio.create_task(upgrade(job_store_url, later=[folder], patience=0.2))
+            waits = "select count(*) from pg_locks where relation = 'taskmq.job'::regclass and not granted"
+            while not upgrading.done() and not await other.fetchval(waits):
+                await asyncio.sleep(0)
 
-                async with asyncio.timeout(20):
-                    assert await store.count_jobs() == 0
+            async with asyncio.timeout(20):
+                assert await store.count_jobs() == 0
 
-            await upgrading
-        assert await current(job_store_url) == "9999"
-        await other.close()
-
-    asyncio.run(main())
+        await upgrading
+    assert await current(job_store_url) == "9999"
+    await other.close()
 
 
 # SQLite
@@ -303,46 +288,37 @@ def test_notices_of_a_file_that_were_sent_before_are_their_tenants(tmp_path: Pat
 
 
 @pytest.mark.parametrize("version", range(1, len(_STEPS) + 1))
-def test_jobs_in_files_of_every_version_are_there_after_an_upgrade(tmp_path: Path, version: int) -> None:
-    async def main() -> None:
-        _file_of(tmp_path / "jobs.db", version)
-        async with _opened(f"sqlite:///{tmp_path}/jobs.db") as store:
+async def test_jobs_in_files_of_every_version_are_there_after_an_upgrade(tmp_path: Path, version: int) -> None:
+    _file_of(tmp_path / "jobs.db", version)
+    async with _opened(f"sqlite:///{tmp_path}/jobs.db") as store:
+        assert isinstance(store, Upgradable)
+        assert await store.current() == str(version)
+        if version < len(_STEPS):
+            with pytest.raises(StoreMismatch, match="run `taskmq store upgrade`"):
+                await store.check()
+        await asyncio.gather(*(store.upgrade() for _ in range(3)))
+        assert await store.current() == str(len(_STEPS))
+        await _work_through(store)
+
+
+async def test_a_file_of_a_later_version_and_one_that_is_none_are_refused(tmp_path: Path) -> None:
+    later, other = tmp_path / "later.db", tmp_path / "other.db"
+    _file_of(later, len(_STEPS))
+    for path, statement in ((later, "PRAGMA user_version = 999"), (other, "CREATE TABLE t (x)")):
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(statement)
+        async with _opened(f"sqlite:///{path}") as store:
             assert isinstance(store, Upgradable)
-            assert await store.current() == str(version)
-            if version < len(_STEPS):
-                with pytest.raises(StoreMismatch, match="run `taskmq store upgrade`"):
-                    await store.check()
-            await asyncio.gather(*(store.upgrade() for _ in range(3)))
-            assert await store.current() == str(len(_STEPS))
-            await _work_through(store)
-
-    asyncio.run(main())
+            with pytest.raises(StoreMismatch, match=path.name):
+                await store.upgrade()
+            with pytest.raises(StoreMismatch, match=path.name):
+                await store.check()
 
 
-def test_a_file_of_a_later_version_and_one_that_is_none_are_refused(tmp_path: Path) -> None:
-    async def main() -> None:
-        later, other = tmp_path / "later.db", tmp_path / "other.db"
-        _file_of(later, len(_STEPS))
-        for path, statement in ((later, "PRAGMA user_version = 999"), (other, "CREATE TABLE t (x)")):
-            with closing(sqlite3.connect(path)) as connection:
-                connection.execute(statement)
-            async with _opened(f"sqlite:///{path}") as store:
-                assert isinstance(store, Upgradable)
-                with pytest.raises(StoreMismatch, match=path.name):
-                    await store.upgrade()
-                with pytest.raises(StoreMismatch, match=path.name):
-                    await store.check()
-
-    asyncio.run(main())
-
-
-def test_a_file_that_is_not_there_has_no_version_and_gets_its_tables(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with _opened(f"sqlite:///{tmp_path}/new/jobs.db") as store:
-            assert isinstance(store, Upgradable)
-            assert await store.current() is None
-            await store.upgrade()
-            assert await store.current() == str(len(_STEPS))
-            await store.submit([_job()])
-
-    asyncio.run(main())
+async def test_a_file_that_is_not_there_has_no_version_and_gets_its_tables(tmp_path: Path) -> None:
+    async with _opened(f"sqlite:///{tmp_path}/new/jobs.db") as store:
+        assert isinstance(store, Upgradable)
+        assert await store.current() is None
+        await store.upgrade()
+        assert await store.current() == str(len(_STEPS))
+        await store.submit([_job()])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.jobs import Catalogued, Prunable
@@ -17,6 +18,8 @@ from taskmq_sql.jobs.partitions import DAY, day_of, partition_statements
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.upkeep.days import drop_day
 from tests.unit.app_kit import new_url
+
+pytestmark = pytest.mark.real_time
 
 
 def _shop(store: str) -> TaskMQ:
@@ -90,33 +93,29 @@ def test_a_database_forgets_whole_days(job_store_url: str) -> None:
     assert asyncio.run(kept()) == 1
 
 
-def test_a_day_that_was_detached_and_not_dropped_goes_next_time(job_store_url: str) -> None:
+async def test_a_day_that_was_detached_and_not_dropped_goes_next_time(job_store_url: str) -> None:
     """What is left of a scheduler that was killed between the two."""
 
-    async def main() -> None:
-        connection: Any = await asyncpg.connect(job_store_url)
-        now = await connection.fetchval("select taskmq.now_ms()")
-        tables: dict[str, str] = {}
-        for days in (10, 40):
-            for name, statements in partition_statements(now - days * DAY).items():
-                if name.startswith("job_history"):
-                    await connection.execute(statements[0])
-                    tables[name] = "old" if day_of(name) < now // DAY - 30 else "kept"
-        await connection.execute("create table taskmq.job_history_of_mine (id int)")
+    connection: Any = await asyncpg.connect(job_store_url)
+    now = await connection.fetchval("select taskmq.now_ms()")
+    tables: dict[str, str] = {}
+    for days in (10, 40):
+        for name, statements in partition_statements(now - days * DAY).items():
+            if name.startswith("job_history"):
+                await connection.execute(statements[0])
+                tables[name] = "old" if day_of(name) < now // DAY - 30 else "kept"
+    await connection.execute("create table taskmq.job_history_of_mine (id int)")
 
-        async with _shop(job_store_url) as app:
-            await app.sessions.store().dispatching.maintain()
+    async with _shop(job_store_url) as app:
+        await app.sessions.store().dispatching.maintain()
 
-        rows = await connection.fetch(
-            "select relname::text from pg_class where relkind = 'r' and relname ~ '^job_history_' "
-            "and not relispartition"
-        )
-        await connection.close()
-        expected = {name for name, age in tables.items() if age == "kept"}
-        assert {row[0] for row in rows} == expected | {"job_history_of_mine"}
-        assert "old" in tables.values()
-
-    asyncio.run(main())
+    rows = await connection.fetch(
+        "select relname::text from pg_class where relkind = 'r' and relname ~ '^job_history_' and not relispartition"
+    )
+    await connection.close()
+    expected = {name for name, age in tables.items() if age == "kept"}
+    assert {row[0] for row in rows} == expected | {"job_history_of_mine"}
+    assert "old" in tables.values()
 
 
 class _Old13:
@@ -142,78 +141,69 @@ class _Old13:
             raise
 
 
-def test_jobs_end_while_a_day_waits_for_a_long_reader_on_postgresql_13(job_store_url: str) -> None:
-    async def main() -> None:
-        connection, reader = [await asyncpg.connect(job_store_url) for _ in range(2)]
-        now = await connection.fetchval("select taskmq.now_ms()")
-        statements = partition_statements(now - 40 * DAY)
-        (name,) = [name for name in statements if name.startswith("job_history") and day_of(name) == now // DAY - 40]
-        for statement in statements[name]:
-            await connection.execute(statement)
-        await reader.execute("begin; select count(*) from taskmq.job_history")
-        old = _Old13(connection)
+async def test_jobs_end_while_a_day_waits_for_a_long_reader_on_postgresql_13(job_store_url: str) -> None:
+    connection, reader = [await asyncpg.connect(job_store_url) for _ in range(2)]
+    now = await connection.fetchval("select taskmq.now_ms()")
+    statements = partition_statements(now - 40 * DAY)
+    (name,) = [name for name in statements if name.startswith("job_history") and day_of(name) == now // DAY - 40]
+    for statement in statements[name]:
+        await connection.execute(statement)
+    await reader.execute("begin; select count(*) from taskmq.job_history")
+    old = _Old13(connection)
 
-        async with _shop(job_store_url) as app, asyncio.timeout(30):
-            dropping = asyncio.create_task(drop_day(cast("Connection", old), "job_history", name))
-            await old.refused.wait()
-            await _ended(app.jobs, "new")
-            assert not dropping.done()
-            await reader.execute("commit")
-            await dropping
+    async with _shop(job_store_url) as app, asyncio.timeout(30):
+        dropping = asyncio.create_task(drop_day(cast("Connection", old), "job_history", name))
+        await old.refused.wait()
+        await _ended(app.jobs, "new")
+        assert not dropping.done()
+        await reader.execute("commit")
+        await dropping
 
-        assert await connection.fetchval("select to_regclass($1) is null", f"taskmq.{name}")
-        await connection.close()
-        await reader.close()
-
-    asyncio.run(main())
+    assert await connection.fetchval("select to_regclass($1) is null", f"taskmq.{name}")
+    await connection.close()
+    await reader.close()
 
 
-def test_jobs_are_changed_while_the_upkeep_waits_for_a_long_reader(job_store_url: str) -> None:
+async def test_jobs_are_changed_while_the_upkeep_waits_for_a_long_reader(job_store_url: str) -> None:
     """In one process: that of `taskmq server --scheduler`, for one."""
 
-    async def main() -> None:
-        connection, reader = [await asyncpg.connect(job_store_url) for _ in range(2)]
-        now = await connection.fetchval("select taskmq.now_ms()")
-        for statements in partition_statements(now - 40 * DAY).values():
-            for statement in statements:
-                await connection.execute(statement)
-        await reader.execute("begin; select count(*) from taskmq.job_history")
+    connection, reader = [await asyncpg.connect(job_store_url) for _ in range(2)]
+    now = await connection.fetchval("select taskmq.now_ms()")
+    for statements in partition_statements(now - 40 * DAY).values():
+        for statement in statements:
+            await connection.execute(statement)
+    await reader.execute("begin; select count(*) from taskmq.job_history")
 
-        async def waits() -> bool:
-            query = (
-                "select exists (select from pg_stat_activity where query like 'alter table%detach%' and state = "
-                "'active' and datname = current_database())"
-            )
-            return bool(await connection.fetchval(query))
+    async def waits() -> bool:
+        query = (
+            "select exists (select from pg_stat_activity where query like 'alter table%detach%' and state = "
+            "'active' and datname = current_database())"
+        )
+        return bool(await connection.fetchval(query))
 
-        async with _shop(job_store_url) as app, asyncio.timeout(30):
-            keeping = asyncio.create_task(app.sessions.store().dispatching.maintain())
-            await eventually(waits, True, within=20)
-            await _ended(app.jobs, "new")
-            assert not keeping.done()
-            await reader.execute("commit")
-            await keeping
+    async with _shop(job_store_url) as app, asyncio.timeout(30):
+        keeping = asyncio.create_task(app.sessions.store().dispatching.maintain())
+        await eventually(waits, True, within=20)
+        await _ended(app.jobs, "new")
+        assert not keeping.done()
+        await reader.execute("commit")
+        await keeping
 
-        await connection.close()
-        await reader.close()
-
-    asyncio.run(main())
+    await connection.close()
+    await reader.close()
 
 
-def test_a_database_forgets_what_was_submitted_under_quotas_long_ago(job_store_url: str) -> None:
-    async def main() -> None:
-        connection: Any = await asyncpg.connect(job_store_url)
-        day = await connection.fetchval("select taskmq.now_ms() / 86400000")
-        later = (day + 1) * DAY
-        rows = [("today", day, 0), ("kept", day - 2, 0), ("old", day - 4, 0), ("slow", day - 4, later)]
-        await connection.executemany("insert into taskmq.quota_usage values ($1, $2, 1, 1, $3)", rows)
-        async with _shop(job_store_url) as app:
-            await app.sessions.store().dispatching.maintain()
-        found = await connection.fetch("select name from taskmq.quota_usage order by name")
-        await connection.close()
-        assert [row["name"] for row in found] == ["kept", "slow", "today"]
-
-    asyncio.run(main())
+async def test_a_database_forgets_what_was_submitted_under_quotas_long_ago(job_store_url: str) -> None:
+    connection: Any = await asyncpg.connect(job_store_url)
+    day = await connection.fetchval("select taskmq.now_ms() / 86400000")
+    later = (day + 1) * DAY
+    rows = [("today", day, 0), ("kept", day - 2, 0), ("old", day - 4, 0), ("slow", day - 4, later)]
+    await connection.executemany("insert into taskmq.quota_usage values ($1, $2, 1, 1, $3)", rows)
+    async with _shop(job_store_url) as app:
+        await app.sessions.store().dispatching.maintain()
+    found = await connection.fetch("select name from taskmq.quota_usage order by name")
+    await connection.close()
+    assert [row["name"] for row in found] == ["kept", "slow", "today"]
 
 
 def test_a_file_forgets_whole_days(tmp_path: Path) -> None:
@@ -234,20 +224,17 @@ def test_a_file_forgets_whole_days(tmp_path: Path) -> None:
     asyncio.run(_check(_shop(f"sqlite:///{path}"), age))
 
 
-def test_a_task_that_nobody_has_told_for_thirty_days_is_forgotten_on_postgresql(job_store_url: str) -> None:
-    async def main() -> None:
-        connection: Any = await asyncpg.connect(job_store_url)
-        async with _shop(job_store_url) as app:
-            store = app.sessions.store()
-            assert isinstance(store, Catalogued)
-            await store.tasks.register([TaskRegistration(task=name, queue="q") for name in "ab"], origin="app")
-            age = "update taskmq.task_registration set last_told = last_told - $1::bigint where task = $2"
-            await connection.execute(age, 29 * DAY, "a")
-            await connection.execute(age, 30 * DAY, "b")
+async def test_a_task_that_nobody_has_told_for_thirty_days_is_forgotten_on_postgresql(job_store_url: str) -> None:
+    connection: Any = await asyncpg.connect(job_store_url)
+    async with _shop(job_store_url) as app:
+        store = app.sessions.store()
+        assert isinstance(store, Catalogued)
+        await store.tasks.register([TaskRegistration(task=name, queue="q") for name in "ab"], origin="app")
+        age = "update taskmq.task_registration set last_told = last_told - $1::bigint where task = $2"
+        await connection.execute(age, 29 * DAY, "a")
+        await connection.execute(age, 30 * DAY, "b")
 
-            await store.tasks.register([TaskRegistration(task="c", queue="q")], origin="app")
+        await store.tasks.register([TaskRegistration(task="c", queue="q")], origin="app")
 
-            assert await store.tasks.names() == ["a", "c"]
-        await connection.close()
-
-    asyncio.run(main())
+        assert await store.tasks.names() == ["a", "c"]
+    await connection.close()
