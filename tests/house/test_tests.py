@@ -4,6 +4,8 @@ import ast
 import itertools
 import shlex
 import tomllib
+from collections.abc import Iterable
+from typing import Final
 
 from tests.house.tree import ROOT
 
@@ -35,3 +37,123 @@ def test_what_one_part_of_the_gate_leaves_out_another_one_runs() -> None:
 
 def _ignored(words: list[str]) -> list[str]:
     return [value for option, value in itertools.pairwise(words) if option in ("--ignore", "--deselect")]
+
+
+# Reason -> file -> tests.
+_RUN_BY_HAND: Final[dict[str, dict[str, set[str]]]] = {
+    "Something is made, or a thread or a server started, before the loop begins.": {
+        "integration/test_large_results.py": {
+            "test_large_results_go_through_a_bucket",
+            "test_values_go_hour_by_hour_once_their_time_is_over",
+        },
+        "integration/test_redis_faults.py": {
+            "test_a_connection_that_dies_without_a_word_is_noticed_by_who_listens",
+            "test_a_wrong_password_is_reported_and_not_shown",
+        },
+        "integration/test_redis_places.py": {"test_a_slot_that_moves_to_another_node_is_followed"},
+        "integration/test_store_migrations.py": {"test_notices_of_a_file_that_were_sent_before_are_their_tenants"},
+        "unit/beat/test_steps.py": {"test_a_replica_that_dies_at_any_step_costs_no_occurrence_and_doubles_none"},
+        "unit/durable/test_relay.py": {
+            "test_a_message_that_is_refused_does_not_hold_up_those_behind_it",
+            "test_messages_keep_all_that_they_were_sent_with",
+            "test_while_the_state_is_down_the_relay_waits_and_then_goes_on",
+        },
+        "unit/executors/test_process_limits.py": {
+            "test_the_time_that_a_process_takes_to_import_the_app_is_not_the_tasks"
+        },
+        "unit/jobs/test_delayed.py": {"test_a_rescheduled_job_runs_at_its_new_time_also_by_its_own_body"},
+        "unit/rabbitmq/connect/test_credentials.py": {"test_a_token_server_that_is_not_there_is_named"},
+        "unit/scheduler/test_alerts.py": {"test_many_tenants_do_not_make_the_rules_about_all_of_them_blind"},
+        "unit/scheduler/test_preemption.py": {
+            "test_a_large_job_gets_a_node_from_those_who_allow_it",
+            "test_runs_with_a_gpu_give_way_to_a_pool_that_is_owed_one_and_no_others",
+        },
+        "unit/scheduler/test_schedules.py": {
+            "test_after_two_hours_without_schedulers_each_mode_makes_up_for_its_own_count"
+        },
+        "unit/worker/guards/test_limits.py": {
+            "test_the_places_of_a_process_that_is_gone_pass_on_at_once",
+            "test_who_is_told_the_longest_wait_does_not_come_with_all_the_others",
+        },
+        "unit/worker/run/test_poison.py": {"test_the_limit_of_starts_can_be_set_and_lifted"},
+        "unit/workflow/test_batches.py": {"test_what_cannot_be_is_refused_before_anything_is_sent"},
+    },
+    "hypothesis and what runs the test both give it arguments.": {
+        "unit/beat/test_beat.py": {"test_however_the_time_passes_what_is_due_last_is_emitted_and_nothing_twice"},
+        "unit/scheduler/test_histories.py": {
+            "test_whatever_happens_every_job_ends_once_and_nothing_is_left_in_flight"
+        },
+        "unit/worker/guards/test_reactions.py": {"test_whatever_fails_on_the_way_every_job_is_followed_by_one"},
+    },
+    "A parametrised test of a suite, which runs its tests itself.": {
+        "integration/test_rabbitmq_delays.py": {
+            "test_a_worker_that_gets_a_task_before_its_time_lets_it_wait_on",
+            "test_no_task_starts_early_by_the_clock_of_the_worker",
+        },
+        "integration/test_rabbitmq_queue_kinds.py": {"test_a_queue_that_was_made_otherwise_is_refused_and_stays"},
+    },
+    "It has a bound of its own.": {
+        "integration/test_local_processes.py": {
+            "test_every_message_that_a_killed_producer_saw_confirmed_is_there",
+            "test_nothing_is_lost_while_processes_hammer_and_are_killed_at_random",
+        },
+        "unit/worker/long_runs/test_guard.py": {
+            "test_whatever_happens_no_job_is_lost_and_none_runs_oftener_than_faults_explain"
+        },
+    },
+    "A name means something else in another function of the test.": {
+        "unit/durable/test_service.py": {"test_a_call_is_made_unless_an_event_is_set_first_or_its_time_is_over"},
+        "unit/jobs/test_delayed.py": {"test_a_job_that_is_put_anew_while_it_is_rescheduled_keeps_what_was_put"},
+        "unit/local/memory/test_broker.py": {"test_a_producer_on_another_threads_loop_wakes_the_consumer"},
+        "unit/local/state/test_state.py": {"test_a_waiter_is_told_by_a_put_on_another_threads_loop"},
+        "unit/run/test_members.py": {"test_a_member_that_is_gone_for_the_others_is_reported"},
+        "unit/scheduler/test_reports.py": {"test_one_report_that_the_store_cannot_apply_stops_no_other"},
+        "unit/worker/run/test_journal_service.py": {"test_a_fork_of_a_thread_task_is_refused_to_save"},
+    },
+}
+
+
+def test_a_test_that_only_runs_a_coroutine_is_one() -> None:
+    """pytest runs `async def test_...`; `tests.coroutines.run_by` is for those that are given what they work with."""
+    found = {
+        f"{path.relative_to(ROOT / 'tests')}: {node.name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and _only_runs_a_coroutine(node)
+    }
+
+    listed = {f"{file}: {name}" for files in _RUN_BY_HAND.values() for file, names in files.items() for name in names}
+    assert found == listed
+
+
+def _only_runs_a_coroutine(test: ast.FunctionDef) -> bool:
+    """Whether its last statement runs a coroutine that is defined right before it, and needs nothing else of it."""
+    match test.body[-2:]:
+        case [
+            ast.AsyncFunctionDef(name=name),
+            ast.Expr(
+                value=ast.Call(args=[ast.Name(id=ran) | ast.Call(func=ast.Name(id=ran)), *rest], keywords=keywords)
+            ),
+        ]:
+            options = [*rest, *(each.value for each in keywords)]
+            return ran == name and not _names(options) & {*_names(test.args.args), *_bound(test)}
+        case _:
+            return False
+
+
+def _names(nodes: Iterable[ast.AST]) -> set[str]:
+    found = [each for node in nodes for each in ast.walk(node)]
+    return {each.id for each in found if isinstance(each, ast.Name)} | {
+        each.arg for each in found if isinstance(each, ast.arg)
+    }
+
+
+def _bound(test: ast.FunctionDef) -> set[str]:
+    """What the test makes before the coroutine."""
+    functions = {each.name for each in test.body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
+    return functions | {
+        each.id
+        for node in test.body[:-2]
+        for each in ast.walk(node)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }
