@@ -123,7 +123,9 @@ async def test_who_says_nothing_keeps_nobody_else_waiting() -> None:
     async with _served(Truth()) as address:
         silent = [await asyncio.open_connection(address.host, address.port) for _ in range(20)]
         assert (await _get(address, "/ready"))[0] == 200
-        for _, writer in silent:
+        for reader, writer in silent:
+            writer.write_eof()
+            assert await reader.read() == b""
             writer.close()
 
 
