@@ -80,6 +80,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         number: `concurrency`: how many slots.
         seconds: `watch`: for how long.
         job_id: `revoke`: which job.
+        reason: `revoke`: why a job of the store is to be stopped; "": the state knows.
         jobs: `preempt`: which.
     """
 
@@ -91,6 +92,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     number: int | None = None
     seconds: float | None = None
     job_id: str | None = None
+    reason: str = ""
     jobs: tuple[Preemption, ...] = ()
 
 

@@ -51,6 +51,7 @@ _LOOK: Final = 5.0
 _LOOKS_BETWEEN: Final = 3
 _DEATHS: Final = 3
 _EVER: Final = 2**63 - 1
+_CANCELLED: Final = "cancelled"
 
 
 class InFlightWatch:
@@ -146,8 +147,11 @@ class InFlightWatch:
         if not isinstance(broker, Broadcasting):
             return
         for record in records:
-            if record.cancel_requested is not None:
-                command = Command(id=secrets.token_hex(8), name=REVOKE, job_id=public_name(record))
+            if (reason := record.cancel_requested) is not None:
+                # With the reason: a worker without a state has nowhere to look.
+                command = Command(
+                    id=secrets.token_hex(8), name=REVOKE, job_id=public_name(record), reason=reason or _CANCELLED
+                )
                 broker.announce(command_topic(REVOKE), encode_command(command))
 
     async def _recognise_detached(self, records: Sequence[JobRecord]) -> None:

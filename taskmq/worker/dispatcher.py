@@ -287,4 +287,4 @@ class Dispatcher:
 
 
 def _never(_: str) -> None:
-    """Without a state nothing can be cancelled."""
+    """Without a state no job is known to be cancelled before it runs."""

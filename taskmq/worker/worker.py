@@ -204,11 +204,17 @@ class Worker:
             raise InvalidOption("concurrency: the worker does not run yet")
         self._dispatcher.slots.resize(concurrency)
 
-    def revoked(self, job_id: str) -> None:
-        """Hear over the broker that a job was cancelled: look into the state, which knows, at once."""
+    def revoked(self, job_id: str, reason: str = "") -> None:
+        """Hear over the broker that a job was cancelled: look into the state, which knows, at once.
+
+        Args:
+            reason: a scheduler's, of a job of the store: its run is stopped, whether there is a state or not.
+        """
         _log.debug("job %s is said to be cancelled", job_id)
         if self._cancellations is not None:
             self._cancellations.wake()
+        if reason and self._dispatcher is not None:
+            self._dispatcher.cancel(job_id, reason)
 
     def preempt(self, jobs: Sequence[Preemption]) -> None:
         """Give back those of these jobs of the store that are here: a scheduler wants their slots for others."""

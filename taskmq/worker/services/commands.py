@@ -54,7 +54,7 @@ class CommandTarget(Protocol):
         """
         ...
 
-    def revoked(self, job_id: str) -> None: ...
+    def revoked(self, job_id: str, reason: str) -> None: ...
 
     def preempt(self, jobs: Sequence[Preemption]) -> None: ...
 
@@ -165,7 +165,7 @@ class CommandService:
             case "stacks":
                 return "done", "", stacks(limit=_STACKS_LIMIT)
             case "revoke":
-                return self._revoke(command.job_id)
+                return self._revoke(command.job_id, command.reason)
             case "preempt":
                 self._worker.preempt(command.jobs)
                 return "done", "", ""
@@ -195,8 +195,8 @@ class CommandService:
         _log.warning("concurrency changed from %d to %d on operator command", before, number)
         return "done", f"{before} -> {number}", ""
 
-    def _revoke(self, job_id: str | None) -> _Reply:
+    def _revoke(self, job_id: str | None, reason: str) -> _Reply:
         if not job_id:
             return "refused", "job_id: which job?", ""
-        self._worker.revoked(job_id)
+        self._worker.revoked(job_id, reason)
         return "done", "", ""

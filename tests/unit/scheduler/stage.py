@@ -26,7 +26,7 @@ from taskmq_local.memory.broker import MemoryBroker
 from tests.unit.app_kit import OneSession
 from tests.virtual_time import run
 
-__all__ = ["START", "LoopClock", "Player", "Process", "Stage", "play", "until", "worker_event"]
+__all__ = ["START", "HeardBroker", "LoopClock", "Player", "Process", "Stage", "play", "until", "worker_event"]
 
 START = 1_700_000_000_000
 

@@ -43,8 +43,8 @@ async def test_a_dispatched_jobs_cancel_is_sent_every_five_seconds_until_its_rep
     assert await stage.store.update(request) is not None
 
     await stage.pass_by(16)
-    asked = [(command.name, command.job_id) for command in told if command.name != "tasks"]
-    assert asked == [("revoke", "17")] * 3
+    asked = [(command.name, command.job_id, command.reason) for command in told if command.name != "tasks"]
+    assert asked == [("revoke", "17", "no need")] * 3
     await player.finish("cancelled")
     await stage.all_ended()
     told.clear()

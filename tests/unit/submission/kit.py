@@ -14,7 +14,7 @@ from taskmq.testing import FlakyBroker
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import open_memory_broker, open_memory_state
 from tests.unit.app_kit import OneSession
-from tests.unit.scheduler.stage import Process, Stage, play
+from tests.unit.scheduler.stage import HeardBroker, Process, Stage, play
 from tests.unit.worker.impatient import ImpatientBroker
 
 __all__ = ["Shop", "define", "in_shop"]
@@ -102,7 +102,7 @@ async def _opened(
         app.task(name="other", queue="work")(lambda: None)
     app.sessions.clock = stage.clock
     options = BrokerOptions(name="worker", clock=stage.clock)
-    kind = ImpatientBroker if is_impatient else FlakyBroker
+    kind = ImpatientBroker if is_impatient else HeardBroker
     broker = kind(open_memory_broker(f"memory://{stage.name}", options))
     state = open_memory_state(f"memory://{stage.name}", options) if has_state else None
     session = Session(broker, state, send_timeout=5.0, clock=stage.clock)

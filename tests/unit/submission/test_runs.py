@@ -197,20 +197,25 @@ async def test_a_job_with_early_acknowledgement_is_told_to_run_before_it_does(sh
     assert await job.aresult(timeout=60) == "done"
 
 
-@run_by(in_shop)
-async def test_a_running_job_is_stopped_where_its_cancellation_is_asked_for(shop: Shop, /) -> None:
-    job: Job[Any] = await shop.jobs.asubmit("sleep", 500.0)
-    await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
+@pytest.mark.parametrize("has_state", [True, False])
+def test_a_running_job_is_stopped_where_its_cancellation_is_asked_for(has_state: bool) -> None:
+    async def test(shop: Shop) -> None:
+        job: Job[Any] = await shop.jobs.asubmit("sleep", 500.0)
+        other: Job[Any] = await shop.jobs.asubmit("sleep", 50.0)
+        await until(lambda: shop.stage.states() == {JobState.RUNNING: 2})
 
-    record = await shop.jobs.acancel(job.id, by="ops", note="not needed")
+        record = await shop.jobs.acancel(job.id, by="ops", note="not needed")
 
-    assert (record.state, record.cancel_requested) == (JobState.RUNNING, "not needed")
-    with pytest.raises(JobCancelled, match="not needed"):
-        await job.aresult(timeout=60)
-    kinds = [(one.kind, one.by) for one in await shop.jobs.ahistory(job.id)]
-    assert kinds[0] == ("cancel_requested", "ops")
-    with pytest.raises(JobConflict, match="has ended"):
-        await shop.jobs.acancel(job.id)
+        assert (record.state, record.cancel_requested) == (JobState.RUNNING, "not needed")
+        with pytest.raises(JobCancelled, match="not needed"):
+            await job.aresult(timeout=20)
+        kinds = [(one.kind, one.by) for one in await shop.jobs.ahistory(job.id)]
+        assert kinds[0] == ("cancel_requested", "ops")
+        with pytest.raises(JobConflict, match="has ended"):
+            await shop.jobs.acancel(job.id)
+        assert await other.aresult(timeout=60) == "slept"
+
+    in_shop(test, has_state=has_state)
 
 
 @run_by(in_shop)

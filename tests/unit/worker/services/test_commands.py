@@ -181,8 +181,8 @@ class _Worker:
     def set_concurrency(self, concurrency: int) -> None:
         self.said.append(concurrency)
 
-    def revoked(self, job_id: str) -> None:
-        self.said.append(job_id)
+    def revoked(self, job_id: str, reason: str) -> None:
+        self.said.append((job_id, reason))
 
     def preempt(self, jobs: Sequence[Preemption]) -> None:
         self.said.append(jobs)
@@ -221,10 +221,10 @@ class _Refusing:
 def test_revoked_jobs_are_handed_to_the_worker() -> None:
     worker = _Worker()
     CommandService(_Refusing(), worker, watch=None, obeys=True).receive(
-        "worker.command.revoke", b'{"id": "1", "name": "revoke", "job_id": "j"}'
+        "worker.command.revoke", b'{"id": "1", "name": "revoke", "job_id": "j", "reason": "not needed"}'
     )
 
-    assert worker.said == ["j"]
+    assert worker.said == [("j", "not needed")]
 
 
 def test_a_command_that_fails_is_refused_and_the_next_one_is_obeyed(caplog: pytest.LogCaptureFixture) -> None:
