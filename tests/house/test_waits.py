@@ -118,7 +118,7 @@ _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
         "unit/worker/run/test_journal_service.py": {
             "test_who_gives_up_waiting_for_the_begin_leaves_it_to_the_others"
         },
-        "unit/worker/run/test_task_pool.py": {"test_a_timer_that_a_piece_has_left_behind_cancels_nobody_else"},
+        "unit/worker/run/test_task_pool.py": {"test_a_timer_that_an_item_has_left_behind_cancels_no_other"},
         "unit/worker/run/test_thread_runs.py": {
             "test_a_worker_that_drains_waits_for_its_threads_and_settles_what_they_did",
             "test_no_more_go_on_in_threads_than_there_are_slots",

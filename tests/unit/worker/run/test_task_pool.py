@@ -402,7 +402,7 @@ async def test_the_owner_of_an_item_may_change_while_it_runs(yard: Yard, /) -> N
 
 
 @run_by(play)
-async def test_a_pool_task_that_is_cancelled_before_its_first_step_or_while_idle_is_replaced(yard: Yard, /) -> None:
+async def test_a_pool_task_cancelled_before_its_first_step_or_while_idle_is_replaced(yard: Yard, /) -> None:
     others = asyncio.all_tasks()
     yard.give(at_once, "a")
     (asyncio.all_tasks() - others).pop().cancel()
