@@ -13,11 +13,10 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from taskmq.contracts.broker import Broadcasting, Broker, Listening
+from taskmq.contracts.broker import Broadcasting, Broker
 from taskmq.contracts.jobs import READY_TOPIC, Lane, decode_lanes, encode_lanes, ready_topic
-from taskmq.durable.service import pause
-from taskmq.errors import BrokerUnavailable, MalformedMessage, TopologyMismatch
-from taskmq.model.backoff import Backoff
+from taskmq.durable.service import listen, pause
+from taskmq.errors import MalformedMessage
 from taskmq.model.commands import TASKS, Command, command_topic, encode_command
 from taskmq.model.jobs.registrations import TASKS_TOLD
 from taskmq.model.nodes import NodeTold
@@ -33,8 +32,6 @@ _FREED: Final = "store.slots"
 _ECHO: Final = "store.echo."
 _WORKER: Final = "worker."
 _TOPICS: Final = (f"{READY_TOPIC}*", f"{_DUE}*", _FREED, WORKER_EVENTS, TASKS_TOLD)
-_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
 # They report every ten seconds.
 _SILENT: Final = 35.0
 # A worker that was killed says nothing at its end, and the next one has another name.
@@ -180,7 +177,11 @@ class Signals:
 
     async def run(self) -> None:
         """Listen for signals of the broker until `stop`."""
-        listening = await self._listen()
+        if not isinstance(self._broker, Broadcasting):
+            return
+        listening = await listen(
+            self._broker, (*_TOPICS, self._echo), self._receive, stop=self._is_stopping, complain=_complain
+        )
         if listening is None:
             return
         self._workers.hears()
@@ -191,20 +192,6 @@ class Signals:
         finally:
             self._workers.is_deaf()
             await listening.stop()
-
-    async def _listen(self) -> Listening | None:
-        if not isinstance(self._broker, Broadcasting):
-            return None
-        backoff, complaint = Backoff(_PAUSE, _LONGEST_PAUSE), ""
-        while not self._is_stopping.is_set():
-            try:
-                return await self._broker.listen((*_TOPICS, self._echo), self._receive)
-            except (BrokerUnavailable, TopologyMismatch) as error:
-                if str(error) != complaint:
-                    complaint = str(error)
-                    _log.warning("nothing is heard of new jobs for now, they are looked for: %s", complaint)
-                await pause(self._is_stopping, backoff.next())
-        return None
 
     def _receive(self, topic: str, body: bytes) -> None:
         slot = topic.rpartition(".")[2]
@@ -238,6 +225,10 @@ class Signals:
     def _announce(self, topic: str, body: bytes = b"") -> None:
         if isinstance(self._broker, Broadcasting):
             self._broker.announce(topic, body)
+
+
+def _complain(error: Exception) -> None:
+    _log.warning("nothing is heard of new jobs for now, they are looked for: %s", error)
 
 
 def _now() -> float:

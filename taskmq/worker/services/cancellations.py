@@ -6,40 +6,33 @@ new, every `_LOOK` seconds. What is said over the broker only makes it look at o
 missed when it gets lost.
 """
 
-import asyncio
-import logging
 from collections.abc import Callable
 from typing import Final
 
 from taskmq.contracts.stores import RevocationStore
-from taskmq.durable.service import pause
-from taskmq.errors import StateUnavailable
 from taskmq.model.clock import Clock
+from taskmq.worker.services.state_copy import StateCopy
 
 __all__ = ["Cancellations"]
-
-_log = logging.getLogger("taskmq.worker")
 
 _LOOK: Final = 2.0
 _BATCH: Final = 1000
 
 
-class Cancellations:
-    """One worker's copy: a `Service`.
+class Cancellations(StateCopy):
+    """The cancelled jobs that one worker knows: a `Service`.
 
     Args:
         cancel: called with job id and reason of each new one.
     """
 
     def __init__(self, store: RevocationStore, clock: Clock, cancel: Callable[[str, str], None]) -> None:
+        super().__init__(every=_LOOK, trouble="cancelled jobs may run, because the state does not say which they are")
         self._store = store
         self._clock = clock
         self._cancel = cancel
         self._known: dict[str, tuple[str, int]] = {}
         self._place = 0
-        self._waking = asyncio.Event()
-        self._is_stopping = False
-        self._has_trouble = False
 
     def reason(self, job_id: str) -> str | None:
         """Why the job was cancelled; None when it was not, as far as is known here."""
@@ -48,44 +41,19 @@ class Cancellations:
         found = self._known.get(job_id)
         return None if found is None or found[1] <= self._clock.now_ms() else found[0]
 
-    def wake(self) -> None:
-        """Look now: there may be a new one."""
-        self._waking.set()
+    async def _read(self) -> None:
+        while found := await self._store.since(self._place, limit=_BATCH):
+            for one in found:
+                self._learn(one.job_id, one.reason, one.until)
+            self._place = found[-1].place
 
-    async def load(self) -> None:
-        """Read what is new in the state. A state that is not there is waited for elsewhere: this returns."""
-        try:
-            while found := await self._store.since(self._place, limit=_BATCH):
-                for one in found:
-                    self._learn(one.job_id, one.reason, one.until)
-                self._place = found[-1].place
-        except StateUnavailable as error:
-            if not self._has_trouble:
-                _log.warning("cancelled jobs may run, because the state does not say which they are: %s", error)
-            self._has_trouble = True
-        else:
-            self._has_trouble = False
-
-    def stop(self) -> None:
-        """See `Service`."""
-        self._is_stopping = True
-        self._waking.set()
-
-    async def run(self) -> None:
-        """Keep up with the state until `stop`."""
-        while not self._is_stopping:
-            await pause(self._waking, _LOOK)
-            self._waking.clear()
-            await self.load()
-            self._forget()
+    async def _act(self) -> None:
+        now = self._clock.now_ms()
+        for job_id in [job_id for job_id, (_, until) in self._known.items() if until <= now]:
+            del self._known[job_id]
 
     def _learn(self, job_id: str, reason: str, until: int) -> None:
         known = self._known.get(job_id)
         self._known[job_id] = (reason, max(until, known[1]) if known else until)
         if known is None:
             self._cancel(job_id, reason)
-
-    def _forget(self) -> None:
-        now = self._clock.now_ms()
-        for job_id in [job_id for job_id, (_, until) in self._known.items() if until <= now]:
-            del self._known[job_id]

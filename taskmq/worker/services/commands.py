@@ -9,10 +9,9 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from taskmq.contracts.broker import Broadcasting, Listening
-from taskmq.durable.service import pause
-from taskmq.errors import BrokerUnavailable, InvalidOption, MalformedMessage, TopologyMismatch
-from taskmq.model.backoff import Backoff
+from taskmq.contracts.broker import Broadcasting
+from taskmq.durable.service import listen
+from taskmq.errors import InvalidOption, MalformedMessage
 from taskmq.model.commands import (
     ALL_COMMANDS,
     WATCH,
@@ -34,7 +33,6 @@ _log = logging.getLogger("taskmq.worker")
 
 _STACKS_LIMIT: Final = 200_000
 _PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
 
 _Reply = tuple[Verdict, str, str]
 
@@ -104,24 +102,21 @@ class CommandService:
 
     async def run(self) -> None:
         """Obey until `stop`. That this user may not listen is logged once, and tried again and again."""
-        listening = await self._listen()
+        if not self.topics:
+            return
+        listening = await listen(
+            self._broker,
+            self.topics,
+            self.receive,
+            stop=self._is_stopping,
+            complain=_complain,
+            first_pause=self._pause,
+        )
         if listening is not None:
             try:
                 await self._is_stopping.wait()
             finally:
                 await listening.stop()
-
-    async def _listen(self) -> Listening | None:
-        backoff, complaint = Backoff(self._pause, _LONGEST_PAUSE), ""
-        while self.topics and not self._is_stopping.is_set():
-            try:
-                return await self._broker.listen(self.topics, self.receive)
-            except (BrokerUnavailable, TopologyMismatch) as error:
-                if str(error) != complaint:
-                    complaint = str(error)
-                    _log.warning("no commands are heard for now, jobs go on: %s", complaint)
-                await pause(self._is_stopping, backoff.next())
-        return None
 
     def receive(self, topic: str, body: bytes) -> None:
         """Take a message; whatever it is, nothing is raised."""
@@ -200,3 +195,7 @@ class CommandService:
             return "refused", "job_id: which job?", ""
         self._worker.revoked(job_id, reason)
         return "done", "", ""
+
+
+def _complain(error: Exception) -> None:
+    _log.warning("no commands are heard for now, jobs go on: %s", error)

@@ -5,7 +5,6 @@ The state has the truth. The worker reads it when it starts, so that a pause sur
 the state cannot be reached, what was known last holds; a worker that starts then consumes all its queues.
 """
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Final
@@ -13,10 +12,10 @@ from typing import Final
 from taskmq.client.queues import QueuePause, paused_queues
 from taskmq.contracts.broker import Consumer
 from taskmq.contracts.stores import ScheduleStore
-from taskmq.durable.service import pause
-from taskmq.errors import BrokerUnavailable, QueueMissing, StateUnavailable
+from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq.model.topology import WorkQueue
 from taskmq.worker.intake.slots import Slots
+from taskmq.worker.services.state_copy import StateCopy
 
 __all__ = ["QueuePauses"]
 
@@ -25,7 +24,7 @@ _log = logging.getLogger("taskmq.worker")
 _LOOK: Final = 10.0
 
 
-class QueuePauses:
+class QueuePauses(StateCopy):
     """Pauses and resumes the queues of one worker: a `Service` once it is attached.
 
     Args:
@@ -33,15 +32,15 @@ class QueuePauses:
     """
 
     def __init__(self, store: ScheduleStore, queues: Sequence[WorkQueue]) -> None:
+        super().__init__(
+            every=_LOOK, trouble="the state does not say which queues are paused, what was known last holds"
+        )
         self._store = store
         self._queues = queues
         self._known: dict[str, QueuePause] = {}
         self._in_force: set[str] = set()
         self._consumer: Consumer | None = None
         self._slots: Slots | None = None
-        self._waking = asyncio.Event()
-        self._is_stopping = False
-        self._has_trouble = False
 
     @property
     def names(self) -> list[str]:
@@ -60,36 +59,10 @@ class QueuePauses:
             if queue.name in self._in_force:
                 self._tell_paused(queue)
 
-    def wake(self) -> None:
-        """Look now: something may have changed."""
-        self._waking.set()
+    async def _read(self) -> None:
+        self._known = await paused_queues(self._store)
 
-    async def load(self) -> None:
-        """Read the state. One that is not there is waited for elsewhere: this returns."""
-        try:
-            self._known = await paused_queues(self._store)
-        except StateUnavailable as error:
-            if not self._has_trouble:
-                _log.warning("the state does not say which queues are paused, what was known last holds: %s", error)
-            self._has_trouble = True
-        else:
-            self._has_trouble = False
-
-    def stop(self) -> None:
-        """See `Service`."""
-        self._is_stopping = True
-        self._waking.set()
-
-    async def run(self) -> None:
-        """Keep up with the state until `stop`."""
-        while not self._is_stopping:
-            await pause(self._waking, _LOOK)
-            self._waking.clear()
-            if not self._is_stopping:
-                await self.load()
-                await self._apply()
-
-    async def _apply(self) -> None:
+    async def _act(self) -> None:
         for queue in self._queues:
             is_wanted = self.is_paused(queue)
             if is_wanted == (queue.name in self._in_force) or self._is_stopping:
