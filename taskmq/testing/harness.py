@@ -101,6 +101,8 @@ class Harness:
         self._runner: asyncio.Runner | None = None
 
     def __enter__(self) -> Self:
+        # Imports included modules: the test may call their tasks before anything else asks for them.
+        len(self.app.tasks)
         # A fresh name: nothing is left of the test before.
         middleware = (self._catcher, self._recorder)
         self._opened.enter_context(self._on(f"memory://{uuid4()}", middleware))

@@ -1,11 +1,13 @@
 """The testing kit, on apps of its own."""
 
 import asyncio
+import importlib
 import threading
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -449,3 +451,18 @@ def test_a_drain_costs_little(shop: Shop, count: int) -> None:
     shop.note.send_many([(str(number),) for number in range(count)])
     shop.bench.drain()
     assert len(shop.done) == count
+
+
+def test_tasks_of_included_modules_are_sent_before_anything_else_asks_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "included_tasks.py").write_text(
+        "from taskmq import task\n\n\n@task(name='double')\ndef double(number: int) -> int:\n    return 2 * number\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    double: Any = importlib.import_module("included_tasks").double
+
+    with Harness(TaskMQ(include=["included_tasks"]), start=START) as harness:
+        job = double.send(4)
+        harness.drain()
+        assert job.result() == 8
