@@ -363,31 +363,30 @@ async def test_a_worker_that_is_stopped_at_once_gives_back_what_goes_on_in_threa
 
 
 async def test_runs_in_threads_have_their_own_variables_and_know_their_job(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "taskmq.worker"):
-        with staged() as app:
-            seen: list[tuple[str, str, str]] = []
-            ended = threading.Event()
+    with caplog.at_level(logging.WARNING, "taskmq.worker"), staged() as app:
+        seen: list[tuple[str, str, str]] = []
+        ended = threading.Event()
 
-            @app.task(name="plain", queue="work", retry=None)
-            def plain(label: str) -> None:
-                context = current_context.get()
-                assert context is not None
-                seen.append((label, VARIABLE.get(), context.job_id))
-                VARIABLE.set(label)
-                if label == "last":
-                    ended.set()
-                    raise ValueError("on purpose")
+        @app.task(name="plain", queue="work", retry=None)
+        def plain(label: str) -> None:
+            context = current_context.get()
+            assert context is not None
+            seen.append((label, VARIABLE.get(), context.job_id))
+            VARIABLE.set(label)
+            if label == "last":
+                ended.set()
+                raise ValueError("on purpose")
 
-            async with working(app, concurrency=1):
-                await send(app, *"abc", "last", task="plain")
-                await reached(ended.is_set)
+        async with working(app, concurrency=1):
+            await send(app, *"abc", "last", task="plain")
+            await reached(ended.is_set)
 
-                async def is_dead() -> bool:
-                    record = await app.jobs.find_result("last")
-                    return record is not None and record.state is JobState.FAILED
+            async def is_dead() -> bool:
+                record = await app.jobs.find_result("last")
+                return record is not None and record.state is JobState.FAILED
 
-                await reached(is_dead)
-            assert seen == [(label, "unset", label) for label in (*"abc", "last")]
+            await reached(is_dead)
+        assert seen == [(label, "unset", label) for label in (*"abc", "last")]
     assert "job last of task plain" in caplog.text
 
 
