@@ -360,7 +360,7 @@ async def _always() -> bool:
 )
 @run_by(_run)
 async def test_a_tenant_is_told_of_its_own_jobs_by_their_own_names(
-    _: TaskMQ, hub: EventHub, /, tenant: str | None, job_id: str | None, expected: list[str]
+    app: TaskMQ, hub: EventHub, /, tenant: str | None, job_id: str | None, expected: list[str]
 ) -> None:
     fits = EventFilter(tenant=tenant, job_id=job_id)
     lines = event_lines(hub, "ann", fits, last_id=None, tenant=tenant, most=10, is_welcome=_always)
