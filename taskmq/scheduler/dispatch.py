@@ -151,6 +151,7 @@ class JobDispatcher:
 
     def began(self, job_id: str, *, ran: float = 0.0) -> None:
         """A job is known to run; `ran`: for so long already, where an earlier holder has dispatched it."""
+        self._ledger.began(job_id)
         self._shares.began(job_id, now=self._now(), ran=ran)
 
     def turned_back(self, job_id: str, seconds: float) -> None:
@@ -182,6 +183,10 @@ class JobDispatcher:
     def publish(self, batch: DispatchBatch) -> None:
         """Publish a batch beside everything else."""
         self._publishing.start(self._publisher.publish(batch))
+
+    def publish_again(self, batch: DispatchBatch) -> None:
+        """The same with one that an earlier holder of the slot may have published."""
+        self._publishing.start(self._publisher.publish_again(batch))
 
     def stop(self) -> None:
         """Dispatch nothing more; see `Service`."""

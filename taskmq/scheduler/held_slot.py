@@ -15,7 +15,7 @@ in hand are applied, and the store knows of it. One that is lost just stops.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from taskmq.app import TaskMQ
@@ -85,6 +85,8 @@ class HeldSlot:
             session,
             store.dispatching,
             self.ledger,
+            lease=lease,
+            began=self._began,
             reports=reports,
             queue=app.producer.queue,
             runs_once=self._runs_once,
@@ -130,8 +132,9 @@ class HeldSlot:
             store,
             self.ledger,
             workers,
-            slot=lease.slot,
+            lease=lease,
             reports=reports,
+            is_publishing=self.publisher.has,
             is_idle=lambda: self._reports.is_idle,
             runs_once=self._runs_once,
             again=self.dispatcher.wake,
@@ -215,9 +218,10 @@ class HeldSlot:
                 continue
             batches = [await self._located(batch) for batch in left]
             for batch in batches:
-                await self._take(batch)
+                self.dispatcher.resume(batch)
             for job_id, seconds in running.items():
                 self.dispatcher.began(job_id, ran=seconds)
+            await self._go_on_with(batches)
             return batches
         return None
 
@@ -242,20 +246,24 @@ class HeldSlot:
                     break
         return batch
 
-    async def _take(self, batch: DispatchBatch) -> None:
-        self.dispatcher.resume(batch)
-        if batch.confirmed:
-            self.ledger.confirmed(batch.id)
-            return
-        if batch.jobs:
-            count = len(batch.jobs)
+    async def _go_on_with(self, batches: Sequence[DispatchBatch]) -> None:
+        """Publish again what was not confirmed and is not known to run.
+
+        That is the last step: where an earlier one fails, nothing is being published for a slot that is given back.
+        """
+        for batch in batches:
+            if batch.confirmed:
+                self.ledger.confirmed(batch.id)
+        rest = [batch for batch in batches if not batch.confirmed]
+        waiting = [job for batch in rest for job in batch.jobs if self.ledger.waits(job.id, job.token)]
+        if waiting:
+            count = len(waiting)
             _log.warning("slot %d: %d jobs were not confirmed; publishing them again", self.lease.slot, count)
-        once = [job for job in batch.jobs if self._runs_once(job.task)]
-        if once:
-            await self.publisher.fail(once, reason=_UNKNOWN_RUN)
-        rest = [job for job in batch.jobs if not self._runs_once(job.task)]
-        if rest:
-            self.dispatcher.publish(DispatchBatch(batch.id, False, rest))
+        once = [job for job in waiting if self._runs_once(job.task)]
+        if not await self.publisher.fail(once, reason=_UNKNOWN_RUN) or self._is_lost:
+            return
+        for batch in rest:
+            self.dispatcher.publish_again(batch)
 
     def _is_placed(self, queue: str) -> bool:
         try:
@@ -266,6 +274,9 @@ class HeldSlot:
 
     def _runs_once(self, task: str) -> bool:
         return task in self._app.tasks and self._app.tasks[task].plan.ack == "early"
+
+    def _began(self, job_id: str) -> None:
+        self.dispatcher.began(job_id)
 
     def _has_room(self) -> None:
         self.dispatcher.has_room()

@@ -75,6 +75,7 @@ class Ledger:
         self.giving_way = 0
         self._tell_left = left
         self._flights: dict[str, Flight] = {}
+        self._running: set[str] = set()
         self._detached: dict[str, float] = {}
         self._left_of: dict[int, int] = {}
         self._queues: Counter[str] = Counter()
@@ -142,6 +143,15 @@ class Ledger:
         flight = self._flights.get(job_id)
         return flight if flight is not None and flight.token == token else None
 
+    def began(self, job_id: str) -> None:
+        """It is known to run; nothing where it is not in flight."""
+        if job_id in self._flights:
+            self._running.add(job_id)
+
+    def waits(self, job_id: str, token: int) -> bool:
+        """Whether it is in flight under this token, and is not known to run."""
+        return self.find(job_id, token) is not None and job_id not in self._running
+
     def heard(self, job_id: str, token: int, *, now: float) -> bool:
         """It runs without its message, and its worker says so; False where it is not in flight under this token.
 
@@ -204,6 +214,7 @@ class Ledger:
 
     def _leave(self, job_id: str, flight: Flight, seconds: float | None = None) -> None:
         del self._flights[job_id]
+        self._running.discard(job_id)
         self._detached.pop(job_id, None)
         self._tell_left(job_id, seconds)
         self._queues[flight.queue] -= 1

@@ -28,7 +28,7 @@ from typing import Final
 
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Broadcasting, Counting
-from taskmq.contracts.jobs import DispatchedJob, HistoryEntry, JobRecord, JobStore
+from taskmq.contracts.jobs import DispatchedJob, HistoryEntry, JobRecord, JobStore, Withdrawn
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.commands import REVOKE, Command, command_topic, encode_command
@@ -38,6 +38,7 @@ from taskmq.model.topology import jobs_queue
 from taskmq.scheduler.ledger import Ledger, public_name
 from taskmq.scheduler.reports import WORKER_LOST, worker_lost
 from taskmq.scheduler.signals import LiveWorkers
+from taskmq.scheduler.slots import HeldLease
 from taskmq.scheduler.status import SchedulerCounts
 
 __all__ = ["LOST_AFTER", "InFlightWatch"]
@@ -58,7 +59,9 @@ class InFlightWatch:
     """Looks after the jobs of one slot that are in flight: a `Service`.
 
     Args:
+        lease: of the slot.
         reports: the slot's reports queue.
+        is_publishing: whether a job is on its way to the broker under this token.
         is_idle: whether all reports that have come here are applied.
         runs_once: whether the jobs of a task must not run a second time.
         again: called when jobs are ready once more.
@@ -74,8 +77,9 @@ class InFlightWatch:
         ledger: Ledger,
         workers: LiveWorkers,
         *,
-        slot: int,
+        lease: HeldLease,
         reports: str,
+        is_publishing: Callable[[str, int], bool],
         is_idle: Callable[[], bool],
         runs_once: Callable[[str], bool],
         again: Callable[[], None],
@@ -88,8 +92,10 @@ class InFlightWatch:
         self._store = store
         self._ledger = ledger
         self._workers = workers
-        self._slot = slot
+        self._lease = lease
+        self._slot = lease.slot
         self._reports = reports
+        self._is_publishing = is_publishing
         self._is_idle = is_idle
         self._runs_once = runs_once
         self._again = again
@@ -202,6 +208,8 @@ class InFlightWatch:
             return asyncio.get_running_loop().time() - heard >= _ABSENT
         if record.state is JobState.RUNNING:
             return self._workers.is_absent(record.worker, seconds=_ABSENT)
+        if self._is_publishing(record.id, record.token):
+            return False
         return now - (record.dispatched or now) >= self._seconds * 1000
 
     async def _queues_nobody_has(self, queues: set[str]) -> dict[str, bool] | None:
@@ -232,18 +240,24 @@ class InFlightWatch:
         return found
 
     async def _give_up(self, record: JobRecord) -> None:
-        self._counts.lost += 1
         dispatching, name = self._store.dispatching, public_name(record)
+        slot, epoch, jobs = self._lease.slot, self._lease.epoch, [_as_dispatched(record)]
+        withdrawn = Withdrawn()
         if self._runs_once(record.task):
             reason = "it is unknown whether it was run: its worker is gone, and ack='early' never runs a job twice"
             _log.error("job %s (task %s) has failed: %s", name, record.task, reason)
-            await dispatching.fail([_as_dispatched(record)], reason=reason)
+            is_running = record.state is JobState.RUNNING
+            withdrawn = await dispatching.fail(slot, epoch, jobs, reason=reason, also_running=is_running)
         elif record.state is JobState.RUNNING:
             _log.warning("job %s (task %s): its worker died; running it again", name, record.task)
             await dispatching.apply([await self._report_of_death(record)])
         else:
             _log.warning("job %s (task %s): its message is lost; dispatching it again", name, record.task)
-            await dispatching.undispatch([_as_dispatched(record)], reason="its message was lost")
+            withdrawn = await dispatching.undispatch(slot, epoch, jobs, reason="its message was lost")
+        if record.id in withdrawn.running:
+            _log.warning("job %s (task %s): a worker has started it just now; it goes on", name, record.task)
+            return
+        self._counts.lost += 1
         self._ledger.left(record.id, record.token)
         self._again()
 

@@ -2,13 +2,15 @@
 
     confirmed                          -> the batch is confirmed in the store
     Unroutable, PublishRejected        -> back to the store, the attempt is not counted, and the queue pauses
+    the same after a PublishUnknown    -> published again after the pause: a worker may have it
     TooLarge, EncodeError              -> failed: no worker can ever run it
     PublishUnknown, BrokerUnavailable,
     BrokerBlocked                      -> published again, with the same token, until the broker has it
     PublishUnknown, ack="early"        -> failed: a worker may have it, and it never runs twice
 
 A batch that a holder of a slot did not get confirmed is published again by the next one. A job may so be published
-twice under one token: the first report counts.
+twice under one token: the first report counts. One that a worker has started, as a report or the store says, is not
+published again, taken back or failed here: it goes on, and its report will come.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from typing import Final
 
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Outgoing
-from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, DispatchStore
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, DispatchStore, Withdrawn
 from taskmq.durable.service import pause
 from taskmq.errors import (
     BrokerBlocked,
@@ -39,6 +41,7 @@ from taskmq.model.envelope import JSON, Invitation
 from taskmq.model.jobs.reports import invite
 from taskmq.model.topology import ReportQueue, WorkQueue, jobs_queue, node_queue
 from taskmq.scheduler.ledger import Ledger, public_name
+from taskmq.scheduler.slots import HeldLease
 from taskmq.scheduler.status import SchedulerCounts
 
 __all__ = ["InvitationPublisher"]
@@ -52,6 +55,8 @@ _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _QUEUE_PAUSE: Final = 1.0
 _LONGEST_QUEUE_PAUSE: Final = 30.0
+# After that whether a worker has a job which the broker refuses is found out by who looks for lost jobs.
+_IN_DOUBT: Final = 300.0
 
 
 class _QueuePause:
@@ -67,6 +72,8 @@ class InvitationPublisher:
     """Publishes the invitations of one slot.
 
     Args:
+        lease: of the slot.
+        began: called with a job that is known to run.
         reports: the name of the slot's reports queue.
         queue: what a queue of that name is to be.
         runs_once: whether the jobs of a task must not run a second time.
@@ -79,6 +86,8 @@ class InvitationPublisher:
         store: DispatchStore,
         ledger: Ledger,
         *,
+        lease: HeldLease,
+        began: Callable[[str], None],
         reports: str,
         queue: Callable[[str], WorkQueue],
         runs_once: Callable[[str], bool],
@@ -88,6 +97,8 @@ class InvitationPublisher:
         self._session = session
         self._store = store
         self._ledger = ledger
+        self._lease = lease
+        self._began = began
         self._reports = reports
         self._queue = queue
         self._runs_once = runs_once
@@ -96,6 +107,7 @@ class InvitationPublisher:
         self._letters: set[str] = set()
         self._pauses: dict[str, _QueuePause] = {}
         self._troubled = 0
+        self._in_hand: set[tuple[str, int]] = set()
         self._is_stopping = asyncio.Event()
 
     @property
@@ -113,33 +125,32 @@ class InvitationPublisher:
         found = self._pauses.get(queue)
         return found is not None and found.until > asyncio.get_running_loop().time()
 
+    def has(self, job_id: str, token: int) -> bool:
+        """Whether the job is being published, or will be again."""
+        return (job_id, token) in self._in_hand
+
     def stop_trying(self) -> None:
         """From now on leave to the slot's next holder what the broker does not take at once."""
         self._is_stopping.set()
 
     async def publish(self, batch: DispatchBatch) -> None:
-        """Return once the broker has each of the batch's jobs, or the store has it again, or trying was stopped."""
-        pending: Sequence[DispatchedJob] = batch.jobs
-        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
-        is_troubled = False
-        try:
-            while pending:
-                pending, error = await self._publish(pending)
-                if pending and not is_troubled:
-                    is_troubled = True
-                    self._troubled += 1
-                    _log.warning("%d jobs are published again when the broker answers: %s", len(pending), error)
-                if pending and await pause(self._is_stopping, backoff.next()):
-                    return
-        finally:
-            if is_troubled:
-                self._troubled -= 1
-                self._room()
-        self._ledger.confirmed(batch.id)
+        """Return once each of the batch's jobs is with the broker or a worker or in the store again.
 
-    async def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
-        """End these instead of publishing them; return once the store has that, or trying was stopped."""
-        await self._told(self._store.fail, jobs, reason)
+        Or once trying was stopped; then the batch is not confirmed, and its next holder publishes it again.
+        """
+        await self._publish_all(batch, in_doubt=set())
+
+    async def publish_again(self, batch: DispatchBatch) -> None:
+        """`publish` what an earlier holder may have published: where the broker refuses it, workers may have it."""
+        await self._publish_all(batch, in_doubt={job.id for job in batch.jobs})
+
+    async def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> bool:
+        """End these instead of publishing them; False: trying was stopped before the store had that.
+
+        Those that a worker has started go on.
+        """
+        slot, epoch = self._lease.slot, self._lease.epoch
+        return await self._withdraw(jobs, lambda: self._store.fail(slot, epoch, jobs, reason=reason))
 
     async def declare_reports(self, queues: Sequence[str] = ()) -> None:
         """Make sure that the reports queue is there, and gets what the broker drops of these queues' jobs.
@@ -155,8 +166,54 @@ class InvitationPublisher:
         await self._session.broker.declare_reports([ReportQueue(self._reports, letters_of=names)])
         self._letters |= letters
 
-    async def _publish(self, jobs: Sequence[DispatchedJob]) -> tuple[list[DispatchedJob], SendError | None]:
-        """Try once; what has to be published again, and why."""
+    async def _publish_all(self, batch: DispatchBatch, *, in_doubt: set[str]) -> None:
+        pending = self._waiting(batch.jobs)
+        backoff, refusals = Backoff(_PAUSE, _LONGEST_PAUSE), Backoff(_QUEUE_PAUSE, _LONGEST_QUEUE_PAUSE)
+        names: set[tuple[str, int]] = set()
+        is_troubled = False
+        until = None
+        try:
+            while pending:
+                self._in_hand -= names
+                names = {(job.id, job.token) for job in pending}
+                self._in_hand |= names
+                pending, outage = await self._publish(pending, in_doubt)
+                if (outage is not None) is not is_troubled:
+                    is_troubled = not is_troubled
+                    self._troubled += 1 if is_troubled else -1
+                    if outage is not None:
+                        _log.warning("%d jobs are published again when the broker answers: %s", len(pending), outage)
+                    else:
+                        self._room()
+                if not pending:
+                    break
+                if outage is None:
+                    now = asyncio.get_running_loop().time()
+                    until = until or now + _IN_DOUBT
+                    if now >= until:
+                        break
+                if await pause(self._is_stopping, (refusals if outage is None else backoff).next()):
+                    return
+                pending = self._waiting(pending)
+        finally:
+            self._in_hand -= names
+            if is_troubled:
+                self._troubled -= 1
+                self._room()
+        self._ledger.confirmed(batch.id)
+
+    def _waiting(self, jobs: Sequence[DispatchedJob]) -> list[DispatchedJob]:
+        """Those that still are to be published: not reported, given up or started meanwhile."""
+        return [job for job in jobs if self._ledger.waits(job.id, job.token)]
+
+    async def _publish(
+        self, jobs: Sequence[DispatchedJob], in_doubt: set[str]
+    ) -> tuple[list[DispatchedJob], SendError | None]:
+        """Try once; what has to be published again, and the outage that is a reason for it.
+
+        Args:
+            in_doubt: those that the broker may have, although it has not confirmed them; gets more of them.
+        """
         errors = await self._send(jobs)
         again: list[DispatchedJob] = []
         refused: dict[str, list[DispatchedJob]] = {}
@@ -166,13 +223,15 @@ class InvitationPublisher:
             if error is None:
                 # Not there any more where its report was faster than the confirm.
                 continue
+            if isinstance(error, PublishUnknown):
+                in_doubt.add(job.id)
             if isinstance(error, PublishUnknown) and self._runs_once(job.task):
-                await self.fail([job], reason=_UNKNOWN_RUN)
+                again += [] if await self.fail([job], reason=_UNKNOWN_RUN) else [job]
             elif isinstance(error, _OUTAGES):
                 again.append(job)
                 outage = error
             elif isinstance(error, _NEVER):
-                await self.fail([job], reason=str(error))
+                again += [] if await self.fail([job], reason=str(error)) else [job]
             else:
                 refused.setdefault(_way(job), []).append(job)
                 reasons[_way(job)] = error
@@ -182,7 +241,9 @@ class InvitationPublisher:
             self._pauses.pop(queue, None)
         for queue, its in refused.items():
             self._pause_queue(queue, reasons[queue])
-            await self._told(self._store.undispatch, its, str(reasons[queue]))
+            again += [job for job in its if job.id in in_doubt]
+            back = [job for job in its if job.id not in in_doubt]
+            again += [] if await self._undispatch(back, str(reasons[queue])) else back
         return again, outage
 
     async def _send(self, jobs: Sequence[DispatchedJob]) -> list[SendError | None]:
@@ -233,19 +294,32 @@ class InvitationPublisher:
         _log.warning("queue %s takes no jobs, next try in %g s: %s", queue, seconds, reason)
         loop.call_at(found.until, self._room)
 
-    async def _told(self, tell: Callable[..., Awaitable[None]], jobs: Sequence[DispatchedJob], reason: str) -> None:
-        """Write to the store what has become of jobs, however long that takes; they are in flight until then."""
+    async def _undispatch(self, jobs: Sequence[DispatchedJob], reason: str) -> bool:
+        slot, epoch = self._lease.slot, self._lease.epoch
+        return await self._withdraw(jobs, lambda: self._store.undispatch(slot, epoch, jobs, reason=reason))
+
+    async def _withdraw(self, jobs: Sequence[DispatchedJob], withdraw: Callable[[], Awaitable[Withdrawn]]) -> bool:
+        """Write to the store what has become of jobs, however long that takes; they are in flight until then.
+
+        False: trying was stopped before, and the slot's next holder is to have their batch as one without a confirm.
+        """
+        if not jobs:
+            return True
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
-        while True:
+        withdrawn: Withdrawn | None = None
+        while withdrawn is None:
             try:
-                await tell(jobs, reason=reason)
-                break
+                withdrawn = await withdraw()
             except StoreUnavailable:
                 if await pause(self._is_stopping, backoff.next()):
-                    return
+                    return False
         for job in jobs:
-            self._ledger.left(job.id, job.token, seconds=0.0)
+            if job.id not in withdrawn.running:
+                self._ledger.left(job.id, job.token, seconds=0.0)
+            elif self._ledger.waits(job.id, job.token):
+                self._began(job.id)
         self._room()
+        return True
 
 
 def _way(job: DispatchedJob) -> str:

@@ -21,6 +21,8 @@ from taskmq.contracts.jobs import (
     Pick,
     PutDefinition,
     Submitted,
+    Withdrawn,
+    slot_key,
 )
 from taskmq.model.jobs.definitions import Definition, DefinitionContent
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
@@ -163,13 +165,43 @@ class _LooksAheadTooFar(JobModel):
 
 
 class _TakesBackWhatIsGone(JobModel):
-    def undispatch(self, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = "") -> None:
+    def undispatch(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+    ) -> Withdrawn:
         known = [self.jobs.get(job.id) for job in jobs]
-        super().undispatch(
+        return super().undispatch(
+            slot,
+            epoch,
             [replace(one, token=job.token) if job else one for one, job in zip(jobs, known, strict=True)],
             delay=delay,
             reason=reason,
         )
+
+
+class _TakesBackWhatRuns(JobModel):
+    def undispatch(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+    ) -> Withdrawn:
+        for one in jobs:
+            if (job := self.under_way(one.id, one.token)) is not None:
+                self.jobs[one.id] = replace(job, state=JobState.DISPATCHED)
+        return super().undispatch(slot, epoch, jobs, delay=delay, reason=reason)
+
+
+class _EndsWhatRuns(JobModel):
+    def fail(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
+    ) -> Withdrawn:
+        return super().fail(slot, epoch, jobs, reason=reason, also_running=True)
+
+
+class _TakesBackForAnyHolder(JobModel):
+    def undispatch(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+    ) -> Withdrawn:
+        lease = self.leases.find(slot_key(slot), now=self.now)
+        present = epoch if lease is None else lease.token
+        return super().undispatch(slot, present, jobs, delay=delay, reason=reason)
 
 
 class _TakesNothingOver(JobModel):
@@ -275,6 +307,9 @@ class _KeepsOneFormOfATask(_BrokenCatalogue):
         (_FiresWhatWasChanged, "one_that_was_changed_or_cancelled_since_it_was_read_stays_as_it_is"),
         (_LooksAheadTooFar, "what_is_due_at_the_end_of_the_look_ahead_is_not_found_yet"),
         (_TakesBackWhatIsGone, "jobs_that_have_lost_their_token_are_neither_taken_back_nor_failed"),
+        (_TakesBackWhatRuns, "a_job_that_runs_is_neither_taken_back_nor_failed"),
+        (_EndsWhatRuns, "a_job_that_runs_is_neither_taken_back_nor_failed"),
+        (_TakesBackForAnyHolder, "a_holder_whose_slot_has_passed_on_takes_nothing_back_and_fails_nothing"),
         (_TakesNothingOver, "the_next_holder_gets_what_the_earlier_ones_have_left"),
         (_ForgetsConfirms, "the_next_holder_gets_what_the_earlier_ones_have_left"),
         (_ReadsEndedJobsWithoutResult, "a_success_keeps_its_result_and_the_workers_times"),
@@ -310,6 +345,9 @@ def test_a_broken_promise_is_noticed(broken: type[JobModel], promise: str) -> No
         _ForgetsAttempts,
         _FiresWhatWasChanged,
         _TakesBackWhatIsGone,
+        _TakesBackWhatRuns,
+        _EndsWhatRuns,
+        _TakesBackForAnyHolder,
         _TakesNothingOver,
         _ForgetsConfirms,
         _ReadsEndedJobsWithoutResult,

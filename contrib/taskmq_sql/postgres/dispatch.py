@@ -1,7 +1,7 @@
 """What schedulers do with the jobs in PostgreSQL."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,12 +16,13 @@ from taskmq.contracts.jobs import (
     Pick,
     ReadyJob,
     Released,
+    Withdrawn,
     slot_key,
 )
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
-from taskmq.model.states import JobState
-from taskmq_sql.jobs.codes import CODES
+from taskmq.model.states import UNDERWAY, JobState
+from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, reason
 from taskmq_sql.postgres.connections import Connection, Row
@@ -50,6 +51,7 @@ from taskmq_sql.postgres.statements import (
     PUT_BEHIND,
     TAKE_OVER,
     UNDISPATCH,
+    WITHDRAWN,
 )
 from taskmq_sql.postgres.upkeep.days import drop_days, make_days
 
@@ -59,6 +61,7 @@ KEPT_DAYS: Final = 30
 _SHARDS: Final = 64
 # One call that names no gates opens them for so many jobs.
 _OPENED: Final = 500
+_AT_BROKER: Final = frozenset({JobState.DISPATCHED})
 _OVER: Final = "its time was over before it started"
 _DROP_KEYS: Final = "delete from taskmq.unique_key where until <= taskmq.now_ms()"
 # With a take-over, which is on the disk when it is acted on.
@@ -211,15 +214,28 @@ class PostgresDispatch:
     async def forget(self, batches: Sequence[int]) -> None:
         await self._for_batches(FORGET, batches)
 
-    async def undispatch(self, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = "") -> None:
-        if jobs := [job for job in jobs if is_job_id(job.id)]:
-            await self._database.reports.run(
-                "transaction", lambda connection: _undispatch(connection, jobs, delay, reason)
-            )
+    async def undispatch(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+    ) -> Withdrawn:
+        tokens = _tokens(jobs)
+        if not tokens:
+            return Withdrawn()
+        hold = (slot_key(slot), epoch)
+        return await self._database.reports.run(
+            "transaction", lambda connection: _undispatch(connection, hold, tokens, delay, reason)
+        )
 
-    async def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
-        if endings := _endings(jobs, JobState.FAILED, reason):
-            await self._database.reports.run("transaction", lambda connection: _fail(connection, endings))
+    async def fail(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
+    ) -> Withdrawn:
+        tokens = _tokens(jobs)
+        if not tokens:
+            return Withdrawn()
+        states = UNDERWAY if also_running else _AT_BROKER
+        hold = (slot_key(slot), epoch)
+        return await self._database.reports.run(
+            "transaction", lambda connection: _fail(connection, hold, tokens, reason, states)
+        )
 
     async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
         async def take_over(connection: Connection) -> Sequence[Row]:
@@ -374,39 +390,66 @@ class _Fires:
         return {Lane(queues[queue], priority, tenants[tenant]) for queue, priority, tenant in rows}
 
 
-async def _undispatch(connection: Connection, jobs: Sequence[DispatchedJob], delay: float, why: str) -> None:
-    jobs = sorted(jobs, key=lambda job: job.id)
+async def _undispatch(
+    connection: Connection, hold: tuple[str, int], tokens: Mapping[str, int], delay: float, why: str
+) -> Withdrawn:
     after = JobState.SCHEDULED if delay > 0 else JobState.QUEUED
     rows = await connection.fetch(
-        UNDISPATCH,
-        [job.id for job in jobs],
-        [job.token for job in jobs],
-        CODES[after],
-        round(delay * 1000),
+        UNDISPATCH, list(tokens), list(tokens.values()), CODES[after], round(delay * 1000), *hold
     )
-    notes = [Note(str(row["id"]), row["version"], "undispatched", after, "", why) for row in rows]
+    if not rows:
+        return Withdrawn()
+    notes = [
+        Note(str(row["id"]), row["version"], "undispatched", after, "", why) for row in rows if row["id"] is not None
+    ]
     done = {each.id for each in notes}
-    if left := {job.id: job for job in jobs if job.id not in done}:
-        existing = await connection.fetch(EXISTING, sorted(left))
-        asked = [
-            Ending(id=str(row["id"]), token=left[str(row["id"])].token, state=JobState.CANCELLED)
-            for row in existing
-            if row["cancel_requested"] is not None
-        ]
-        ended = await end(connection, asked) if asked else ()
-        notes += [Note(str(row["id"]), row["version"], "undispatched", JobState.CANCELLED, "", why) for row in ended]
+    running: frozenset[str] = frozenset()
+    if left := sorted(tokens.keys() - done):
+        existing = await connection.fetch(EXISTING, left)
+        waiting, running = _found(existing, tokens, _AT_BROKER)
+        asked = waiting & {str(row["id"]) for row in existing if row["cancel_requested"] is not None}
+        if asked:
+            endings = [Ending(id=job, token=tokens[job], state=JobState.CANCELLED) for job in asked]
+            notes += [
+                Note(str(row["id"]), row["version"], "undispatched", JobState.CANCELLED, "", why)
+                for row in await end(connection, endings)
+            ]
     await note(connection, notes)
+    return Withdrawn(frozenset(each.id for each in notes), running)
 
 
-async def _fail(connection: Connection, endings: Sequence[Ending]) -> None:
-    why = {each.id: "" if each.error is None else each.error.message for each in endings}
-    rows = await end(connection, endings)
-    await note(
-        connection,
-        [Note(str(row["id"]), row["version"], "ended", JobState.FAILED, text=why[str(row["id"])]) for row in rows],
+async def _fail(
+    connection: Connection, hold: tuple[str, int], tokens: Mapping[str, int], why: str, states: Collection[JobState]
+) -> Withdrawn:
+    waiting, running = _found(await connection.fetch(WITHDRAWN, list(tokens), *hold), tokens, states)
+    if waiting:
+        error = reason(why)
+        endings = [Ending(id=job, token=tokens[job], state=JobState.FAILED, error=error) for job in waiting]
+        await note(
+            connection,
+            [
+                Note(str(row["id"]), row["version"], "ended", JobState.FAILED, text=error.message)
+                for row in await end(connection, endings)
+            ],
+        )
+    return Withdrawn(waiting, running)
+
+
+def _tokens(jobs: Sequence[DispatchedJob]) -> dict[str, int]:
+    """In the order of their ids, in which rows are locked."""
+    return {job.id: job.token for job in sorted(jobs, key=lambda job: job.id) if is_job_id(job.id)}
+
+
+def _found(
+    rows: Sequence[Row], tokens: Mapping[str, int], states: Collection[JobState]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Of jobs that are under way with these tokens: those in these states, and the others."""
+    held = {
+        job: state
+        for row in rows
+        if row["token"] == tokens[job := str(row["id"])] and (state := STATES[row["state"]]) in UNDERWAY
+    }
+    return (
+        frozenset(job for job, state in held.items() if state in states),
+        frozenset(job for job, state in held.items() if state not in states),
     )
-
-
-def _endings(jobs: Sequence[DispatchedJob], state: JobState, why: str) -> list[Ending]:
-    by_id = {job.id: job for job in jobs if is_job_id(job.id)}
-    return [Ending(id=job.id, token=job.token, state=state, error=reason(why)) for job in by_id.values()]

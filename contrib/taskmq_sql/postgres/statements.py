@@ -50,6 +50,7 @@ __all__ = [
     "WAITING",
     "WAITING_FOR",
     "WAITING_JOBS",
+    "WITHDRAWN",
 ]
 
 JOB_COLUMNS: Final = (
@@ -353,17 +354,26 @@ select id, queue, version, state from u"""
 """Jobs that run again, by (id, token), unless their end was asked for."""
 
 UNDISPATCH: Final = f"""
-with u as (
+with {_FENCE.format(key="$5", epoch="$6")},
+u as (
   update taskmq.job j set state = $3::smallint, version = j.version + 1,
          due = case when $3::smallint = 1 then j.due else taskmq.now_ms() + $4::bigint end
   from unnest($1::uuid[], $2::bigint[]) as r(id, token)
-  where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state in (2, 3)
-    and j.cancel_requested is null
+  where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state = 2
+    and j.cancel_requested is null and exists (select from fence)
   returning j.id, j.due, j.tenant, j.queue, j.priority, j.version, j.state),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from u where state = 1),
 t as (insert into taskmq.timer (shard, due, id) select {_SHARD}, due, id from u where state <> 1)
-select id, version from u"""
+select u.id, u.version from fence left join u on true"""
+"""Jobs that no worker has started, unless their end was asked for; where there are none, a row without an id. No
+lease: no row."""
+
+WITHDRAWN: Final = f"""
+with {_FENCE.format(key="$2", epoch="$3")}
+select j.id, j.token, j.state from taskmq.job j
+where j.id = any($1::uuid[]) and exists (select from fence) order by j.id for update"""
+"""What has become of jobs that are to end without a run. No lease: nothing."""
 
 EXISTING: Final = """
 select j.id, j.token, j.state, j.version, j.queue, j.cancel_requested from taskmq.job j

@@ -29,6 +29,7 @@ from taskmq.contracts.jobs import (
     ReadyJob,
     Released,
     Submitted,
+    Withdrawn,
 )
 from taskmq.model.clock import Clock
 from taskmq.model.jobs.dependencies import JobDependency
@@ -308,12 +309,17 @@ class SqliteDispatch:
     async def forget(self, batches: Sequence[int]) -> None:
         await self._writer.call(partial(dispatches.forget, batches=batches), care=Care.LOOSE)
 
-    async def undispatch(self, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = "") -> None:
-        work = partial(dispatches.undispatch, jobs=jobs, delay=delay, reason=reason)
-        await self._writer.call(work, care=Care.DURABLE)
+    async def undispatch(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+    ) -> Withdrawn:
+        work = partial(dispatches.undispatch, slot=slot, epoch=epoch, jobs=jobs, delay=delay, reason=reason)
+        return await self._writer.call(work, care=Care.DURABLE)
 
-    async def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
-        await self._writer.call(partial(dispatches.fail, jobs=jobs, reason=reason), care=Care.DURABLE)
+    async def fail(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
+    ) -> Withdrawn:
+        work = partial(dispatches.fail, slot=slot, epoch=epoch, jobs=jobs, reason=reason, also_running=also_running)
+        return await self._writer.call(work, care=Care.DURABLE)
 
     async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
         return await self._writer.call(partial(dispatches.take_over, slot=slot, epoch=epoch), care=Care.DURABLE)

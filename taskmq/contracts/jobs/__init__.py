@@ -25,6 +25,7 @@ from taskmq.contracts.jobs.dispatch import (
     Pick,
     ReadyJob,
     Released,
+    Withdrawn,
 )
 from taskmq.contracts.jobs.nodes import NodeStore, PlacedJob, UnplacedJob
 from taskmq.contracts.jobs.records import (
@@ -104,6 +105,7 @@ __all__ = [
     "TaskStore",
     "UnplacedJob",
     "Upgradable",
+    "Withdrawn",
     "counted",
     "decode_lanes",
     "encode_lanes",

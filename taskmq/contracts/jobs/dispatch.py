@@ -1,7 +1,7 @@
 """What schedulers do with the jobs of a store.
 
 lanes -> dispatch -> publish -> confirm -> ... reports -> apply -> forget
-|  refused: undispatch, or fail
+|  refused: undispatch, or fail; what runs goes on
 look -> put_behind gates -> open_gates -> lanes
 due -> fire -> lanes
 take_over: what an earlier holder of the slot has dispatched
@@ -30,6 +30,7 @@ __all__ = [
     "Pick",
     "ReadyJob",
     "Released",
+    "Withdrawn",
 ]
 
 SLOTS: Final = 8
@@ -122,6 +123,20 @@ class AppliedReport(msgspec.Struct, frozen=True):
     state: JobState | None = None
     queue: str = ""
     has_dependents: bool = False
+
+
+class Withdrawn(msgspec.Struct, frozen=True):
+    """What became of dispatched jobs that a scheduler has taken back, or ended.
+
+    A job in neither set is as it was: it has ended, it was dispatched again, or the slot has passed on.
+
+    Attributes:
+        ids: those that were taken back, or have ended.
+        running: those that a worker has started under the same token: they go on, and their reports will come.
+    """
+
+    ids: frozenset[str] = frozenset()
+    running: frozenset[str] = frozenset()
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -231,15 +246,29 @@ class DispatchStore(Protocol):
         """All jobs of these batches have left them."""
         ...
 
-    async def undispatch(self, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = "") -> None:
-        """The broker has not taken them: those that still have their tokens are ready again, after `delay` seconds.
+    async def undispatch(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+    ) -> Withdrawn:
+        """The broker has not taken them: those that are still `dispatched` are ready again, after `delay` seconds.
 
-        Where their cancellation was asked for, they end.
+        Only a job that has this very token is touched, and only before a report of its start has counted: one that
+        runs goes on, and one that has ended or was dispatched again stays as it is. The attempt is not counted.
+        Where their cancellation was asked for, they end instead.
+
+        Args:
+            jobs: of queues of the slot.
         """
         ...
 
-    async def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
-        """They can never be run: those that still have their tokens end as failed, with an event `ended`."""
+    async def fail(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
+    ) -> Withdrawn:
+        """They can never be run: those that `undispatch` would take back end as failed, with an event `ended`.
+
+        Args:
+            jobs: of queues of the slot.
+            also_running: and those that a worker has started, which is gone.
+        """
         ...
 
     async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:

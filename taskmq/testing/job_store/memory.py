@@ -30,6 +30,7 @@ from taskmq.contracts.jobs import (
     ScheduleFiring,
     StoredSchedule,
     Submitted,
+    Withdrawn,
     slot_key,
 )
 from taskmq.contracts.stores import Lease
@@ -258,11 +259,15 @@ class _MemoryDispatch:
     async def forget(self, batches: Sequence[int]) -> None:
         self._store.at_work().forget(batches)
 
-    async def undispatch(self, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = "") -> None:
-        self._store.at_work().undispatch(jobs, delay=delay, reason=reason)
+    async def undispatch(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+    ) -> Withdrawn:
+        return self._store.at_work().undispatch(slot, epoch, jobs, delay=delay, reason=reason)
 
-    async def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
-        self._store.at_work().fail(jobs, reason=reason)
+    async def fail(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
+    ) -> Withdrawn:
+        return self._store.at_work().fail(slot, epoch, jobs, reason=reason, also_running=also_running)
 
     async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
         return self._store.at_work().take_over(slot, epoch)

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +33,7 @@ from taskmq.contracts.jobs import (
     Pick,
     Released,
     Submitted,
+    Withdrawn,
     counted,
     over_quota,
     replacement,
@@ -64,6 +65,7 @@ __all__ = ["JobModel", "escaped", "lane_of", "shard_of"]
 _DAY: Final = 86_400_000
 _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
 _RUNS: Final = frozenset({JobState.SCHEDULED, JobState.QUEUED})
+_AT_BROKER: Final = frozenset({JobState.DISPATCHED})
 _CHANGED: Final = ("due", "expires", "priority", "queue", "body", "cancel_requested")
 
 
@@ -357,10 +359,11 @@ class JobModel:
         for number in batches:
             self._batches.pop(number, None)
 
-    def undispatch(self, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = "") -> None:
-        for one in jobs:
-            if (job := self.under_way(one.id, one.token)) is None:
-                continue
+    def undispatch(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+    ) -> Withdrawn:
+        waiting, withdrawn = self._withdraw(slot, epoch, jobs)
+        for job in waiting:
             if job.cancel_requested is not None:
                 changed = self._set(job, JobState.CANCELLED, error=_reason(job.cancel_requested))
             elif delay > 0:
@@ -368,11 +371,27 @@ class JobModel:
             else:
                 changed = self._set(job, JobState.QUEUED)
             self._note(changed, "undispatched", note=reason)
+        return withdrawn
 
-    def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
-        for one in jobs:
-            if (job := self.under_way(one.id, one.token)) is not None:
-                self._end_by_itself(job, JobState.FAILED, reason)
+    def fail(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
+    ) -> Withdrawn:
+        states = UNDERWAY if also_running else _AT_BROKER
+        waiting, withdrawn = self._withdraw(slot, epoch, jobs, states)
+        for job in waiting:
+            self._end_by_itself(job, JobState.FAILED, reason)
+        return withdrawn
+
+    def _withdraw(
+        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], states: Collection[JobState] = _AT_BROKER
+    ) -> tuple[list[JobRecord], Withdrawn]:
+        """Those in these states, and the answer."""
+        if not self._holds(slot, epoch):
+            return [], Withdrawn()
+        found = [job for one in jobs if (job := self.under_way(one.id, one.token)) is not None]
+        chosen = [job for job in found if job.state in states]
+        running = frozenset(job.id for job in found if job.state not in states)
+        return chosen, Withdrawn(frozenset(job.id for job in chosen), running)
 
     def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
         if not self._holds(slot, epoch):

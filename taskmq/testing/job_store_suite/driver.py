@@ -19,6 +19,7 @@ from taskmq.contracts.jobs import (
     NewJob,
     Pick,
     Submitted,
+    Withdrawn,
     slot_key,
 )
 from taskmq.contracts.stores import Lease
@@ -190,6 +191,22 @@ class JobDriver:
         batch = await self.try_dispatch(*picks, queue=queue)
         assert batch is not None, f"nothing was dispatched of {queue}"
         return batch
+
+    async def undispatch(
+        self, *jobs: DispatchedJob, epoch: int | None = None, delay: float = 0.0, reason: str = ""
+    ) -> Withdrawn:
+        """Take back jobs of one queue, as the holder of its slot."""
+        slot = self.schedulers.slot_of(jobs[0].queue)
+        held = await self.epoch(slot) if epoch is None else epoch
+        return await self.schedulers.undispatch(slot, held, jobs, delay=delay, reason=reason)
+
+    async def fail(
+        self, *jobs: DispatchedJob, reason: str, epoch: int | None = None, also_running: bool = False
+    ) -> Withdrawn:
+        """End jobs of one queue without a run, as the holder of its slot."""
+        slot = self.schedulers.slot_of(jobs[0].queue)
+        held = await self.epoch(slot) if epoch is None else epoch
+        return await self.schedulers.fail(slot, held, jobs, reason=reason, also_running=also_running)
 
     async def dispatched(self, **fields: Any) -> DispatchedJob:
         """A job of a queue that has no others ready, dispatched."""

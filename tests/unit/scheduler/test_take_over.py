@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import AppliedReport, DispatchBatch, DispatchedJob, Pick
+from taskmq.contracts.jobs import AppliedReport, DispatchBatch, DispatchedJob, Pick, Withdrawn
 from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.reports import Report
@@ -334,11 +334,11 @@ def test_a_take_over_goes_on_where_the_store_was_away_in_the_middle_of_it(caplog
         store, lost = stage.store, list[str]()
         fail = store.dispatching.fail
 
-        async def fails_once(jobs: Sequence[DispatchedJob], *, reason: str) -> None:
+        async def fails_once(slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str) -> Withdrawn:
             if not lost:
                 lost.append(reason)
                 raise StoreUnavailable("it is away (staged)")
-            await fail(jobs, reason=reason)
+            return await fail(slot, epoch, jobs, reason=reason)
 
         vars(store.dispatching)["fail"] = fails_once
         stage.start(store=store)

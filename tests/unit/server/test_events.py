@@ -416,8 +416,8 @@ async def test_ends_without_a_run_are_found_once_under_the_names_of_their_states
     await events.look()
     clock.advance(3_600)
     await driver.try_dispatch(queue="short")
-    await driver.schedulers.fail([failed], reason="too large")
-    await driver.schedulers.undispatch([unwanted])
+    await driver.fail(failed, reason="too large")
+    await driver.undispatch(unwanted)
     await driver.release()
 
     found = {one.job_id: one.event for one in await events.look()}

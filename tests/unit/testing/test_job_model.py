@@ -104,7 +104,13 @@ class _History:
         assert bool(fired) is (bool(due) and epoch == self.epochs[-1])
 
     def undispatch(self) -> None:
-        self.model.undispatch(self.sent[-2:], delay=self.dice.choice((0.0, 0.3)))
+        epoch, jobs = self.dice.choice(self.epochs[-2:]), self.sent[-2:]
+        before = {job.id: self.model.jobs[job.id] for job in jobs}
+        answer = self.model.undispatch(0, epoch, jobs, delay=self.dice.choice((0.0, 0.3)))
+        changed = {job_id for job_id, was in before.items() if self.model.jobs[job_id] != was}
+        assert changed == answer.ids
+        assert all(before[job_id].state is JobState.DISPATCHED for job_id in changed)
+        assert epoch == self.epochs[-1] or not (answer.ids or answer.running)
 
     def crash(self) -> None:
         """Another scheduler takes the slot, and everything that was left is known to it."""

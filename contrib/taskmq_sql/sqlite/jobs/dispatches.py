@@ -3,10 +3,19 @@
 import os
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, HistoryEntry, JobRecord, Lane, Pick, slot_key
+from taskmq.contracts.jobs import (
+    DispatchBatch,
+    DispatchedJob,
+    HistoryEntry,
+    JobRecord,
+    Lane,
+    Pick,
+    Withdrawn,
+    slot_key,
+)
 from taskmq.model.states import JobState
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
@@ -30,6 +39,7 @@ __all__ = [
 ]
 
 _DISPATCHED: Final = CODES[JobState.DISPATCHED]
+_AT_BROKER: Final = frozenset([_DISPATCHED])
 _EXPIRED_REASON: Final = "its time was over before it started"
 
 # From one lane to the next, each by one look into the key: the jobs of a lane are not read.
@@ -131,10 +141,12 @@ def forget(transaction: Transaction, batches: Sequence[int]) -> None:
     in_each(transaction.connection, "DELETE FROM dispatch_batch WHERE id IN (@values)", batches)
 
 
-def undispatch(transaction: Transaction, jobs: Sequence[DispatchedJob], delay: float, reason: str) -> None:
-    """Those that still have their tokens are ready again, after `delay` seconds, or end."""
+def undispatch(
+    transaction: Transaction, *, slot: int, epoch: int, jobs: Sequence[DispatchedJob], delay: float, reason: str
+) -> Withdrawn:
+    """Those that no worker has started are ready again, after `delay` seconds, or end."""
     now = transaction.now
-    found = list(_still_held(transaction, jobs))
+    found, withdrawn = _withdraw(transaction, slot, epoch, jobs, _AT_BROKER)
     for job in found:
         if job.cancel_requested is not None:
             job.step(JobState.CANCELLED, now=now)
@@ -155,16 +167,27 @@ def undispatch(transaction: Transaction, jobs: Sequence[DispatchedJob], delay: f
             for job in found
         ],
     )
+    return withdrawn
 
 
-def fail(transaction: Transaction, jobs: Sequence[DispatchedJob], reason: str) -> None:
-    """Those that still have their tokens end as failed."""
-    found = list(_still_held(transaction, jobs))
+def fail(
+    transaction: Transaction,
+    *,
+    slot: int,
+    epoch: int,
+    jobs: Sequence[DispatchedJob],
+    reason: str,
+    also_running: bool,
+) -> Withdrawn:
+    """Those that no worker has started, or all that are under way, end as failed."""
+    states = UNDER_WAY if also_running else _AT_BROKER
+    found, withdrawn = _withdraw(transaction, slot, epoch, jobs, states)
     for job in found:
         job.step(JobState.FAILED, now=transaction.now)
         job.give_reason(reason)
     save(transaction, found)
     note_ends(transaction, found)
+    return withdrawn
 
 
 def take_over(transaction: Transaction, slot: int, epoch: int) -> list[DispatchBatch]:
@@ -286,12 +309,21 @@ class _Hand:
         )
 
 
-def _still_held(transaction: Transaction, jobs: Iterable[DispatchedJob]) -> Iterator[LiveJob]:
-    """Those of the jobs that are under way with these tokens."""
+def _withdraw(
+    transaction: Transaction, slot: int, epoch: int, jobs: Iterable[DispatchedJob], states: Container[int]
+) -> tuple[list[LiveJob], Withdrawn]:
+    """Those of the jobs that are in these states with these tokens, and the answer."""
+    if not holds(transaction, slot, epoch):
+        return [], Withdrawn()
     tokens = {job_id: job.token for job in jobs if (job_id := id_bytes(job.id)) is not None}
-    for job in load(transaction, list(tokens)).values():
-        if job.state in UNDER_WAY and job.token == tokens[job.id]:
-            yield job
+    held = [
+        job
+        for job in load(transaction, list(tokens)).values()
+        if job.state in UNDER_WAY and job.token == tokens[job.id]
+    ]
+    found = [job for job in held if job.state in states]
+    running = frozenset(id_text(job.id) for job in held if job.state not in states)
+    return found, Withdrawn(frozenset(id_text(job.id) for job in found), running)
 
 
 def _job(transaction: Transaction, row: Sequence[Any]) -> DispatchedJob:

@@ -131,7 +131,7 @@ class DependencyEnds(JobStoreCase):
         follower = await driver.submit(queue="follower", detail=after(failed))
         last = await driver.dispatched(queue="last", tenant="acme")
         unwanted = await driver.submit(queue="unwanted", tenant="acme", detail=after(last, condition="failed"))
-        await driver.schedulers.fail([failed], reason="too large ☂")
+        await driver.fail(failed, reason="too large ☂")
         await driver.accepted(last, "succeeded")
         await driver.release()
 
@@ -217,8 +217,8 @@ class DependencyEnds(JobStoreCase):
         jobs = [await driver.submit(detail=after(one)) for one in (first, asked)]
         await driver.request_cancel(await driver.read(asked))
 
-        await driver.schedulers.fail([first], reason="too large")
-        await driver.schedulers.undispatch([asked])
+        await driver.fail(first, reason="too large")
+        await driver.undispatch(asked)
         await driver.release()
 
         assert [await driver.state(job) for job in jobs] == [JobState.UPSTREAM_FAILED] * 2

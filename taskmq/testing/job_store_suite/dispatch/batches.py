@@ -1,8 +1,10 @@
 """What becomes of dispatched jobs before a worker has them: confirmed, forgotten, taken back, failed, taken over."""
 
+import asyncio
+
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, slot_key
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Withdrawn, slot_key
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, ids, unlike
@@ -49,7 +51,7 @@ class Batches(JobStoreCase):
         waits, running, ended, back, again, retries = batch.jobs
         await driver.accepted(running, "started")
         await driver.accepted(ended, "succeeded")
-        await driver.schedulers.undispatch([back, again])
+        await driver.undispatch(back, again)
         await driver.updated(await driver.read(back), JobState.HELD, kind="hold")
         anew = (await driver.dispatch()).jobs
         await driver.accepted(retries, "retry", delay=HOUR)
@@ -125,8 +127,10 @@ class Batches(JobStoreCase):
         await driver.submit()
 
         assert await driver.schedulers.take_over(slot, epoch) == [batch]
-        assert await driver.try_dispatch(epoch=epoch) is not None
-        await driver.submit()
+        anew = await driver.try_dispatch(epoch=epoch)
+        assert anew is not None
+        back = await driver.undispatch(*anew.jobs, epoch=epoch)
+        assert back.ids == set(ids(anew.jobs))
         await other.next_epoch(slot)
         assert await driver.try_dispatch(epoch=epoch) is None
         assert await driver.schedulers.take_over(slot, epoch) == []
@@ -145,9 +149,11 @@ class Batches(JobStoreCase):
     async def test_what_the_broker_has_not_taken_is_ready_again(self) -> None:
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 3)
+        epoch = await driver.epoch(driver.schedulers.slot_of(QUEUE))
 
-        await other.schedulers.undispatch(batch.jobs[:2], reason="no queue ☂")
+        withdrawn = await other.undispatch(*batch.jobs[:2], epoch=epoch, reason="no queue ☂")
 
+        assert withdrawn == Withdrawn(frozenset(ids(batch.jobs[:2])))
         assert [await driver.state(job) for job in batch.jobs] == [
             JobState.QUEUED,
             JobState.QUEUED,
@@ -164,7 +170,7 @@ class Batches(JobStoreCase):
         job = await driver.dispatched()
         before = await driver.store.now_ms()
 
-        await driver.schedulers.undispatch([job], delay=3_600, reason="full")
+        await driver.undispatch(job, delay=3_600, reason="full")
 
         record = await driver.read(job)
         assert (record.state, record.attempt, record.version) == (JobState.SCHEDULED, 1, 3)
@@ -177,7 +183,7 @@ class Batches(JobStoreCase):
         driver = self.driver()
         job = await driver.dispatched()
 
-        await driver.schedulers.undispatch([job], reason="no queue ☂")
+        await driver.undispatch(job, reason="no queue ☂")
 
         events = await driver.store.events(job.id)
         assert [(event.kind, event.state, event.note) for event in events] == [
@@ -191,7 +197,7 @@ class Batches(JobStoreCase):
             job = await driver.dispatched()
             await driver.request_cancel(await driver.read(job))
 
-            await driver.schedulers.undispatch([job], delay=delay)
+            assert await driver.undispatch(job, delay=delay) == Withdrawn(frozenset([job.id]))
 
             record = await driver.read(job)
             assert record.state is JobState.CANCELLED
@@ -203,7 +209,10 @@ class Batches(JobStoreCase):
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 2)
 
-        await other.schedulers.fail(batch.jobs[:1], reason="larger than the broker takes ☂")
+        epoch = await driver.epoch(driver.schedulers.slot_of(QUEUE))
+        withdrawn = await other.fail(batch.jobs[0], epoch=epoch, reason="larger than the broker takes ☂")
+
+        assert withdrawn == Withdrawn(frozenset([batch.jobs[0].id]))
 
         record = await driver.read(batch.jobs[0])
         assert (record.state, record.attempt) == (JobState.FAILED, 1)
@@ -225,9 +234,11 @@ class Batches(JobStoreCase):
         guessed = replace(new, token=unlike(new.token))
         records = [await driver.read(job) for job in (new, ended, waits)]
 
-        for jobs in ([], [old, ended, waits, guessed]):
-            await driver.schedulers.undispatch(jobs)
-            await driver.schedulers.fail(jobs, reason="no")
+        slot = driver.schedulers.slot_of(QUEUE)
+        epoch = await driver.epoch(slot)
+        for jobs in ([], [old], [ended, waits, guessed]):
+            assert await driver.schedulers.undispatch(slot, epoch, jobs) == Withdrawn()
+            assert await driver.schedulers.fail(slot, epoch, jobs, reason="no") == Withdrawn()
 
         assert [await driver.read(job) for job in (new, ended, waits)] == records
         for job in (new, ended, waits):
@@ -237,13 +248,91 @@ class Batches(JobStoreCase):
     async def test_a_job_that_was_taken_back_is_taken_back_once(self) -> None:
         driver = self.driver()
         job = await driver.dispatched()
-        await driver.schedulers.undispatch([job])
+        await driver.undispatch(job)
         record = await driver.read(job)
 
-        await driver.schedulers.undispatch([job], delay=3_600)
-        await driver.schedulers.fail([job], reason="no")
+        await driver.undispatch(job, delay=3_600)
+        await driver.fail(job, reason="no")
 
         assert await driver.read(job) == record
+
+    @case
+    async def test_a_job_that_runs_is_neither_taken_back_nor_failed(self) -> None:
+        driver = self.driver()
+        batch = await _batch(driver, 4)
+        runs, is_detached, unwanted, waits = batch.jobs
+        await driver.accepted(runs, "started")
+        await driver.accepted(is_detached, "detached")
+        await driver.accepted(unwanted, "started")
+        await driver.request_cancel(await driver.read(unwanted))
+        running = [runs, is_detached, unwanted]
+        records = [await driver.read(job) for job in running]
+
+        failed = await driver.fail(*running, reason="its confirm is lost")
+        back = await driver.undispatch(*batch.jobs, reason="no queue")
+
+        assert failed == Withdrawn(frozenset(), frozenset(ids(running)))
+        assert back == Withdrawn(frozenset([waits.id]), frozenset(ids(running)))
+        assert [await driver.read(job) for job in running] == records
+        assert [job.id for job in (await driver.dispatch()).jobs] == [waits.id]
+        # Their own reports count, under the tokens that they have.
+        await driver.accepted(runs, "succeeded")
+
+    @case
+    async def test_a_job_whose_worker_is_gone_fails_where_it_must_not_run_again(self) -> None:
+        driver = self.driver()
+        batch = await _batch(driver, 3)
+        runs, waits, ended = batch.jobs
+        await driver.accepted(runs, "started")
+        await driver.accepted(ended, "succeeded")
+
+        failed = await driver.fail(*batch.jobs, reason="its worker is gone", also_running=True)
+
+        assert failed == Withdrawn(frozenset(ids([runs, waits])))
+        for job in (runs, waits):
+            assert await driver.state(job) is JobState.FAILED
+            assert [event.kind for event in await driver.store.events(job.id)] == ["ended"]
+        assert await driver.state(ended) is JobState.SUCCEEDED
+
+    @case
+    async def test_a_holder_whose_slot_has_passed_on_takes_nothing_back_and_fails_nothing(self) -> None:
+        driver, other = self.driver(), self.driver()
+        batch = await _batch(driver, 3)
+        slot = driver.schedulers.slot_of(QUEUE)
+        stale = await driver.epoch(slot)
+        await driver.request_cancel(await driver.read(batch.jobs[0]))
+        await driver.accepted(batch.jobs[1], "started")
+        assert len(await _take_over(other)) == 1
+        records = [await driver.read(job) for job in batch.jobs]
+
+        for epoch in (stale, 0, await other.epoch(slot) + 1):
+            assert await driver.undispatch(*batch.jobs, epoch=epoch) == Withdrawn()
+            assert await driver.fail(*batch.jobs, epoch=epoch, reason="no") == Withdrawn()
+
+        assert [await driver.read(job) for job in batch.jobs] == records
+        back = await other.undispatch(*batch.jobs)
+        assert back.running == {batch.jobs[1].id}
+
+    @case
+    async def test_a_start_a_cancel_and_a_take_back_at_once_leave_no_job_that_runs_unseen(self) -> None:
+        driver, other = self.driver(), self.driver()
+        batch = await _batch(driver, 20)
+        epoch = await driver.epoch(driver.schedulers.slot_of(QUEUE))
+        records = [await driver.read(job) for job in batch.jobs]
+
+        starts = asyncio.gather(*(other.report(job, "started") for job in batch.jobs))
+        cancels = asyncio.gather(
+            *(other.update(one, cancel_requested="no", kind="cancel_requested") for one in records[::2])
+        )
+        answers, back, _ = await asyncio.gather(starts, driver.undispatch(*batch.jobs, epoch=epoch), cancels)
+
+        started = {job.id for job, one in zip(batch.jobs, answers, strict=True) if one.outcome == "accepted"}
+        states = {job.id: await driver.state(job) for job in batch.jobs}
+        assert back.ids | back.running == set(states)
+        assert back.running == started
+        for job_id in back.ids:
+            assert states[job_id] in (JobState.QUEUED, JobState.CANCELLED), job_id
+        assert {job_id for job_id, state in states.items() if state is JobState.RUNNING} == started
 
 
 async def _batch(driver: JobDriver, count: int) -> DispatchBatch:

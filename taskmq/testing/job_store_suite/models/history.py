@@ -299,15 +299,27 @@ class JobHistory:
 
     async def _undispatch(self) -> set[str]:
         jobs, delay = self._some(), self.dice.choice((0.0, 0.0, LONG))
-        await self._any().schedulers.undispatch(jobs, delay=delay, reason="no queue")
-        self.model.undispatch(jobs, delay=delay, reason="no queue")
+        slot, epoch, of_model = await self._holder_of(jobs)
+        seen = await self._any().schedulers.undispatch(slot, epoch, jobs, delay=delay, reason="no queue")
+        expected = self.model.undispatch(slot, of_model, jobs, delay=delay, reason="no queue")
+        assert seen == expected, f"{seen} instead of {expected}"
         return {job.id for job in jobs}
 
     async def _fail(self) -> set[str]:
         jobs = self._some()
-        await self._any().schedulers.fail(jobs, reason="too large")
-        self.model.fail(jobs, reason="too large")
+        slot, epoch, of_model = await self._holder_of(jobs)
+        also = self.dice.random() < 0.5
+        seen = await self._any().schedulers.fail(slot, epoch, jobs, reason="too large", also_running=also)
+        expected = self.model.fail(slot, of_model, jobs, reason="too large", also_running=also)
+        assert seen == expected, f"{seen} instead of {expected}"
         return {job.id for job in jobs}
+
+    async def _holder_of(self, jobs: list[DispatchedJob]) -> tuple[int, int, int]:
+        """The slot of the first one, and an epoch there, mostly the present one; then that of the model."""
+        slot = self.model_slot(jobs[0].queue if jobs else _QUEUES[0])
+        await self._hold(slot)
+        nth = self.dice.choice((-1, -1, -1, 0))
+        return slot, self.epochs[slot][nth], self.of_model[slot][nth]
 
     def _some(self) -> list[DispatchedJob]:
         chosen = self.dice.sample(self.sent[-10:], k=min(2, len(self.sent)))

@@ -172,7 +172,7 @@ class PlacementCases(JobStoreCase):
         batch = await _place(driver, [_placed(job.id)])
         assert batch is not None
 
-        await driver.schedulers.undispatch(batch.jobs)
+        await driver.undispatch(*batch.jobs)
 
         assert await driver.state(job) is JobState.QUEUED
         assert (await node_of(driver.store, "a")).used == {}
@@ -284,7 +284,7 @@ class PlacementCases(JobStoreCase):
         (placed,) = await driver.store.nodes.placed([job.id])
         assert placed.epoch != (await node_of(driver.store, "a")).epoch
         assert await driver.state(job) is JobState.DISPATCHED
-        await driver.schedulers.undispatch(batch.jobs)
+        await driver.undispatch(*batch.jobs)
         assert await driver.store.nodes.placed([job.id]) == []
 
     @case
