@@ -148,6 +148,10 @@ class Ledger:
         if job_id in self._flights:
             self._running.add(job_id)
 
+    def runs(self, job_id: str, token: int) -> bool:
+        """Whether it is in flight under this token, and is known to run."""
+        return self.find(job_id, token) is not None and job_id in self._running
+
     def waits(self, job_id: str, token: int) -> bool:
         """Whether it is in flight under this token, and is not known to run."""
         return self.find(job_id, token) is not None and job_id not in self._running

@@ -6,7 +6,8 @@ A cancel of a job that a worker has is a request. It stays in the job's row, and
 A job is lost only where no worker can have it, seen twice in a row:
 
     dispatched, not started  for 5 minutes, nothing is left in the slot's reports and in the queue's invitations, and
-                             no worker says that it has any of them in hand          -> dispatched again
+                             no worker says that it has any of them in hand, and it
+                             is not being published                                  -> dispatched again
     running                  its worker was absent for a minute, and nothing is left in the queue's invitations,
                              neither ready nor unacknowledged                         -> the next attempt, or failed
     running, detached        its worker has not said for a minute that it is alive, and nothing is left in the slot's
@@ -15,6 +16,8 @@ A job is lost only where no worker can have it, seen twice in a row:
     either, ack="early"      it may have been done                                    -> failed, and never run again
 
 A message that is unacknowledged comes back by itself, so a worker that dies costs nothing here.
+
+One that a worker starts in the moment in which it is given up goes on: the store compares what it is.
 
 A job is not in flight any more, though its report has not come here, where the store says so twice in a row: an
 earlier holder of the slot, which stood still, has applied the report after the take-over.

@@ -4,7 +4,8 @@
                                        | raises: halves, until the one is found that cannot be applied: parking
                                        | the store is down: the consumer stops and begins again later
                   lines of logs                     -> the store, before what is reported of their runs
-                  no report: an invitation that the broker has dropped -> the job is dispatched again, or has failed
+                  no report: an invitation that the broker has dropped -> the job is dispatched again, or has failed,
+                                                                          or runs by another copy, and goes on
                              anything else                             -> parking
 
 That a job which has no message any more is `alive` still is for the ledger alone: the store is not asked.
@@ -215,6 +216,11 @@ class ReportConsumer:
             reports, unread = read_reports(delivery.body)
         except MalformedMessage as error:
             if (report := report_of_letter(delivery)) is not None:
+                if report.kind == "snoozed" and self._ledger.runs(report.id, report.token):
+                    # Another copy, most likely. Where it was the only one, its worker is missed soon.
+                    self._counts.reports["superseded"] += 1
+                    _log.warning("job %s: the broker has dropped its message; it runs, and goes on", report.id)
+                    return []
                 _log.warning("job %s: %s", report.id, report.error.message if report.error else "")
                 return [_Received(report, True)]
             self._counts.reports["malformed"] += 1

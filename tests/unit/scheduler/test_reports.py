@@ -151,6 +151,25 @@ async def test_an_invitation_that_the_broker_dropped_is_dispatched_again(stage: 
 
 
 @run_by(play)
+async def test_a_job_that_runs_goes_on_where_the_broker_drops_another_copy_of_its_message(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await _in_hand(stage)
+    await player.report(player.envelopes[0], "started")
+    await until(lambda: JobState.RUNNING in stage.states())
+    await _drop(stage, player.deliveries[0].body, "maxlen")
+
+    await until(lambda: process.scheduler.status().reports == {"accepted": 1, "superseded": 1})
+    await stage.pass_by(30)
+
+    assert len(player.deliveries) == 1
+    assert stage.states() == {JobState.RUNNING: 1}
+    assert process.scheduler.status().in_flight == {"work": 1}
+    await player.finish()
+    await stage.all_ended()
+    assert stage.states() == {JobState.SUCCEEDED: 1}
+
+
+@run_by(play)
 async def test_an_invitation_that_was_given_back_too_often_has_failed(stage: Stage, /) -> None:
     stage.start()
     player = await _in_hand(stage)
