@@ -26,6 +26,7 @@ from taskmq.model.identity import (
     Membership,
     Permission,
     Role,
+    Scope,
     check_name,
     check_pattern,
     check_text,
@@ -178,6 +179,25 @@ class IdentityAdministration:
         """See `AccountStore.remove_membership`."""
         await self._store.accounts.remove_membership(user_id, tenant, by=by)
         self._forget()
+
+    async def set_member(
+        self, user: str, tenant: str, role: Role, *, scope: Scope, by: Actor, tasks: Collection[str] = ("*",)
+    ) -> None:
+        """Give the user of that name a role on the tenant; one without a role in the scope is as unknown.
+
+        Raises:
+            IdentityConflict: see `AccountStore.set_membership`.
+            IdentityNotFound: no user of that name has a role in the scope, or there is no such tenant.
+            InvalidOption: a task pattern cannot be.
+        """
+        found = await self._store.accounts.account_named(user)
+        if found is None or (
+            scope.tenants is not None and not any(scope.has(one.tenant) for one in found[0].memberships)
+        ):
+            raise IdentityNotFound(
+                f"no user {user[:80]!r} has a role in a tenant of yours: an admin of the instance gives the first one"
+            )
+        await self.set_role(found[0].user.id, tenant, role, by=by, tasks=tasks)
 
     async def remove_member(self, user: str, tenant: str, *, by: Actor) -> None:
         """Take the role on the tenant away from the user of that name; one without a role there is as unknown.

@@ -238,7 +238,12 @@ class AsyncTenantCalls:
         return (await self._connection.ask("listMembers", MemberList)).items
 
     async def set_member(self, user: str, role: Role, *, tasks: Sequence[str] = ("*",)) -> None:
-        """Give the user of that name a role in the client's tenant, in place of the one that they have there."""
+        """Give the user of that name a role in the client's tenant, in place of the one that they have there.
+
+        Raises:
+            IdentityNotFound: no user of that name has a role in a tenant of the caller's; an admin of the instance
+                gives the first one.
+        """
         body = RoleBody(role=role, tasks=tuple(tasks))
         await self._connection.ask("setMember", _Answer, path={"user": user}, body=body)
 

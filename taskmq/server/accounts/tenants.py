@@ -8,7 +8,7 @@ from litestar.params import FromPath, JSONBody
 
 from taskmq.api.accounts import MemberList, MemberView, RoleBody, TenantBody, TenantChangeBody, TenantList, TenantView
 from taskmq.contracts.identity import Tenant
-from taskmq.errors import IdentityNotFound, NotPermitted
+from taskmq.errors import NotPermitted
 from taskmq.model.identity import Permission, Scope, may_give, scope_for
 from taskmq.server.access import Caller
 from taskmq.server.inputs import CallerGiven, instant_text
@@ -110,13 +110,21 @@ async def set_member(
 ) -> dict[str, str]:
     """Give the user of that name a role in the tenant, in place of the one that they have there.
 
-    A caller cannot give more than they have: patterns of tasks are among those of the caller's own role.
+    A tenant's admin knows the users that have a role in a tenant of theirs: any other one is as unknown, and gets the
+    first role from an admin of the instance. A caller cannot give more than they have: patterns of tasks are among
+    those of the caller's own role.
     """
     tenant = _named_tenant(caller)
     if not may_give(caller.identity, tenant, data.tasks):
         raise NotPermitted("you may let others call the tasks only that you may call yourself: say your own patterns")
-    administration, user_id = accounts_of(request.app.state).administration, await _user_id(request, user)
-    await administration.set_role(user_id, tenant, data.role, by=caller.actor(), tasks=data.tasks)
+    await accounts_of(request.app.state).administration.set_member(
+        user,
+        tenant,
+        data.role,
+        scope=scope_for(caller.identity, Permission.MEMBERS_CHANGE),
+        by=caller.actor(),
+        tasks=data.tasks,
+    )
     return {"status": "updated"}
 
 
@@ -150,13 +158,6 @@ def _named_tenant(caller: Caller) -> str:
     if not caller.tenant:
         raise Problem(400, "tenant_missing", "which tenant? Say ?tenant=; roles on the instance are given at /users")
     return caller.tenant
-
-
-async def _user_id(request: Request[Any, Any, Any], name: str) -> str:
-    found = await accounts_of(request.app.state).store.accounts.account_named(name)
-    if found is None:
-        raise IdentityNotFound(f"there is no user {name[:80]!r}")
-    return found[0].user.id
 
 
 def _view(tenant: Tenant) -> TenantView:

@@ -51,6 +51,7 @@ _SHARED = re.compile(r"\d+ other tenants have jobs in that queue, too|its pool i
 _COUNTED = {"request_id", "number", "next"}
 _INSTANCE: Final = "instance"
 """Who is no tenant's: an admin of the instance."""
+_ANN: Final = f"{0:08}-0000-0000-0000-{0:012}"
 _SECRET: Final = "of the shop of "
 # A time that has gone by: what is counted there is in the same points, whenever it is asked for.
 _PAST: Final = 30_000_000 * MINUTE
@@ -297,7 +298,7 @@ class Town:
 
     async def _add_users(self) -> None:
         accounts = self.site.app.sessions.store().identity.accounts
-        await accounts.add_user(NewUser(id=f"{0:08}-0000-0000-0000-{0:012}", name="ann"), by=Actor(user="tests"))
+        await accounts.add_user(NewUser(id=_ANN, name="ann"), by=Actor(user="tests"))
 
     def add(self, tenant: str) -> None:
         """Add a tenant, whose shop may send events."""
@@ -305,6 +306,7 @@ class Town:
         async def add() -> None:
             accounts = self.site.app.sessions.store().identity.accounts
             await accounts.add_tenant(Tenant(name=tenant), by=Actor(user="tests"))
+            await accounts.set_membership(_ANN, Membership(tenant, Role.VIEWER), by=Actor(user="tests"))
 
         self._run(add)
         self._tenants.add(tenant)

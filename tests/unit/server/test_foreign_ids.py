@@ -60,8 +60,7 @@ _IN_QUERY: Final = {
 _NOT_CALLED: Final = {"getTask", "followEvents"}
 # What they name is the caller's own from then on.
 _MAKES: Final = ("putSchedule", "putDefinition", "putAlertRule")
-# Users are the instance's: who gives one a role learns that there is one of that name.
-_LAST: Final = (*_MAKES, "setMember", "eraseUser", "removeTenant")
+_LAST: Final = (*_MAKES, "eraseUser", "removeTenant")
 _ORDER: Final = ("GET", "POST", "PATCH", "PUT", "DELETE")
 
 

@@ -191,11 +191,15 @@ def test_a_tenants_admin_gives_roles_in_the_tenant_and_nowhere_else(served: _Ser
         ask("POST", "/tenants", {"name": tenant})
     roles = [{"tenant": "acme", "role": "admin"}]
     ask("POST", "/users", {"name": "ann", "memberships": roles, "password": "ostrich lamp violet"})
-    ask("POST", "/users", {"name": "bob"})
+    bob = ask("POST", "/users", {"name": "bob"}).json()["id"]
     ann = served("POST", "/auth/login", {"username": "ann", "password": "ostrich lamp violet"})
     served.client.cookies.clear()
     by = f"Bearer {ann.json()['token']}"
 
+    strange = ask("PUT", "/members/bob", {"role": "operator"}, by=by)
+    ask("PUT", f"/users/{bob}/roles/other", {"role": "admin"})
+    foreign = ask("PUT", "/members/bob", {"role": "operator"}, by=by)
+    ask("PUT", f"/users/{bob}/roles/acme", {"role": "viewer"})
     given = ask("PUT", "/members/bob", {"role": "operator", "tasks": ["billing.*"]}, by=by)
     elsewhere = ask("PUT", "/members/bob?tenant=other", {"role": "viewer"}, by=by)
     everywhere = ask("PUT", "/members/bob?tenant=*", {"role": "viewer"}, by=by)
@@ -204,7 +208,10 @@ def test_a_tenants_admin_gives_roles_in_the_tenant_and_nowhere_else(served: _Ser
 
     assert (given.status_code, given.json()) == (200, {"status": "updated"})
     assert [elsewhere.json()["code"], everywhere.json()["code"]] == ["tenant_not_found"] * 2
+    said = [{**answer.json(), "request_id": ""} for answer in (unknown, strange, foreign)]
+    said[0]["detail"] = said[0]["detail"].replace("nobody", "bob")
     assert unknown.json()["code"] == "identity_not_found"
+    assert said[1:] == [said[0]] * 2
     assert unnamed.json()["code"] == "tenant_missing"
     members = ask("GET", "/members", by=by).json()["items"]
     assert [(one["user"], one["role"], one["tasks"]) for one in members] == [
@@ -216,8 +223,37 @@ def test_a_tenants_admin_gives_roles_in_the_tenant_and_nowhere_else(served: _Ser
     assert ask("PUT", "/members/ann", {"role": "admin"}, by=by).json()["code"] == "not_allowed"
     assert ask("DELETE", "/members/bob", by=by).json() == {"status": "removed"}
     assert ask("DELETE", "/members/bob", by=by).json()["code"] == "identity_not_found"
+    # The last role in a tenant of theirs: from now on they are a stranger again.
+    again = ask("PUT", "/members/bob", {"role": "viewer", "tasks": ["mail.*"]}, by=by)
+    assert again.json()["code"] == "identity_not_found"
+    assert ask("PUT", "/members/bob?tenant=acme", {"role": "viewer"}).json() == {"status": "updated"}
     entries = ask("GET", "/audit", by=by).json()["items"]
-    assert [(entry["user"], entry["tenant"]) for entry in entries][:1] == [("ann", "acme")]
+    assert [(entry["user"], entry["tenant"]) for entry in entries][:2] == [("root", "acme"), ("ann", "acme")]
+
+
+def test_an_admin_of_two_tenants_gives_members_of_the_one_a_role_in_the_other(served: _Served) -> None:
+    root = f"Bearer {served.log_in()['token']}"
+    served.client.cookies.clear()
+
+    def ask(method: str, path: str, json: Any = None, *, by: str = root) -> Response:
+        return served(method, path, json, authorization=by)
+
+    for tenant in ("acme", "other", "third"):
+        ask("POST", "/tenants", {"name": tenant})
+    roles = [{"tenant": "acme", "role": "admin"}, {"tenant": "other", "role": "admin"}]
+    ask("POST", "/users", {"name": "ann", "memberships": [*roles, {"tenant": "third", "role": "viewer"}],
+                           "password": "ostrich lamp violet"})  # fmt: skip
+    ask("POST", "/users", {"name": "bob", "memberships": [{"tenant": "acme", "role": "viewer"}]})
+    ask("POST", "/users", {"name": "cyd", "memberships": [{"tenant": "third", "role": "viewer"}]})
+    by = served("POST", "/auth/login", {"username": "ann", "password": "ostrich lamp violet"}).json()["token"]
+    served.client.cookies.clear()
+
+    def give(user: str) -> Response:
+        return ask("PUT", f"/members/{user}?tenant=other", {"role": "operator"}, by=f"Bearer {by}")
+
+    assert give("bob").json() == {"status": "updated"}
+    # Whose members only its admins see.
+    assert give("cyd").json()["code"] == "identity_not_found"
 
 
 def test_a_page_that_is_loaded_again_learns_its_csrf_token_and_what_it_may_do(served: _Served) -> None:
