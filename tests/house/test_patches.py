@@ -19,7 +19,6 @@ _PATCHED: Final[dict[str, set[str]]] = {
         "unit/client/test_large_arguments.py: loading._LATER",
         "unit/client/test_large_arguments.py: loading._PAUSES",
         "unit/redis/link/test_server.py: taskmq_redis.link.pipeline._FRESH",
-        "unit/scheduler/test_alerts.py: taskmq.scheduler.alerts.figures._MOST",
         "unit/scheduler/test_registrar.py: taskmq.scheduler.catalogue.registrar._MOST_FORMS",
         "unit/worker/run_logs/test_capture.py: history_of(app.sessions.store()).logs._looked_at",
     },

@@ -54,6 +54,10 @@ class SqlRollups:
     ) -> list[Rollup]:
         if not all(can_be_kept(text) for text in (which.task or "", which.queue or "", which.tenant or "")):
             return []
+        if which.tenants is not None:
+            which = msgspec.structs.replace(which, tenants=frozenset(filter(can_be_kept, which.tenants)))
+            if not which.tenants:
+                return []
         return await self._runner.read(partial(_rollups, which=which, after=after, limit=limit))
 
     async def failures(self, which: FailureFilter, *, after: int | None = None, limit: int = 50) -> FailurePage:
@@ -111,6 +115,8 @@ def _rollups(now: int, *, which: RollupFilter, after: RollupKey | None, limit: i
     conditions.demand("minute < {}", which.until)
     for column, value in (("task", which.task), ("queue", which.queue), ("tenant", which.tenant)):
         conditions.equal(column, value)
+    if which.tenants is not None:
+        conditions.demand("tenant in ({})", *sorted(which.tenants))
     if after is not None:
         names = (storable(after.task), storable(after.queue), storable(after.tenant))
         conditions.demand("(minute, task, queue, tenant) > ({})", after.minute, *names)

@@ -15,6 +15,7 @@ class RollupFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         step: of minutes, or added up of quarters of an hour (`QUARTER`); `since` and `until` are then whole ones.
+        tenants: those of any of these, of minutes; None: of any.
         is_whole: those of all tenants added up, under the tenant "".
     """
 
@@ -23,6 +24,7 @@ class RollupFilter(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None = None
     queue: str | None = None
     tenant: str | None = None
+    tenants: frozenset[str] | None = None
     step: int = MINUTE
     is_whole: bool = False
 

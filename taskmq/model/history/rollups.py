@@ -30,6 +30,7 @@ __all__ = [
     "failure_of",
     "minute_of",
     "rolled_up",
+    "spans",
     "summed",
 ]
 
@@ -244,3 +245,12 @@ def failure_of(event: JobEvent) -> RunFailure | None:
         message=storable(event.message[:LONGEST_MESSAGE]) if isinstance(event, FailureEvent) else "",
         traceback=storable(event.traceback[-LONGEST_TRACEBACK:]) if isinstance(event, FailureEvent) else "",
     )
+
+
+def spans(since: int, until: int, step: int) -> list[tuple[int, int, int]]:
+    """The time in parts that are read in minutes or in quarters of an hour: each as long as its steps let it be."""
+    first, last = -(-since // QUARTER) * QUARTER, until // QUARTER * QUARTER
+    if step % QUARTER or first >= last:
+        return [(since, until, MINUTE)]
+    parts = [(since, first, MINUTE), (first, last, QUARTER), (last, until, MINUTE)]
+    return [part for part in parts if part[0] < part[1]]

@@ -10,7 +10,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.history import FailureFilter, FailurePage, RollupFilter, RollupStore, history_of
 from taskmq.errors import InvalidOption
 from taskmq.model.history.figures import Series, check_names, check_parts, check_size, check_step, series_of
-from taskmq.model.history.rollups import MINUTE, QUARTER, Rollup, minute_of, summed
+from taskmq.model.history.rollups import QUARTER, Rollup, minute_of, spans, summed
 
 __all__ = ["TenantFigures"]
 
@@ -92,7 +92,7 @@ class TenantFigures:
         self, since: int, until: int, task: str | None, queue: str | None, *, is_whole: bool, step: int = QUARTER
     ) -> list[Rollup]:
         found: list[Rollup] = []
-        for begin, end, each in _spans(minute_of(since), until, step):
+        for begin, end, each in spans(minute_of(since), until, step):
             which = RollupFilter(
                 since=begin, until=end, task=task, queue=queue, tenant=self._tenant, step=each,
                 is_whole=is_whole and self._tenant is None,
@@ -107,12 +107,3 @@ class TenantFigures:
     @property
     def _store(self) -> RollupStore:
         return history_of(self._app.sessions.store()).rollups
-
-
-def _spans(since: int, until: int, step: int) -> list[tuple[int, int, int]]:
-    """The time in parts that are read in minutes or in quarters of an hour: each as long as its steps let it be."""
-    first, last = -(-since // QUARTER) * QUARTER, until // QUARTER * QUARTER
-    if step % QUARTER or first >= last:
-        return [(since, until, MINUTE)]
-    parts = [(since, first, MINUTE), (first, last, QUARTER), (last, until, MINUTE)]
-    return [part for part in parts if part[0] < part[1]]

@@ -1,38 +1,40 @@
 """What rules look at: rollups of the store, and queues, workers and schedules as they are now."""
 
 import asyncio
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Alarming
 from taskmq.contracts.history import RollupFilter, history_of
 from taskmq.contracts.jobs import JobStore
-from taskmq.errors import TaskMQError
 from taskmq.model.history.alerts import AlertRule
-from taskmq.model.history.rollups import minute_of
+from taskmq.model.history.rollups import MINUTE, QUARTER, Rollup, minute_of, spans
 from taskmq.model.history.samples import OF_ROLLUPS, WindowFigures, job_samples, queue_samples
 from taskmq.model.topology import dead_letter_queue, jobs_queue
 from taskmq.scheduler.alerts.unschedulable import unschedulable_jobs
 from taskmq.scheduler.signals import LiveWorkers
 
-__all__ = ["AlertFigures", "TooManyFigures"]
+__all__ = ["AlertFigures"]
 
-_MOST: Final = 200_000
+# Tenants of one read.
+_MOST_TENANTS: Final = 500
 # Of one read: the loop, on which jobs are dispatched, waits for no more of them than that.
 _TOGETHER: Final = 200
 
 
-class TooManyFigures(TaskMQError):
-    """A window has more figures than are read: what is left would say something else than all of them.
+class _Window(NamedTuple):
+    """What rules have in common whose figures are read together.
 
     Attributes:
-        most: so many would have been read.
+        is_whole: of all tenants; else of the rules' tenants.
+        is_exact: to the minute within the window; else quarters of an hour are read as one.
     """
 
-    def __init__(self, most: int) -> None:
-        super().__init__(f"there are {most} figures or more in the window")
-        self.most = most
+    since: int
+    is_whole: bool
+    is_exact: bool
 
 
 class AlertFigures:
@@ -50,8 +52,7 @@ class AlertFigures:
         self._workers = workers
         self._rules = [rule for rule in rules if rule.metric in OF_ROLLUPS]
         self._now = now
-        # By the beginning of the window and whether it is of all tenants, then by the rule; None: there are too many.
-        self._windows: dict[tuple[int, bool], dict[tuple[str, str], WindowFigures] | None] = {}
+        self._windows: dict[_Window, dict[tuple[str, str], WindowFigures]] = {}
         self._queues: dict[str, dict[str, float]] = {}
         self._unschedulable: dict[tuple[str, str, str], int] | None = None
 
@@ -60,7 +61,6 @@ class AlertFigures:
 
         Raises:
             StoreUnavailable, BrokerUnavailable: it could not be read.
-            TooManyFigures: it could not be read in whole.
         """
         if rule.metric in OF_ROLLUPS:
             found: dict[str, float] = {}
@@ -87,36 +87,39 @@ class AlertFigures:
         window = self._window(rule)
         if window not in self._windows:
             self._windows[window] = await self._of_window(window)
-        if (found := self._windows[window]) is None:
-            raise TooManyFigures(_MOST)
-        return found[rule.tenant, rule.name]
+        return self._windows[window][rule.tenant, rule.name]
 
-    async def _of_window(self, window: tuple[int, bool]) -> dict[tuple[str, str], WindowFigures] | None:
-        """What the rules of a window come to, read once for all of them, some at a time; None: there are too many."""
+    async def _of_window(self, window: "_Window") -> dict[tuple[str, str], WindowFigures]:
+        """What the rules of a window come to, read once for all of them, some figures at a time."""
         found = {
             (rule.tenant, rule.name): WindowFigures(rule, self._now)
             for rule in self._rules
             if self._window(rule) == window
         }
-        since, is_whole = window
-        which = RollupFilter(since=since, until=self._now + 1, is_whole=is_whole)
+        of_tenants: dict[str, list[WindowFigures]] = {}
+        for (tenant, _), figures in found.items():
+            of_tenants.setdefault(tenant, []).append(figures)
+        for which in _reads(window, self._now + 1, sorted(of_tenants)):
+            await self._add(which, of_tenants)
+        return found
+
+    async def _add(self, which: RollupFilter, of_tenants: Mapping[str, Sequence[WindowFigures]]) -> None:
         rollups = history_of(self._store).rollups
-        read = 0
         page = await rollups.rollups(which, limit=_TOGETHER)
         while page:
-            if (read := read + len(page)) >= _MOST:
-                return None
-            for figures in found.values():
-                for one in page:
-                    figures.add(one)
-                await asyncio.sleep(0)
+            for tenant, part in groupby(sorted(page, key=_tenant), key=_tenant):
+                own = list(part)
+                for figures in of_tenants[tenant]:
+                    for one in own:
+                        figures.add(one)
+                    await asyncio.sleep(0)
             if len(page) < _TOGETHER:
                 break
             page = await rollups.rollups(which, after=page[-1].key, limit=_TOGETHER)
-        return found
 
-    def _window(self, rule: AlertRule) -> tuple[int, bool]:
-        return minute_of(max(self._now - round(rule.window * 1000), 0)), not rule.tenant
+    def _window(self, rule: AlertRule) -> "_Window":
+        since = minute_of(max(self._now - round(rule.window * 1000), 0))
+        return _Window(since, is_whole=not rule.tenant, is_exact=rule.metric == "silence")
 
     async def _of_queues(self, metric: str) -> dict[str, float]:
         names = self._names()
@@ -162,3 +165,22 @@ class AlertFigures:
     def _names(self) -> list[str]:
         """The queues that the app's tasks have, and those that live workers consume."""
         return sorted({*(queue.name for queue in self._app.tasks.queues), *self._workers.queues()})
+
+
+def _tenant(one: Rollup) -> str:
+    return one.key.tenant
+
+
+def _reads(window: _Window, until: int, tenants: Sequence[str]) -> Iterator[RollupFilter]:
+    """What is read of a window: each in the order in which the store has it, and none of tenants without a rule."""
+    parts = [(window.since, until, MINUTE)] if window.is_exact else spans(window.since, until, QUARTER)
+    for begin, end, step in parts:
+        if window.is_whole:
+            yield RollupFilter(since=begin, until=end, step=step, is_whole=True)
+        elif step == QUARTER:
+            for tenant in tenants:
+                yield RollupFilter(since=begin, until=end, step=step, tenant=tenant)
+        else:
+            for first in range(0, len(tenants), _MOST_TENANTS):
+                part = frozenset(tenants[first : first + _MOST_TENANTS])
+                yield RollupFilter(since=begin, until=end, step=step, tenants=part)

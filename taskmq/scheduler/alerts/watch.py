@@ -22,7 +22,7 @@ from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable
 from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Evaluation, Silence, evaluate, let_go
 from taskmq.model.history.channels import is_told, is_told_singly
-from taskmq.scheduler.alerts.figures import AlertFigures, TooManyFigures
+from taskmq.scheduler.alerts.figures import AlertFigures
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
 from taskmq.scheduler.alerts.messages import notice_id
 from taskmq.scheduler.alerts.repetition import AlertRepetition
@@ -105,8 +105,6 @@ class AlertWatch:
         self._repetition = AlertRepetition(settings)
         # As they are after what was written in this look, by tenant, rule and subject.
         self._present: dict[tuple[str, str, str], Alert] = {}
-        # Rules with more figures than can be read, of which that was said.
-        self._blind: set[tuple[str, str]] = set()
 
     def stop(self) -> None:
         """See `Service`."""
@@ -164,16 +162,6 @@ class AlertWatch:
         except BrokerUnavailable as error:
             _log.warning("rule %s is not looked at for now: %s", rule.name, error)
             return
-        except TooManyFigures as error:
-            if (rule.tenant, rule.name) not in self._blind:
-                self._blind.add((rule.tenant, rule.name))
-                _log.error(
-                    "rule %s has too many figures in its window, %d or more: it decides nothing; shorten it",
-                    rule.name,
-                    error.most,
-                )
-            return
-        self._blind.discard((rule.tenant, rule.name))
         if samples is None:
             return
         found = await _evaluated(rule, samples, own, seen)

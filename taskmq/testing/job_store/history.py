@@ -155,6 +155,7 @@ class _MemoryRollups:
             and which.task in (None, key.task)
             and which.queue in (None, key.queue)
             and which.tenant in (None, key.tenant)
+            and (which.tenants is None or key.tenant in which.tenants)
         ][:limit]
 
     async def failures(self, which: FailureFilter, *, after: int | None = None, limit: int = 50) -> FailurePage:

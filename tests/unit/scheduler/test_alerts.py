@@ -14,9 +14,10 @@ from taskmq.contracts.history import AlertNotice
 from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.envelope import JSON
 from taskmq.model.history.alerts import AlertMetric, AlertRule, AlertState, Silence
-from taskmq.model.history.rollups import Rollup, RollupKey, minute_of
+from taskmq.model.history.rollups import MINUTE, QUARTER, Rollup, RollupKey, minute_of
 from taskmq.model.topology import WorkQueue, dead_letter_queue
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch
+from taskmq.scheduler.alerts.figures import AlertFigures
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.testing.job_store import MemoryJobStore
 from tests.coroutines import run_by
@@ -324,42 +325,25 @@ async def test_the_alerts_of_the_last_rule_end_when_it_is_disabled(stage: Stage,
     assert _told(stage) == [("firing", "task:t"), ("resolved", "task:t")]
 
 
-def test_a_rule_whose_figures_are_too_many_decides_nothing_and_says_so_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A rule with a longer window than others does not make those blind."""
-    monkeypatch.setattr("taskmq.scheduler.alerts.figures._MOST", 3)
-
+@pytest.mark.parametrize("tenant", ["", "acme"])
+def test_a_window_of_quarters_of_an_hour_has_all_of_its_minutes_and_no_other(tenant: str) -> None:
     async def test(stage: Stage) -> None:
-        await stage.store.history.alerts.put_rule(replace(RULE, window=60))
-        await stage.store.history.alerts.put_rule(replace(RULE, name="long", window=3_600))
-        for task in ("old", "older"):
-            await _fail(stage, 9, task=task)
-        await stage.pass_by(300)
-        await _fail(stage, 4)
-        await _fail(stage, 4, task="u")
-        stage.start(alerts=AlertSettings())
-        await stage.pass_by(45)
+        now = minute_of(stage.clock.now_ms()) // QUARTER * QUARTER + 7 * MINUTE
+        rule = replace(RULE, each="", tenant=tenant, window=3_600)
+        silent = replace(rule, name="silent", metric="silence")
+        other = replace(rule, name="other", tenant="other")
+        for minute in range(-70, 2):
+            keys = [RollupKey(now + minute * MINUTE, "t", "work", each) for each in ("acme", "other", "third")]
+            found = {"dead": 1, **({"succeeded": 1} if minute == -33 else {})}
+            await stage.store.history.rollups.add([Rollup(key, found) for key in keys])
+        app = TaskMQ(f"memory://{stage.name}", name="shop")
+        rules = [rule, silent, other]
+        figures = AlertFigures(app, stage.store, LiveWorkers(), rules, now=now + 30_000)
 
-        assert _told(stage) == [("firing", "task:t"), ("firing", "task:u")]
-        assert {each.rule for each in await stage.store.history.alerts.alerts()} == {"fails"}
+        of_each = {each.name: (await figures.samples(each, ()))[""] for each in rules}  # type: ignore[index]
 
-    play(test)
-
-    assert [each.args for each in caplog.records if "too many figures" in each.message] == [("long", 3)]
-
-
-def test_many_tenants_do_not_make_the_rules_about_all_of_them_blind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskmq.scheduler.alerts.figures._MOST", 4)
-
-    async def test(stage: Stage) -> None:
-        await stage.store.history.alerts.put_rule(RULE)
-        for number in range(5):
-            await _fail(stage, 1, tenant=f"acme-{number}")
-        stage.start(alerts=AlertSettings())
-        await stage.pass_by(15)
-
-        assert _told(stage) == [("firing", "task:t")]
+        # From the minute in which the window begins to the present one.
+        assert of_each == {"fails": 61 * (1 if tenant else 3), "silent": 33 * 60 - 30, "other": 61}
 
     play(test)
 

@@ -59,6 +59,10 @@ class RollupCases(HistoryCase):
             ({"queue": "other"}, 1),
             ({"tenant": "acme"}, 1),
             ({"tenant": ""}, 2),
+            ({"tenants": frozenset({"acme", "absent", "\0"})}, 1),
+            ({"tenants": frozenset({"acme", ""})}, 3),
+            ({"tenants": frozenset({"\0"})}, 0),
+            ({"tenants": frozenset[str]()}, 0),
             ({"task": "\0"}, 0),
         ):
             given: dict[str, Any] = {"since": 0, "until": _AT * 2, **fields}
