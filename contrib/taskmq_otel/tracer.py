@@ -42,7 +42,8 @@ class Tracing(Middleware):
     Args:
         tracer_provider: default: the global one.
         relation: of a run's span to its call's.
-        record_errors: whether the message and traceback of a task's error are in its span.
+        record_errors: whether the message and traceback of a task's error are in its span, without what the worker
+            redacts.
         system: what `messaging.system` says.
     """
 
@@ -105,7 +106,7 @@ class Tracing(Middleware):
             execution.carry = {**(execution.carry or {}), **carry}
             result = await proceed(execution)
         except BaseException as error:
-            self._note(span, error)
+            self._note(span, error, execution)
             raise
         else:
             span.set_attribute(attributes.OUTCOME, "succeeded")
@@ -136,15 +137,24 @@ class Tracing(Middleware):
             common[attributes.TENANT] = envelope.tenant
         return common
 
-    def _note(self, span: Span, error: BaseException) -> None:
+    def _note(self, span: Span, error: BaseException, execution: Execution) -> None:
         outcome = next((name for kind, name in _OUTCOMES.items() if isinstance(error, kind)), "failed")
         span.set_attribute(attributes.OUTCOME, outcome)
         if isinstance(error, TaskControl | asyncio.CancelledError) and not isinstance(error, Reject):
             # The task says how it goes on, or the worker stops: nothing is wrong.
             return
         _mark_failed(span, error)
-        if self._record_errors:
-            span.record_exception(error)
+        if self._record_errors and execution.record_of is not None:
+            # `span.record_exception` would have what the worker redacts, and fail with an error that has no text.
+            record = execution.record_of(error)
+            span.add_event(
+                "exception",
+                {
+                    "exception.type": record.type_name,
+                    "exception.message": record.message,
+                    "exception.stacktrace": record.traceback,
+                },
+            )
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from taskmq.model.envelope import Envelope
+from taskmq.model.outcome import ErrorRecord
 from taskmq.model.resources import Grant
 from taskmq.run.context import Context
 
@@ -24,6 +25,8 @@ class Execution(msgspec.Struct):
         soft_timeout: seconds after which `SoftTimeout` is raised inside; None for none.
         carry: texts that middleware wants to have where the function runs, should that be another process; there
             they reach `Middleware.attach`.
+        record_of: an error of the run as the worker writes it down, without what it redacts; None: there is no
+            worker.
         grant: what the run was given of the worker's resources; None when the task needs none.
     """
 
@@ -37,6 +40,7 @@ class Execution(msgspec.Struct):
     grant: Grant | None = None
     soft_timeout: float | None = None
     carry: dict[str, str] | None = None
+    record_of: Callable[[BaseException], ErrorRecord] | None = None
 
 
 class Executor(Protocol):

@@ -105,7 +105,12 @@ class Dispatcher:
             logs=logs,
         )
         self._processor = Processor(
-            app, executors, config, journal_writer=self._journal, tell_start=self._settler.tell_start
+            app,
+            executors,
+            config,
+            journal_writer=self._journal,
+            tell_start=self._settler.tell_start,
+            record_of=self._settler.record_of,
         )
         self._preemptions = Preemptions(
             executors,

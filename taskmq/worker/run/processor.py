@@ -15,7 +15,17 @@ from taskmq.executors import CoroutineExecutor
 from taskmq.middleware.chain import Proceed, execute_chain
 from taskmq.model import headers as header
 from taskmq.model.envelope import JSON, Envelope, Invitation, decode_envelope, new_job_id
-from taskmq.model.outcome import EXPIRED, Cancelled, Dead, Interrupted, Outcome, Parked, Snoozed, Succeeded
+from taskmq.model.outcome import (
+    EXPIRED,
+    Cancelled,
+    Dead,
+    ErrorRecord,
+    Interrupted,
+    Outcome,
+    Parked,
+    Snoozed,
+    Succeeded,
+)
 from taskmq.model.resources import Grant
 from taskmq.model.topology import logical_queue
 from taskmq.options.task_options import ExecutorKind
@@ -39,6 +49,7 @@ class Processor:
         executors: one for each kind that the app's tasks use.
         journal_writer: where the tasks' contexts write to.
         tell_start: reports to the store that a job of its runs; True once that is confirmed.
+        record_of: writes an error down for middleware.
     """
 
     def __init__(
@@ -49,6 +60,7 @@ class Processor:
         *,
         journal_writer: JournalWriter = DETACHED,
         tell_start: Callable[[Attempt, Invitation], Awaitable[bool]] | None = None,
+        record_of: Callable[[BaseException], ErrorRecord] | None = None,
     ) -> None:
         self._tasks = app.tasks.by_name
         self._clock = app.sessions.clock
@@ -59,6 +71,7 @@ class Processor:
         self._coroutines = CoroutineExecutor()
         self._journal_writer = journal_writer
         self._start_teller = tell_start
+        self._record_of = record_of
         self.is_interrupting = False
 
     def read(self, delivery: Delivery) -> Attempt | Parked:
@@ -161,7 +174,16 @@ class Processor:
         args, kwargs = task.signature.with_context(arguments, context)
         attempt.started = started
         return Execution(
-            context, task.call, args, kwargs, envelope, content_type, plan.timeout, grant, plan.soft_timeout
+            context,
+            task.call,
+            args,
+            kwargs,
+            envelope,
+            content_type,
+            plan.timeout,
+            grant,
+            plan.soft_timeout,
+            record_of=self._record_of,
         )
 
     async def _tell_start(self, attempt: Attempt, invitation: Invitation) -> bool:

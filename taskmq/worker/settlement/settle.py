@@ -137,6 +137,10 @@ class Settler:
         """Whether there is a state to keep results in."""
         return self._results is not None
 
+    def record_of(self, error: BaseException) -> ErrorRecord:
+        """An error as results and reports have it, without what is replaced in texts."""
+        return self._texts.record(error)
+
     def stop_trying(self) -> None:
         """From now on give deliveries back instead of waiting for a broker or state that does not answer."""
         self._patience.is_over.set()

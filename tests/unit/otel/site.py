@@ -46,6 +46,26 @@ async def fails(secret: str) -> None:
     raise LookupError("not here")
 
 
+@app.task(name="leaks", retry=None, result=True)
+async def leaks(secret: str) -> None:
+    try:
+        raise ConnectionError(f"amqp://shop:{secret}@host/")
+    except ConnectionError as error:
+        raise LookupError(f"password={secret} of customer-17") from error
+
+
+class Unreadable(Exception):
+    """Whose text cannot be made."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@app.task(name="unreadable", retry=None, result=True)
+async def unreadable() -> None:
+    raise Unreadable
+
+
 @app.task(name="again", retry=RetryPolicy(max_attempts=2, base=0.001), result=True)
 async def again() -> str:
     spans = [span for span in exporter.get_finished_spans() if span.name == "process default"]

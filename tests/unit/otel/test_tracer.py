@@ -32,11 +32,13 @@ def _fresh() -> Iterator[None]:
     exporter.clear()
 
 
-def _run(*names: str, args: tuple[Any, ...] = (), spans: int | None = None, call: Any = None) -> list[Any]:
+def _run(
+    *names: str, args: tuple[Any, ...] = (), spans: int | None = None, call: Any = None, redact: str = ""
+) -> list[Any]:
     """Send each task and wait for its result, or its error; and for so many spans."""
 
     async def main() -> list[Any]:
-        worker = Worker(app, WorkerConfig(concurrency=4, process_slots=1), target=TARGET)
+        worker = Worker(app, WorkerConfig(concurrency=4, process_slots=1, redact=redact), target=TARGET)
         running = asyncio.create_task(worker.run())
         await worker.is_ready.wait()
         results: list[Any] = []
@@ -191,6 +193,29 @@ def test_a_run_is_a_child_of_its_call_or_only_linked_to_it(relation: Relation, w
     assert (span.parent is not None) == is_child
     assert (f"{_ids(span)[0]:032x}" == SENDER.split("-")[1]) == is_child
     assert [f"{link.context.span_id:016x}" for link in span.links] == [SENDER.split("-")[2]]
+
+
+def test_what_the_worker_redacts_is_in_no_span() -> None:
+    _run("leaks", args=("swordfish",), redact=r"customer-\d+")
+
+    (run,) = _spans(SpanKind.CONSUMER)
+    (event,) = run.events
+    found = dict(event.attributes or {})
+    assert (event.name, found["exception.type"]) == ("exception", "LookupError")
+    assert found["exception.message"] == "password=[redacted] of [redacted]"
+    trace = str(found["exception.stacktrace"])
+    assert "in leaks" in trace
+    assert "amqp://shop:[redacted]@host/" in trace
+    assert not any(secret in run.to_json() for secret in ("swordfish", "customer-17"))
+
+
+def test_an_error_whose_message_cannot_be_read_is_in_the_span_all_the_same() -> None:
+    _run("unreadable")
+
+    (run,) = _spans(SpanKind.CONSUMER)
+    (event,) = run.events
+    assert "cannot be read" in str(dict(event.attributes or {})["exception.message"])
+    assert _attributes(run)["taskmq.outcome"] == "failed"
 
 
 def test_errors_may_be_kept_out_of_spans_but_for_their_class() -> None:
