@@ -27,6 +27,7 @@ __all__ = [
     "JobList",
     "JobLogEntry",
     "JobView",
+    "ProgressView",
     "RefusalView",
     "RefusedJob",
     "SubmittedJob",
@@ -42,7 +43,24 @@ class ErrorView(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str = ""
 
 
-class JobView(msgspec.Struct, frozen=True, kw_only=True):
+class ProgressView(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a job is, as its task has said last.
+
+    Attributes:
+        done, total: so much of so much, in the task's own unit; `total` is None where the task does not know.
+        attempt: the one that said so.
+        state: `running`, or what that attempt came to.
+    """
+
+    done: float
+    total: float | None
+    note: str
+    attempt: int
+    updated_at: str | None
+    state: JobState
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job as the API shows it.
 
     Attributes:
@@ -61,6 +79,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         cancel_requested: why its worker is to stop it.
         owner: who submitted it.
         retry_of: the job that it is a repetition of.
+        progress: with `expand=progress`, how far it is; None where its task has said nothing (of late), or the state
+            cannot be reached.
     """
 
     job_id: str
@@ -88,6 +108,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
     retry_of: str
     depends_on: list[JobDependency]
+    progress: ProgressView | None = None
 
 
 class JobLogEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +119,7 @@ class JobLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     log_message: str
 
 
-class JobDetails(JobView, frozen=True, kw_only=True):
+class JobDetails(JobView, frozen=True, kw_only=True, omit_defaults=False):
     """A job with what was asked for by `expand`.
 
     Attributes:

@@ -1,6 +1,8 @@
 """One job, as the state, the dead letters and the workers know it. Nothing is guessed."""
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +12,7 @@ from taskmq.app import TaskMQ
 from taskmq.client.progress import JobProgress, progress_of
 from taskmq.contracts.jobs import JobRecord
 from taskmq.contracts.stores import ResultRecord, Stores, WaitingMessage
-from taskmq.errors import JobNotFound, MalformedMessage, UnsupportedFeature
+from taskmq.errors import JobNotFound, MalformedMessage, StateUnavailable, UnsupportedFeature
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.states import JobState
@@ -19,7 +21,9 @@ from taskmq.model.units import Duration
 from taskmq.operations.dead_letters import DeadLetter, LetterSelection, browse, queues_with_letters
 from taskmq.operations.workers import list_workers
 
-__all__ = ["JobLetter", "JobReport", "find_stored", "report_job"]
+__all__ = ["JobLetter", "JobReport", "find_stored", "progress_of_jobs", "report_job"]
+
+_log = logging.getLogger("taskmq.jobs")
 
 _PAGE = 1_000
 
@@ -137,6 +141,23 @@ async def find_stored(app: TaskMQ, job_id: str) -> JobRecord | None:
         return await app.jobs.aget(job_id)
     except JobNotFound:
         return None
+
+
+async def progress_of_jobs(app: TaskMQ, jobs: Iterable[JobRecord]) -> dict[str, JobProgress]:
+    """How far the jobs are whose tasks have said so, by the store's ids.
+
+    Nothing where the app has no state, or that cannot be reached: what the store knows of jobs is shown without it.
+    """
+    stores = app.sessions.current().stores
+    begun = [job.id for job in jobs if job.started is not None or job.attempt > 1]
+    if stores.progress is None:
+        return {}
+    try:
+        found = await asyncio.gather(*(_progress(stores, job_id) for job_id in begun))
+    except StateUnavailable as error:
+        _log.warning("the progress of %d jobs is not shown: %s", len(begun), error)
+        return {}
+    return {job_id: one for job_id, one in zip(begun, found, strict=True) if one is not None}
 
 
 async def _of_stored(app: TaskMQ, job_id: str, record: JobRecord) -> JobReport:

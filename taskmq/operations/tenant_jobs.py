@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
+from taskmq.client.progress import JobProgress
 from taskmq.contracts.history import LogStore, history_of
 from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
@@ -25,6 +26,7 @@ from taskmq.model.keys import tenant_key
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration
+from taskmq.operations.jobs import progress_of_jobs
 from taskmq.options.task_options import CallOptions
 from taskmq.submission.explain import Explanation, explain_job
 
@@ -202,6 +204,10 @@ class TenantJobs:
         """Up to `limit` of the caller's jobs that fit, the newest first, without bodies and results."""
         own = self._own(which)
         return JobPage([], None) if own is None else await self._jobs.alist(own, after=after, limit=limit)
+
+    async def progress(self, jobs: Sequence[JobRecord]) -> dict[str, JobProgress]:
+        """How far these of the caller's jobs are, see `progress_of_jobs`."""
+        return await progress_of_jobs(self._app, jobs)
 
     async def count(self, which: JobFilter, *, cap: int = 10_000) -> int:
         """How many of the caller's jobs fit, exactly up to `cap`; `cap` + 1 means more."""

@@ -31,8 +31,11 @@ from taskmq.api.schedules import ScheduleLine, ScheduleView
 from taskmq.api.sign_in import TokenView
 from taskmq.api.workers import TaskView, WorkerView, WorkflowView
 from taskmq.contracts.identity import Actor
+from taskmq.contracts.stores import ProgressRecord
 from taskmq.model.identity import Permission, read_scopes
 from taskmq.model.nodes import JobNeeds
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.cli.kit import Here, Result, Started, bury, declare, fill, run_process
 from tests.servers import eventually
 
@@ -352,6 +355,28 @@ def test_commands_print_and_end_the_same_at_an_app_and_through_a_server(
             )
 
     assert not different, "\n".join(different)
+
+
+async def _run_half(folder: Path) -> str:
+    """A job that a worker has, and is half through; its id."""
+    async with TaskMQ(f"local://{folder}/broker", store=f"sqlite:///{folder}/jobs.db") as app:
+        job = await JobDriver(app.sessions.store()).make(JobState.RUNNING, task="report")
+        progress = app.sessions.current().stores.progress
+        assert progress is not None
+        said = ProgressRecord(job_id=job.id, attempt=1, done=5, total=10, note="rows", started=1_000, updated=2_000)
+        await progress.report(said, ttl=600)
+        return job.id
+
+
+def test_how_far_a_job_is_is_shown_at_an_app_and_through_a_server(places: Places, home: Path) -> None:
+    mine, theirs = asyncio.run(_run_half(home)), asyncio.run(_run_half(home / "there"))
+
+    listed = [places.here("job", "list", "-o", "json").data, places.there("job", "list").out]
+    shown = [places.here("job", "show", mine).out, places.there("job", "show", theirs).out]
+
+    assert listed[0][0]["progress"] == "5 of 10"
+    assert "5 of 10" in listed[1]
+    assert all("5 of 10: rows (attempt 1, 1970-01-01T00:00:02Z)" in each for each in shown), shown
 
 
 def test_a_token_makes_no_tokens_through_a_server(places: Places) -> None:

@@ -2,10 +2,12 @@
 
 import re
 import time
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from taskmq.server.examples import EXAMPLES
 from tests.dashboard.kit import Eyes, Served, a_job, answer, violations
 
 pytestmark = pytest.mark.timeout(120)
@@ -65,6 +67,37 @@ def test_jobs_that_are_late_or_run_for_long_are_marked(eyes: Eyes) -> None:
     expect(rows.filter(has_text="runs").get_by_role("link", name="long")).to_be_visible()
     expect(eyes.page.locator("tr.is-late")).to_have_count(2)
     assert violations(eyes.page) == []
+
+
+def test_how_far_jobs_are_is_seen_in_the_list_and_goes_on_on_the_page(eyes: Eyes) -> None:
+    found = EXAMPLES["listJobs"].answers[200][0] | {"payload": {}, "args": [], "result": None}
+    ended = found | {"id": "2", "job_id": "ended", "state": "succeeded", "end_time": found["start_time"]}
+    unknown = found | {"id": "3", "job_id": "says no total", "progress": found["progress"] | {"total": None}}
+    asked: list[str] = []
+
+    def listed(route: Route) -> None:
+        asked.append(route.request.url)
+        answer(route, {"items": [found, ended, unknown], "next": None, "prev": None})
+
+    def one(route: Route) -> None:
+        asked.append(route.request.url)
+        answer(route, found | {"progress": found["progress"] | {"done": sum("jobs/" in url for url in asked)}})
+
+    eyes.page.route(re.compile(r"/api/v1/jobs\?"), listed)
+    eyes.page.route(re.compile(rf"/api/v1/jobs/{found['id']}\?"), one)
+    told: dict[str, Any] = {"items": [], "reasons": [], "state": "running", "next": None}
+    eyes.page.route(re.compile(r"/jobs/[^/]+/(history|attempts|explain)|/logs\?"), lambda route: answer(route, told))
+    page = eyes.open("jobs").page
+
+    expect(page.locator("tr[data-row]")).to_have_count(3)
+    expect(page.get_by_role("progressbar", name="Done: 3 of 10")).to_have_attribute("value", "3")
+    expect(page.locator("tr[data-row]", has_text="says no total")).to_contain_text("3")
+    expect(page.locator("progress")).to_have_count(1)
+    assert violations(page) == []
+    page.get_by_role("link", name=found["job_id"]).first.click()
+    expect(page.get_by_role("progressbar", name="Done: 3 of 10")).to_be_visible(timeout=20_000)
+    expect(page.locator("dd", has_text="of 10")).to_contain_text(found["progress"]["note"])
+    assert all("progress" in url for url in asked)
 
 
 def test_why_jobs_are_late_is_asked_once_for_those_on_the_screen(eyes: Eyes, site: Served) -> None:

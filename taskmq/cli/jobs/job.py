@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.jobs.logs import logs
-from taskmq.cli.jobs.stored_jobs import COMMANDS
+from taskmq.cli.jobs.stored_jobs import COMMANDS, done_text
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
@@ -193,9 +193,9 @@ def _facts(report: "JobReport") -> dict[str, Any]:
 
 
 def _progress_text(progress: "JobProgress") -> str:
-    total = "" if progress.total is None else f" of {progress.total:g}"
     note = f": {progress.note}" if progress.note else ""
-    return f"{progress.done:g}{total}{note} (attempt {progress.attempt}, {when(_milliseconds(progress.updated))})"
+    said = f"(attempt {progress.attempt}, {when(_milliseconds(progress.updated))})"
+    return f"{done_text(progress.done, progress.total)}{note} {said}"
 
 
 def _letter_text(one: "JobLetter") -> str:

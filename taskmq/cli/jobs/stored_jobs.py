@@ -25,9 +25,18 @@ from taskmq.model.states import JobState
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
+    from taskmq.client.progress import JobProgress
     from taskmq.contracts.jobs import JobDetail, JobRecord
 
-__all__ = ["ACTED_COLUMNS", "ATTEMPT_COLUMNS", "COMMANDS", "HISTORY_COLUMNS", "LIST_COLUMNS", "check_ids"]
+__all__ = [
+    "ACTED_COLUMNS",
+    "ATTEMPT_COLUMNS",
+    "COMMANDS",
+    "HISTORY_COLUMNS",
+    "LIST_COLUMNS",
+    "check_ids",
+    "done_text",
+]
 
 LIST_COLUMNS: Final = (
     "job",
@@ -36,6 +45,7 @@ LIST_COLUMNS: Final = (
     "state",
     "priority",
     "attempt",
+    "progress",
     "due",
     "submitted",
     "finished",
@@ -171,13 +181,15 @@ def list_jobs(
 
     async def run(target: "TaskMQ") -> int:
         from taskmq.model.jobs.filter_text import parse_filter
+        from taskmq.operations.jobs import progress_of_jobs
 
         which = parse_filter(where, await target.sessions.store().now_ms())
         if count:
             print_record({"count": await target.jobs.acount(which)})
             return OK
         page = await target.jobs.alist(which, after=after, limit=limit)
-        print_rows(LIST_COLUMNS, [_row(job) for job in page.jobs])
+        progress = await progress_of_jobs(target, page.jobs)
+        print_rows(LIST_COLUMNS, [_row(job, progress.get(job.id)) for job in page.jobs])
         if page.after is not None:
             searched = "not everything was searched" if page.is_bounded else "there are more"
             note(f"{searched}: --after {page.after}")
@@ -431,7 +443,12 @@ def _definition(detail: "JobDetail") -> dict[str, Any]:
     return {"definition": detail.definition, "version": detail.definition_version}
 
 
-def _row(job: "JobRecord") -> dict[str, Any]:
+def done_text(done: float, total: float | None) -> str:
+    """How far a job is, for people."""
+    return f"{done:g}" if total is None else f"{done:g} of {total:g}"
+
+
+def _row(job: "JobRecord", progress: "JobProgress | None" = None) -> dict[str, Any]:
     return {
         "job": job.id if job.key is None else tenant_key(job.tenant or None, job.key),
         "id": job.id,
@@ -442,6 +459,7 @@ def _row(job: "JobRecord") -> dict[str, Any]:
         "version": job.version,
         "priority": job.priority,
         "attempt": job.attempt,
+        "progress": "" if progress is None else done_text(progress.done, progress.total),
         "due": when(job.due),
         "submitted": when(job.submitted),
         "finished": when(job.finished),

@@ -6,11 +6,18 @@ from typing import Any, Final
 import msgspec
 
 from taskmq.api.job_requests import SubmitBody, UpstreamJob
-from taskmq.api.jobs import AttemptView, ChangedJob, HistoryView, JobDetails, JobView, RefusalView
+from taskmq.api.jobs import AttemptView, ChangedJob, HistoryView, JobDetails, JobView, ProgressView, RefusalView
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.jobs.job import CANCELLED
-from taskmq.cli.jobs.stored_jobs import ACTED_COLUMNS, ATTEMPT_COLUMNS, HISTORY_COLUMNS, LIST_COLUMNS, check_ids
+from taskmq.cli.jobs.stored_jobs import (
+    ACTED_COLUMNS,
+    ATTEMPT_COLUMNS,
+    HISTORY_COLUMNS,
+    LIST_COLUMNS,
+    check_ids,
+    done_text,
+)
 from taskmq.cli.output import note, print_rows
 from taskmq.cli.server_link import only_here, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import array_of, instant_of, label_of, node_labels_of, object_of, upstream_from
@@ -203,7 +210,7 @@ def attempts(client: Client, *, job: str) -> int:
 def show(client: Client, *, job: str, values: bool, depth: int | None, within: str) -> int:
     # Of the store's jobs there is nothing to ask workers and dead letters for.
     del depth, within
-    found = client.jobs.get(job, expand=["payload", "result"] if values else [])
+    found = client.jobs.get(job, expand=["progress", *(["payload", "result"] if values else [])])
 
     def record() -> dict[str, Any]:
         facts = {name: value for name, value in _facts(job, found, values=values).items() if value not in (None, "")}
@@ -259,7 +266,7 @@ def _pages(client: Client, where: str, limit: int, after: str | None) -> tuple[l
     """So many jobs, and how the list goes on."""
     found: list[JobView] = []
     while len(found) < limit:
-        page = client.jobs.page(where, limit=min(_PAGE, limit - len(found)), cursor=after)
+        page = client.jobs.page(where, limit=min(_PAGE, limit - len(found)), cursor=after, expand=["progress"])
         found += page.items
         after = page.next
         if after is None:
@@ -280,6 +287,7 @@ def _row(job: JobView) -> dict[str, Any]:
         "version": job.version,
         "priority": job.priority,
         "attempt": job.attempt,
+        "progress": "" if job.progress is None else done_text(job.progress.done, job.progress.total),
         "due": text_of_instant(job.schedule_time),
         "submitted": text_of_instant(job.submitted_at),
         "finished": text_of_instant(job.end_time),
@@ -301,12 +309,19 @@ def _facts(name: str, job: JobDetails, *, values: bool) -> dict[str, Any]:
         "worker": job.worker,
         "error": _error(job),
         "cancelled": job.cancel_requested,
+        "progress": None if job.progress is None else _progress_text(job.progress),
     }
     if values:
         called = msgspec.json.encode({"args": job.args, "kwargs": job.payload}).decode()
         traceback = None if job.error is None else job.error.traceback
         facts |= {"body": called, "result": job.result, "traceback": traceback}
     return facts
+
+
+def _progress_text(progress: ProgressView) -> str:
+    note = f": {progress.note}" if progress.note else ""
+    said = f"(attempt {progress.attempt}, {text_of_instant(progress.updated_at)})"
+    return f"{done_text(progress.done, progress.total)}{note} {said}"
 
 
 def _error(job: JobView) -> str:

@@ -111,7 +111,7 @@ class JobCalls:
         """A job, by the id that its submitter chose, or by the store's.
 
         Args:
-            expand: what is fetched, too: of payload, result, logs.
+            expand: what is fetched, too: of payload, result, logs, progress.
         """
         query = {"expand": ",".join(expand) or None}
         return self._connection.ask("getJob", JobDetails, path={"job_id": job_id}, query=query)
@@ -289,6 +289,7 @@ class JobCalls:
         until: datetime | None = None,
         limit: int = 50,
         cursor: str | None = None,
+        expand: Sequence[str] = (),
     ) -> JobList:
         """A page of the jobs that fit, the newest first; `next` is the cursor of the next one.
 
@@ -296,9 +297,10 @@ class JobCalls:
             filter: such as `status:failed task:billing.*`.
             since, until: between which instants they are scheduled.
             limit: at most 200.
+            expand: what is fetched, too: `progress`.
         """
         which = query_of_jobs(filter, status=status, job_type=job_type, since=since, until=until)
-        query = {**which, "limit": limit, "cursor": cursor or ""}
+        query = {**which, "limit": limit, "cursor": cursor or "", "expand": ",".join(expand) or None}
         return self._connection.ask("listJobs", JobList, query=query)
 
     def list(
@@ -310,8 +312,9 @@ class JobCalls:
         since: datetime | None = None,
         until: datetime | None = None,
         page_size: int = 200,
+        expand: Sequence[str] = (),
     ) -> Iterator[JobView]:
-        """All jobs that fit, the newest first; pages are fetched as they are needed."""
+        """All jobs that fit, the newest first; pages are fetched as they are needed. See `page`."""
         return every(
             lambda cursor: self.page(
                 filter,
@@ -321,6 +324,7 @@ class JobCalls:
                 until=until,
                 limit=page_size,
                 cursor=cursor,
+                expand=expand,
             )
         )
 

@@ -34,6 +34,22 @@ _JOB: Final[dict[str, Any]] = {
     "retry_of": "",
     "depends_on": [],
 }
+_RUNNING: Final[dict[str, Any]] = {
+    **_JOB,
+    "status": "running",
+    "state": "running",
+    "schedule_time": "2027-01-30T17:12:01.250Z",
+    "start_time": "2027-01-30T17:12:01.500Z",
+    "worker": "web-1:4711",
+    "progress": {
+        "done": 3,
+        "total": 10,
+        "note": "pages are printed",
+        "attempt": 1,
+        "updated_at": "2027-01-30T17:12:09.500Z",
+        "state": "running",
+    },
+}
 _CHANGED: Final[dict[str, Any]] = {
     "status": "updated",
     "job_id": "order-17",
@@ -65,7 +81,8 @@ JOBS: Final[Mapping[str, Example]] = {
         },
     ),
     "listJobs": Example(
-        parameters={"filter": "task:data_processing created:>-24h", "limit": 50}, answers={200: [_JOB]}
+        parameters={"filter": "task:data_processing created:>-24h", "limit": 50, "expand": "progress"},
+        answers={200: [_RUNNING]},
     ),
     "countJobs": Example(parameters={"filter": "status:failed"}, answers={200: {"count": 3, "is_exact": True}}),
     "countJobsOfFilters": Example(

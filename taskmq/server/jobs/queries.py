@@ -1,5 +1,6 @@
 """`GET /jobs` and what there is to read of one job."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -7,9 +8,10 @@ from litestar import Request, Response, get
 from litestar.datastructures import State
 from litestar.params import FromPath, QueryParameter
 
-from taskmq.api.jobs import AttemptList, HistoryList, JobCount, JobCountOf, JobCounts, JobView
+from taskmq.api.jobs import AttemptList, HistoryList, JobCount, JobCountOf, JobCounts, JobView, ProgressView
 from taskmq.api.problems import FieldProblem
 from taskmq.api.values import Instant, ListPage
+from taskmq.client.progress import JobProgress
 from taskmq.contracts.jobs import JobRecord
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.filters import JobFilter
@@ -23,6 +25,7 @@ from taskmq.server.jobs.views import (
     job_view,
     log_of,
     payload_of,
+    progress_view,
     retries_of,
     states_of,
     status_words,
@@ -36,7 +39,8 @@ __all__ = ["QUERIES", "AttemptList", "HistoryList", "JobCount", "JobCounts"]
 
 _COUNTED: Final = 10_000
 _MOST_FILTERS: Final = 20
-_EXPANSIONS: Final = ("logs", "retries", "payload", "result")
+_EXPANSIONS: Final = ("logs", "retries", "payload", "result", "progress")
+_EXPANSIONS_OF_LISTS: Final = ("progress",)
 
 Words = Annotated[str | None, QueryParameter(description="`claimed`: CLAIMED, PROCESSING, COMPLETED as statuses.")]
 Fields = Annotated[str | None, QueryParameter(description="Only these fields, with commas between.")]
@@ -61,6 +65,7 @@ async def list_jobs(
     end_time: Annotated[Instant | None, QueryParameter(description="Scheduled at or before this instant.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
+    expand: Annotated[str | None, QueryParameter(description="`progress`: how far each job is.")] = None,
     fields: Fields = None,
     words: Words = None,
 ) -> Response[list[JobView] | ListPage]:
@@ -69,8 +74,10 @@ async def list_jobs(
     Without `cursor` an array, with `Link` where there are more; with one an object with `items` and `next`.
     """
     which = await _filter(jobs, filter, status=status, job_type=job_type, since=start_time, until=end_time)
+    expansions = _expansions(expand, _EXPANSIONS_OF_LISTS) | _fields_to_expand(fields, _EXPANSIONS_OF_LISTS)
     page = await jobs.list(which, after=cursor or None, limit=limit)
-    shown: Any = [_shown(jobs, record, words, fields) for record in page.jobs]
+    progress = await jobs.progress(page.jobs) if expansions else None
+    shown: Any = [_shown(jobs, record, words, fields, progress) for record in page.jobs]
     headers = {} if page.after is None else {"Link": next_link(request, page.after)}
     content = shown if cursor is None else ListPage(items=shown, next=page.after, is_bounded=page.is_bounded)
     return Response(content, headers=headers)
@@ -127,7 +134,7 @@ async def get_job(
     job_id: FromPath[str],
     jobs: OwnJobs,
     expand: Annotated[
-        str | None, QueryParameter(description="Of logs, retries, payload, result; with commas between.")
+        str | None, QueryParameter(description="Of logs, retries, payload, result, progress; with commas between.")
     ] = None,
     fields: Fields = None,
     words: Words = None,
@@ -135,7 +142,7 @@ async def get_job(
     """A job by the id that its submitter chose, or by the store's."""
     record = await jobs.get(job_id)
     etag = f'"{record.version}"'
-    expansions = _expansions(expand) | _fields_to_expand(fields)
+    expansions = _expansions(expand, _EXPANSIONS) | _fields_to_expand(fields, _EXPANSIONS)
     if not expansions and request.headers.get("if-none-match") == etag:
         return Response(None, status_code=304, headers={"ETag": etag})  # type: ignore[arg-type]
     view = msgspec.to_builtins(job_view(record, jobs.name_of(record), words=words))
@@ -213,15 +220,15 @@ def _states(status: str) -> frozenset[JobState]:
     return found
 
 
-def _fields_to_expand(fields: str | None) -> set[str]:
+def _fields_to_expand(fields: str | None, known: Sequence[str]) -> set[str]:
     """The expansions that `fields` names: asking for one of them is enough."""
-    return {name.strip() for name in (fields or "").split(",")} & set(_EXPANSIONS) - {"retries"}
+    return {name.strip() for name in (fields or "").split(",")} & set(known) - {"retries"}
 
 
-def _expansions(expand: str | None) -> set[str]:
+def _expansions(expand: str | None, known: Sequence[str]) -> set[str]:
     wanted = {name.strip() for name in (expand or "").split(",")} - {""}
-    if unknown := sorted(wanted - set(_EXPANSIONS)):
-        error = FieldProblem("expand", f"there is no {unknown[0][:80]!r}", did_you_mean(unknown[0], _EXPANSIONS))
+    if unknown := sorted(wanted - set(known)):
+        error = FieldProblem("expand", f"there is no {unknown[0][:80]!r}", did_you_mean(unknown[0], known))
         raise Problem(400, "invalid_field", f"expand: {error.message}", errors=[error])
     return wanted
 
@@ -238,9 +245,25 @@ async def _expanded(jobs: TenantJobs, record: JobRecord, wanted: set[str]) -> di
         found |= payload_of(record)
     if "result" in wanted:
         found["result"] = await jobs.value_of(record) if record.state is JobState.SUCCEEDED else None
+    if "progress" in wanted:
+        found["progress"] = _progress_of(record, await jobs.progress([record]))
     return found
 
 
-def _shown(jobs: TenantJobs, record: JobRecord, words: str | None, fields: str | None) -> Any:
+def _shown(
+    jobs: TenantJobs,
+    record: JobRecord,
+    words: str | None,
+    fields: str | None,
+    progress: Mapping[str, JobProgress] | None,
+) -> Any:
     view = job_view(record, jobs.name_of(record), words=words)
-    return selected(msgspec.to_builtins(view), fields) if fields else view
+    if progress is None and not fields:
+        return view
+    expanded = {} if progress is None else {"progress": _progress_of(record, progress)}
+    return selected(msgspec.to_builtins(view) | expanded, fields)
+
+
+def _progress_of(record: JobRecord, progress: Mapping[str, JobProgress]) -> ProgressView | None:
+    found = progress.get(record.id)
+    return None if found is None else progress_view(found)

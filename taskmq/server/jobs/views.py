@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from taskmq.api.jobs import AttemptView, ErrorView, HistoryView, JobView
+from taskmq.api.jobs import AttemptView, ErrorView, HistoryView, JobView, ProgressView
+from taskmq.client.progress import JobProgress
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobRecord
 from taskmq.errors import MalformedMessage
 from taskmq.model.envelope import decode_envelope
@@ -24,6 +25,7 @@ __all__ = [
     "attempt_view",
     "history_view",
     "job_view",
+    "progress_view",
     "states_of",
 ]
 
@@ -150,6 +152,18 @@ def history_view(entry: HistoryEntry) -> HistoryView:
         state=entry.state,
         by=entry.by,
         note=entry.note,
+    )
+
+
+def progress_view(progress: JobProgress) -> ProgressView:
+    """How far a job is, as the API shows it."""
+    return ProgressView(
+        done=progress.done,
+        total=progress.total,
+        note=progress.note,
+        attempt=progress.attempt,
+        updated_at=instant_text(round(progress.updated.timestamp() * 1000)),
+        state=progress.state,
     )
 
 

@@ -127,6 +127,8 @@ def _use_jobs(client: Client) -> None:
     assert client.jobs.count("status:cancelled").count == 1
     counts = client.jobs.counts(["status:cancelled", "task:none"], max_age=1)
     assert [(one.filter, one.count) for one in counts] == [("status:cancelled", 1), ("task:none", 0)]
+    assert client.jobs.get("one", expand=["progress"]).progress is None
+    assert [job.progress for job in client.jobs.page(expand=["progress"]).items] == [None] * 3
     assert {job.job_id for job in client.jobs.list(page_size=2)} == {"one", "again", "copy"}
     assert client.jobs.act("cancel", "status:scheduled", dry_run=True).matched == 1
     assert client.jobs.act("cancel", "status:scheduled", note="all").done == 1

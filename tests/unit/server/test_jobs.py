@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from taskmq.contracts.jobs import DispatchedJob
+from taskmq.contracts.stores import ProgressRecord
 from taskmq.model.jobs.pools import pool_group, preemption_reason
 from taskmq.model.jobs.reports import PREEMPTED
 from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.unit.server.kit import DOCUMENT, Site
 
@@ -357,3 +359,55 @@ def test_a_tenant_does_not_read_for_which_other_one_its_run_was_stopped(site: Si
     assert 'other"' not in asked + gone
     assert "pool other" not in asked + gone
     assert shown.count("preempted by pool other") == 3
+
+
+def _say_progress(site: Site, **fields: Any) -> str:
+    """A job of acme that runs, and has said that; the store's id."""
+
+    async def say() -> str:
+        job = await JobDriver(site.app.sessions.store()).make(JobState.RUNNING, tenant="acme")
+        said = ProgressRecord(job_id=job.id, attempt=1, started=1_000, updated=2_000, **fields)
+        progress = site.app.sessions.current().stores.progress
+        assert progress is not None
+        await progress.report(said, ttl=60)
+        return job.id
+
+    with site.client.portal() as portal:
+        return portal.call(say)
+
+
+def test_a_list_of_jobs_says_how_far_they_are_where_it_is_asked_for(site: Site) -> None:
+    site.submit()
+    known, unknown = _say_progress(site, done=3, total=10, note="rows"), _say_progress(site, done=0.5)
+    told = {
+        "done": 3.0, "total": 10.0, "note": "rows", "attempt": 1, "updated_at": "1970-01-01T00:00:02.000Z",
+        "state": "running",
+    }  # fmt: skip
+
+    listed = {one["id"]: one["progress"] for one in site("GET", "/jobs?expand=progress").json()}
+    page = site("GET", "/jobs?cursor=&fields=job_id,progress&filter=status:running").json()["items"]
+
+    assert (listed.pop(known), listed.pop(unknown)["total"], list(listed.values())) == (told, None, [None])
+    assert {one["job_id"]: one["progress"]["done"] for one in page} == {known: 3.0, unknown: 0.5}
+    assert site("GET", f"/jobs/{known}?expand=progress").json()["progress"] == told
+    assert site("GET", "/jobs/order-17?expand=progress").json()["progress"] is None
+    assert all("progress" not in one for one in site("GET", "/jobs").json())
+    assert site("GET", "/jobs?expand=progress", by="other-admin").json() == []
+    refused = site("GET", "/jobs?expand=result")
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "expand")
+
+
+def test_jobs_are_listed_without_progress_while_the_state_is_away(site: Site) -> None:
+    job = _say_progress(site, done=3)
+
+    with site.client.portal() as portal:
+        portal.call(_close_state, site)
+    listed = site("GET", "/jobs?expand=progress")
+
+    assert (listed.status_code, [(one["id"], one["progress"]) for one in listed.json()]) == (200, [(job, None)])
+
+
+async def _close_state(site: Site) -> None:
+    state = site.app.sessions.current().state
+    assert state is not None
+    await state.aclose()

@@ -27,6 +27,12 @@ export function When({ at, exact = false }) {
   return html`<time dateTime=${at} title=${`${instant(at)} here · ${instant(at, "UTC")} UTC`}>${exact ? instant(at) : ago(at, now)}</time>`;
 }
 
+/** How far a job is, as its task says. */
+export function HowFar({ done, total }) {
+  const words = total === null ? `${done}` : `${done} of ${total}`;
+  return html`<span class="used">${total > 0 && html`<progress max=${total} value=${Math.max(0, Math.min(done, total))} aria-label=${`Done: ${words}`}></progress> `}${words}</span>`;
+}
+
 /** What is loaded, or why it is not. `children` gets what was read; `title` is the page's for as long as there is nothing. */
 export function Shown({ loaded, children, title = "" }) {
   const { data, error, isLoading, at } = loaded;

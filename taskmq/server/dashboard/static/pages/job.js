@@ -6,7 +6,7 @@ import { Followed } from "../lib/follow.js";
 import { between, instant, pretty, span } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { LEVELS, Lines } from "../lib/log.js";
-import { Action, Code, Confirm, copy, Empty, Facts, Field, Head, notify, Section, Shown, State, Table, When } from "../lib/parts.js";
+import { Action, Code, Confirm, copy, Empty, Facts, Field, Head, HowFar, notify, Section, Shown, State, Table, When } from "../lib/parts.js";
 import { change, go, to } from "../lib/route.js";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]);
@@ -179,6 +179,12 @@ function Details({ job, reload, level, from }) {
   const attempts = useData(`jobs/${part(job.id)}/attempts`);
   const history = useData(`jobs/${part(job.id)}/history`);
   useEffect(() => { attempts.reload(); history.reload(); }, [job.version]);
+  // What a task says of its progress is no event.
+  useEffect(() => {
+    if (!job.progress || ENDED.has(job.state)) return undefined;
+    const timer = setInterval(() => { if (!document.hidden) reload(); }, 3000);
+    return () => clearInterval(timer);
+  }, [job.id, !job.progress, job.state]);
   return html`<${Head} title=${job.job_id} sub=${html`<${State} state=${job.state} /> ${job.task}`}><${Actions} job=${job} reload=${reload} /><//>
     ${!ENDED.has(job.state) && html`<${Explained} id=${job.id} runs=${job.state === "running"} />`}
     ${job.cancel_requested !== null && !ENDED.has(job.state) && html`<p class="reason">It is to be stopped: ${job.cancel_requested || "no reason was given"}</p>`}
@@ -188,6 +194,7 @@ function Details({ job, reload, level, from }) {
         <${Section} title="Facts"><${Facts} of=${[
           ["Task", html`<a href=${to(["tasks", job.task])}>${job.task}</a>`], ["Queue", html`<a href=${to(["queues", job.queue])}>${job.queue}</a>`],
           ["Tenant", job.tenant], ["Priority", job.priority], ["Attempt", job.attempt], ["Worker", job.worker], ["Owner", job.owner], ["Description", job.description],
+          ["Progress", job.progress && html`<${HowFar} ...${job.progress} /> ${job.progress.note}`],
           ["Submitted", html`<${When} at=${job.submitted_at} exact />`], ["Due", html`<${When} at=${job.schedule_time} exact />`],
           ["Started", job.start_time && html`<${When} at=${job.start_time} exact />`], ["Ended", job.end_time && html`<${When} at=${job.end_time} exact />`],
           ["Waited", job.start_time && span(between(job.schedule_time ?? job.submitted_at, job.start_time))], ["Ran", job.start_time && span(between(job.start_time, job.end_time ?? new Date().toISOString()))],
@@ -215,7 +222,7 @@ function Details({ job, reload, level, from }) {
 
 export default function Job({ rest, query }) {
   const [id] = rest;
-  const loaded = useData(`jobs/${part(id)}`, { expand: "payload,result" }, ["job"], 1000);
+  const loaded = useData(`jobs/${part(id)}`, { expand: "payload,result,progress" }, ["job"], 1000);
   if (loaded.error instanceof ApiError && loaded.error.status === 404) {
     return html`<${Head} title=${id} /><${Empty} title="There is no such job here"><p>Either it was never submitted, its retention is over, or it is another tenant's.</p><p><a href=${to("jobs")}>All jobs</a></p><//>`;
   }

@@ -5,7 +5,7 @@ import { Bulk } from "../lib/bulk.js";
 import { useData } from "../lib/data.js";
 import { between, count, failure, span } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
-import { Empty, Head, Shown, State, Table, When } from "../lib/parts.js";
+import { Empty, Head, HowFar, Shown, State, Table, When } from "../lib/parts.js";
 import { change, to } from "../lib/route.js";
 
 const CHIPS = [
@@ -74,7 +74,7 @@ function Row({ job, chosen, choose, canBulk, hasTenant }) {
   return html`<tr data-row class=${mark && "is-late"}>
     ${canBulk && html`<td class="narrow"><input type="checkbox" aria-label=${`Select ${job.job_id}`} checked=${chosen.has(job.id)} onChange=${() => choose(job.id)} /></td>`}
     <td><a href=${to(["jobs", job.id])}>${job.job_id}</a></td>
-    <td><${State} state=${job.state} />${mark && html`<${Why} job=${job} mark=${mark} />`}</td>
+    <td><${State} state=${job.state} />${mark && html`<${Why} job=${job} mark=${mark} />`}${job.progress && !job.end_time && html`<div><${HowFar} ...${job.progress} /></div>`}</td>
     <td>${job.task}</td><td>${job.queue}</td>${hasTenant && html`<td>${job.tenant || "–"}</td>`}
     <td><${When} at=${job.schedule_time ?? job.submitted_at} /></td>
     <td class="number">${job.start_time ? span(between(job.start_time, job.end_time ?? (job.state === "running" ? new Date().toISOString() : null))) : "–"}</td>
@@ -85,7 +85,7 @@ function Row({ job, chosen, choose, canBulk, hasTenant }) {
 
 export default function Jobs({ query }) {
   const { filter = "", cursor = "", selected = "" } = query;
-  const loaded = useData("jobs", { filter, cursor, limit: 50 });
+  const loaded = useData("jobs", { filter, cursor, limit: 50, expand: "progress" });
   const total = useData("jobs/count", { filter });
   const [bulk, showBulk] = useState(/** @type {{filter: string, what: string} | null} */ (null));
   const chosen = useMemo(() => new Set(selected.split(",").filter(Boolean)), [selected]);
