@@ -40,6 +40,7 @@ TREES: Final = {
     "schedule": "schedules/order-17",
     "dead-letters": "dead-letters",
     "failures": "failures",
+    "message": "failures/order-17?queue=images",
     "logs": "logs",
     "alerts": "alerts",
     "audit": "audit",

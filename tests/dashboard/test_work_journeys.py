@@ -16,7 +16,6 @@ from tests.servers.waiting import eventually
 pytestmark = pytest.mark.timeout(120)
 
 _LOG = logging.getLogger("shop")
-_NO_PAGE = "The job store has no job of this id"
 
 
 class Shop:
@@ -62,8 +61,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> Iterator[Serve
         yield served
 
 
-def test_jobs_that_only_the_broker_knows_are_named_without_a_link(eyes: Eyes, site: Served, shop: Shop) -> None:
-    site.run(site.app.tasks["shop.count"].asend("A"))
+def test_jobs_that_only_the_broker_knows_lead_to_what_is_known_of_them(eyes: Eyes, site: Served, shop: Shop) -> None:
+    site.run(site.app.tasks["shop.count"].options(job_id="count/A").asend("A"))
     count = {"job_type": "shop.count", "args": ["B"]}
     stored, keyed = site.submit(count, {**count, "job_id": "count: C"})
     (of_tenant,) = site.submit({**count, "job_id": "count: C"}, tenant="acme")
@@ -71,9 +70,16 @@ def test_jobs_that_only_the_broker_knows_are_named_without_a_link(eyes: Eyes, si
 
     runs = page.get_by_label("Runs at w1")
     eyes.see_count(runs.locator("tr[data-row]"), 4)
-    eyes.see_count(runs.get_by_title(_NO_PAGE), 1)
+    eyes.see_count(runs.get_by_role("link"), 4)
     links = sorted(filter(None, (link.get_attribute("href") for link in runs.get_by_role("link").all())))
-    assert links == sorted(f"#/jobs/{job['id']}" for job in (stored, keyed, of_tenant))
+    of_jobs = [f"#/jobs/{job['id']}" for job in (stored, keyed, of_tenant)]
+    assert links == sorted([*of_jobs, "#/failures/count%2FA?queue=stock"])
+    runs.get_by_role("link", name="count/A").click()
+    expect(page.locator("h1").first).to_have_text("count/A")
+    expect(page.locator("dl.facts").first).to_contain_text("shop.count")
+    expect(page.locator(".state", has_text="running")).to_be_visible()
+    assert violations(page) == []
+    page.go_back()
     runs.get_by_role("link", name="@acme:count: C").click()
     expect(page.locator("h1").first).to_have_text("@acme:count: C")
     site.call(shop.may_end.set)
@@ -122,19 +128,29 @@ def test_the_log_of_a_job_is_followed_until_its_end(eyes: Eyes, site: Served, sh
 def test_letters_are_sent_again_once_what_was_behind_them_is_mended(eyes: Eyes, site: Served, shop: Shop) -> None:
     shop.is_printer_broken = True
     for order in ("17", "18"):
-        site.run(site.app.tasks["shop.print"].asend(order))
+        site.run(site.app.tasks["shop.print"].options(job_id=f"print-{order}").asend(order))
     eventually(lambda: _letters(site) == 2)
     page = eyes.open("dead-letters").page
 
     eyes.click("print")
     row = page.get_by_label("Failures").get_by_role("row", name="ValueError")
     row.get_by_role("link", name="ValueError").click()
-    eyes.see_count(page.get_by_title(_NO_PAGE), 2)
+    eyes.see_count(page.locator("a[href^='#/failures/']"), 2)
+    page.get_by_role("link", name="print-17").click()
+    eyes.see("ValueError: no paper for 17")
+    eyes.see("Is a dead letter")
+    expect(page.get_by_role("group", name="Traceback").first).to_contain_text("in print_label")
+    assert violations(page) == []
     shop.is_printer_broken = False
+    eyes.click("Send again")
+    eyes.see("It was sent again.")
+    eventually(lambda: "17" in shop.printed)
+    eyes.see_count(page.get_by_text("Is a dead letter"), 0)
+    page.go_back()
     row.get_by_role("button", name="Send again").click()
     eyes.click("Send again")
 
-    eyes.see("2 were sent again.")
+    eyes.see("1 were sent again.")
     eyes.see("No dead letters in this queue")
     eventually(lambda: {"17", "18"} <= set(shop.printed))
     assert _letters(site) == 0

@@ -1,9 +1,9 @@
 // @ts-check
 /**
- * Links to jobs by the ids that messages have. Only jobs of the store have a page; whether an id is one of them is asked
- * once, for all ids of a page together.
+ * Links to jobs by the ids that messages have: to the job of the store, or to what is known of one that was sent to the
+ * broker alone. Whether an id is one of the store is asked once, for all ids of a page together.
  */
-import { read, session } from "./api.js";
+import { may, read, session } from "./api.js";
 import { quoted } from "./format.js";
 import { html, useEffect, useState } from "./html.js";
 import { to } from "./route.js";
@@ -11,7 +11,6 @@ import { to } from "./route.js";
 const TOGETHER = 50;
 const MOST_KEPT = 5000;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-const WITHOUT_PAGE = "The job store has no job of this id: it was sent to the broker alone, or is not kept any more. Its failures are on the page Failures.";
 
 /** The store's ids by the names that were asked for, null where there is none; of the tenant that was chosen.
  * @type {Map<string, Promise<string | null>>} */
@@ -76,9 +75,9 @@ function storedId(name) {
   return answer;
 }
 
-/** A link to a job where it has a page; else its name, with the reason.
- * @param {{name: string, children?: unknown}} props */
-export function JobLink({ name, children = name }) {
+/** A link to a job.
+ * @param {{name: string, queue?: string, children?: unknown}} props `queue`: where its dead letters would be. */
+export function JobLink({ name, queue = "", children = name }) {
   const [found, set] = useState({ name: "", id: /** @type {string | null | undefined} */ (undefined) });
   useEffect(() => {
     let isGone = false;
@@ -87,6 +86,6 @@ export function JobLink({ name, children = name }) {
     return () => { isGone = true; };
   }, [name]);
   if (found.name !== name) return html`<span data-loading>${children}</span>`;
-  if (found.id) return html`<a href=${to(["jobs", found.id])}>${children}</a>`;
-  return html`<span title=${found.id === null ? WITHOUT_PAGE : undefined}>${children}</span>`;
+  if (found.id === undefined || !name || !may("jobs.read")) return html`<span>${children}</span>`;
+  return html`<a href=${found.id ? to(["jobs", found.id]) : to(["failures", name], { queue })}>${children}</a>`;
 }

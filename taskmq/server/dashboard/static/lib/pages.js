@@ -27,9 +27,11 @@ export const PAGES = [
 /** @type {Map<string, any>} */
 const views = new Map();
 
-/** What a page's module is called; one job has a module of its own.
+const SINGLE = /** @type {Record<string, string>} */ ({ jobs: "job", failures: "message" });
+
+/** What a page's module is called; a single job, and a single message, have modules of their own.
  * @param {string} name @param {boolean} isSingle */
-export const keyOf = (name, isSingle) => (name === "jobs" && isSingle ? "job" : name === "" ? "overview" : name.replace("-", "_"));
+export const keyOf = (name, isSingle) => (isSingle && SINGLE[name]) || name.replace("-", "_") || "overview";
 
 /** What shows a page, where its module is here already.
  * @param {string} key */

@@ -32,7 +32,7 @@ function Purge({ queue, group, close, reload }) {
 function Letters({ queue, fingerprint }) {
   return html`<${Section} title="Letters" actions=${html`<button type="button" onClick=${() => change({ fingerprint: "" })}>Close</button>`}>
     <${Shown} loaded=${useData(`dead-letters/${part(queue)}`, { fingerprint, limit: 50 }, [])}>${({ items }) => items.map((/** @type {any} */ one, /** @type {number} */ at) => html`<div key=${at}>
-      <p><${JobLink} name=${one.job_id} /> · attempt ${one.attempt} · <${When} at=${one.died} /> at ${one.worker || "a worker"}</p>
+      <p><${JobLink} name=${one.job_id} queue=${queue} /> · attempt ${one.attempt} · <${When} at=${one.died} /> at ${one.worker || "a worker"}</p>
       <details><summary>Traceback<span class="sr"> of ${one.job_id}</span></summary><${Code} label=${`Traceback ${at + 1}`} text=${one.traceback || one.error} /></details></div>`)}<//><//>`;
 }
 

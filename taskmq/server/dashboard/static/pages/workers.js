@@ -14,7 +14,7 @@ const One = ({ worker }) => html`<${Section} title=${worker.name} actions=${html
   <${Facts} of=${[["Busy", `${worker.running} of ${worker.slots}`], ["Wait for a slot", count(worker.backlog)], ["Queues", worker.queues.join(", ")], ["Paused", worker.paused.join(", ")],
     ["Host", worker.host], ["Process", worker.pid], ["Memory", size(worker.memory)], ["Version", worker.version], ["Started", html`<${When} at=${worker.started} />`]]} />
   ${worker.jobs.length > 0 && html`<${Table} label=${`Runs at ${worker.name}`} columns=${["Runs", "Task", "Queue", "For"]}>${worker.jobs.map((/** @type {any} */ job) => html`<tr key=${job.job_id} data-row>
-    <td><${JobLink} name=${job.job_id} /></td><td>${job.task}</td><td>${job.queue}</td><td class="number">${span(job.seconds)}</td></tr>`)}<//>`}<//>`;
+    <td><${JobLink} name=${job.job_id} queue=${job.queue} /></td><td>${job.task}</td><td>${job.queue}</td><td class="number">${span(job.seconds)}</td></tr>`)}<//>`}<//>`;
 
 export default function Workers() {
   const loaded = useData("workers", { max_age: 3 }, ["worker"]);
