@@ -173,7 +173,9 @@ class _Evenly(LoadScopeScheduling):  # type: ignore[misc]
 
 @functools.cache
 def _is_shared(module: Path) -> bool:
-    return 'scope="module"' in module.read_text()
+    """Whether the tests of a module share what it, or the `conftest.py` beside it, makes once."""
+    makers = (module, module.with_name("conftest.py"))
+    return any('scope="module"' in maker.read_text() for maker in makers if maker.exists())
 
 
 @pytest.hookimpl(optionalhook=True)
