@@ -1,8 +1,8 @@
 """Workers that are killed, by us and by their tasks, and workers that go on for long.
 
 $TASKMQ_TEST_KILLS          how often a worker is killed under a running task (default 3; campaign 200)
-$TASKMQ_TEST_POISON         tasks that kill their process (default 20; campaign 1000), one of twenty the worker
-$TASKMQ_TEST_INNOCENT       tasks beside them that do no harm (default 200; campaign 100,000)
+$TASKMQ_TEST_POISON         tasks that kill their process (default 8; campaign 1000), one of twenty the worker
+$TASKMQ_TEST_INNOCENT       tasks beside them that do no harm (default 80; campaign 100,000)
 $TASKMQ_TEST_SOAK_SECONDS   how long a worker runs at full speed (default 5; campaign 1200)
 """
 
@@ -27,8 +27,8 @@ from tests.faults.gauge import Gauge
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
 
 KILLS = int(os.environ.get("TASKMQ_TEST_KILLS", "3"))
-POISON = int(os.environ.get("TASKMQ_TEST_POISON", "20"))
-INNOCENT = int(os.environ.get("TASKMQ_TEST_INNOCENT", "200"))
+POISON = int(os.environ.get("TASKMQ_TEST_POISON", "8"))
+INNOCENT = int(os.environ.get("TASKMQ_TEST_INNOCENT", "80"))
 SOAK = float(os.environ.get("TASKMQ_TEST_SOAK_SECONDS", "5"))
 _MIB = 1024
 WORK = WorkQueue(DEFAULT_QUEUE).physical
