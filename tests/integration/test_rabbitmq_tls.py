@@ -216,7 +216,7 @@ def _install(server: RabbitMQ, new: Certificate, old: Certificate) -> None:
     """Put a certificate in another's place on a running node."""
     shutil.copy(new.chain, old.chain)
     shutil.copy(new.key, old.key)
-    server.ctl("eval", "ssl:clear_pem_cache().")
+    server.evaluate("ssl:clear_pem_cache().")
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from tests.servers.errors import ServerFailed
 
 # The programs themselves: Debian's wrappers in /usr/sbin change to the user rabbitmq and its directories.
 _DEBIAN_SCRIPTS = Path("/usr/lib/rabbitmq/bin")
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +32,9 @@ class Installation:
 
     def call(self, program: str, *arguments: str, env: dict[str, str]) -> str:
         """Run one of the scripts to its end and return its output."""
-        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         result = subprocess.run(
             self.command(program, *arguments),
-            env={"PATH": path, **env},
+            env={"PATH": PATH, **env},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -1,13 +1,14 @@
 """One RabbitMQ node as processes and files: its name, ports, configuration, environment."""
 
 import secrets
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from tests.servers.errors import ServerFailed
-from tests.servers.installation import Installation
+from tests.servers.installation import PATH, Installation
 from tests.servers.ports import PortLease, accepts
 from tests.servers.process import Command, Keeper, LocalProcess
 from tests.servers.waiting import eventually
@@ -81,6 +82,21 @@ class Node:
     def ctl(self, *arguments: str) -> str:
         """What rabbitmqctl prints for this node; takes a second or two."""
         return self._installation.call("rabbitmqctl", "-q", "-n", self._name, *arguments, env=self._env)
+
+    def evaluate(self, expression: str) -> str:
+        """What an Erlang expression is on this node, as `{ok, VALUE}`; no Erlang machine is started to ask."""
+        result = subprocess.run(
+            self._installation.run("erl_call", "-sname", self._name, "-c", self._membership.cookie, "-e"),
+            env={"PATH": PATH, **self._env},
+            input=f"{expression}\n",
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if result.returncode != 0 or not result.stdout.startswith("{ok, "):
+            raise ServerFailed(f"{expression} on {self._name} failed: {result.stderr or result.stdout}")
+        return result.stdout.strip()
 
     def _write_files(self, config: Mapping[str, str], advanced_config: str, plugins: Sequence[str]) -> dict[str, str]:
         """Write what the node reads at its start; returns the environment that points to it."""

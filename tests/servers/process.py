@@ -16,6 +16,7 @@ from typing import cast
 
 from tests.servers import keeper
 from tests.servers.errors import ServerFailed
+from tests.servers.installation import PATH
 from tests.servers.ports import PortLease
 from tests.servers.room import room_for_servers
 
@@ -55,7 +56,7 @@ class Keeper:
                 "do": "spawn",
                 "name": name,
                 "argv": [*command.argv],
-                "env": {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **command.env},
+                "env": {"PATH": PATH, **command.env},
                 "log": str(self.log_of(name)),
                 "user": command.user,
             }

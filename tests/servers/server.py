@@ -91,6 +91,8 @@ class External:
 class Server(ABC):
     """A private server for tests; a context manager that starts and closes it."""
 
+    _looks_every = timedelta(milliseconds=20)
+
     def __init__(self) -> None:
         self._source: Source | None = None
 
@@ -116,7 +118,7 @@ class Server(ABC):
             return self._answers()
 
         try:
-            eventually(is_ready, f"{self!r} answering", within=_STARTS_WITHIN)
+            eventually(is_ready, f"{self!r} answering", within=_STARTS_WITHIN, every=self._looks_every)
         except TimeoutError as error:
             raise ServerFailed(f"{error}:\n{source.log()}") from error
 
