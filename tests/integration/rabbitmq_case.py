@@ -2,8 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, cast
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, Literal, cast
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -58,6 +59,16 @@ class RabbitMQCase(BrokerCase):
         """The management API's answer; {vhost} in the path is the test's own."""
         path = f"/api/{path.replace('{vhost}', quote(self.vhost, safe=''))}"
         return await asyncio.to_thread(self.server.http, method, path, body)
+
+    @asynccontextmanager
+    async def alarm(self, resource: Literal["memory", "disk"]) -> AsyncIterator[None]:
+        """The node is short of it while this is entered; then it is as before, whatever happens meanwhile."""
+        alarm = self.server.alarm(resource)
+        await asyncio.to_thread(alarm.__enter__)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(alarm.__exit__, None, None, None)
 
     async def delete_queue(self, queue: str) -> None:
         await self.http("DELETE", f"queues/{{vhost}}/{queue}")

@@ -18,9 +18,11 @@ pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(150)]
 _RULE = AlertRule(name="rabbitmq", metric="broker_alarm", threshold=0, severity="critical")
 
 
-def test_an_alert_begins_and_ends_with_an_alarm_of_the_broker(tmp_path: Path) -> None:
-    async def main(server: RabbitMQ) -> None:
-        async with TaskMQ(server.create_vhost(), store=f"sqlite:///{tmp_path}/jobs.db") as app:
+def test_an_alert_begins_and_ends_with_an_alarm_of_the_broker(
+    rabbitmq_server: RabbitMQ, amqp_url: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with TaskMQ(amqp_url, store=f"sqlite:///{tmp_path}/jobs.db") as app:
             store = app.sessions.store()
             alerts = history_of(store).alerts
             await alerts.put_rule(_RULE)
@@ -31,14 +33,11 @@ def test_an_alert_begins_and_ends_with_an_alarm_of_the_broker(tmp_path: Path) ->
                 return [str(alert.state) for alert in await alerts.alerts()]
 
             assert [await states() for _ in range(3)] == [[], [], []]
-            alarm = server.alarm("memory")
-            await asyncio.to_thread(alarm.__enter__)
-            await eventually(states, ["firing"], within=40)
-            await asyncio.to_thread(alarm.__exit__, None, None, None)
+            with rabbitmq_server.alarm("memory"):
+                await eventually(states, ["firing"], within=40)
             await eventually(states, ["resolved"], within=40)
 
-    with RabbitMQ() as server:
-        asyncio.run(main(server))
+    asyncio.run(main())
 
 
 @pytest.mark.real_time

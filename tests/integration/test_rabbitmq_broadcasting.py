@@ -250,6 +250,11 @@ class TestOutages(OwnNodeCase):
 
         await heard_again(announcer, heard, "again", within=60)
 
+
+@pytest.mark.timeout(150)
+class TestAlarms(RabbitMQCase):
+    deadline = 120
+
     @case
     async def test_announcements_are_dropped_while_the_broker_is_blocked_and_hold_nothing_up(self) -> None:
         broker = self.broker()
@@ -258,16 +263,12 @@ class TestOutages(OwnNodeCase):
         await broker.listen(["#"], heard)
         await self.send(broker, "q", "before")
 
-        alarm = self.server.alarm("disk")
-        await asyncio.to_thread(alarm.__enter__)
-        try:
+        async with self.alarm("disk"):
             # Only one who publishes is told that nothing is taken.
             with pytest.raises(SendError, match="takes no messages"):
                 await broker.publish(message("q", "blocked"), timeout=3)
 
             assert not any(broker.announce("news", b"x" * 1_000) for _ in range(10_000))
-        finally:
-            await asyncio.to_thread(alarm.__exit__, None, None, None)
 
         await heard_again(broker, heard, "after", within=30)
         assert "news" not in [topic for topic, _ in heard.heard]

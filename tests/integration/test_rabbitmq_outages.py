@@ -257,7 +257,7 @@ class TestStopped(OwnNodeCase):
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-class TestAlarms(OwnNodeCase):
+class TestAlarms(RabbitMQCase):
     deadline = 110
 
     @case
@@ -269,19 +269,15 @@ class TestAlarms(OwnNodeCase):
             await self.send(broker, queue, *map(str, range(50)))
             inbox, consumer = await self.consume(broker, queue, prefetch=1)
             await inbox.take(1)
-            alarm = self.server.alarm(resource)
-            await asyncio.to_thread(alarm.__enter__)
+            async with self.alarm(resource):
+                await self.expect_blocked(broker, queue, resource)
 
-            await self.expect_blocked(broker, queue, resource)
-
-            inbox.deliveries[0].ack()
-            assert bodies(await inbox.take_and_ack(49)) == [str(number) for number in range(1, 50)]
-            await self.expect_ready(broker, queue, 0)
-            assert consumer.healthy
-            assert len(await broker.stats([queue])) == 1
-            waiting = [broker.publish(message(queue, f"later {number}"), timeout=60) for number in range(20)]
-
-            await asyncio.to_thread(alarm.__exit__, None, None, None)
+                inbox.deliveries[0].ack()
+                assert bodies(await inbox.take_and_ack(49)) == [str(number) for number in range(1, 50)]
+                await self.expect_ready(broker, queue, 0)
+                assert consumer.healthy
+                assert len(await broker.stats([queue])) == 1
+                waiting = [broker.publish(message(queue, f"later {number}"), timeout=60) for number in range(20)]
 
             await asyncio.gather(*waiting)
             assert broker.stale_settles == 0
