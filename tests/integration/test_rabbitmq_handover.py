@@ -7,15 +7,15 @@ import sys
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import pytest
 
 from taskmq import TaskMQ
 from taskmq.testing.runner import case, eventually
 from taskmq.worker import Worker, WorkerConfig
-from tests.integration.rabbitmq_case import OwnNodeCase
-from tests.servers import Redis
+from tests.integration.rabbitmq_case import RabbitMQCase
+from tests.servers import RabbitMQ, Redis
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -46,16 +46,25 @@ asyncio.run(Worker(app, WorkerConfig(name="doomed", lease={LEASE_SECONDS})).run(
 """
 
 
-class HandoverCase(OwnNodeCase):
-    """A node that takes back within seconds what is unsettled, and workers that have been told so."""
+@pytest.fixture(scope="module")
+def rabbitmq_server() -> Iterator[RabbitMQ]:
+    """A node that takes back within seconds what is unsettled; none of these tests stops it."""
+    # 4.3 is told by each consumer that it takes very long.
+    asked = os.environ.get("TASKMQ_TEST_RABBITMQ", "3.10")
+    with RabbitMQ(
+        asked if asked < "4.3" else "3.10",
+        config={"consumer_timeout": f"{ALLOWED}000"},
+        # Each channel looks for it once per tick, which is a minute otherwise.
+        advanced_config="[{rabbit, [{channel_tick_interval, 1000}]}].",
+    ) as server:
+        yield server
+
+
+class HandoverCase(RabbitMQCase):
+    """Workers that have been told how soon their node takes back what is unsettled."""
 
     deadline = 100
     patience = 30
-    # 4.3 is told by each consumer that it takes very long.
-    version = None if os.environ.get("TASKMQ_TEST_RABBITMQ", "3.10") < "4.3" else "3.10"
-    config: ClassVar = {"consumer_timeout": f"{ALLOWED}000"}
-    # Each channel looks for it once per tick, which is a minute otherwise.
-    advanced_config = "[{rabbit, [{channel_tick_interval, 1000}]}]."
     options = f"?consumer_timeout={ALLOWED}"
 
     @pytest.fixture(autouse=True)
