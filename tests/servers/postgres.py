@@ -77,13 +77,23 @@ class PostgreSQL(Server):
         if template is not None and self._copies_files():
             # In half the time that the server's own choice, block by block through its log, takes.
             source += " STRATEGY FILE_COPY"
-        self.sql(f'CREATE DATABASE "{name}"{source}')
+        self._administer(f'CREATE DATABASE "{name}"{source}')
         return urlsplit(self.url)._replace(path=f"/{name}").geturl()
 
     def drop_database(self, url: str) -> None:
         """Drop a database; its connections are closed by the server."""
         name = urlsplit(url).path.removeprefix("/")
-        self.sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        self._administer(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def _administer(self, statement: str) -> None:
+        """Run a statement that databases of tests come and go by; by psql each would be a process."""
+        import psycopg
+
+        try:
+            with psycopg.connect(self.url, autocommit=True, connect_timeout=60) as connection:
+                connection.execute(statement.encode())
+        except psycopg.Error as error:
+            raise ServerFailed(f"{statement} failed: {error}") from error
 
     def __repr__(self) -> str:
         return f"<PostgreSQL {self._url}>"
