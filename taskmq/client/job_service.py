@@ -205,11 +205,15 @@ class JobService:
         plan = self._plan_of(task)
         return plan is None or plan.result is not False
 
-    def say_cancelled(self, job_id: str) -> None:
-        """Have the workers that listen look at once; the others look by themselves."""
+    def say_cancelled(self, job_id: str, reason: str = "") -> None:
+        """Have the workers that listen look into the state at once; the others look by themselves.
+
+        Args:
+            reason: of a job of the store without a state: workers that run it stop it.
+        """
         broker = self.sessions.current().broker
         if isinstance(broker, Broadcasting):
-            command = Command(id=secrets.token_hex(8), name=REVOKE, job_id=job_id)
+            command = Command(id=secrets.token_hex(8), name=REVOKE, job_id=job_id, reason=reason)
             broker.announce(command_topic(REVOKE), encode_command(command))
 
     async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:

@@ -467,10 +467,13 @@ class Jobs(JobQueries):
     async def acancel(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """Do what `cancel` does, without blocking the event loop."""
         after = await self._do("cancel", job_id, version=version, by=by, note=note)
-        if not after.state.is_final and self.sessions.current().state is not None:
-            # Its worker looks there; where there is no state, the scheduler sends workers the command.
+        if not after.state.is_final:
             reason = after.cancel_requested or ""
-            await super().cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, was_sent=True)
+            if self.sessions.current().state is None:
+                # Schedulers repeat it until its worker has heard it.
+                self.say_cancelled(name_of(after), reason)
+            else:
+                await super().cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, was_sent=True)
         return after
 
     def hold(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:

@@ -208,7 +208,7 @@ def test_a_running_job_is_stopped_where_its_cancellation_is_asked_for(has_state:
 
         assert (record.state, record.cancel_requested) == (JobState.RUNNING, "not needed")
         with pytest.raises(JobCancelled, match="not needed"):
-            await job.aresult(timeout=20)
+            await job.aresult(timeout=3)
         kinds = [(one.kind, one.by) for one in await shop.jobs.ahistory(job.id)]
         assert kinds[0] == ("cancel_requested", "ops")
         with pytest.raises(JobConflict, match="has ended"):
