@@ -3,9 +3,12 @@
     COUNT schedules, made by SQL, that are due RATE a second, evenly
     one `taskmq scheduler` on PostgreSQL fires them: how many, how late, and what it holds
 
+    beside it, if asked for: so many jobs a second are changed, cancelled, and submitted to be due in two seconds
+
 The broker is in the scheduler's process and nobody runs the jobs, so that all that is measured is what firing takes.
 An occurrence is late from its instant to the commit of its job. A server of others ($TASKMQ_TEST_POSTGRES_URL) keeps
-the schedules for the next run: with `--load-only` first, the measuring is short.
+the schedules for the next run: with `--load-only` first, the measuring is short. The figures become the row
+`schedules` of `benchmarks/results/job_store.json`.
 """
 
 import argparse
@@ -19,14 +22,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
+from benchmarks.job_store.figures import Figures, keep, percentile, text_of
 from benchmarks.job_store.stage import DURABLE
+from benchmarks.job_store.timers import paced
 from taskmq import TaskMQ
 from taskmq.schedule import every
 from taskmq.schedules.definition import rule_of
@@ -48,6 +53,7 @@ app = TaskMQ("memory://bench", store=os.environ["BENCH_STORE"], name="bench")
 async def tick() -> None: ...
 """
 _ROOT: Final = Path(__file__).parents[1]
+_RESULTS: Final = Path(__file__).with_name("results") / "job_store.json"
 _LEAD_MS: Final = 5_000
 _PAGE: Final = 100_000
 _FILLERS: Final = 2
@@ -74,12 +80,15 @@ alter table taskmq.schedule_due add constraint schedule_due_pkey primary key (sh
 _LATE: Final = """
 select count(*) as fired, percentile_disc(array[0.5, 0.99, 1.0]) within group (order by at - instant) as late
 from taskmq.occurrence where instant >= $1 and instant < $2"""
+_HELD: Final = "select count(*) = 8 from taskmq.lease where key like 'slot:_' and holder is not null"
+_TIMERS_LEFT: Final = "select count(*) from taskmq.timer where due < $1"
 _SIZES: Final = """
 select pg_total_relation_size('taskmq.schedule') as schedule, pg_total_relation_size('taskmq.schedule_due') as due"""
 
 
-def main() -> int:
-    arguments = _arguments()
+def main(given: Sequence[str] | None = None) -> int:
+    """Load, measure, print and keep the figures."""
+    arguments = _arguments(given)
     # As in production: with a disk that is waited for.
     os.environ.setdefault("TASKMQ_TEST_ROOM", tempfile.gettempdir())
     with PostgreSQL(DURABLE) as server:
@@ -88,11 +97,18 @@ def main() -> int:
         if not is_there:
             server.sql(f'create database "{name}"')
         url = urlsplit(server.url)._replace(path=f"/{name}").geturl()
-        asyncio.run(_measure(url, arguments, is_there=is_there))
+        figures = asyncio.run(_measure(url, arguments, is_there=is_there))
+    if figures:
+        print(text_of({"schedules": [figures]}))
+        keep(
+            arguments.results,
+            {"schedules": [figures]},
+            " ".join(["python -m benchmarks.store_schedules", *(sys.argv[1:] if given is None else given)]),
+        )
     return 0
 
 
-async def _measure(url: str, arguments: argparse.Namespace, *, is_there: bool) -> None:
+async def _measure(url: str, arguments: argparse.Namespace, *, is_there: bool) -> Figures:
     count, rate = arguments.count, arguments.rate
     await upgrade(url)
     connection: Any = await asyncpg.connect(url)
@@ -100,30 +116,72 @@ async def _measure(url: str, arguments: argparse.Namespace, *, is_there: bool) -
         if not is_there:
             await _load(connection, url, count, max(count * 1000 // rate, 1_000))
         if arguments.load_only:
-            return
+            return {}
         start = await connection.fetchval("select at from public.bench_start")
         await asyncio.sleep(max(start / 1000 - time.time(), 0))
         with tempfile.TemporaryDirectory(prefix="taskmq-store-schedules-") as folder:
             (Path(folder) / "bench_app.py").write_text(_APP, encoding="utf-8")
-            with _scheduler(folder, url) as process:
-                await asyncio.sleep(arguments.settle)
-                cpu, began = _cpu(process.pid), time.time()
-                await asyncio.sleep(arguments.seconds)
-                cpu, ended = _cpu(process.pid) - cpu, time.time()
-                # What was due at the end of it is committed by now.
-                await asyncio.sleep(2.0)
-                row = await connection.fetchrow(_LATE, round(began * 1000), round(ended * 1000))
-                resident = _resident_mb(process.pid)
+            async with _others(url, arguments) as work:
+                with _scheduler(folder, url) as process:
+                    while not await connection.fetchval(_HELD):
+                        await asyncio.sleep(0.1)
+                    await asyncio.sleep(arguments.settle)
+                    cpu, began = _cpu(process.pid), time.time()
+                    _, beside = await asyncio.gather(asyncio.sleep(arguments.seconds), work())
+                    cpu, ended = _cpu(process.pid) - cpu, time.time()
+                    # What was due at the end of it is committed by now.
+                    await asyncio.sleep(2.0)
+                    row = await connection.fetchrow(_LATE, round(began * 1000), round(ended * 1000))
+                    left = await connection.fetchval(_TIMERS_LEFT, round(ended * 1000))
+                    resident = _resident_mb(process.pid)
         p50, p99, most = row["late"] or (0, 0, 0)
-        each = cpu / max(row["fired"], 1) * 1e6
-        seconds = ended - began
-        print(
-            f"{row['fired'] / seconds:,.0f} fires a second ({row['fired']:,} in {seconds:.0f} s, {rate} were due), "
-            f"late p50 {p50} ms, p99 {p99} ms, max {most} ms"
-        )
-        print(f"the scheduler: {resident:.1f} MB, {cpu / seconds:.1%} of a processor, {each:.0f} us for each fire")
+        return {
+            "schedules": float(count),
+            "due/s": float(rate),
+            "fired/s": row["fired"] / (ended - began),
+            "p50 ms": float(p50),
+            "p99 ms": float(p99),
+            "latest ms": float(most),
+            "scheduler MB": resident,
+            "scheduler, share of a processor": cpu / (ended - began),
+            "us an occurrence: scheduler": cpu / max(row["fired"], 1) * 1e6,
+            **beside,
+            "timers that are late by 2 s": float(left),
+        }
     finally:
         await connection.close()
+
+
+@contextlib.asynccontextmanager
+async def _others(url: str, arguments: argparse.Namespace) -> AsyncIterator[Callable[[], Awaitable[Figures]]]:
+    """What is done to other jobs in each second; it says how long the calls took."""
+    app, seconds = TaskMQ("memory://bench", store=url, name="bench"), arguments.seconds
+
+    @app.task(name="tick", queue="ticks")
+    async def tick() -> None: ...
+
+    async def one_more(_: str) -> None:
+        await app.jobs.asubmit(tick.options(delay="2s"))
+
+    async def work() -> Figures:
+        half = round(seconds * arguments.changes)
+        done = await asyncio.gather(
+            paced(arguments.changes, waiting[:half], lambda job_id: app.jobs.achange(job_id, delay="10d")),
+            paced(arguments.cancels, waiting[half:], app.jobs.acancel),
+            paced(arguments.timers, [""] * round(seconds * arguments.timers), one_more),
+        )
+        figures: Figures = {}
+        for name, taken in zip(("changes", "cancels", "timers"), done, strict=True):
+            if taken:
+                figures[name] = float(len(taken))
+                figures |= {f"{name}, p{share} ms": percentile(taken, share / 100) * 1e3 for share in (50, 99)}
+        return figures
+
+    async with app:
+        # None of them is due before all is over.
+        count = round(seconds * (arguments.changes + arguments.cancels))
+        waiting = [job.id for job in await app.jobs.asubmit_many(tick.options(delay="20d"), [()] * count)]
+        yield work
 
 
 async def _load(connection: Any, url: str, count: int, period: int) -> None:
@@ -200,16 +258,19 @@ def _resident_mb(pid: int) -> float:
     return pages * resource.getpagesize() / 1e6
 
 
-def _arguments() -> argparse.Namespace:
+def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store_schedules", description=__doc__)
     parser.add_argument("--count", type=int, default=1_000_000, help="schedules, such as 10000000")
     parser.add_argument("--rate", type=int, default=500, help="how many are due in each second")
+    for what in ("changes", "cancels", "timers"):
+        parser.add_argument(f"--{what}", type=float, default=0.0, help=f"{what} of jobs in each second beside it")
+    parser.add_argument("--results", type=Path, default=_RESULTS, help="a JSON file; others of its rows stay")
     parser.add_argument("--load-only", action="store_true", help="make the schedules, and measure nothing")
     parser.add_argument(
         "--settle", type=float, default=10.0, help="seconds before that: for what was missed meanwhile"
     )
     parser.add_argument("--seconds", type=float, default=30.0, help="for which they are watched")
-    return parser.parse_args()
+    return parser.parse_args(given)
 
 
 if __name__ == "__main__":

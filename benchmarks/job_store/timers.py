@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from benchmarks.job_store.figures import Figures, percentile, spread
@@ -11,7 +11,7 @@ from benchmarks.job_store.loading import connected, fill_soon
 from benchmarks.job_store.stage import Stage, us_a_job
 from benchmarks.processes import resident_mb
 
-__all__ = ["lateness"]
+__all__ = ["lateness", "paced"]
 
 _FIRES: Final = 500
 _CHANGES: Final = 100.0
@@ -38,8 +38,8 @@ async def lateness(stage: Stage, *, seconds: int, fires: int = _FIRES) -> Figure
     before = stage.cpu()
     half = round(seconds * _CHANGES)
     changed, cancelled = await asyncio.gather(
-        _paced(_CHANGES, others[:half], lambda job_id: stage.app.jobs.achange(job_id, delay="20d")),
-        _paced(_CANCELS, others[half:], stage.app.jobs.acancel),
+        paced(_CHANGES, others[:half], lambda job_id: stage.app.jobs.achange(job_id, delay="20d")),
+        paced(_CANCELS, others[half:], stage.app.jobs.acancel),
     )
     async with asyncio.timeout(_PATIENCE + seconds):
         while len(found := stage.starts(skip=skip)) < fires * seconds:
@@ -69,7 +69,8 @@ async def _dispatched(stage: Stage, first: int, count: int) -> list[float]:
     return [row["late"] / 1000 for row in rows]
 
 
-async def _paced(rate: float, job_ids: list[str], work: Callable[[str], Awaitable[object]]) -> list[float]:
+async def paced(rate: float, job_ids: Sequence[str], work: Callable[[str], Awaitable[object]]) -> list[float]:
+    """Do something to so many of them in each second, one after the other; the seconds that each took."""
     loop = asyncio.get_running_loop()
     taken: list[float] = []
     began = loop.time()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import store_schedules
 from benchmarks.job_store import GOALS, main, percentile
 from benchmarks.job_store.figures import Goal, goals_table, keep, text_of
 
@@ -43,6 +44,23 @@ def test_every_row_is_measured(
     judged = {(goal["row"], goal["figure"]) for goal in kept["goals"] if goal["verdict"] != "not measured"}
     assert judged == wanted
     assert said.count("  goal ") == len(wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.campaign
+def test_schedules_are_measured_with_what_is_done_to_jobs_beside_them(tmp_path: Path) -> None:
+    results = tmp_path / "job_store.json"
+    beside = ["--changes", "5", "--cancels", "5", "--timers", "5"]
+
+    command = ["--count", "100", "--rate", "20", "--settle", "5", "--seconds", "3", *beside]
+    assert store_schedules.main([*command, "--results", str(results)]) == 0
+
+    row = json.loads(results.read_text())["rows"]["schedules"]
+    assert row["command"].startswith("python -m benchmarks.store_schedules --count 100 ")
+    (figures,) = row["rounds"]
+    assert figures["fired/s"] > 0
+    assert [figures[name] for name in ("changes", "cancels", "timers")] == [15.0] * 3
+    assert figures["timers that are late by 2 s"] == 0
 
 
 def test_goals_are_judged_by_the_median_of_the_rounds(tmp_path: Path) -> None:
