@@ -24,9 +24,9 @@ from benchmarks.job_store.tenants import drained
 from benchmarks.job_store.throughput import bulk, starts, submits
 from benchmarks.job_store.timers import lateness
 
-__all__ = ["ROWS", "main"]
+__all__ = ["RESULTS", "ROWS", "main"]
 
-_RESULTS: Final = Path(__file__).parents[1] / "results" / "job_store.json"
+RESULTS: Final = Path(__file__).parents[1] / "results" / "job_store.json"
 _CALLERS: Final = 64
 _FEW_TENANTS: Final = 10
 _MANY_TENANTS: Final = 10_000
@@ -209,7 +209,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--pace", type=float, default=1000.0, help="jobs a second while a scheduler is killed")
     parser.add_argument("--load-only", action="store_true", help="make the large databases, and measure nothing")
     parser.add_argument("--durable", action=argparse.BooleanOptionalAction, default=True, help="with fsync")
-    parser.add_argument("--results", type=Path, default=_RESULTS, help="a JSON file; others of its rows stay")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="a JSON file; others of its rows stay")
     return parser.parse_args(arguments)
 
 

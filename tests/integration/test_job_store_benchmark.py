@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import store_schedules
 from benchmarks.job_store import GOALS, main, percentile
+from benchmarks.job_store.command import RESULTS
 from benchmarks.job_store.figures import Goal, goals_table, keep, text_of
 
 pytestmark = pytest.mark.rabbitmq
@@ -85,7 +86,16 @@ def test_rows_that_were_measured_before_stay_in_the_results(tmp_path: Path) -> N
     assert {name: row["command"].split()[-1] for name, row in rows.items()} == {"bulk": "10", "SQLite": "sqlite"}
     table = goals_table(path)
     assert "| bulk: jobs/s | >= 12,000 | 1.00 | missed |" in table
-    assert "| lists: worst p95 ms | <= 8 | nothing | not measured | never |" in table
+    assert "| lists: worst p95 ms | <= 8 | nothing | not measured | never |  |" in table
+
+
+def test_each_goal_that_is_missed_says_why() -> None:
+    lines = goals_table(RESULTS).splitlines()[2:]
+
+    missed = [line for line in lines if "| missed |" in line]
+
+    assert missed != []
+    assert [line for line in missed if line.endswith("|  |")] == []
 
 
 def test_a_percentile_is_one_of_the_values_that_so_many_do_not_pass() -> None:
