@@ -106,11 +106,6 @@ class LaneChoice:
         first, second = known.lanes
         return self._counted(first if self._depth[first] <= self._depth[second] else second, is_delayed=is_delayed)
 
-    def is_noisy(self, tenant: str) -> bool:
-        """Whether the tenant's next job goes to the slow lane, unless it is quiet for long enough."""
-        known = self._tenants.get(tenant)
-        return known is not None and known.noisy_since is not None
-
     def wants_look(self, *, now: float) -> bool:
         """Whether the caller should look how much waits, and call `learn`; True once a second at most."""
         if now - self._asked < _LOOK:

@@ -71,17 +71,6 @@ class NoticeSender:
         finally:
             await self._sending.aclose()
 
-    async def send_next(self) -> bool:
-        """Send the first notice that is due; whether there was one.
-
-        Raises:
-            StoreUnavailable: the store could not be reached.
-        """
-        notice = await self._alerts.take_notice(lease_ms=_LEASE_MS)
-        if notice is not None:
-            await self._tell(notice)
-        return notice is not None
-
     async def _next(self) -> AlertNotice | None:
         try:
             return await self._alerts.take_notice(lease_ms=_LEASE_MS)

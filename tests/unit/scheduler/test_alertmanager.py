@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from taskmq import TaskMQ
 from taskmq.model.history.alerts import AlertRule, Silence
 from taskmq.model.history.rollups import Rollup, RollupKey, minute_of
-from taskmq.scheduler.alerts import AlertSettings, AlertWatch, NoticeSender
+from taskmq.scheduler.alerts import AlertSettings, AlertWatch
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store import MemoryJobStore
 from tests.coroutines import run_by
+from tests.unit.scheduler.notice_run import send_next
 from tests.unit.scheduler.site import Site, with_site
 
 _START = 1_700_000_000_000
@@ -44,7 +45,7 @@ class _World:
         """Look, and send what is to be sent, each ten seconds."""
         for _ in range(times):
             await self.watch.look()
-            while await NoticeSender(self.alerts, _PRIVATE).send_next():
+            while await send_next(self.alerts, _PRIVATE):
                 pass
             self.clock.advance("10s")
 

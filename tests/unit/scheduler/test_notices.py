@@ -27,6 +27,7 @@ from taskmq.scheduler.alerts.receivers import posts_of
 from taskmq.scheduler.alerts.settings import MailServer
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store import MemoryJobStore
+from tests.unit.scheduler.notice_run import send_next
 from tests.unit.scheduler.site import Site, with_site
 
 pytestmark = pytest.mark.real_time
@@ -53,8 +54,8 @@ async def _sent(notice: AlertNotice, settings: AlertSettings, *, longest: float 
     """The notice after it was to be sent once."""
     store = MemoryJobStore(clock=FakeClock(10_000))
     await store.history.alerts.commit([], [notice])
-    assert await NoticeSender(store.history.alerts, settings, longest=longest).send_next()
-    assert not await NoticeSender(store.history.alerts, settings).send_next()
+    assert await send_next(store.history.alerts, settings, longest=longest)
+    assert not await send_next(store.history.alerts, settings)
     (after,) = await store.history.alerts.notices()
     return after
 
@@ -292,10 +293,9 @@ async def test_the_pauses_between_tries_grow_and_end_after_a_day() -> None:
     clock = FakeClock(10_000)
     alerts = MemoryJobStore(clock=clock).history.alerts
     await alerts.commit([], [_notice("mailto:a@b.c")])
-    sender = NoticeSender(alerts, AlertSettings())
     pauses: list[float] = []
     while True:
-        assert await sender.send_next()
+        assert await send_next(alerts, AlertSettings())
         (notice,) = await alerts.notices()
         if notice.next is None:
             break
