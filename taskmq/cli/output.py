@@ -2,8 +2,10 @@
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
+from textwrap import wrap
 from typing import Any, Final
 
 import msgspec
@@ -25,11 +27,18 @@ __all__ = [
     "write_plain",
 ]
 
+# Characters of a line of a table, and of a column that is folded.
+_LINE: Final = 118
+_NARROWEST: Final = 24
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
 
-def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows in the format that was asked for."""
+def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, folded: Collection[str] = ()) -> None:
+    """Print rows in the format that was asked for.
+
+    Args:
+        folded: columns with sentences, which go on in further lines of a table instead of making it too wide.
+    """
     match current_globals().output:
         case "json":
             write_line(msgspec.json.format(msgspec.json.encode(list(rows))).decode())
@@ -39,7 +48,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Non
         case "table" if sys.stdout.isatty():
             _print_table(columns, rows)
         case "table":
-            write_plain(columns, rows)
+            write_plain(columns, rows, folded=folded)
 
 
 def print_record(record: Mapping[str, Any]) -> None:
@@ -128,12 +137,23 @@ def _print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> N
     Console().print(table)
 
 
-def write_plain(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as columns of text."""
+def write_plain(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, folded: Collection[str] = ()) -> None:
+    """Write rows as columns of text, see `print_rows`."""
     cells = [list(columns), *([printable(row.get(column)).replace("\n", " ") for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    places = [place for place, column in enumerate(columns) if column in folded]
+    room = _LINE - 2 * (len(columns) - 1) - sum(widths) + sum(widths[place] for place in places)
+    # The narrow ones first, so that what they leave goes to the others.
+    for done, place in enumerate(sorted(places, key=widths.__getitem__)):
+        widths[place] = min(widths[place], max(room // (len(places) - done), _NARROWEST))
+        room -= widths[place]
     for line in cells:
-        write_line("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+        texts = [
+            wrap(cell, widths[place], break_long_words=False, break_on_hyphens=False) if place in places else [cell]
+            for place, cell in enumerate(line)
+        ]
+        for parts in zip_longest(*texts, fillvalue=""):
+            write_line("  ".join(f"{part:<{width}}" for part, width in zip(parts, widths, strict=True)).rstrip())
 
 
 def printable(value: object) -> str:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from taskmq.cli.output import write_plain
 from taskmq_redis import RedisState
 from tests.cli.kit import Here, Result, Started, bury, declare, fill
 from tests.servers import RabbitMQ
@@ -34,6 +35,22 @@ def test_a_table_has_a_heading(taskmq: Here) -> None:
     result = taskmq("doctor")
 
     assert result.out.splitlines()[0].split() == ["level", "about", "finding", "remedy"]
+
+
+def test_a_table_that_is_not_for_a_terminal_folds_long_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    finding, remedy = (
+        "its consumer timeout is shorter than its longest task " * 3,
+        "raise the timeout of the queue " * 3,
+    )
+    rows = [{"level": "problem", "about": "images", "finding": finding, "remedy": remedy}]
+
+    write_plain(("level", "about", "finding", "remedy"), rows, folded=("finding", "remedy"))
+
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 118 < len(finding + remedy)
+    start, end = head.index("finding"), head.index("remedy")
+    assert " ".join(line[start:end].strip() for line in lines).split() == finding.split()
+    assert " ".join(line[end:].strip() for line in lines).split() == remedy.split()
 
 
 def test_where_settings_come_from_is_reported(home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> None:

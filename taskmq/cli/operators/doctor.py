@@ -24,7 +24,11 @@ def doctor(*, watch: str | None = None) -> int:
     app = open_app()
     seconds = 0.0 if watch is None else parse_duration(watch, what="watch").total_seconds()
     examination = asyncio.run(examine(app, watch=seconds))
-    print_rows(("level", "about", "finding", "remedy"), [finding._asdict() for finding in examination.findings])
+    print_rows(
+        ("level", "about", "finding", "remedy"),
+        [finding._asdict() for finding in examination.findings],
+        folded=("finding", "remedy"),
+    )
     if not examination.is_complete:
         return UNREACHABLE
     return FAILED if examination.has_problem else OK
