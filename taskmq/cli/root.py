@@ -1,12 +1,14 @@
 """The root command: global options, the list of commands, and the border where errors become exit codes."""
 
+import json
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, CycloptsPanel, Parameter, UnusedCliTokensError
 
 from taskmq.cli.exits import FAILED, INTERRUPTED, USAGE, exit_code
 from taskmq.cli.globals import Format, Globals, set_globals
@@ -117,6 +119,7 @@ HERE_ALONE: Final = frozenset(
     )
 )
 """Commands that do not go through a server; docs/http.md says why."""
+_WITH_ARGUMENTS: Final = frozenset({("send",), ("job", "submit")})
 _THERE_ALL_THE_SAME: Final = ("worker", "control")
 
 
@@ -141,6 +144,7 @@ def _build(tokens: Sequence[str]) -> App:
         # Rich's Markdown alone would cost as much as everything else that --help needs.
         help_format="plaintext",
         result_action="return_value",
+        error_formatter=_panel,
     )
     for name, (path, text) in _COMMANDS.items():
         root.command(path, name=name, help=text)
@@ -175,6 +179,29 @@ def _build(tokens: Sequence[str]) -> App:
         return root(tokens, exit_on_error=False, print_error=True, result_action="return_value")
 
     return root
+
+
+def _panel(error: CycloptsError) -> Any:
+    return CycloptsPanel(_too_many(error) if isinstance(error, UnusedCliTokensError) else error)
+
+
+def _too_many(error: UnusedCliTokensError) -> str:
+    words = error.unused_tokens or []
+    text = f"It takes no further words: {' '.join(words)}."
+    command = tuple(error.command_chain or ())
+    if command in _WITH_ARGUMENTS:
+        array = json.dumps([_value(word) for word in words], ensure_ascii=False)
+        given = f"--args {shlex.quote(array)}, a JSON array"
+        return f"{text} Arguments go as {given}, or by name as --kwargs, a JSON object."
+    return f"{text} See {' '.join(('taskmq', *command, '--help'))}."
+
+
+def _value(word: str) -> Any:
+    """What a word means as JSON; else the word itself."""
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
 
 
 def _server(server: str | None, *others: str | None) -> str | None:

@@ -104,6 +104,12 @@ def test_the_version_is_data(taskmq: Here) -> None:
         (["dlq", "show"], "QUEUE"),
         (["dlq", "list"], "which queue?"),
         (["send"], "TASK"),
+        (
+            ["send", "x", "1", "cat"],
+            """It takes no further words: 1 cat. Arguments go as --args '[1, "cat"]', a JSON""",
+        ),
+        (["job", "submit", "x", "7"], "It takes no further words: 7. Arguments go as --args '[7]', a JSON array"),
+        (["workers", "now"], "It takes no further words: now. See taskmq workers --help"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
