@@ -232,7 +232,7 @@ class ResultExpired(TaskMQError):
 
 
 class ResultDamaged(TaskMQError):
-    """What is kept of a large result is not what was put there: its size or its hash is another."""
+    """The large result that is kept has another size or hash than the one that was put there."""
 
 
 class TaskFailed(TaskMQError):

@@ -139,12 +139,12 @@ class IdentityAdministration:
         """As `set_password`, by a user who knows the present one; the session that they use stays.
 
         Raises:
-            NotAuthenticated: the present password is another.
+            NotAuthenticated: the present password is wrong.
         """
         account = await self._store.accounts.account(user_id)
         found = None if account is None else await self._store.accounts.account_named(account.user.name)
         if not await self._hasher.is_right(before, None if found is None else found[1]):
-            raise NotAuthenticated("the present password is another")
+            raise NotAuthenticated("the present password is wrong")
         return await self.set_password(user_id, after, by=by, keep_session=by.credential)
 
     async def change_user(self, user_id: str, change: UserChange, *, by: Actor) -> User:

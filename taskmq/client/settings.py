@@ -112,7 +112,7 @@ def _from_file(directory: Path) -> tuple[dict[str, Any], str]:
 
 def _table(value: object, source: str) -> tuple[dict[str, Any], str]:
     if not isinstance(value, dict):
-        raise InvalidSetting(f"{source} is to be a table")
+        raise InvalidSetting(f"{source} must be a table")
     return cast("dict[str, Any]", value), source
 
 
@@ -143,7 +143,7 @@ def _read(key: str, value: object, source: str) -> object:
         except (ValueError, InvalidOption):
             pass
     # The value itself stays out of the message: it may be a URL with a password.
-    raise InvalidSetting(f"{source}: {key} is to be a {kind}")
+    raise InvalidSetting(f"{source}: {key} must be a {kind}")
 
 
 def _processes(value: str) -> str:

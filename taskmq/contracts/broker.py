@@ -268,7 +268,7 @@ class QueueStats(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Counting(Protocol):
-    """A broker whose `stats` do not tell everything, because it would cost too much to be asked for often."""
+    """A broker whose `stats` leave out what would cost too much to ask for often."""
 
     async def unsettled(self) -> Mapping[str, int] | None:
         """Messages in consumers' hands, by physical queue, as of some seconds ago; None where that is unknown."""

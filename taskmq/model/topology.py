@@ -277,7 +277,7 @@ def check_order_key(key: object) -> str:
         InvalidOption: it is no text of 1 to 255 bytes.
     """
     if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= _KEY_LIMIT:
-        raise InvalidOption(f"order_key: {key!r} is to be a string of 1 to {_KEY_LIMIT} bytes")
+        raise InvalidOption(f"order_key: {key!r} must be a string of 1 to {_KEY_LIMIT} bytes")
     return key
 
 

@@ -28,7 +28,7 @@ def check_key(key: object, *, option: str) -> str:
         InvalidOption: it is no text of 1 to 255 bytes.
     """
     if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= KEY_LIMIT:
-        raise InvalidOption(f"{option}: {key!r} is to be a string of 1 to {KEY_LIMIT} bytes")
+        raise InvalidOption(f"{option}: {key!r} must be a string of 1 to {KEY_LIMIT} bytes")
     return key
 
 

@@ -340,7 +340,7 @@ def _headers(value: Any, base: CallPlan) -> dict[str, Any]:
     for name, entry in _mapping("headers", value).items():
         key = _text("headers", name)
         if not isinstance(entry, str | int) or isinstance(entry, bool):
-            raise InvalidOption(f"headers: {key!r} is to be a string or an integer")
+            raise InvalidOption(f"headers: {key!r} must be a string or an integer")
         if key.startswith((header.OWN, *header.RESERVED)):
             raise InvalidOption(f"headers: {key!r} is reserved")
     return {"headers": {**(base.headers or {}), **value}}
@@ -417,5 +417,5 @@ def _at_least_one(option: str, value: object) -> int | None:
 
 def _text(option: str, value: object) -> str:
     if not isinstance(value, str) or not value or len(value.encode(errors="replace")) > _ID_LIMIT:
-        raise InvalidOption(f"{option}: {value!r} is to be a string of 1 to {_ID_LIMIT} bytes")
+        raise InvalidOption(f"{option}: {value!r} must be a string of 1 to {_ID_LIMIT} bytes")
     return value

@@ -74,7 +74,7 @@ class Lock:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         if not name or len(name.encode(errors="replace")) > _NAME_LIMIT:
-            raise InvalidOption(f"lock {name!r}: its name is to be a string of 1 to {_NAME_LIMIT} bytes")
+            raise InvalidOption(f"lock {name!r}: its name must be a string of 1 to {_NAME_LIMIT} bytes")
         self.name = name
         self.token: int = 0
         self._leases = leases

@@ -164,7 +164,7 @@ class Scheduler:
         if self._counts_runs:
             broker = self._app.sessions.current().broker
             counting = RunHistory(broker, store, history.rollups, me=self._me)
-            yield counting, "counts what workers tell"
+            yield counting, "counts what workers report"
         if self._alerts is not None:
             watch = AlertWatch(self._app, store, history.alerts, self._workers, self._alerts, me=self._me)
             yield watch, "looks at rules of alerts"

@@ -228,7 +228,7 @@ class Signals:
 
 
 def _complain(error: Exception) -> None:
-    _log.warning("nothing is heard of new jobs for now, they are looked for: %s", error)
+    _log.warning("no signals of new jobs are received for now, the scheduler polls for them: %s", error)
 
 
 def _now() -> float:

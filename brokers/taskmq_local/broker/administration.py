@@ -68,7 +68,7 @@ def queue_stats(connection: sqlite3.Connection, names: Sequence[str]) -> list[Qu
 
 
 def purge_some(connection: sqlite3.Connection, name: str) -> tuple[int, bool] | None:
-    """Delete ready messages: how many, and whether some are left; None when the queue does not exist."""
+    """Delete ready messages; return how many, and whether some are left, or None when the queue does not exist."""
     queue = find_queue(connection, name)
     if queue is None:
         return None

@@ -164,7 +164,7 @@ class RabbitMQListener:
         # Once for each reason, not for each attempt; of its losses the connection tells by itself.
         if complaint != self._complaint and self._connection.is_open:
             self._complaint = complaint
-            _log.warning("events and commands are not heard for now, trying again: %s", complaint)
+            _log.warning("events and commands are not received for now, trying again: %s", complaint)
 
     async def _begin(self) -> None:
         channel = await self._connection.channel()

@@ -94,7 +94,7 @@ class Upstream:
 
 
 async def find_upstream(connection: Connection, ids: Sequence[str]) -> Upstream:
-    """The jobs of these ids; those that live do not end until the transaction has."""
+    """Lock and return the jobs of these ids: live ones do not end before the transaction does."""
     wanted = sorted({each for each in ids if is_job_id(each)})
     if not wanted:
         return Upstream(())

@@ -34,7 +34,7 @@ def failures(
 ) -> int:
     """List jobs of the broker lane that ended badly, the last one first; or show one with its traceback.
 
-    A scheduler keeps what workers tell, unless it runs with `--no-history`. Jobs of the store are in `job list`.
+    A scheduler keeps what workers report, unless it runs with `--no-history`. Jobs of the store are in `job list`.
 
     Parameters
     ----------

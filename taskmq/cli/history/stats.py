@@ -30,7 +30,7 @@ FIGURE_COLUMNS: Final = (
 def stats(*, since: str = "1h", task: str | None = None, queue: str | None = None, tenant: str | None = None) -> int:
     """Show what was counted of runs, by task and queue: throughput, failures, waits and run times in seconds.
 
-    A scheduler counts what workers tell, of both lanes, unless it runs with `--no-history`.
+    A scheduler counts what workers report, of both lanes, unless it runs with `--no-history`.
 
     Parameters
     ----------

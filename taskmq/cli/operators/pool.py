@@ -88,7 +88,7 @@ def set_pool(
     least
         Jobs in flight that it gets first, or amounts of what they take of nodes: 4, or slots=4,gpu=1; 0: no minimum.
     most
-        What is never exceeded, said in the same way; its further jobs wait. 0: no cap.
+        The most that it has in flight, in the same form; further jobs wait. 0: no cap.
     """
     changes: dict[str, Any] = {}
     if weight is not None:

@@ -172,7 +172,7 @@ def add(
     period
         Or how often, such as 30s.
     at
-        Or at which one instant, such as 2027-01-31T09:00+01:00.
+        Or once, at this instant, such as 2027-01-31T09:00+01:00.
     given_args
         The arguments, as a JSON array.
     given_kwargs

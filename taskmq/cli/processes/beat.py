@@ -35,7 +35,7 @@ def beat(
     health_port
         Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
     default_store
-        The store of an app that has none; then it is no mistake that there is nothing to do here.
+        The store of an app that names none; with it, a beat that has nothing to do is no error.
     lifeline
         Stop when standard input ends, because the process at its other end is gone.
     """

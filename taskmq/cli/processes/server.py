@@ -46,7 +46,7 @@ def server(
     target
         MODULE:ATTRIBUTE of the app, or a module with exactly one app.
     host
-        The address to listen at. Beyond this machine put TLS before it.
+        The address to listen at. If others than this machine reach it, put TLS in front.
     port
         The port to listen at; 0: any that is free.
     root_path

@@ -145,7 +145,7 @@ def retaining(store: JobStore) -> Retaining:
         UnsupportedFeature: it is none.
     """
     if not isinstance(store, Retaining):
-        raise UnsupportedFeature(f"{store.address} cannot give out its ended jobs, or forget single ones")
+        raise UnsupportedFeature(f"{store.address} cannot list its ended jobs, or erase single ones")
     return store
 
 

@@ -206,7 +206,7 @@ class ScheduleTurns:
         try:
             await self._whole_store.history.rollups.add(list(found.values()))
         except StoreUnavailable as error:
-            _log.warning("missed occurrences of %d tasks are in no figures: %s", len(found), error)
+            _log.warning("missed occurrences of %d tasks are not counted in figures: %s", len(found), error)
 
     async def _cancel(self, jobs: Sequence[str]) -> None:
         for job_id in jobs:

@@ -67,7 +67,7 @@ class ScheduledWorkflows:
                 if started:
                     await self._complete(row, rule, started)
         except StoreUnavailable as error:
-            _log.warning("schedule %s: its workflows are found started later: %s", row.name, error)
+            _log.warning("schedule %s: whether its workflows have started is looked up later: %s", row.name, error)
         finally:
             self._under_way.difference_update(_key(row, claim) for claim in claims)
 

@@ -64,7 +64,7 @@ class GatePassage:
         return Passed([pick for pick in rest if pick.count], put > 0, put == _LOOKS)
 
     async def open_due(self, has_room: Callable[[str], bool], *, now: float) -> set[Lane]:
-        """Let jobs go for which their limits, and their queues, have room; the lanes that they have gone to."""
+        """Let jobs go for which their limits and queues have room; return the lanes that they have gone to."""
         due = self.gates.due(has_room, now=now)
         if not due:
             return set()

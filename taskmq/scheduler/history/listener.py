@@ -82,7 +82,7 @@ class RunHistory:
                 else:
                     await self._listen(token)
             except (BrokerUnavailable, TopologyMismatch, StateUnavailable) as error:
-                _log.warning("what workers tell is not counted for now: %s", error)
+                _log.warning("what workers report is not counted for now: %s", error)
             await pause(self._is_stopping, wait)
 
     async def _listen(self, token: int) -> None:
@@ -97,7 +97,7 @@ class RunHistory:
                         await pause(self._is_stopping, _PERIOD)
                         if not await self._leases.renew(_KEY, token=token, seconds=_LEASE):
                             _log.warning(
-                                "another scheduler counts what workers tell: this one was silent for too long"
+                                "another scheduler counts what workers report: this one was silent for too long"
                             )
                             return
                         await self._count_expired(expired)

@@ -72,7 +72,7 @@ class NodeRegistrar:
             except (StateUnavailable, StoreUnavailable) as error:
                 self._turns_left = 0
                 if not self._has_trouble:
-                    _log.warning("which nodes there are is written down later: %s", error)
+                    _log.warning("the list of nodes is updated later: %s", error)
                 self._has_trouble = True
 
     async def _tell(self) -> None:

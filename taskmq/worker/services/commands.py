@@ -198,4 +198,4 @@ class CommandService:
 
 
 def _complain(error: Exception) -> None:
-    _log.warning("no commands are heard for now, jobs go on: %s", error)
+    _log.warning("no commands are received for now, jobs go on: %s", error)

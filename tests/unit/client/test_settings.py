@@ -176,12 +176,12 @@ def test_a_value_of_another_kind_is_refused(tmp_path: Path, key: str, value: str
     path = tmp_path / "taskmq.toml"
     path.write_text(f"{key} = {value}")
 
-    with pytest.raises(InvalidSetting, match=rf"^{path}: {key} is to be a {kind}$"):
+    with pytest.raises(InvalidSetting, match=rf"^{path}: {key} must be a {kind}$"):
         load(tmp_path)
 
 
 def test_a_number_in_the_environment_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSetting, match=r"^\$TASKMQ_CONCURRENCY: concurrency is to be a int$"):
+    with pytest.raises(InvalidSetting, match=r"^\$TASKMQ_CONCURRENCY: concurrency must be a int$"):
         load(tmp_path, TASKMQ_CONCURRENCY="many")
 
 
@@ -199,7 +199,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content:
 def test_a_tool_table_that_is_no_table_is_refused(tmp_path: Path, value: str) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[tool]\ntaskmq = {value}")
 
-    with pytest.raises(InvalidSetting, match=r"pyproject.toml \[tool.taskmq\] is to be a table$") as caught:
+    with pytest.raises(InvalidSetting, match=r"pyproject.toml \[tool.taskmq\] must be a table$") as caught:
         load(tmp_path)
     assert "hunter2" not in str(caught.value)
 

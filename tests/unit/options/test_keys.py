@@ -197,7 +197,7 @@ def test_arguments_without_a_key_are_refused_at_send() -> None:
     @app.task(idempotency_key=lambda order: "")
     def buy(order: str) -> None: ...
 
-    with app, pytest.raises(InvalidArguments, match="idempotency_key: '' is to be a string"):
+    with app, pytest.raises(InvalidArguments, match="idempotency_key: '' must be a string"):
         buy.send("1")
     with pytest.raises(InvalidOption, match="idempotency_key"):
         buy.options(idempotency_key="")

@@ -45,7 +45,7 @@ class Upstream:
         return None
 
     def add(self, dependent: bytes) -> bool:
-        """Write down what is unmet of what the job depends on; whether anything is."""
+        """Record the job's unmet dependencies; return whether there are any."""
         connection = self._transaction.connection
         edges = [
             (job_id, dependent, CONDITION_CODES[each.condition], self._found[job_id][1])
