@@ -1,4 +1,4 @@
-"""Beat: emits the recurring tasks of an app, from as many replicas as one likes.
+"""Beat: emits the recurring tasks of an app, from any number of replicas.
 
 No replica leads. Each computes the same nominal instants, and all change one record per schedule by compare-and-set
 (`taskmq.schedules.record`):
@@ -7,9 +7,9 @@ No replica leads. Each computes the same nominal instants, and all change one re
               ^                                                                |
               +---- by a beat that sees its lease end    <--- its owner died --+
 
-The second beat sees what the first has decided, and decides no more about it. So an instant is claimed once, or
-counted as missed, and what is claimed is published until the broker has confirmed it. It may be published twice, by
-one who dies between publish and record, or who was frozen; both messages have the same id and idempotency key, so
+Each beat sees what another one has decided, and does not decide it again. So an instant is claimed once, or
+counted as missed, and what is claimed is published until the broker has confirmed it. It may be published twice, if a
+beat dies between publish and record, or was frozen; both messages have the same id and idempotency key, so
 that workers run one of them.
 
 `planner` and `turn` decide, and are pure. `record_cache` changes the records of many schedules by few calls.

@@ -21,7 +21,7 @@ class RecordStep(msgspec.Struct, eq=False):
 
     Attributes:
         apply: changes the record in place; called again, with what is there now, when another writer was faster.
-        failed: called instead of raising what `apply` raises, or that the record cannot be read; nothing is changed.
+        failed: called with the error where `apply` raises, or the record cannot be read; nothing is changed then.
     """
 
     schedule: str
@@ -55,7 +55,7 @@ class RecordCache:
         self._known.pop(schedule, None)
 
     async def change(self, steps: Sequence[RecordStep]) -> None:
-        """Take each step from the record that is there then, in as few calls as can be; of different schedules.
+        """Take all steps, each of another schedule and from its current record, in as few calls as possible.
 
         Raises:
             StateUnavailable: the state could not be reached; some steps may have been taken.

@@ -1,7 +1,7 @@
 """The time that all replicas agree on: the clock of the state's server, where it has one.
 
-Between two looks at that clock this one runs on by the time that has passed, suspended or not. So it does not matter
-what the host's wall clock says, or a change of it.
+Between two looks at that clock, the time that has passed is added, also the time for which the machine was suspended.
+So neither the host's wall clock nor a change of it matters.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ __all__ = ["ServerClock", "passed_ms"]
 
 _log = logging.getLogger("taskmq.beat")
 
-# A look that took longer than that says little, unless there is nothing better.
+# A look that took longer is too inexact, and is used only if there is no better one.
 _QUICK: Final = 20.0
 _OLD: Final = 30_000.0
 _SLICE: Final = 1.0
@@ -35,7 +35,7 @@ class ServerClock:
     """A `taskmq.model.clock.Clock`.
 
     Args:
-        clock: the host's; what counts where the state has no clock, or has not answered yet.
+        clock: the host's, which is used while the state has no clock, or has not answered yet.
         timekeeper: the state's server.
     """
 
@@ -62,7 +62,7 @@ class ServerClock:
         return self._clock.monotonic()
 
     async def measure(self) -> None:
-        """Look at the server's clock. Where it does not answer, what is known goes on."""
+        """Look at the server's clock. If it does not answer, the last offset stays in use."""
         if self._timekeeper is None:
             return
         asked = self._passed()

@@ -130,7 +130,7 @@ def goes_through_a_server(words: Sequence[str]) -> bool:
 
 
 def _words(tokens: Sequence[str]) -> list[str]:
-    """What of a command line may be the words of a command."""
+    """The tokens of a command line that may be the words of a command."""
     first = next((place for place, token in enumerate(tokens) if token in _COMMANDS), len(tokens))
     return [token for token in tokens[first:] if not token.startswith("-")]
 
@@ -205,7 +205,7 @@ def _value(word: str) -> Any:
 
 
 def _server(server: str | None, *others: str | None) -> str | None:
-    """The server to go through: what is said here counts before the environment."""
+    """The server to go through: the options of the command line count before the environment."""
     is_local = any(other is not None for other in others)
     if server is not None and is_local:
         raise InvalidSetting("--server goes in place of --app, --url, --state and --store: say the one or the other")

@@ -1,4 +1,4 @@
-"""Large values beside state and broker: those keep a reference, and the value is fetched on use.
+"""Large values, kept beside state and broker, which have a reference only; the value is fetched when it is used.
 
 put    value -> blob store, durable -> record with its name, size and hash -> state
 wait   record -> blob store -> size and hash checked -> record with its value
@@ -46,16 +46,16 @@ __all__ = [
     "referred",
 ]
 
-# A value is put before its record, which lives as long from a little later on.
+# A value is put a little before its record, whose equal time to live begins later.
 _SPARE: Final = 600.0
-# Of these it is known that they are kept: of runs that end at the same time, the claim comes first, then the result.
+# How many values are remembered as kept already: a run's claim keeps a value first, then its result.
 _KNOWN: Final = 1000
 REFERENCE: Final = "taskmq/reference"
 """The content type of the reference that replaces a large value in a claim, a report or a job of the store."""
 
 
 class LargeValues:
-    """The values of more than `inline` bytes, in `blobs`. One for all that refer to them from one event loop."""
+    """Keeps the values of more than `inline` bytes in `blobs`. Used by all parts of one event loop."""
 
     def __init__(self, blobs: BlobStore, clock: Clock, *, inline: int) -> None:
         self._blobs = blobs
@@ -89,7 +89,7 @@ class LargeValues:
 
         Raises:
             ResultExpired: it is gone.
-            ResultDamaged: it is another than the one that was put.
+            ResultDamaged: it is not the value that was put.
             StateUnavailable: the blob store could not be reached.
         """
         value = await self._blobs.get(blob.name)
@@ -106,8 +106,8 @@ class LargeValues:
 class LargeResults:
     """A `ResultStore` that keeps large values elsewhere.
 
-    Fails closed, like the results themselves: what cannot be put is tried again by the worker, and `wait` raises
-    what keeps it from the value, as `LargeValues.fetch` does.
+    Fails closed, like the results themselves: the worker tries again to put a value that could not be put, and `wait`
+    raises as `LargeValues.fetch` does where the value cannot be fetched.
     """
 
     def __init__(self, inner: ResultStore, values: LargeValues) -> None:
@@ -145,7 +145,7 @@ class _Reference(msgspec.Struct, frozen=True):
 class LargeClaims:
     """A `ClaimStore` that keeps large values elsewhere, as long as the claims that refer to them.
 
-    `claim` and `find` raise as `LargeValues.fetch` does as well; the key is done all the same.
+    `claim` and `find` raise as `LargeValues.fetch` does, too; the key stays done.
     """
 
     def __init__(self, inner: ClaimStore, values: LargeValues) -> None:
@@ -190,11 +190,11 @@ class LargeClaims:
 
 
 class LargeArguments:
-    """The arguments of more than `inline` bytes, in `blobs`: their messages refer to them.
+    """Keeps the arguments of more than `inline` bytes in `blobs`: their messages refer to them.
 
     Args:
         inline: bytes of encoded arguments that still travel in the message; None: however many there are.
-        ttl: seconds from when a job is due, for which its arguments are kept.
+        ttl: for how many seconds, from when a job is due, its arguments are kept.
     """
 
     def __init__(self, blobs: BlobStore, clock: Clock, *, inline: int | None, ttl: float) -> None:
@@ -209,7 +209,7 @@ class LargeArguments:
         return len(body) > self._inline
 
     async def lighten(self, body: bytes, content_type: str | None, *, job_id: str, due: int | None) -> bytes:
-        """The body itself, or one that refers to its arguments; those are durable when this returns.
+        """Return the body, or one that refers to its arguments; the arguments are durable when this returns.
 
         Args:
             due: when the job is, in ms since the epoch; None: now.
@@ -254,7 +254,7 @@ class LargeArguments:
 
 
 def reference_to(content_type: str, blob: BlobReference) -> bytes:
-    """What a report has as its result in place of a large value of this content type, in JSON."""
+    """The JSON that stands for a large value of this content type as the result in a report."""
     return msgspec.json.encode(_Reference(content_type, blob))
 
 
@@ -268,5 +268,5 @@ def referred(result: bytes) -> tuple[str, BlobReference] | None:
 
 
 def digest(value: bytes) -> str:
-    """What `BlobReference.sha256` is to be."""
+    """The hash of a value, as in `BlobReference.sha256`."""
     return hashlib.sha256(value).hexdigest()

@@ -1,4 +1,4 @@
-"""What is sent about jobs: from the arguments of a method to the body of its request."""
+"""Makes the bodies of requests about jobs from the arguments of methods."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -67,7 +67,7 @@ def submit_body(
 
 
 def named_bodies(bodies: Sequence[SubmitBody]) -> list[SubmitBody]:
-    """Submissions that all have an id, so that they can be sent again."""
+    """Give each submission an id, so that all can be sent again."""
     key = new_key()
     return [
         body if body.job_id is not None else replace(body, job_id=f"{key}:{number}")
@@ -125,11 +125,11 @@ def items_of(found: SubmittedJobs, *, server: str) -> list[SubmittedJob | Refuse
 
 
 def result_of(job: JobDetails) -> Any:
-    """What the task of a job that has ended has returned.
+    """Return the task's return value, once the job has ended.
 
     Raises:
         TaskFailed: it has failed.
-        JobCancelled: it was cancelled, has expired, or was not to run.
+        JobCancelled: it was cancelled, has expired, was skipped, or an upstream failed.
         InvalidOption: it has not ended.
     """
     match job.state:

@@ -48,7 +48,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Succeeded(msgspec.Struct, frozen=True):
-    """The task returned, and this is what."""
+    """The task returned this value."""
 
     value: object
 
@@ -114,7 +114,7 @@ class Parked(msgspec.Struct, frozen=True):
 
 Outcome = Succeeded | AlreadyDone | Retried | Snoozed | Dead | Cancelled | Interrupted | Parked
 
-# Events, metrics and stored figures have these names: a class may be called otherwise, its outcome may not.
+# Events, metrics and stored figures use these names: a class may be renamed, its outcome may not.
 OUTCOME_NAMES: Final[Mapping[type[Outcome], str]] = {
     Succeeded: "succeeded",
     AlreadyDone: "answered",

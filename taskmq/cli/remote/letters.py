@@ -146,7 +146,7 @@ def purge(client: Client, *, queue: str, limit: int | None, yes: bool, dry_run: 
 
 
 def _check(filters: Filters, *names: str) -> None:
-    """See that no condition is used that the call does not have: nothing else may be meant than was said."""
+    """Refuse conditions that the API's call does not have: without them it would act on further letters."""
     only_here(**{name: getattr(filters, name) for name in names})
 
 

@@ -19,7 +19,7 @@ class PutDefinition(msgspec.Struct, frozen=True):
     """What became of a `put`.
 
     Attributes:
-        is_new: it has made this version; else the last one says the same.
+        is_new: the call has made this version; False: the last version has the same content.
     """
 
     definition: Definition
@@ -45,13 +45,13 @@ class DefinitionStore(Protocol):
     ) -> PutDefinition | None:
         """Make a version with this content, unless the last one has the same.
 
-        One that was deleted is there again, with the next version.
+        A definition that was deleted comes back, with the next version.
 
         Args:
-            version: that it must have; 0: it must not be there; None: whichever it has.
+            version: the version that the definition must have now; 0: it must not exist; None: any.
 
         Returns:
-            None, and nothing is changed, where it has another version.
+            None where it has another version; nothing is changed then.
         """
         ...
 
@@ -75,10 +75,11 @@ class DefinitionStore(Protocol):
         ...
 
     async def delete(self, tenant: str, name: str, *, version: int | None = None) -> bool:
-        """Hide it: no job is made from it any more, its versions stay. Whether it was there.
+        """Hide the definition and return whether it was there: no job is made from it any more, its versions stay.
 
         Args:
-            version: that it must have; where it has another one, nothing is changed and the answer is False.
+            version: the version that it must have now; where it has another one, nothing is changed, and the
+                answer is False.
         """
         ...
 
@@ -87,14 +88,14 @@ class TaskStore(Protocol):
     """What is known of tasks. Names are those of the instance: they belong to no tenant."""
 
     async def register(self, registrations: Sequence[TaskRegistration], *, origin: Origin, worker: str = "") -> None:
-        """Keep them, all in one transaction: what was reported before is known to hold still.
+        """Keep all of them, in one transaction; those that were reported before are marked as reported now.
 
-        Forms that were not reported for 30 days are forgotten, of whichever task.
+        Registrations of any task that were not reported for 30 days are deleted.
         """
         ...
 
     async def registrations(self, tasks: Sequence[str]) -> list[RegisteredTask]:
-        """All forms that these tasks have had, in no order; see `taskmq.model.jobs.registrations.in_force`."""
+        """All registrations that are kept of these tasks, in any order; `in_force` says which of them counts."""
         ...
 
     async def names(self, *, prefix: str = "", after: str | None = None, limit: int = 50) -> list[str]:

@@ -1,8 +1,8 @@
-"""What must not be read by people is replaced before it is kept. Pure.
+"""Replaces secrets in texts before they are kept. Pure.
 
-The one place for it: lines of logs, and messages and tracebacks of errors, pass through here in the worker, before
-they leave its process; so the store, dead letters, the API, searches, the command line and alerts never have what was
-replaced.
+The only place that does so: lines of logs, and messages and tracebacks of errors, pass through here in the worker,
+before they leave its process. So the store, dead letters, the API, searches, the command line and alerts never have
+what was replaced.
 """
 
 import re
@@ -23,8 +23,8 @@ _WORDS: Final = (
 _VALUE: Final = (
     r"(?:b?\\{1,4}\"(?:(?!\\{1,4}\")[^\n])*\\{0,4}\"?|b?\"(?:[^\"\\]|\\.)*\"?|b?'(?:[^'\\]|\\.)*'?|[^\s,;&\"')}\]]+)"
 )
-# What is repeated before a secret is bounded: a hostile line takes a multiple of its length, not a power of it. Each
-# pattern costs a microsecond a character or so, and looks only where one of these words stands.
+# Repetitions before a secret are bounded, so a hostile line takes time in proportion to its length, not to a power of
+# it. Each pattern costs about a microsecond a character, and looks only where one of these words stands.
 _DEFAULT: Final = (
     # The password of a URL, also with `/` and `@` that were not escaped; `h:80/` is a port.
     (("://",), r"(?P<keep>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,200}:)(?!\d{1,5}/)[^\s\"'<>]{1,500}(?=@)"),
@@ -45,7 +45,7 @@ class Redactor:
     """Replaces passwords of URLs, bearer tokens, values behind words such as `password=`, and taskmq's own tokens.
 
     Args:
-        patterns: regular expressions of more, in either case. What a group `keep` finds stays.
+        patterns: regular expressions of further secrets, in either case. What a group `keep` finds stays.
 
     Raises:
         InvalidOption: a pattern cannot be read.
@@ -56,7 +56,7 @@ class Redactor:
         self._patterns = [(words, _compiled(pattern)) for words, pattern in (*_DEFAULT, *given)]
 
     def redact(self, text: str) -> str:
-        """The text without what is not to be read."""
+        """Return the text with its secrets replaced."""
         folded = text.casefold()
         for words, pattern in self._patterns:
             if any(word in folded for word in words):

@@ -1,4 +1,4 @@
-"""Triggers from what people say."""
+"""Makes triggers from the values that users write."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,7 +24,7 @@ def every(
     Args:
         period: at least 100 ms.
         phase: how long after each multiple of the period.
-        anchor: an instant to be in phase with, instead; it may be in the past or in the future.
+        anchor: instead of `phase`, an instant that is one of the multiples; past or future.
 
     Raises:
         InvalidOption: a value that cannot be, or limits that leave nothing.
@@ -66,7 +66,7 @@ def once(when: datetime) -> Trigger:
 
 
 def for_schedule(trigger: Trigger, name: str) -> Trigger:
-    """The trigger as the schedule of that name has it: `H` in a cron expression follows from the name."""
+    """Return the trigger for the schedule of that name, from which `H` in a cron expression follows."""
     if isinstance(trigger, Cron):
         return trigger.hashed_by(name)
     if isinstance(trigger, Limited) and isinstance(inner := trigger.trigger, Cron):

@@ -290,7 +290,7 @@ async def _live_and_ended(driver: JobDriver, **fields: Any) -> list[JobRecord]:
 
 
 async def _found(driver: JobDriver, **fields: Any) -> set[str]:
-    """The ids that the filter finds; their number has to be that of the count."""
+    """The ids that the filter finds; checks that the count has the same number."""
     which = JobFilter(**fields)
     found = await _pages([driver], which, size=50)
     assert len(found) == len(set(found))

@@ -1,9 +1,9 @@
-"""What the worker has for tasks that need something beyond a slot, and who waits for it.
+"""The resources that a worker has for tasks that need more than a slot, and the attempts that wait for them.
 
 A delivery that does not fit stays in the worker's hands, unsettled, until it does; others that fit pass it. Since it
 counts for the prefetch, a worker that is full of such deliveries is sent no more of that queue, and nothing is taken
-and given back in a loop. When the one that has waited longest has done so for `patience` seconds, nothing else of
-what it needs is given away until it fits: large jobs are not starved by small ones.
+and given back in a loop. Once an attempt has waited for `patience` seconds, no other one gets any of the resources
+that it needs until it fits, so small jobs do not starve large ones.
 
 A task's `worker_concurrency` is a separate resource, of which each run needs one, and so are the processes for
 `executor="process"`: a run that waits for one has not begun, so the end of its worker does not count against it.
@@ -44,7 +44,7 @@ class ResourcePool:
         return len(self._waiting)
 
     def lacks(self, needs: Amounts) -> dict[str, float]:
-        """What of `needs` is more than there will ever be, with what there is."""
+        """Which of `needs` exceed the capacity, each with the capacity."""
         return {
             name: self._capacity.get(name, 0.0)
             for name, amount in needs.items()
@@ -52,11 +52,11 @@ class ResourcePool:
         }
 
     def take(self, needs: Amounts, *, now: float) -> Grant | None:
-        """What is needed; None where it is not free, or kept for who has waited too long."""
+        """Take what is needed; None where it is not free, or kept for an attempt that has waited too long."""
         return None if self._is_kept(needs, now) else self._take(needs)
 
     def give_back(self, grant: Grant) -> None:
-        """The run is over."""
+        """Give back what a run had, at its end."""
         for name, amount in grant.amounts.items():
             self._free[name] = min(self._free[name] + amount, self._capacity[name])
         self._devices.extend(grant.devices)
