@@ -1,9 +1,10 @@
 """A tenant's rule over a window with very many figures: all of them count."""
 
-import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+
+import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.jobs import JobStore
@@ -41,26 +42,22 @@ async def _failures(store: JobStore) -> dict[str, float] | None:
     return await figures.samples(rule, ())
 
 
-def test_a_tenants_rule_counts_all_figures_of_a_large_window(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db") as app:
-            store = app.sessions.store()
-            await store.now_ms()
-            with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
-                for statement in _statements(_TASKS):
-                    connection.execute(statement.replace("taskmq.", ""))
+@pytest.mark.real_time
+async def test_a_tenants_rule_counts_all_figures_of_a_large_window(tmp_path: Path) -> None:
+    async with TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db") as app:
+        store = app.sessions.store()
+        await store.now_ms()
+        with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
+            for statement in _statements(_TASKS):
+                connection.execute(statement.replace("taskmq.", ""))
 
-            assert await _failures(store) == {"": 61 * _TASKS}
-
-    asyncio.run(main())
+        assert await _failures(store) == {"": 61 * _TASKS}
 
 
-def test_a_tenants_rule_counts_all_figures_on_postgres(job_store_url: str, postgres_server: PostgreSQL) -> None:
+@pytest.mark.real_time
+async def test_a_tenants_rule_counts_all_figures_on_postgres(job_store_url: str, postgres_server: PostgreSQL) -> None:
     for statement in _statements(_TASKS):
         postgres_server.sql(statement, url=job_store_url)
 
-    async def main() -> None:
-        async with TaskMQ(new_url(), store=job_store_url) as app:
-            assert await _failures(app.sessions.store()) == {"": 61 * _TASKS}
-
-    asyncio.run(main())
+    async with TaskMQ(new_url(), store=job_store_url) as app:
+        assert await _failures(app.sessions.store()) == {"": 61 * _TASKS}

@@ -1,6 +1,5 @@
 """An alarm of RabbitMQ as schedulers see it, which have nothing else to send: an alert begins and ends with it."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -18,26 +17,24 @@ pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(150)]
 _RULE = AlertRule(name="rabbitmq", metric="broker_alarm", threshold=0, severity="critical")
 
 
-def test_an_alert_begins_and_ends_with_an_alarm_of_the_broker(
+@pytest.mark.real_time
+async def test_an_alert_begins_and_ends_with_an_alarm_of_the_broker(
     rabbitmq_server: RabbitMQ, amqp_url: str, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        async with TaskMQ(amqp_url, store=f"sqlite:///{tmp_path}/jobs.db") as app:
-            store = app.sessions.store()
-            alerts = history_of(store).alerts
-            await alerts.put_rule(_RULE)
-            watch = AlertWatch(app, store, alerts, LiveWorkers(), AlertSettings(), me="a")
+    async with TaskMQ(amqp_url, store=f"sqlite:///{tmp_path}/jobs.db") as app:
+        store = app.sessions.store()
+        alerts = history_of(store).alerts
+        await alerts.put_rule(_RULE)
+        watch = AlertWatch(app, store, alerts, LiveWorkers(), AlertSettings(), me="a")
 
-            async def states() -> list[str]:
-                await watch.look()
-                return [str(alert.state) for alert in await alerts.alerts()]
+        async def states() -> list[str]:
+            await watch.look()
+            return [str(alert.state) for alert in await alerts.alerts()]
 
-            assert [await states() for _ in range(3)] == [[], [], []]
-            with rabbitmq_server.alarm("memory"):
-                await eventually(states, ["firing"], within=40)
-            await eventually(states, ["resolved"], within=40)
-
-    asyncio.run(main())
+        assert [await states() for _ in range(3)] == [[], [], []]
+        with rabbitmq_server.alarm("memory"):
+            await eventually(states, ["firing"], within=40)
+        await eventually(states, ["resolved"], within=40)
 
 
 @pytest.mark.real_time

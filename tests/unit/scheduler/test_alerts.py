@@ -326,26 +326,26 @@ async def test_the_alerts_of_the_last_rule_end_when_it_is_disabled(stage: Stage,
 
 
 @pytest.mark.parametrize("tenant", ["", "acme"])
-def test_a_window_of_quarters_of_an_hour_has_all_of_its_minutes_and_no_other(tenant: str) -> None:
-    async def test(stage: Stage) -> None:
-        now = minute_of(stage.clock.now_ms()) // QUARTER * QUARTER + 7 * MINUTE
-        rule = replace(RULE, each="", tenant=tenant, window=3_600)
-        silent = replace(rule, name="silent", metric="silence")
-        other = replace(rule, name="other", tenant="other")
-        for minute in range(-70, 2):
-            keys = [RollupKey(now + minute * MINUTE, "t", "work", each) for each in ("acme", "other", "third")]
-            found = {"dead": 1, **({"succeeded": 1} if minute == -33 else {})}
-            await stage.store.history.rollups.add([Rollup(key, found) for key in keys])
-        app = TaskMQ(f"memory://{stage.name}", name="shop")
-        rules = [rule, silent, other]
-        figures = AlertFigures(app, stage.store, LiveWorkers(), rules, now=now + 30_000)
+@run_by(play)
+async def test_a_window_of_quarters_of_an_hour_has_all_of_its_minutes_and_no_other(
+    stage: Stage, /, tenant: str
+) -> None:
+    now = minute_of(stage.clock.now_ms()) // QUARTER * QUARTER + 7 * MINUTE
+    rule = replace(RULE, each="", tenant=tenant, window=3_600)
+    silent = replace(rule, name="silent", metric="silence")
+    other = replace(rule, name="other", tenant="other")
+    for minute in range(-70, 2):
+        keys = [RollupKey(now + minute * MINUTE, "t", "work", each) for each in ("acme", "other", "third")]
+        found = {"dead": 1, **({"succeeded": 1} if minute == -33 else {})}
+        await stage.store.history.rollups.add([Rollup(key, found) for key in keys])
+    app = TaskMQ(f"memory://{stage.name}", name="shop")
+    rules = [rule, silent, other]
+    figures = AlertFigures(app, stage.store, LiveWorkers(), rules, now=now + 30_000)
 
-        of_each = {each.name: (await figures.samples(each, ()))[""] for each in rules}  # type: ignore[index]
+    of_each = {each.name: (await figures.samples(each, ()))[""] for each in rules}  # type: ignore[index]
 
-        # From the minute in which the window begins to the present one.
-        assert of_each == {"fails": 61 * (1 if tenant else 3), "silent": 33 * 60 - 30, "other": 61}
-
-    play(test)
+    # From the minute in which the window begins to the present one.
+    assert of_each == {"fails": 61 * (1 if tenant else 3), "silent": 33 * 60 - 30, "other": 61}
 
 
 @run_by(play)

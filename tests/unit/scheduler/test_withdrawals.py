@@ -23,6 +23,7 @@ from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue
 from taskmq.scheduler.slots import LEASE
 from taskmq.testing.job_store import MemoryJobStore
+from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Player, Process, Stage, play, until
 
 
@@ -71,379 +72,355 @@ def _starts_before(stage: Stage, store: MemoryJobStore, name: str) -> list[str]:
     return seen
 
 
-def test_a_job_that_is_known_to_run_is_not_published_again_and_not_taken_back() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _started(stage)
-        player = await stage.player_of_declared()
-        process.broker.lose_confirms(1, PublishUnknown("no confirm"))
-        process.broker.fail_publishes(1, Unroutable("work"))
-        (job_id,) = await stage.submit(announced=True)
-        await player.has(1)
-        await player.report(player.envelopes[0], "started")
+@run_by(play)
+async def test_a_job_that_is_known_to_run_is_not_published_again_and_not_taken_back(stage: Stage, /) -> None:
+    process = await _started(stage)
+    player = await stage.player_of_declared()
+    process.broker.lose_confirms(1, PublishUnknown("no confirm"))
+    process.broker.fail_publishes(1, Unroutable("work"))
+    (job_id,) = await stage.submit(announced=True)
+    await player.has(1)
+    await player.report(player.envelopes[0], "started")
 
-        await stage.pass_by(60)
+    await stage.pass_by(60)
 
-        assert len(player.deliveries) == 1
-        assert stage.job(job_id).state is JobState.RUNNING
-        assert process.scheduler.status().in_flight == {"work": 1}
-        assert process.scheduler.status().paused == {}
-        await player.finish()
-        await stage.all_ended()
-        assert process.scheduler.status().reports == {"accepted": 2}
-
-    play(test)
+    assert len(player.deliveries) == 1
+    assert stage.job(job_id).state is JobState.RUNNING
+    assert process.scheduler.status().in_flight == {"work": 1}
+    assert process.scheduler.status().paused == {}
+    await player.finish()
+    await stage.all_ended()
+    assert process.scheduler.status().reports == {"accepted": 2}
 
 
-def test_a_job_that_has_ended_is_not_published_again() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _started(stage)
-        player = await stage.player_of_declared()
-        process.broker.lose_confirms(1, PublishUnknown("no confirm"))
-        await stage.submit(announced=True)
-        await player.has(1)
-        await player.finish()
+@run_by(play)
+async def test_a_job_that_has_ended_is_not_published_again(stage: Stage, /) -> None:
+    process = await _started(stage)
+    player = await stage.player_of_declared()
+    process.broker.lose_confirms(1, PublishUnknown("no confirm"))
+    await stage.submit(announced=True)
+    await player.has(1)
+    await player.finish()
 
-        await stage.all_ended()
-        await stage.pass_by(10)
+    await stage.all_ended()
+    await stage.pass_by(10)
 
-        assert player.deliveries == []
-        assert process.scheduler.status().reports == {"accepted": 1}
-        await until(lambda: stage.batches() == 0)
-
-    play(test)
+    assert player.deliveries == []
+    assert process.scheduler.status().reports == {"accepted": 1}
+    await until(lambda: stage.batches() == 0)
 
 
 @pytest.mark.parametrize("error", [Unroutable("work"), PublishRejected("queue 'work' is full")], ids=str)
-def test_a_job_that_a_worker_may_have_is_not_taken_back_where_the_broker_refuses_it(
-    error: Unroutable | PublishRejected,
+@run_by(play)
+async def test_a_job_that_a_worker_may_have_is_not_taken_back_where_the_broker_refuses_it(
+    stage: Stage, /, error: Unroutable | PublishRejected
 ) -> None:
-    async def test(stage: Stage) -> None:
-        process = await _started(stage)
-        player = await stage.player_of_declared()
-        process.broker.lose_confirms(1, PublishUnknown("no confirm"))
-        process.broker.fail_publishes(3, error)
-        (job_id,) = await stage.submit(announced=True)
-        await player.has(1)
-        await until(lambda: process.scheduler.status().paused == {"work": str(error)})
-        # Other queues of the slot go on: the broker does take jobs.
-        assert process.scheduler.not_ready() is None
+    process = await _started(stage)
+    player = await stage.player_of_declared()
+    process.broker.lose_confirms(1, PublishUnknown("no confirm"))
+    process.broker.fail_publishes(3, error)
+    (job_id,) = await stage.submit(announced=True)
+    await player.has(1)
+    await until(lambda: process.scheduler.status().paused == {"work": str(error)})
+    # Other queues of the slot go on: the broker does take jobs.
+    assert process.scheduler.not_ready() is None
 
-        await player.has(2)
-        await stage.pass_by(30)
+    await player.has(2)
+    await stage.pass_by(30)
 
-        assert set(_tokens(player)) == {stage.job(job_id).token}
-        assert await _undispatched(stage, job_id) == 0
-        await player.finish()
-        await stage.all_ended()
-        assert stage.job(job_id).token >> 32 == 1
-        assert process.scheduler.status().in_flight == {}
-
-    play(test)
+    assert set(_tokens(player)) == {stage.job(job_id).token}
+    assert await _undispatched(stage, job_id) == 0
+    await player.finish()
+    await stage.all_ended()
+    assert stage.job(job_id).token >> 32 == 1
+    assert process.scheduler.status().in_flight == {}
 
 
-def test_a_job_whose_start_only_the_store_knows_goes_on_and_its_limit_stays_used() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _started(stage)
-        player = await stage.player_of_declared()
-        process.broker.fail_publishes(1, BrokerUnavailable("no broker"))
-        process.broker.fail_publishes(1, Unroutable("work"))
-        job_id, behind = await stage.submit(2, task="alone")
-        await until(lambda: JobState.DISPATCHED in stage.states())
-        job_id, behind = (one for one in sorted((job_id, behind), key=lambda one: stage.job(one).state.value))
-        await _start_counts(stage, job_id)
-        token = stage.job(job_id).token
+@run_by(play, _define)
+async def test_a_job_whose_start_only_the_store_knows_goes_on_and_its_limit_stays_used(stage: Stage, /) -> None:
+    process = await _started(stage)
+    player = await stage.player_of_declared()
+    process.broker.fail_publishes(1, BrokerUnavailable("no broker"))
+    process.broker.fail_publishes(1, Unroutable("work"))
+    job_id, behind = await stage.submit(2, task="alone")
+    await until(lambda: JobState.DISPATCHED in stage.states())
+    job_id, behind = (one for one in sorted((job_id, behind), key=lambda one: stage.job(one).state.value))
+    await _start_counts(stage, job_id)
+    token = stage.job(job_id).token
 
-        await stage.pass_by(60)
+    await stage.pass_by(60)
 
-        assert player.deliveries == []
-        assert (stage.job(job_id).state, stage.job(job_id).token) == (JobState.RUNNING, token)
-        assert process.scheduler.status().in_flight == {"work": 1}
-        assert stage.job(behind).state is JobState.QUEUED
-        report = Report(id=job_id, token=token, attempt=1, kind="succeeded", worker="player")
-        await player.send(f"taskmq.reports.shop.{stage.model.slot_of('work')}", report)
-        await player.has(1)
-        assert [each.store.id for each in player.envelopes if each.store] == [behind]
-        await player.finish()
-        await stage.all_ended()
-
-    play(test, _define)
+    assert player.deliveries == []
+    assert (stage.job(job_id).state, stage.job(job_id).token) == (JobState.RUNNING, token)
+    assert process.scheduler.status().in_flight == {"work": 1}
+    assert stage.job(behind).state is JobState.QUEUED
+    report = Report(id=job_id, token=token, attempt=1, kind="succeeded", worker="player")
+    await player.send(f"taskmq.reports.shop.{stage.model.slot_of('work')}", report)
+    await player.has(1)
+    assert [each.store.id for each in player.envelopes if each.store] == [behind]
+    await player.finish()
+    await stage.all_ended()
 
 
-def test_a_job_that_must_not_run_twice_goes_on_where_a_worker_has_started_it() -> None:
-    async def test(stage: Stage) -> None:
-        store = stage.store
-        seen = _starts_before(stage, store, "fail")
-        process = await _started(stage, store)
-        player = await stage.player_of_declared()
-        process.broker.lose_confirms(1, PublishUnknown("no confirm"))
-        (job_id,) = await stage.submit(task="once", announced=True)
-        await player.has(1)
-        await stage.pass_by(30)
+@run_by(play, _define)
+async def test_a_job_that_must_not_run_twice_goes_on_where_a_worker_has_started_it(stage: Stage, /) -> None:
+    store = stage.store
+    seen = _starts_before(stage, store, "fail")
+    process = await _started(stage, store)
+    player = await stage.player_of_declared()
+    process.broker.lose_confirms(1, PublishUnknown("no confirm"))
+    (job_id,) = await stage.submit(task="once", announced=True)
+    await player.has(1)
+    await stage.pass_by(30)
 
-        assert seen == [job_id]
-        assert stage.job(job_id).state is JobState.RUNNING
-        assert process.scheduler.status().in_flight == {"work": 1}
-        assert len(player.deliveries) == 1
-        await player.finish()
-        await stage.all_ended()
-        assert stage.job(job_id).state is JobState.SUCCEEDED
-
-    play(test, _define)
+    assert seen == [job_id]
+    assert stage.job(job_id).state is JobState.RUNNING
+    assert process.scheduler.status().in_flight == {"work": 1}
+    assert len(player.deliveries) == 1
+    await player.finish()
+    await stage.all_ended()
+    assert stage.job(job_id).state is JobState.SUCCEEDED
 
 
 @pytest.mark.parametrize("task", ["t", "once"])
-def test_the_next_holder_leaves_what_runs_to_its_worker_although_no_confirm_came(task: str) -> None:
-    async def test(stage: Stage) -> None:
-        first = await _started(stage)
-        player = await stage.player_of_declared()
-        if task == "t":
-            first.broker.lose_confirms(1, PublishUnknown("no confirm"))
-            first.broker.fail_publishes(10_000, BrokerUnavailable("no broker"))
-        (job_id,) = await stage.submit(task=task, announced=True)
-        await player.has(1)
-        await _start_counts(stage, job_id)
-        await first.kill()
-        assert [batch.confirmed for batch in vars(stage.model)["_batches"].values()] == [False]
-
-        second = stage.start()
-        await until(lambda: second.scheduler.status().in_flight == {"work": 1})
-        await stage.pass_by(30)
-
-        assert len(player.deliveries) == 1
-        assert stage.job(job_id).state is JobState.RUNNING
-        await player.finish()
-        await stage.all_ended()
-        assert stage.job(job_id).state is JobState.SUCCEEDED
-        await until(lambda: stage.batches() == 0)
-
-    play(test, _define)
-
-
-def test_what_an_earlier_holder_may_have_published_is_not_taken_back() -> None:
-    async def test(stage: Stage) -> None:
-        first = await _started(stage)
-        player = await stage.player_of_declared()
+@run_by(play, _define)
+async def test_the_next_holder_leaves_what_runs_to_its_worker_although_no_confirm_came(
+    stage: Stage, /, task: str
+) -> None:
+    first = await _started(stage)
+    player = await stage.player_of_declared()
+    if task == "t":
         first.broker.lose_confirms(1, PublishUnknown("no confirm"))
-        (job_id,) = await stage.submit(announced=True)
-        await player.has(1)
-        await first.kill()
+        first.broker.fail_publishes(10_000, BrokerUnavailable("no broker"))
+    (job_id,) = await stage.submit(task=task, announced=True)
+    await player.has(1)
+    await _start_counts(stage, job_id)
+    await first.kill()
+    assert [batch.confirmed for batch in vars(stage.model)["_batches"].values()] == [False]
 
-        second = stage.start()
-        second.broker.fail_publishes(1, PublishRejected("queue 'work' is full"))
-        await until(lambda: second.scheduler.status().paused.keys() == {"work"})
-        await player.has(2)
+    second = stage.start()
+    await until(lambda: second.scheduler.status().in_flight == {"work": 1})
+    await stage.pass_by(30)
 
-        assert set(_tokens(player)) == {stage.job(job_id).token}
-        assert await _undispatched(stage, job_id) == 0
-        await player.finish()
-        await stage.all_ended()
+    assert len(player.deliveries) == 1
+    assert stage.job(job_id).state is JobState.RUNNING
+    await player.finish()
+    await stage.all_ended()
+    assert stage.job(job_id).state is JobState.SUCCEEDED
+    await until(lambda: stage.batches() == 0)
 
-    play(test)
+
+@run_by(play)
+async def test_what_an_earlier_holder_may_have_published_is_not_taken_back(stage: Stage, /) -> None:
+    first = await _started(stage)
+    player = await stage.player_of_declared()
+    first.broker.lose_confirms(1, PublishUnknown("no confirm"))
+    (job_id,) = await stage.submit(announced=True)
+    await player.has(1)
+    await first.kill()
+
+    second = stage.start()
+    second.broker.fail_publishes(1, PublishRejected("queue 'work' is full"))
+    await until(lambda: second.scheduler.status().paused.keys() == {"work"})
+    await player.has(2)
+
+    assert set(_tokens(player)) == {stage.job(job_id).token}
+    assert await _undispatched(stage, job_id) == 0
+    await player.finish()
+    await stage.all_ended()
 
 
-def test_a_scheduler_that_wakes_up_late_takes_nothing_back_from_the_next_holder() -> None:
-    async def test(stage: Stage) -> None:
-        store, sent = stage.store, list[tuple[Any, ...]]()
-        is_frozen = asyncio.Event()
+@run_by(play)
+async def test_a_scheduler_that_wakes_up_late_takes_nothing_back_from_the_next_holder(stage: Stage, /) -> None:
+    store, sent = stage.store, list[tuple[Any, ...]]()
+    is_frozen = asyncio.Event()
 
-        async def freeze(*args: Any, **options: Any) -> Withdrawn:
-            sent.append((*args, options))
-            is_frozen.set()
-            return await asyncio.Future()
+    async def freeze(*args: Any, **options: Any) -> Withdrawn:
+        sent.append((*args, options))
+        is_frozen.set()
+        return await asyncio.Future()
 
-        vars(store.dispatching)["undispatch"] = freeze
-        first = await _started(stage, store)
-        player = await stage.player_of_declared()
-        first.broker.fail_publishes(1, Unroutable("work"))
-        (job_id,) = await stage.submit(announced=True)
-        await is_frozen.wait()
-        stage.start()
-        store.is_reachable = False
-        await player.has(1, within=3 * LEASE)
+    vars(store.dispatching)["undispatch"] = freeze
+    first = await _started(stage, store)
+    player = await stage.player_of_declared()
+    first.broker.fail_publishes(1, Unroutable("work"))
+    (job_id,) = await stage.submit(announced=True)
+    await is_frozen.wait()
+    stage.start()
+    store.is_reachable = False
+    await player.has(1, within=3 * LEASE)
 
-        # What it has sent to the store is read there now.
-        ((slot, epoch, jobs, options),) = sent
-        withdrawn = await stage.store.dispatching.undispatch(slot, epoch, jobs, **options)
-        await stage.pass_by(10)
+    # What it has sent to the store is read there now.
+    ((slot, epoch, jobs, options),) = sent
+    withdrawn = await stage.store.dispatching.undispatch(slot, epoch, jobs, **options)
+    await stage.pass_by(10)
 
-        assert withdrawn == Withdrawn()
-        assert [job.id for job in jobs] == [job_id]
-        assert stage.job(job_id).state is JobState.DISPATCHED
-        assert len(player.deliveries) == 1
-        await player.finish()
-        await stage.all_ended()
-        assert stage.job(job_id).token >> 32 == 1
-
-    play(test)
+    assert withdrawn == Withdrawn()
+    assert [job.id for job in jobs] == [job_id]
+    assert stage.job(job_id).state is JobState.DISPATCHED
+    assert len(player.deliveries) == 1
+    await player.finish()
+    await stage.all_ended()
+    assert stage.job(job_id).token >> 32 == 1
 
 
 @pytest.mark.parametrize(("task", "call"), [("t", "undispatch"), ("once", "fail")])
-def test_a_refusal_that_the_store_has_not_heard_of_is_left_to_the_next_holder(task: str, call: str) -> None:
-    async def test(stage: Stage) -> None:
-        store, epochs, has_asked = stage.store, list[int](), asyncio.Event()
-        withdraw: Callable[..., Coroutine[Any, Any, Withdrawn]] = getattr(store.dispatching, call)
+@run_by(play, _define)
+async def test_a_refusal_that_the_store_has_not_heard_of_is_left_to_the_next_holder(
+    stage: Stage, /, task: str, call: str
+) -> None:
+    store, epochs, has_asked = stage.store, list[int](), asyncio.Event()
+    withdraw: Callable[..., Coroutine[Any, Any, Withdrawn]] = getattr(store.dispatching, call)
 
-        async def is_away(slot: int, epoch: int, jobs: Sequence[DispatchedJob], **options: Any) -> Withdrawn:
-            epochs.append(epoch)
-            has_asked.set()
-            if epoch == epochs[0]:
-                raise StoreUnavailable("it is away (staged)")
-            return await withdraw(slot, epoch, jobs, **options)
+    async def is_away(slot: int, epoch: int, jobs: Sequence[DispatchedJob], **options: Any) -> Withdrawn:
+        epochs.append(epoch)
+        has_asked.set()
+        if epoch == epochs[0]:
+            raise StoreUnavailable("it is away (staged)")
+        return await withdraw(slot, epoch, jobs, **options)
 
-        async def renew(*_: Any, **__: Any) -> bool:
-            return not has_asked.is_set()
+    async def renew(*_: Any, **__: Any) -> bool:
+        return not has_asked.is_set()
 
-        vars(store.dispatching)[call] = is_away
-        vars(store.dispatching.leases)["renew"] = renew
-        process = await _started(stage, store)
-        player = await stage.player_of_declared()
-        if task == "once":
-            process.broker.lose_confirms(1, PublishUnknown("no confirm"))
-        else:
-            process.broker.fail_publishes(1, Unroutable("work"))
-        (job_id,) = await stage.submit(task=task, announced=True)
-        await has_asked.wait()
-        began = stage.clock.monotonic()
-
-        if task == "t":
-            await player.has(1)
-            await player.finish()
-        await stage.all_ended()
-
-        assert stage.job(job_id).state is (JobState.SUCCEEDED if task == "t" else JobState.FAILED)
-        assert stage.clock.since(began) < 3 * LEASE
-
-    play(test, _define)
-
-
-def test_a_job_that_waits_for_a_blocked_broker_is_not_taken_for_lost() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _started(stage)
-        player = await stage.player_of_declared()
-        process.broker.fail_publishes(10_000, BrokerBlocked("short of memory"))
-        (job_id,) = await stage.submit(announced=True)
-
-        await stage.pass_by(600)
-        assert process.scheduler.status().lost == 0
-        token = stage.job(job_id).token
-        vars(process.broker)["_faults"].clear()
-        await player.has(1)
-        await stage.pass_by(30)
-
-        assert _tokens(player) == [token]
-        await player.finish()
-        await stage.all_ended()
-
-    play(test)
-
-
-def test_a_job_that_the_broker_may_have_and_goes_on_refusing_is_found_to_be_lost() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _started(stage)
-        await stage.broker.declare([])
+    vars(store.dispatching)[call] = is_away
+    vars(store.dispatching.leases)["renew"] = renew
+    process = await _started(stage, store)
+    player = await stage.player_of_declared()
+    if task == "once":
         process.broker.lose_confirms(1, PublishUnknown("no confirm"))
-        process.broker.fail_publishes(10_000, PublishRejected("queue 'work' is full"))
-        (job_id,) = await stage.submit(announced=True)
-        await until(lambda: process.scheduler.status().paused.keys() == {"work"})
-        await stage.broker.purge(jobs_queue("work"))
+    else:
+        process.broker.fail_publishes(1, Unroutable("work"))
+    (job_id,) = await stage.submit(task=task, announced=True)
+    await has_asked.wait()
+    began = stage.clock.monotonic()
 
-        await stage.pass_by(290)
-        assert stage.job(job_id).state is JobState.DISPATCHED
-        await until(lambda: stage.job(job_id).state is JobState.QUEUED, within=120)
+    if task == "t":
+        await player.has(1)
+        await player.finish()
+    await stage.all_ended()
 
-        assert process.scheduler.status().lost == 1
-        assert process.scheduler.status().in_flight == {}
-        vars(process.broker)["_faults"].clear()
-        await stage.playing()
-        await stage.all_ended()
-        assert stage.job(job_id).attempt == 1
+    assert stage.job(job_id).state is (JobState.SUCCEEDED if task == "t" else JobState.FAILED)
+    assert stage.clock.since(began) < 3 * LEASE
 
-    play(test)
+
+@run_by(play)
+async def test_a_job_that_waits_for_a_blocked_broker_is_not_taken_for_lost(stage: Stage, /) -> None:
+    process = await _started(stage)
+    player = await stage.player_of_declared()
+    process.broker.fail_publishes(10_000, BrokerBlocked("short of memory"))
+    (job_id,) = await stage.submit(announced=True)
+
+    await stage.pass_by(600)
+    assert process.scheduler.status().lost == 0
+    token = stage.job(job_id).token
+    vars(process.broker)["_faults"].clear()
+    await player.has(1)
+    await stage.pass_by(30)
+
+    assert _tokens(player) == [token]
+    await player.finish()
+    await stage.all_ended()
+
+
+@run_by(play)
+async def test_a_job_that_the_broker_may_have_and_goes_on_refusing_is_found_to_be_lost(stage: Stage, /) -> None:
+    process = await _started(stage)
+    await stage.broker.declare([])
+    process.broker.lose_confirms(1, PublishUnknown("no confirm"))
+    process.broker.fail_publishes(10_000, PublishRejected("queue 'work' is full"))
+    (job_id,) = await stage.submit(announced=True)
+    await until(lambda: process.scheduler.status().paused.keys() == {"work"})
+    await stage.broker.purge(jobs_queue("work"))
+
+    await stage.pass_by(290)
+    assert stage.job(job_id).state is JobState.DISPATCHED
+    await until(lambda: stage.job(job_id).state is JobState.QUEUED, within=120)
+
+    assert process.scheduler.status().lost == 1
+    assert process.scheduler.status().in_flight == {}
+    vars(process.broker)["_faults"].clear()
+    await stage.playing()
+    await stage.all_ended()
+    assert stage.job(job_id).attempt == 1
 
 
 @pytest.mark.parametrize(("task", "call"), [("t", "undispatch"), ("once", "fail")])
-def test_a_job_that_begins_as_it_is_given_up_goes_on(task: str, call: str) -> None:
-    async def test(stage: Stage) -> None:
-        store = stage.store
-        process = await _started(stage, store)
-        (job_id,) = await stage.submit(task=task, announced=True)
-        await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
-        await stage.pass_by(1)
-        seen = _starts_before(stage, store, call)
-        await stage.broker.purge(jobs_queue("work"))
+@run_by(play, _define)
+async def test_a_job_that_begins_as_it_is_given_up_goes_on(stage: Stage, /, task: str, call: str) -> None:
+    store = stage.store
+    process = await _started(stage, store)
+    (job_id,) = await stage.submit(task=task, announced=True)
+    await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
+    await stage.pass_by(1)
+    seen = _starts_before(stage, store, call)
+    await stage.broker.purge(jobs_queue("work"))
 
-        await until(lambda: seen == [job_id], within=400)
-        stage.worker_says()
-        await stage.pass_by(10)
+    await until(lambda: seen == [job_id], within=400)
+    stage.worker_says()
+    await stage.pass_by(10)
 
-        assert stage.job(job_id).state is JobState.RUNNING
-        assert process.scheduler.status().in_flight == {"work": 1}
-
-    play(test, _define)
+    assert stage.job(job_id).state is JobState.RUNNING
+    assert process.scheduler.status().in_flight == {"work": 1}
 
 
-def test_a_take_over_that_fails_in_the_middle_publishes_nothing_and_is_made_anew() -> None:
-    async def test(stage: Stage) -> None:
-        first = await _started(stage)
-        first.broker.hang_publishes()
-        (limited,) = await stage.submit(task="alone", announced=True)
-        await until(lambda: first.broker.hanging == 1)
-        (once,) = await stage.submit(task="once", announced=True)
-        await until(lambda: first.broker.hanging == 2)
-        await first.kill()
-        store, failed = stage.store, list[str]()
-        fail = store.dispatching.fail
+@run_by(play, _define)
+async def test_a_take_over_that_fails_in_the_middle_publishes_nothing_and_is_made_anew(stage: Stage, /) -> None:
+    first = await _started(stage)
+    first.broker.hang_publishes()
+    (limited,) = await stage.submit(task="alone", announced=True)
+    await until(lambda: first.broker.hanging == 1)
+    (once,) = await stage.submit(task="once", announced=True)
+    await until(lambda: first.broker.hanging == 2)
+    await first.kill()
+    store, failed = stage.store, list[str]()
+    fail = store.dispatching.fail
 
-        async def fails_once(slot: int, epoch: int, jobs: Sequence[DispatchedJob], **options: Any) -> Withdrawn:
-            if not failed:
-                failed.append(options["reason"])
-                raise KeyError("a bug (staged)")
-            return await fail(slot, epoch, jobs, **options)
+    async def fails_once(slot: int, epoch: int, jobs: Sequence[DispatchedJob], **options: Any) -> Withdrawn:
+        if not failed:
+            failed.append(options["reason"])
+            raise KeyError("a bug (staged)")
+        return await fail(slot, epoch, jobs, **options)
 
-        vars(store.dispatching)["fail"] = fails_once
-        second = stage.start(store=store)
-        player = await stage.player_of_declared()
+    vars(store.dispatching)["fail"] = fails_once
+    second = stage.start(store=store)
+    player = await stage.player_of_declared()
+    await player.has(1)
+    behind = await stage.submit(3, task="alone")
+    await stage.pass_by(30)
+
+    assert failed
+    assert [each.store.id for each in player.envelopes if each.store] == [limited]
+    assert stage.job(once).state is JobState.FAILED
+    assert second.scheduler.status().slots == list(range(8))
+    # What it has in flight uses up its limit once, and gives it back once.
+    for count in range(3, -1, -1):
         await player.has(1)
-        behind = await stage.submit(3, task="alone")
-        await stage.pass_by(30)
-
-        assert failed
-        assert [each.store.id for each in player.envelopes if each.store] == [limited]
-        assert stage.job(once).state is JobState.FAILED
-        assert second.scheduler.status().slots == list(range(8))
-        # What it has in flight uses up its limit once, and gives it back once.
-        for count in range(3, -1, -1):
-            await player.has(1)
-            assert len(player.deliveries) == 1
-            assert [stage.job(each).state for each in behind].count(JobState.QUEUED) == count
-            await player.finish()
-        await stage.all_ended()
-        assert second.scheduler.status().in_flight == {}
-
-    play(test, _define)
-
-
-def test_two_copies_of_a_message_are_two_starts_and_one_end() -> None:
-    async def test(stage: Stage) -> None:
-        process = await _started(stage)
-        player = await stage.player_of_declared()
-        (job_id,) = await stage.submit(task="once", announced=True)
-        await player.has(1)
-        # As the publisher of RabbitMQ does where its connection breaks before the confirm.
-        copy = Outgoing(
-            queue=jobs_queue("work"), body=player.deliveries[0].body, content_type=JSON, job_id=job_id, task="once"
-        )
-        await stage.broker.publish(copy, timeout=5)
-        await player.has(2)
-
-        first, second = player.envelopes
-        await player.report(first, "started")
-        await player.report(second, "started", worker="another")
+        assert len(player.deliveries) == 1
+        assert [stage.job(each).state for each in behind].count(JobState.QUEUED) == count
         await player.finish()
-        await until(lambda: sum(process.scheduler.status().reports.values()) == 4)
+    await stage.all_ended()
+    assert second.scheduler.status().in_flight == {}
 
-        assert process.scheduler.status().reports == {"accepted": 3, "superseded": 1}
-        assert stage.job(job_id).state is JobState.SUCCEEDED
-        assert process.scheduler.status().in_flight == {}
 
-    play(test, _define)
+@run_by(play, _define)
+async def test_two_copies_of_a_message_are_two_starts_and_one_end(stage: Stage, /) -> None:
+    process = await _started(stage)
+    player = await stage.player_of_declared()
+    (job_id,) = await stage.submit(task="once", announced=True)
+    await player.has(1)
+    # As the publisher of RabbitMQ does where its connection breaks before the confirm.
+    copy = Outgoing(
+        queue=jobs_queue("work"), body=player.deliveries[0].body, content_type=JSON, job_id=job_id, task="once"
+    )
+    await stage.broker.publish(copy, timeout=5)
+    await player.has(2)
+
+    first, second = player.envelopes
+    await player.report(first, "started")
+    await player.report(second, "started", worker="another")
+    await player.finish()
+    await until(lambda: sum(process.scheduler.status().reports.values()) == 4)
+
+    assert process.scheduler.status().reports == {"accepted": 3, "superseded": 1}
+    assert stage.job(job_id).state is JobState.SUCCEEDED
+    assert process.scheduler.status().in_flight == {}

@@ -36,52 +36,48 @@ def _seven(transaction: Transaction) -> object:
     return transaction.connection.execute("select 7").fetchone()[0]
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("mates", [0, 3])
-def test_a_read_that_is_cancelled_is_interrupted_and_no_other_one(tmp_path: Path, mates: int) -> None:
-    async def main() -> None:
-        async with _thread(tmp_path / "jobs.db") as thread, asyncio.timeout(20):
-            first = [asyncio.create_task(thread.call(_seven, care=Care.READ)) for _ in range(mates)]
-            begun = asyncio.Event()
-            loop = asyncio.get_running_loop()
+async def test_a_read_that_is_cancelled_is_interrupted_and_no_other_one(tmp_path: Path, mates: int) -> None:
+    async with _thread(tmp_path / "jobs.db") as thread, asyncio.timeout(20):
+        first = [asyncio.create_task(thread.call(_seven, care=Care.READ)) for _ in range(mates)]
+        begun = asyncio.Event()
+        loop = asyncio.get_running_loop()
 
-            def endless(transaction: Transaction) -> object:
-                loop.call_soon_threadsafe(begun.set)
-                return _without_end(transaction)
+        def endless(transaction: Transaction) -> object:
+            loop.call_soon_threadsafe(begun.set)
+            return _without_end(transaction)
 
-            reading = asyncio.create_task(thread.call(endless, care=Care.READ))
-            # In one transaction with it.
-            last = [asyncio.create_task(thread.call(_seven, care=Care.READ)) for _ in range(mates)]
-            await begun.wait()
+        reading = asyncio.create_task(thread.call(endless, care=Care.READ))
+        # In one transaction with it.
+        last = [asyncio.create_task(thread.call(_seven, care=Care.READ)) for _ in range(mates)]
+        await begun.wait()
 
-            reading.cancel()
+        reading.cancel()
 
-            assert await asyncio.gather(*first, *last) == [7] * 2 * mates
-            assert await thread.call(_seven, care=Care.READ) == 7
-
-    asyncio.run(main())
+        assert await asyncio.gather(*first, *last) == [7] * 2 * mates
+        assert await thread.call(_seven, care=Care.READ) == 7
 
 
-def test_a_write_whose_caller_has_gone_is_carried_out(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with _thread(tmp_path / "jobs.db") as thread, asyncio.timeout(20):
-            begun = asyncio.Event()
-            loop = asyncio.get_running_loop()
+@pytest.mark.real_time
+async def test_a_write_whose_caller_has_gone_is_carried_out(tmp_path: Path) -> None:
+    async with _thread(tmp_path / "jobs.db") as thread, asyncio.timeout(20):
+        begun = asyncio.Event()
+        loop = asyncio.get_running_loop()
 
-            def write(transaction: Transaction) -> None:
-                loop.call_soon_threadsafe(begun.set)
-                transaction.connection.execute(
-                    "insert into name (name) with recursive n(i) as (select 1 union all select i + 1 from n where "
-                    "i < 2000000) select 'n' || count(*) from n"
-                )
-
-            writing = asyncio.create_task(thread.call(write, care=Care.DURABLE))
-            await begun.wait()
-            writing.cancel()
-
-            found = await thread.call(
-                lambda one: one.connection.execute("select name from name where name = 'n2000000'").fetchall(),
-                care=Care.READ,
+        def write(transaction: Transaction) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            transaction.connection.execute(
+                "insert into name (name) with recursive n(i) as (select 1 union all select i + 1 from n where "
+                "i < 2000000) select 'n' || count(*) from n"
             )
-            assert len(found) == 1
 
-    asyncio.run(main())
+        writing = asyncio.create_task(thread.call(write, care=Care.DURABLE))
+        await begun.wait()
+        writing.cancel()
+
+        found = await thread.call(
+            lambda one: one.connection.execute("select name from name where name = 'n2000000'").fetchall(),
+            care=Care.READ,
+        )
+        assert len(found) == 1
