@@ -155,7 +155,7 @@ async def progress_of_jobs(app: TaskMQ, jobs: Iterable[JobRecord]) -> dict[str, 
     try:
         found = await asyncio.gather(*(_progress(stores, job_id) for job_id in begun))
     except StateUnavailable as error:
-        _log.warning("the progress of %d jobs is not shown: %s", len(begun), error)
+        _log.debug("the progress of %d jobs is not shown: %s", len(begun), error)
         return {}
     return {job_id: one for job_id, one in zip(begun, found, strict=True) if one is not None}
 

@@ -12,14 +12,14 @@ from taskmq.model.nodes import HostNode, JobNeeds, could_ever_fit
 
 __all__ = ["unschedulable_jobs"]
 
-_MOST: Final = 10_000
+_MOST: Final = 5_000
 # The loop, on which jobs are dispatched, waits for no more of them than that.
 _TOGETHER: Final = 200
 _NOTHING: Final = JobNeeds()
 
 
 async def unschedulable_jobs(app: TaskMQ, store: JobStore) -> dict[tuple[str, str, str], int]:
-    """How many there are of each task, queue and tenant, among the first 10,000 jobs that wait for nodes.
+    """How many there are of each task, queue and tenant, among the first 5,000 jobs that wait for nodes.
 
     Each lane has its part of these, so jobs of one tenant hide none of another.
 
