@@ -396,31 +396,27 @@ def test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c(
     eventually(lambda: not _marked(mark[_MARK]), "the end of all processes", within=PATIENCE)
 
 
-def test_dev_runs_what_is_submitted_to_its_store(home: Path, mark: dict[str, str]) -> None:
+def test_dev_runs_what_its_store_gets_and_has_a_dashboard_without_a_sign_in(
+    home: Path, taskmq: Here, mark: dict[str, str]
+) -> None:
     (home / "live.py").write_text(f"{_version_of(1)}@app.task\ndef say() -> None: print('hello')\n")
     place = ("--app", "live:app", "--store", "sqlite:///.taskmq/jobs.db", "-o", "json")
 
-    with Started(home, "dev", "live:app", env=mark) as dev:
+    with Started(home, "dev", "live:app", "--port", "0", env=mark) as dev:
         dev.says("export TASKMQ_APP=live:app TASKMQ_STORE=sqlite:///.taskmq/jobs.db")
         dev.says("waiting for jobs")
-        submitted = run_process(home, "job", "submit", "live.say", *place)
+        submitted = taskmq("job", "submit", "live.say", *place)
         assert submitted.code == 0, submitted.err
         job = submitted.data["job"]
 
         def state() -> object:
-            return run_process(home, "job", "show", job, *place).data["state"]
+            return taskmq("job", "show", job, *place).data["state"]
 
         eventually(lambda: state() == "succeeded", "the end of the job", within=PATIENCE)
-        assert "hello" in run_process(home, "job", "logs", job, *place).out
+        assert "hello" in taskmq("job", "logs", job, *place).out
 
-
-def test_dev_has_a_dashboard_that_nobody_signs_in_to(home: Path, mark: dict[str, str]) -> None:
-    (home / "live.py").write_text(_version_of(1))
-
-    with Started(home, "dev", "live:app", "--port", "0", env=mark) as dev:
         dev.says("taskmq server")
         (address,) = re.findall(r"at (http://[0-9.:]+)/", dev.said)
-
         assert httpx.get(f"{address}/ui/").text.startswith("<!doctype html>")
         assert httpx.get(f"{address}/api/v1/server").json()["is_development"] is True
         assert httpx.get(f"{address}/api/v1/jobs", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 401
