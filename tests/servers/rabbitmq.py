@@ -21,8 +21,8 @@ _SETTERS: Final = {
     "memory": "vm_memory_monitor:set_vm_memory_high_watermark({})",
     "disk": "rabbit_disk_monitor:set_disk_free_limit({})",
 }
-# With an alarm, and without.
-_LIMITS: Final = {"memory": ("0.000001", "0.8"), "disk": ('"1000000GB"', '"1MB"')}
+# With an alarm, and without, as nodes of ours have them (`tests.servers.node`).
+_LIMITS: Final = {"memory": ("0.000001", '{absolute, "2GB"}'), "disk": ('"1000000GB"', '"1MB"')}
 # Ends with ok once it is so, or has been looked at for half a minute.
 _ALARM: Final = (
     "(fun Look(0) -> late; Look(Left) -> "
