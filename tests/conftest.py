@@ -50,7 +50,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
         run = virtual_time.run
     else:
         # It fails where it waits, before pytest ends the whole test.
-        run = functools.partial(run_in_real_time, within=(_time_limit(pyfuncitem) or 60) - 5)
+        config = pyfuncitem.config
+        limit = _time_limit(pyfuncitem) or float(config.getoption("timeout") or config.getini("timeout"))
+        run = functools.partial(run_in_real_time, within=limit - 5)
     if (properties := getattr(pyfuncitem.obj, "hypothesis", None)) is not None:
         if inspect.iscoroutinefunction(properties.inner_test):
             properties.inner_test = _plain(properties.inner_test, run)
