@@ -1,6 +1,7 @@
 """Signing in to a server with the accounts of its store."""
 
 import asyncio
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,15 +36,16 @@ class _Served:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[_Served]:
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Served]:
+    # A hash of a test need not cost anything.
+    cheap = functools.partial(PasswordHasher, time_cost=1, memory_cost=64)
+    monkeypatch.setattr("taskmq.server.sign_in.PasswordHasher", cheap)
     app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
     define(app)
 
     async def add_admin() -> None:
         async with app:
-            # A hash of a test need not cost anything.
-            hasher = PasswordHasher(time_cost=1, memory_cost=64)
-            administration = IdentityAdministration(app.sessions.store().identity, hasher=hasher)
+            administration = IdentityAdministration(app.sessions.store().identity, hasher=cheap())
             await administration.add_first_admin("root", _PASSWORD, by=Actor(user="setup"))
 
     asyncio.run(add_admin())
