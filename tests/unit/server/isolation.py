@@ -43,7 +43,8 @@ __all__ = ["EXAMPLES", "STEPS", "Step", "Town", "check_isolation", "open_town"]
 Step = tuple[str, str, Any]
 """Method, path and body of a request; or something else that is done, its id, and what it is about."""
 
-_MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+# The ids of notices are made of the times of their alerts, too.
+_MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\d]*(Z|\+00:00)?")
 # Tenants may read how many other tenants wait in a queue, but not their names.
 _SHARED = re.compile(r"\d+ other tenants have jobs in that queue, too|its pool is due .*")
