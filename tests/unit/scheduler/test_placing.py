@@ -456,6 +456,7 @@ async def test_a_node_that_was_full_for_long_gets_the_next_job_at_once(stage: St
 
     await player.finish()
     await stage.all_ended()
+    assert stage.states() == {JobState.SUCCEEDED: 3}
 
 
 @run_by(play, queues=_QUEUES)
