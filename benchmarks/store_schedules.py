@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -153,7 +153,7 @@ async def _measure(url: str, arguments: argparse.Namespace, *, is_there: bool) -
 
 
 @contextlib.asynccontextmanager
-async def _others(url: str, arguments: argparse.Namespace) -> AsyncIterator[Callable[[], Awaitable[Figures]]]:
+async def _others(url: str, arguments: argparse.Namespace) -> AsyncGenerator[Callable[[], Awaitable[Figures]]]:
     """What is done to other jobs in each second; it says how long the calls took."""
     app, seconds = TaskMQ("memory://bench", store=url, name="bench"), arguments.seconds
 
