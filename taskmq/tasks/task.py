@@ -193,8 +193,6 @@ class Call(Generic[P, R_co]):
         """The handle of a job of the task."""
         return self._job(job_id)
 
-    # Workflows.
-
     @overload
     def s(self, *args: P.args, **kwargs: P.kwargs) -> "Step[R_co]": ...  # type: ignore[overload-overlap]
     @overload
@@ -252,8 +250,6 @@ class Call(Generic[P, R_co]):
     def call_plan(self) -> CallPlan:
         """The options of its calls, checked."""
         return self._plan
-
-    # The words that Celery's users know.
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Celery's word for `send`."""
