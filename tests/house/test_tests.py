@@ -63,7 +63,6 @@ _RUN_BY_HAND: Final[dict[str, dict[str, set[str]]]] = {
         },
         "unit/jobs/test_delayed.py": {"test_a_rescheduled_job_runs_at_its_new_time_also_by_its_own_body"},
         "unit/rabbitmq/connect/test_credentials.py": {"test_a_token_server_that_is_not_there_is_named"},
-        "unit/scheduler/test_alerts.py": {"test_many_tenants_do_not_make_the_rules_about_all_of_them_blind"},
         "unit/scheduler/test_preemption.py": {
             "test_a_large_job_gets_a_node_from_those_who_allow_it",
             "test_runs_with_a_gpu_give_way_to_a_pool_that_is_owed_one_and_no_others",

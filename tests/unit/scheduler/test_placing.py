@@ -515,32 +515,31 @@ def _unschedulable(name: str, **fields: Any) -> AlertRule:
     return AlertRule(name=name, metric="unschedulable", threshold=0, **fields)
 
 
-def test_an_alert_goes_on_while_jobs_wait_that_no_node_could_ever_run() -> None:
-    async def values(stage: Stage) -> dict[str, float]:
-        await stage.pass_by(12)
-        alerts = await stage.store.history.alerts.alerts()
-        return {f"{one.rule} {one.subject}": one.value for one in alerts if one.state is AlertState.FIRING}
+async def _firing(stage: Stage) -> dict[str, float]:
+    await stage.pass_by(12)
+    alerts = await stage.store.history.alerts.alerts()
+    return {f"{one.rule} {one.subject}": one.value for one in alerts if one.state is AlertState.FIRING}
 
-    async def test(stage: Stage) -> None:
-        for rule in (_unschedulable("all"), _unschedulable("mine", tenant="acme", each="queue")):
-            await stage.store.history.alerts.put_rule(rule)
-        process = stage.start(alerts=AlertSettings())
-        await stage.submit(3, queue="train", detail=_needs(labels={"region": "eu"}))
-        assert await values(stage) == {"all ": 3.0}
 
-        # A node without the label, and then one that has it.
-        await _worker(stage)
-        # They fit, and wait only for room: some of them are between the two that never will.
-        await stage.submit(1, queue="train", detail=_needs(5.0), tenant="acme")
-        await stage.submit(700, queue="train", detail=_needs(4.0), tenant="acme")
-        await stage.submit(1, queue="train", detail=_needs(labels={"region": "eu"}), tenant="acme")
-        await stage.submit(9, queue="work")
-        assert await values(stage) == {"all ": 5.0, "mine queue:train": 2.0}
+@run_by(play, queues=_QUEUES)
+async def test_an_alert_goes_on_while_jobs_wait_that_no_node_could_ever_run(stage: Stage, /) -> None:
+    for rule in (_unschedulable("all"), _unschedulable("mine", tenant="acme", each="queue")):
+        await stage.store.history.alerts.put_rule(rule)
+    process = stage.start(alerts=AlertSettings())
+    await stage.submit(3, queue="train", detail=_needs(labels={"region": "eu"}))
+    assert await _firing(stage) == {"all ": 3.0}
 
-        await stage.store.nodes.tell([replace(_TOLD, name="b", labels={"region": "eu"})])
-        assert await values(stage) == {"all ": 1.0, "mine queue:train": 1.0}
-        await stage.store.nodes.tell([replace(_TOLD, name="c", capacity={"slots": 1.0, "cpu": 5.0})])
-        assert await values(stage) == {}
-        await process.stop()
+    # A node without the label, and then one that has it.
+    await _worker(stage)
+    # They fit, and wait only for room: some of them are between the two that never will.
+    await stage.submit(1, queue="train", detail=_needs(5.0), tenant="acme")
+    await stage.submit(700, queue="train", detail=_needs(4.0), tenant="acme")
+    await stage.submit(1, queue="train", detail=_needs(labels={"region": "eu"}), tenant="acme")
+    await stage.submit(9, queue="work")
+    assert await _firing(stage) == {"all ": 5.0, "mine queue:train": 2.0}
 
-    play(test, queues=_QUEUES)
+    await stage.store.nodes.tell([replace(_TOLD, name="b", labels={"region": "eu"})])
+    assert await _firing(stage) == {"all ": 1.0, "mine queue:train": 1.0}
+    await stage.store.nodes.tell([replace(_TOLD, name="c", capacity={"slots": 1.0, "cpu": 5.0})])
+    assert await _firing(stage) == {}
+    await process.stop()
