@@ -12,6 +12,7 @@ from taskmq.model.history.figures import FIGURES, check_step, figure_of, series_
 from taskmq.model.history.rollups import (
     BUCKETS,
     MINUTE,
+    QUARTER,
     Buckets,
     Rollup,
     RollupKey,
@@ -20,9 +21,10 @@ from taskmq.model.history.rollups import (
     failure_of,
     minute_of,
     rolled_up,
+    spans,
     summed,
 )
-from taskmq.model.history.samples import WindowFigures, queue_samples
+from taskmq.model.history.samples import WindowFigures, job_samples, queue_samples
 from taskmq.model.telemetry.events import JobEvent
 
 _SECONDS = st.floats(0, 10**7, allow_nan=False)
@@ -209,6 +211,20 @@ def _samples(
     return dict(figures.samples(known))
 
 
+@given(st.integers(0, 200), st.integers(0, 200), st.sampled_from((1, 15, 20, 60)))
+def test_parts_of_a_time_adjoin_and_are_read_in_quarters_where_they_can(since: int, minutes: int, step: int) -> None:
+    until = since + minutes
+    parts = spans(since * MINUTE, until * MINUTE, step * MINUTE)
+
+    ends = [end for _, end, _ in parts]
+    assert [begin for begin, _, _ in parts] == [since * MINUTE, *ends][: len(parts)]
+    assert ends[-1] == until * MINUTE
+    whole = until // 15 - -(-since // 15) if step % 15 == 0 else 0
+    quarters = [(begin, end) for begin, end, each in parts if each == QUARTER]
+    assert sum(end - begin for begin, end in quarters) == max(whole, 0) * QUARTER
+    assert all(begin % QUARTER == end % QUARTER == 0 for begin, end in quarters)
+
+
 def test_a_rule_looks_at_its_window_tenant_tasks_and_queues() -> None:
     rollups = [
         _rollup(9, dead=1, succeeded=3),
@@ -265,6 +281,17 @@ def test_silence_is_the_time_since_the_last_success() -> None:
         "task:v": 300.0,
     }
     assert _samples([_rollup(8, dead=1)], metric="silence", each="task") == {}
+
+
+def test_jobs_that_are_counted_by_task_queue_and_tenant_are_those_of_the_rule() -> None:
+    def found(**rule: Any) -> dict[str, float]:
+        given: dict[str, Any] = {"name": "r", "threshold": 1, "metric": "unschedulable", **rule}
+        return job_samples(AlertRule(**given), {("t", "q", ""): 2, ("t", "r", "acme"): 3, ("u", "q", "acme"): 4})
+
+    assert found() == {"": 9.0}
+    assert found(each="queue") == {"queue:q": 6.0, "queue:r": 3.0}
+    assert found(tenant="acme", each="task") == {"task:t": 3.0, "task:u": 4.0}
+    assert found(queue="x") == {}
 
 
 def test_figures_of_queues_are_each_for_itself_or_all_together() -> None:
