@@ -26,7 +26,7 @@ def server(
     read_only: Annotated[bool, Parameter(negative="")] = False,
     environment: str = "",
     rate: float = 200.0,
-    query_time: Annotated[float, Parameter(env_var="TASKMQ_QUERY_TIME")] = 10.0,
+    query_time: float = 10.0,
     drain: float = 0.0,
     health_port: str | None = None,
     public_url: str | None = None,
