@@ -171,10 +171,10 @@ _FOREGROUND = {"detached": "true"}
 
 # The applications that RabbitMQ and its console depend on, as their files say; it loads their modules in any case.
 #
-# Once a minute a node starts another Erlang machine, to have an epmd if there is none. With the node's environment
-# that one would load all this too, and cost as much as the start of a node: it says which version it is, and ends.
+# Once a minute a node starts another Erlang machine, to have an epmd if there is none, and one that joins a cluster
+# starts one as its peer. With the node's environment each would load all this too, and cost as much as its start.
 _LOAD = """
-os:putenv("ERL_AFLAGS", "+V"),
+os:unsetenv("ERL_AFLAGS"),
 Read = fun(Name) ->
     case file:consult(code:where_is_file(atom_to_list(Name) ++ ".app")) of
         {ok, [{application, _, Facts}]} -> Facts;
