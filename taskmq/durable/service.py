@@ -9,15 +9,13 @@ A group runs its services in an `asyncio.TaskGroup`: when its block has been lef
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from taskmq.contracts.broker import Broadcasting, Listening
-from taskmq.errors import BrokerUnavailable, TopologyMismatch
 from taskmq.model.backoff import Backoff
 
-__all__ = ["Service", "ServiceGroup", "listen", "pause", "unless_set"]
+__all__ = ["Service", "ServiceGroup", "pause", "unless_set"]
 
 _log = logging.getLogger("taskmq")
 
@@ -123,33 +121,6 @@ async def pause(stop: asyncio.Event, seconds: float) -> bool:
         async with asyncio.timeout(seconds):
             await stop.wait()
     return stop.is_set()
-
-
-async def listen(
-    broker: Broadcasting,
-    topics: Collection[str],
-    receive: Callable[[str, bytes], None],
-    *,
-    stop: asyncio.Event,
-    complain: Callable[[Exception], None],
-    first_pause: float = _FIRST_PAUSE,
-) -> Listening | None:
-    """Listen to announcements as soon as the broker permits it; None where `stop` is set first.
-
-    Args:
-        complain: called with the broker's refusal, and again when it refuses for another reason.
-        first_pause: seconds until the second attempt; the pauses grow up to a minute.
-    """
-    backoff, complaint = Backoff(first_pause, _LONGEST_PAUSE), ""
-    while not stop.is_set():
-        try:
-            return await broker.listen(topics, receive)
-        except (BrokerUnavailable, TopologyMismatch) as error:
-            if str(error) != complaint:
-                complaint = str(error)
-                complain(error)
-            await pause(stop, backoff.next())
-    return None
 
 
 async def unless_set(event: asyncio.Event, call: Coroutine[Any, Any, T], *, timeout: float | None = None) -> T | None:

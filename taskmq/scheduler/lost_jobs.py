@@ -64,7 +64,7 @@ class InFlightWatch:
     Args:
         lease: of the slot.
         reports: the slot's reports queue.
-        is_publishing: whether a job is on its way to the broker under this token.
+        is_publishing: says whether the slot's publisher has a job under a token, now or for a later attempt.
         is_idle: whether all reports that have come here are applied.
         runs_once: whether the jobs of a task must not run a second time.
         again: called when jobs are ready once more.

@@ -15,7 +15,8 @@ from typing import Final
 
 from taskmq.contracts.broker import Broadcasting, Broker
 from taskmq.contracts.jobs import READY_TOPIC, Lane, decode_lanes, encode_lanes, ready_topic
-from taskmq.durable.service import listen, pause
+from taskmq.durable.announcements import listen
+from taskmq.durable.service import pause
 from taskmq.errors import MalformedMessage
 from taskmq.model.commands import TASKS, Command, command_topic, encode_command
 from taskmq.model.jobs.registrations import TASKS_TOLD

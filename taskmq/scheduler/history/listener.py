@@ -20,12 +20,13 @@ from taskmq.contracts.history import RollupStore
 from taskmq.contracts.jobs import JobStore
 from taskmq.contracts.stores import Lease
 from taskmq.durable.lease_terms import acquire_in_term
+from taskmq.durable.lookback import Lookback
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable, TopologyMismatch
 from taskmq.events.stream import EventStream
 from taskmq.model.history.rollups import EXPIRED, Rollup, RollupKey, RunFailure, failure_of, minute_of, rolled_up
+from taskmq.model.states import JobState
 from taskmq.model.telemetry.events import FAILURE_EVENTS, JOB_EVENTS, FailureEvent, JobEvent
-from taskmq.scheduler.history.expired import ExpiredJobs
 
 __all__ = ["RunHistory"]
 
@@ -36,6 +37,8 @@ _LEASE: Final = 30.0
 _PERIOD: Final = 5.0
 _LOOK: Final = 10.0
 _MOST_FAILURES: Final = 5_000
+# Entries of all jobs' histories in one look; of more, earlier ones are left out.
+_MOST_ACTIONS: Final = 5_000
 _MOST_ROWS: Final = 20_000
 # Of messages and tracebacks, characters of a minute: 288 MB a day, if it never stops.
 _MOST_WORDS: Final = 200_000
@@ -90,9 +93,9 @@ class RunHistory:
         try:
             async with EventStream(lambda: self._broker, JOB_EVENTS, FAILURE_EVENTS) as events:
                 counting = asyncio.create_task(self._count(events), name="taskmq counts events")
-                expired = ExpiredJobs(self._store)
+                looks = Lookback()
                 try:
-                    await self._count_expired(expired)
+                    await self._count_expired(looks)
                     while not self._is_stopping.is_set():
                         await pause(self._is_stopping, _PERIOD)
                         if not await self._leases.renew(_KEY, token=token, seconds=_LEASE):
@@ -100,7 +103,7 @@ class RunHistory:
                                 "another scheduler counts what workers report: this one was silent for too long"
                             )
                             return
-                        await self._count_expired(expired)
+                        await self._count_expired(looks)
                         await self._write()
                 finally:
                     counting.cancel()
@@ -127,14 +130,24 @@ class RunHistory:
             elif (failure := failure_of(event)) is not None:
                 self._keep(failure)
 
-    async def _count_expired(self, expired: ExpiredJobs) -> None:
+    async def _count_expired(self, looks: Lookback) -> None:
+        """Count the jobs that the store has ended as expired: it announces nothing, so it is asked."""
         try:
-            found = await expired.look()
+            now = await self._store.now_ms()
+            actions = await self._store.actions(looks.since(now), limit=_MOST_ACTIONS)
         except StoreUnavailable as error:
             _log.warning("jobs that have expired are counted later: %s", error)
             return
-        for one in found:
-            key = RollupKey(minute_of(one.entry.at), one.task, one.queue, one.tenant)
+        found = [
+            RollupKey(minute_of(one.entry.at), one.task, one.queue, one.tenant)
+            for one in actions
+            if one.entry.kind == "ended"
+            and one.entry.state is JobState.EXPIRED
+            and looks.is_new((one.job_id, str(one.entry.version)), one.entry.at)
+        ]
+        if looks.end(now):
+            return
+        for key in found:
             self._figures.setdefault(key, Rollup(key)).merge_outcomes(Rollup(key, {EXPIRED: 1}))
 
     def _keep(self, failure: RunFailure) -> None:

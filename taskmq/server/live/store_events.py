@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from taskmq.contracts.jobs import HistoryEntry, JobAction, JobRecord, JobStore
+from taskmq.durable.lookback import Lookback
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import TERMINAL
 from taskmq.model.telemetry.events import JobEvent
 
 __all__ = ["StoreEvents"]
 
-# What is committed so many ms after it was written is found still.
-_LATE: Final = 3_000
 # The newest of a look, which is of one second and of the time for late commits: of more, older ones are left out.
 _MOST: Final = 1_000
 # Events are named as facts. A kind of history entry that is not here keeps its name.
@@ -34,10 +33,7 @@ class StoreEvents:
 
     def __init__(self, store: JobStore) -> None:
         self._store = store
-        # By job and what tells its events apart: when each was.
-        self._seen: dict[tuple[str, str], int] = {}
-        # Up to when the store was looked at.
-        self._until: int | None = None
+        self._looks = Lookback()
 
     async def look(self) -> list[JobEvent]:
         """What has happened since the last look, the earliest first; nothing at the first.
@@ -46,31 +42,22 @@ class StoreEvents:
             StoreUnavailable: it could not be reached; the next look finds what this one would have.
         """
         now = await self._store.now_ms()
-        since = (now if self._until is None else self._until) - _LATE
+        since = self._looks.since(now)
         page = await self._store.list_jobs(JobFilter(submitted_from=since), limit=_MOST)
         actions = await self._store.actions(since, limit=_MOST)
         found = sorted([*self._submissions(page.jobs), *self._actions(actions)], key=lambda one: one.at)
-        self._seen = {key: at for key, at in self._seen.items() if at >= since}
-        is_first, self._until = self._until is None, now
-        return [] if is_first else found
+        return [] if self._looks.end(now) else found
 
     def _submissions(self, jobs: list[JobRecord]) -> Iterator[JobEvent]:
         for job in jobs:
-            if self._is_new(job.id, "", job.submitted):
+            if self._looks.is_new((job.id, ""), job.submitted):
                 yield _event("submitted", job, job.id, job.submitted)
 
     def _actions(self, actions: list[JobAction]) -> Iterator[JobEvent]:
         for one in actions:
             entry = one.entry
-            if self._is_new(one.job_id, f"{entry.kind} {entry.version}", entry.at):
+            if self._looks.is_new((one.job_id, f"{entry.kind} {entry.version}"), entry.at):
                 yield _event(_name(entry), one, one.job_id, entry.at)
-
-    def _is_new(self, job_id: str, what: str, at: int) -> bool:
-        key = (job_id, what)
-        if key in self._seen:
-            return False
-        self._seen[key] = at
-        return True
 
 
 def _name(entry: HistoryEntry) -> str:

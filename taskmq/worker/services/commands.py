@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from taskmq.contracts.broker import Broadcasting
-from taskmq.durable.service import listen
+from taskmq.durable.announcements import listen
 from taskmq.errors import InvalidOption, MalformedMessage
 from taskmq.model.commands import (
     ALL_COMMANDS,

@@ -1,0 +1,42 @@
+"""Announcements of other processes, heard for as long as this process runs."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Final
+
+from taskmq.contracts.broker import Broadcasting, Listening
+from taskmq.durable.service import pause
+from taskmq.errors import BrokerUnavailable, TopologyMismatch
+from taskmq.model.backoff import Backoff
+
+__all__ = ["listen"]
+
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+
+
+async def listen(
+    broker: Broadcasting,
+    topics: Collection[str],
+    receive: Callable[[str, bytes], None],
+    *,
+    stop: asyncio.Event,
+    complain: Callable[[Exception], None],
+    first_pause: float = _FIRST_PAUSE,
+) -> Listening | None:
+    """Listen to announcements as soon as the broker permits it; None where `stop` is set first.
+
+    Args:
+        complain: called with the broker's refusal, and again when it refuses for another reason.
+        first_pause: seconds until the second attempt; the pauses grow up to a minute.
+    """
+    backoff, complaint = Backoff(first_pause, _LONGEST_PAUSE), ""
+    while not stop.is_set():
+        try:
+            return await broker.listen(topics, receive)
+        except (BrokerUnavailable, TopologyMismatch) as error:
+            if str(error) != complaint:
+                complaint = str(error)
+                complain(error)
+            await pause(stop, backoff.next())
+    return None

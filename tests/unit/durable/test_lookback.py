@@ -1,0 +1,38 @@
+"""What is new since the last look: each entry once, also where it was committed late."""
+
+from taskmq.durable.lookback import Lookback
+
+
+def _look(looks: Lookback, now: int, entries: dict[str, int]) -> list[str]:
+    """What a look at `now` reports of a store that has these entries, by job, and when each was."""
+    since = looks.since(now)
+    found = [job for job, at in entries.items() if at >= since and looks.is_new((job, ""), at)]
+    return [] if looks.end(now) else found
+
+
+def test_the_first_look_reports_nothing_and_each_later_one_what_came_since() -> None:
+    looks, entries = Lookback(), {"a": 9_000}
+
+    assert _look(looks, 10_000, entries) == []
+    entries["b"] = 10_500
+    assert _look(looks, 11_000, entries) == ["b"]
+    assert _look(looks, 12_000, entries) == []
+
+
+def test_what_is_committed_late_is_reported_once() -> None:
+    looks = Lookback()
+    _look(looks, 10_000, {})
+    _look(looks, 11_000, {"b": 10_900})
+
+    late = {"b": 10_900, "late": 8_200}
+
+    assert _look(looks, 12_000, late) == ["late"]
+    assert [_look(looks, now, late) for now in range(12_000, 20_000, 500)] == [[]] * 16
+
+
+def test_a_look_that_could_not_be_made_is_made_up_for_by_the_next() -> None:
+    looks = Lookback()
+    _look(looks, 10_000, {})
+    assert looks.since(60_000) == 7_000
+
+    assert _look(looks, 61_000, {"a": 30_000}) == ["a"]
