@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-_SECONDS = 300
+_SECONDS = 600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On a machine that does other things, that takes more than the usual minute."""
+    """Beside the tests that need servers, at a low priority, that takes more than the usual minute."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(_SECONDS))
