@@ -1,6 +1,5 @@
 """The server as an ASGI application: which handlers there are, and what they all have in common."""
 
-import asyncio
 import contextlib
 import typing
 import uuid
@@ -13,7 +12,6 @@ from litestar import Litestar
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from taskmq.app import TaskMQ
 from taskmq.durable.service import ServiceGroup
@@ -26,7 +24,7 @@ from taskmq.server.accounts import ACCOUNT_HANDLERS
 from taskmq.server.counts import ServerCounts, ServerStatus
 from taskmq.server.dashboard import DASHBOARD_HANDLERS
 from taskmq.server.dashboard.developer import identify_developer
-from taskmq.server.edge import Edge, fact_of
+from taskmq.server.edge import Edge
 from taskmq.server.health import HEALTH_HANDLERS
 from taskmq.server.history import HISTORY_HANDLERS
 from taskmq.server.inputs import CallerGiven
@@ -37,6 +35,7 @@ from taskmq.server.nouns import NOUN_HANDLERS
 from taskmq.server.oidc import OIDC_HANDLERS, OidcProvider
 from taskmq.server.openapi import OPENAPI, OPENAPI_HANDLERS
 from taskmq.server.problems import Problem, problem_response
+from taskmq.server.query_time import reading_in_time
 from taskmq.server.settings import ServerSettings
 from taskmq.server.sign_in import identify_by_store
 
@@ -56,7 +55,6 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
 )
 """Every handler of the server."""
 # Longer than clients wait by themselves: what was too slow once would be begun again.
-_SECONDS_TO_RETRY: Final = 30
 
 
 def build(
@@ -96,7 +94,7 @@ def build(
         guards=[authorise],
         exception_handlers=dict.fromkeys((Exception, TaskMQError, Problem), problem_response),
         lifespan=[_connections],
-        middleware=[_reading_in_time],
+        middleware=[reading_in_time],
         request_max_body_size=settings.body_limit,
         openapi_config=OPENAPI,
         state=State(
@@ -174,40 +172,6 @@ class ServerApplication(Edge):
     def _close(self) -> None:
         self.litestar.state["is_stopping"] = True
         self._events.close()
-
-
-def _reading_in_time(app: ASGIApp) -> ASGIApp:
-    """Give a read up whose answer does not begin within `query_time`; its store stops working for it, too."""
-
-    async def bounded(scope: Scope, receive: Receive, send: Send) -> None:
-        settings: ServerSettings = scope["litestar_app"].state["settings"]
-        is_read = fact_of(scope, "method") == "GET" and permission_of(scope["route_handler"]) is not None
-        if not is_read or not settings.query_time:
-            await app(scope, receive, send)
-            return
-
-        timer = asyncio.timeout(settings.query_time)
-
-        async def begin(message: Message) -> None:
-            # Streams go on for as long as their clients like.
-            timer.reschedule(None)
-            await send(message)
-
-        try:
-            async with timer:
-                await app(scope, receive, begin)
-        except TimeoutError as error:
-            if not timer.expired():
-                raise
-            raise Problem(
-                503,
-                "query_too_slow",
-                f"there was no answer within {settings.query_time:g} s, and the server has given up: ask for less, "
-                "by a narrower filter or a shorter time, or try again later",
-                headers={"Retry-After": str(_SECONDS_TO_RETRY)},
-            ) from error
-
-    return bounded
 
 
 def _app_of(state: State) -> TaskMQ:

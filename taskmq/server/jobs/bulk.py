@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from litestar import post
+from litestar.datastructures import State
 from litestar.params import JSONBody
 
 from taskmq.api.job_requests import BulkBody
@@ -12,6 +13,7 @@ from taskmq.operations.bulks import BulkChange, act_on_page, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.inputs import CallerGiven, OwnJobs, ServedApp, priority_number
 from taskmq.server.problems import Problem, problem_of
+from taskmq.server.query_time import answered_in_time
 from taskmq.server.settings import API
 
 __all__ = ["BULK", "check_filter"]
@@ -28,7 +30,9 @@ _CAP: Final = 100_000
     summary="Do the same to many jobs",
     tags=["jobs"],
 )
-async def act_on_jobs(data: JSONBody[BulkBody], app: ServedApp, caller: CallerGiven, jobs: OwnJobs) -> BulkView:
+async def act_on_jobs(
+    data: JSONBody[BulkBody], app: ServedApp, caller: CallerGiven, jobs: OwnJobs, state: State
+) -> BulkView:
     """Cancel, hold, release, retry or change jobs that a filter finds, up to `limit` of them, the newest first.
 
     Go on with `next` until it is null: so the caller sees the progress, sets the pace, and aborts by stopping. What a
@@ -39,7 +43,8 @@ async def act_on_jobs(data: JSONBody[BulkBody], app: ServedApp, caller: CallerGi
     check_change(data.action, change)
     which = await jobs.filter(data.filter)
     if data.dry_run:
-        count = await jobs.count(which, cap=_CAP)
+        async with answered_in_time(state["settings"]):
+            count = await jobs.count(which, cap=_CAP)
         return BulkView(dry_run=True, matched=min(count, _CAP), done=0, refused=0, refusals=[], next=None)
     said = {"filter": data.filter, "cursor": data.cursor}
     await caller.note_action(app, f"jobs.{data.action}", subject="", after=said, note=data.note)

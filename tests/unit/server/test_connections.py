@@ -36,10 +36,10 @@ class Served:
     async def connect(self) -> "Connection":
         return Connection(*await asyncio.open_connection("127.0.0.1", self.port))
 
-    async def ask(self, path: str) -> tuple[int, dict[str, str], Any]:
-        """Over a connection of its own."""
+    async def ask(self, path: str, *, body: bytes | None = None) -> tuple[int, dict[str, str], Any]:
+        """Over a connection of its own; a POST where there is a body."""
         async with await self.connect() as connection:
-            return await connection.ask(path)
+            return await connection.ask(path, body=body)
 
 
 class Connection:
@@ -59,8 +59,8 @@ class Connection:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def ask(self, path: str) -> tuple[int, dict[str, str], Any]:
-        await self.send(_head("GET", path) + b"\r\n")
+    async def ask(self, path: str, *, body: bytes | None = None) -> tuple[int, dict[str, str], Any]:
+        await self.send(_head("GET", path) + b"\r\n" if body is None else _post(path, body))
         return await self.answer()
 
     async def answer(self) -> tuple[int, dict[str, str], Any]:
@@ -82,6 +82,10 @@ class Connection:
 
 def _head(method: str, path: str, more: str = "") -> bytes:
     return f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer all-admin\r\n{more}".encode()
+
+
+def _post(path: str, body: bytes) -> bytes:
+    return _head("POST", path, f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n") + b"\r\n" + body
 
 
 def _run(folder: Path, test: Callable[[Served], Awaitable[None]], **settings: Any) -> None:
@@ -124,6 +128,9 @@ def test_a_read_that_takes_too_long_is_given_up_and_a_write_is_not(tmp_path: Pat
         status, headers, problem = await served.ask("/api/v1/jobs/count")
         assert (status, problem["code"]) == (503, "query_too_slow")
         assert headers["content-type"] == "application/problem+json"
+        trial = b'{"action": "hold", "filter": "status:held", "dry_run": true}'
+        status, _, problem = await served.ask("/api/v1/bulk", body=trial)
+        assert (status, problem["code"]) == (503, "query_too_slow")
         # What has begun to answer goes on.
         async with await served.connect() as stream:
             await stream.send(_head("GET", "/api/v1/events") + b"\r\n")
@@ -131,9 +138,7 @@ def test_a_read_that_takes_too_long_is_given_up_and_a_write_is_not(tmp_path: Pat
             assert (await served.ask("/api/v1/jobs/count"))[0] == 503
             assert not stream.reader.at_eof()
         async with await served.connect() as writing:
-            body = b'{"job_type": "data_processing"}'
-            head = _head("POST", "/api/v1/jobs", f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n")
-            await writing.send(head + b"\r\n" + body)
+            await writing.send(_post("/api/v1/jobs", b'{"job_type": "data_processing"}'))
             assert (await served.ask("/api/v1/jobs/count"))[0] == 503
             free.set()
             assert (await writing.answer())[0] == 201
