@@ -41,11 +41,11 @@ async def act_on_jobs(
     check_filter(data.filter, everything=data.everything)
     change = BulkChange(data.schedule_time, data.delay, priority_number(data.priority))
     check_change(data.action, change)
-    which = await jobs.filter(data.filter)
     if data.dry_run:
         async with answered_in_time(state["settings"]):
-            count = await jobs.count(which, cap=_CAP)
+            count = await jobs.count(await jobs.filter(data.filter), cap=_CAP)
         return BulkView(dry_run=True, matched=min(count, _CAP), done=0, refused=0, refusals=[], next=None)
+    which = await jobs.filter(data.filter)
     said = {"filter": data.filter, "cursor": data.cursor}
     await caller.note_action(app, f"jobs.{data.action}", subject="", after=said, note=data.note)
     page = await act_on_page(
