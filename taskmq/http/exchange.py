@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import ssl
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
@@ -29,7 +30,17 @@ from taskmq.errors import (
 from taskmq.http.operations import OPERATIONS
 from taskmq.version import VERSION
 
-__all__ = ["ListedPage", "Prepared", "address_of", "decoded", "error_of", "headers_of", "prepared", "retry_after_of"]
+__all__ = [
+    "ListedPage",
+    "Prepared",
+    "address_of",
+    "decoded",
+    "error_of",
+    "headers_of",
+    "prepared",
+    "retry_after_of",
+    "trust_in",
+]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -127,6 +138,14 @@ def address_of(url: str | None) -> str:
     if parts.username or parts.password:
         raise InvalidSetting("the server's URL has no name and password: present a token, or log in")
     return text.rstrip("/")
+
+
+def trust_in(address: str) -> ssl.SSLContext | bool:
+    """Whose certificates a client of this address accepts: those of the machine's authorities; none for `http`.
+
+    To read the authorities takes longer than a request.
+    """
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if urlsplit(address).scheme == "http" else True
 
 
 def headers_of(token: str | None) -> dict[str, str]:

@@ -17,6 +17,7 @@ from taskmq.http.exchange import (
     headers_of,
     prepared,
     retry_after_of,
+    trust_in,
 )
 from taskmq.http.retries import Retries
 
@@ -60,7 +61,7 @@ class HttpConnection:
         self._timeout = timeout
         self._retries = retries
         self._is_own = http is None
-        self._http = httpx.Client() if http is None else http
+        self._http = httpx.Client(verify=trust_in(self.address)) if http is None else http
 
     def for_tenant(self, tenant: str | None) -> "HttpConnection":
         """The same connection, for another tenant."""

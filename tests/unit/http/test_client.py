@@ -1,6 +1,7 @@
 """The client against a real server: each call, the errors, pages, tenants."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -385,6 +386,16 @@ def test_a_url_that_is_none_of_a_server_is_refused(url: str, monkeypatch: pytest
 
     with pytest.raises(InvalidSetting, match=r"(?i)server"):
         Client(url)
+
+
+def test_certificates_are_read_for_an_https_address_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+
+    with Client("http://jobs.example.com") as client:
+        assert repr(client) == "<Client of http://jobs.example.com>"
+    for url in ("https://jobs.example.com", "HTTPS://jobs.example.com"):
+        with pytest.raises(FileNotFoundError):
+            Client(url)
 
 
 def test_server_and_token_come_from_the_environment(site: Served, monkeypatch: pytest.MonkeyPatch) -> None:
