@@ -1,8 +1,10 @@
 """The same commands at an app and through a server: what they print, and how they end."""
 
 import asyncio
+import io
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,7 @@ from taskmq.model.nodes import JobNeeds
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.cli.kit import Here, Result, Started, bury, declare, fill, run_process
+from tests.cli.serving import served
 from tests.servers import eventually
 
 _APP = """\
@@ -296,8 +299,11 @@ class Places:
     def here(self, *tokens: str) -> Result:
         return self._taskmq("--app", "shop:app", *tokens)
 
-    def there(self, *tokens: str) -> Result:
-        return self._taskmq("--server", self.server, *tokens)
+    def there(self, *tokens: str, text: str = "") -> Result:
+        """Run it, with this at its standard input."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdin", io.StringIO(text))
+            return self._taskmq("--server", self.server, *tokens)
 
 
 def _prepare(folder: Path) -> str:
@@ -328,9 +334,7 @@ def places(home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> Iterato
     # Who acts: the user of the process, and the token's.
     monkeypatch.setenv("LOGNAME", "root")
     monkeypatch.setenv("TASKMQ_TOKEN", token)
-    with Started(home / "there", "server", "shop:app", "--port", "0") as server:
-        server.says("at http://")
-        (address,) = re.findall(r"at (http://[0-9.:]+)", server.said)
+    with served(home / "there") as address:
         yield Places(taskmq, address)
 
 
@@ -386,23 +390,17 @@ def test_a_token_makes_no_tokens_through_a_server(places: Places) -> None:
     assert "a token makes no tokens: sign in" in refused.err
 
 
-def test_a_password_that_is_set_through_a_server_ends_sessions_and_is_in_the_audit(
-    places: Places, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    empty = tmp_path_factory.mktemp("empty")
+def test_a_password_that_is_set_through_a_server_ends_sessions_and_is_in_the_audit(places: Places) -> None:
     first, second = "seven green bicycles", "eight yellow kayaks"
-    variables = {"TASKMQ_SERVER": places.server, "TASKMQ_TOKEN": os.environ["TASKMQ_TOKEN"]}
-
-    def run(*tokens: str, text: str = "") -> Result:
-        return run_process(empty, *tokens, env=variables, text=text)
+    run = places.there
 
     def log_in(password: str) -> httpx.Response:
         body = {"username": "ann", "password": password}
-        return httpx.post(f"{places.server}/api/v1/auth/login", json=body)
+        return httpx.post(f"{places.server}/api/v1/auth/login", json=body, verify=False)
 
     def me(session: str) -> int:
         headers = {"Authorization": f"Bearer {session}"}
-        return httpx.get(f"{places.server}/api/v1/auth/me", headers=headers).status_code
+        return httpx.get(f"{places.server}/api/v1/auth/me", headers=headers, verify=False).status_code
 
     assert run("admin", "user", "add", "ann", text=f"{first}\n").code == 0
     session = log_in(first).json()["token"]
@@ -426,7 +424,9 @@ def test_a_password_that_is_set_through_a_server_ends_sessions_and_is_in_the_aud
     assert not any(secret in str(entries) for secret in (first, second, "argon2"))
 
 
-def test_a_password_is_set_through_a_server_by_those_who_may_change_users(places: Places, home: Path) -> None:
+def test_a_password_is_set_through_a_server_by_those_who_may_change_users(
+    places: Places, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def token_without(folder: Path) -> str:
         async with TaskMQ("memory://token", store=f"sqlite:///{folder}/jobs.db") as app:
             store = app.sessions.store().identity
@@ -437,10 +437,10 @@ def test_a_password_is_set_through_a_server_by_those_who_may_change_users(places
             made = await administration.add_token(found[0].user.id, "reader", by=Actor(), scopes=scopes)
             return made.secret
 
-    variables = {"TASKMQ_SERVER": places.server, "TASKMQ_TOKEN": asyncio.run(token_without(home / "there"))}
+    monkeypatch.setenv("TASKMQ_TOKEN", asyncio.run(token_without(home / "there")))
 
-    refused = run_process(home, "admin", "user", "password", "root", env=variables, text="eight yellow kayaks\n")
-    first = run_process(home, "admin", "init", env=variables, text="eight yellow kayaks\n")
+    refused = places.there("admin", "user", "password", "root", text="eight yellow kayaks\n")
+    first = places.there("admin", "init", text="eight yellow kayaks\n")
 
     assert (refused.code, "users.change" in refused.err) == (4, True)
     # No user exists yet, so a server could let no caller in.

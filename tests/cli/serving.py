@@ -1,0 +1,40 @@
+"""A server for commands that go through one, in the process of the tests."""
+
+import asyncio
+import importlib.util
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+
+from taskmq.server import ServerSettings, build
+from taskmq.server.process import ServerProcess
+from tests.cli.kit import PATIENCE
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a server of the app in `shop.py` of a folder, which runs in a thread."""
+    spec = importlib.util.spec_from_file_location("served_shop", folder / "shop.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    settings = ServerSettings(port=0)
+    application = build(module.app, settings=settings)
+    process = ServerProcess(application, settings)
+    found: SimpleQueue[tuple[asyncio.AbstractEventLoop, str]] = SimpleQueue()
+
+    async def serve() -> None:
+        await application.check()
+        await process.run(on_ready=lambda address: found.put((asyncio.get_running_loop(), address)))
+
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(asyncio.run, serve())
+        loop, address = found.get(timeout=PATIENCE.total_seconds())
+        try:
+            yield address.rstrip("/")
+        finally:
+            loop.call_soon_threadsafe(process.stop)
+            running.result(PATIENCE.total_seconds())
