@@ -6,9 +6,14 @@ import pytest
 from tests.e2e.kit import Project
 
 
-@pytest.fixture(params=["local", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)])
+@pytest.fixture(
+    params=[
+        pytest.param("local", marks=pytest.mark.matrix),
+        pytest.param("rabbitmq", marks=pytest.mark.rabbitmq),
+    ]
+)
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
-    """A project on each of the brokers that have processes."""
+    """A project on each of the brokers that have processes; the gate has RabbitMQ, and both `on_both_brokers`."""
     state = f"local://{tmp_path}/embedded"
     url = str(request.getfixturevalue("amqp_url")) if request.param == "rabbitmq" else state
     it = Project(tmp_path, url, state)

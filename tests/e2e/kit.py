@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.broker import QueueStats
@@ -22,9 +23,13 @@ from taskmq.worker.config import WorkerConfig
 from tests.e2e.supervise import Options
 from tests.servers.waiting import eventually
 
-__all__ = ["PATIENCE", "LoneWorker", "Project", "Run", "is_alive", "until"]
+__all__ = ["PATIENCE", "LoneWorker", "Project", "Run", "is_alive", "on_both_brokers", "until"]
 
 PATIENCE = 30.0
+on_both_brokers = pytest.mark.parametrize(
+    "project", ["local", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)], indirect=True
+)
+"""The gate runs the test on the embedded broker too: one of each theme."""
 
 JOBS = '''
 import asyncio, os, subprocess, sys, time
@@ -293,7 +298,8 @@ class Project:
 
     def wait_for_consumers(self, count: int) -> None:
         """Return once so many workers consume: a process that is there may not have imported anything yet."""
-        until(lambda: self.stats()[0].consumers == count, f"{count} consumers")
+        # Each look is a connection.
+        until(lambda: self.stats()[0].consumers == count, f"{count} consumers", every=0.2)
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -344,11 +350,12 @@ def until(
     what: str,
     *,
     within: float = PATIENCE,
+    every: float = 0.02,
     details: Callable[[], str] = lambda: "",
 ) -> None:
     """Return once `condition` holds."""
     try:
-        eventually(condition, what, within=timedelta(seconds=within))
+        eventually(condition, what, within=timedelta(seconds=within), every=timedelta(seconds=every))
     except TimeoutError as error:
         raise AssertionError(f"{error}\n{details()}") from error
 

@@ -1,5 +1,7 @@
 """Jobs with early acknowledgement that end their worker, with real processes: each is started at most once."""
 
+import itertools
+
 import pytest
 
 from tests.e2e.kit import JOBS, Project
@@ -40,7 +42,22 @@ def process(name: str, way: str) -> None:
 JOBS_IN_TURN = [("first", "exit"), ("second", "kill"), ("third", "exit"), ("behind", "live")]
 
 
-@pytest.mark.parametrize("executor", ["coroutine", "thread", "process"])
+def _in_the_gate(*chosen: tuple[str, str]) -> pytest.MarkDecorator:
+    """Each broker with each executor, of which the gate has those that are named."""
+    cases = [
+        pytest.param(
+            *case,
+            marks=[
+                *([pytest.mark.rabbitmq] if "rabbitmq" in case else []),
+                *([] if case in chosen else [pytest.mark.matrix]),
+            ],
+        )
+        for case in itertools.product(("local", "rabbitmq"), ("coroutine", "thread", "process"))
+    ]
+    return pytest.mark.parametrize(("project", "executor"), cases, indirect=["project"])
+
+
+@_in_the_gate(("rabbitmq", "coroutine"), ("rabbitmq", "thread"), ("rabbitmq", "process"))
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_job_that_ends_its_worker_is_started_once_and_those_behind_it_run(project: Project, executor: str) -> None:
@@ -57,7 +74,7 @@ def test_a_job_that_ends_its_worker_is_started_once_and_those_behind_it_run(proj
     assert _left(project) == 0
 
 
-@pytest.mark.parametrize("executor", ["coroutine", "thread", "process"])
+@_in_the_gate(("rabbitmq", "coroutine"), ("local", "process"))
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_jobs_side_by_side_are_started_at_most_once_each(project: Project, executor: str) -> None:

@@ -1,13 +1,12 @@
 """Several worker processes, and an operator at the command line who finds, watches and commands them."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.kit import Here, Result
-from tests.e2e.kit import Project, until
+from tests.e2e.kit import Project, on_both_brokers, until
 from tests.servers import StartRabbitMQ
 
 
@@ -38,15 +37,6 @@ class Operator:
 
         until(are_there, f"workers {names}", details=lambda: f"{sorted(found)} answer")
         return found
-
-
-@pytest.fixture(params=[pytest.param("rabbitmq", marks=pytest.mark.rabbitmq), "local"])
-def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
-    state = f"local://{tmp_path}/embedded"
-    url = request.getfixturevalue("amqp_url") if request.param == "rabbitmq" else state
-    project = Project(tmp_path, url, state)
-    yield project
-    project.close()
 
 
 @pytest.fixture
@@ -117,6 +107,7 @@ def test_the_stacks_of_a_worker_show_the_function_that_is_stuck(project: Project
         project.open(name)
 
 
+@on_both_brokers
 def test_concurrency_is_changed_while_a_worker_runs(project: Project, operator: Operator) -> None:
     project.start(name="one", concurrency=1)
     operator.wait_for_workers("one")

@@ -13,9 +13,9 @@ from collections import Counter
 
 import pytest
 
-from tests.e2e.kit import LoneWorker, Project, until
+from tests.e2e.kit import LoneWorker, Project, on_both_brokers, until
 
-TASKS = int(os.environ.get("TASKMQ_TEST_KILL_TASKS", "2000"))
+TASKS = int(os.environ.get("TASKMQ_TEST_KILL_TASKS", "1000"))
 PRODUCERS = 2
 WORKERS = 2
 CONCURRENCY = 8
@@ -32,6 +32,7 @@ for start in range(first, last, 50):
 """
 
 
+@on_both_brokers
 @pytest.mark.slow
 @pytest.mark.timeout(60 + TASKS / 20)
 def test_every_task_runs_although_a_worker_is_killed_every_second(project: Project) -> None:

@@ -48,10 +48,17 @@ async def step(context: Context, key: str, n: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120 + JOBS / 5)
-@pytest.mark.parametrize("kind", ["quorum", "classic"])
+@pytest.mark.parametrize(
+    ("project", "kind"),
+    [
+        # It knows no kinds.
+        ("local", "quorum"),
+        pytest.param("rabbitmq", "quorum", marks=pytest.mark.rabbitmq),
+        pytest.param("rabbitmq", "classic", marks=[pytest.mark.rabbitmq, pytest.mark.matrix]),
+    ],
+    indirect=["project"],
+)
 def test_jobs_of_one_key_run_in_order_whatever_happens_to_their_workers(project: Project, kind: str) -> None:
-    if kind == "classic" and not project.url.startswith("amqp"):
-        pytest.skip("the embedded broker knows no kinds")
     project.write(CODE.replace("KIND", repr(kind)), "steps.py")
     app = _app(project, kind)
     rng = random.Random(20261121)

@@ -79,6 +79,8 @@ class Letter:
 
 
 ON_RABBITMQ = pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)
+# What the gate has at RabbitMQ, and at the embedded broker with a supervisor that is killed too.
+AND_EMBEDDED = pytest.param("local", marks=pytest.mark.matrix)
 
 
 @pytest.fixture
@@ -111,7 +113,7 @@ def _project(folder: Path, url: str, state: str) -> Project:
     return it
 
 
-@pytest.mark.parametrize("project", ["local", ON_RABBITMQ], indirect=True)
+@pytest.mark.parametrize("project", [AND_EMBEDDED, ON_RABBITMQ], indirect=True)
 @pytest.mark.slow
 @pytest.mark.timeout(150)
 def test_a_job_that_kills_its_worker_is_dead_after_three_starts_and_others_run(project: Project) -> None:

@@ -133,9 +133,10 @@ def counts(ctx: Context, kind: str) -> list:
 
 _KILLS = int(os.environ.get("TASKMQ_TEST_STEP_KILLS", "2"))
 _KINDS = ["coroutine", "thread", "process"]
+_ON_SERVERS = pytest.param("rabbitmq and redis", marks=pytest.mark.rabbitmq)
 
 
-@pytest.fixture(params=["local", pytest.param("rabbitmq and redis", marks=pytest.mark.rabbitmq)])
+@pytest.fixture(params=[pytest.param("local", marks=pytest.mark.matrix), _ON_SERVERS])
 def parts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
     """A project on the embedded broker and state, and one on RabbitMQ with Redis."""
     url = state = f"local://{tmp_path}/embedded"
@@ -158,6 +159,7 @@ async def _counts(kind: str) -> list[object]:
     return []
 
 
+@pytest.mark.parametrize("parts", ["local", _ON_SERVERS], indirect=True)
 def test_a_killed_workers_finished_steps_are_not_run_again_and_progress_is_seen(
     parts: Project,
 ) -> None:
