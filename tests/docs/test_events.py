@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import PATIENCE, Started, environment, run_process
+from tests.cli.kit import PATIENCE, Started, environment, run_here
 from tests.docs.blocks import ROOT, write_files
 from tests.servers import eventually
 
@@ -62,7 +62,7 @@ def test_a_listener_of_the_page_hears_of_jobs(
         worker.says("waiting for jobs")
         with _listening(tmp_path, script, url) as said:
             for task, arguments in (("resize", "[7]"), ("fails", "[]")):
-                sent = run_process(tmp_path, "--url", url, "send", task, "--args", arguments, "--queue", "images")
+                sent = run_here(tmp_path, "--url", url, "send", task, "--args", arguments, "--queue", "images")
                 assert sent.code == 0, sent.err
             eventually(
                 lambda: all(word in said.read_text() for word in words), f"{words} in what it says", within=PATIENCE

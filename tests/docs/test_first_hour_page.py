@@ -1,6 +1,5 @@
 """docs/first-hour.md, done as it says: all but what apt, pip and systemd do."""
 
-import json
 import re
 import shlex
 import signal
@@ -15,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.cli.kit import Started, environment
+from tests.cli.kit import Result, Started, environment, run_here
 from tests.docs.blocks import ROOT, Block, blocks_of, write_files
 from tests.servers import RabbitMQ, Redis, eventually
 from tests.servers.ports import PortLease
@@ -97,18 +96,22 @@ class _Terminal:
             self._left = [command.replace(f"--port 946{number}", f"--port {port}") for command in self._left]
 
     def _run(self, command: str) -> str:
-        words = shlex.split(command)
-        program = {"taskmq": ["-m", "taskmq"], "pytest": ["-m", "pytest", "-p", "no:cacheprovider"], "python": []}
-        done = subprocess.run(
-            [sys.executable, *program[words[0]], *words[1:]],
-            cwd=self._folder,
-            env=environment(**self._env),
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        return done.stdout
+        program, *words = shlex.split(command)
+        if program == "taskmq":
+            done = run_here(self._folder, *words, env=self._env)
+        else:
+            more = {"pytest": ["-m", "pytest", "-p", "no:cacheprovider"], "python": []}[program]
+            ended = subprocess.run(
+                [sys.executable, *more, *words],
+                cwd=self._folder,
+                env=environment(**self._env),
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            done = Result(ended.returncode, ended.stdout, ended.stderr)
+        assert done.code == 0, f"{command}\n{done.out}{done.err}"
+        return done.out
 
 
 def _output_of(command: str) -> str:
@@ -193,15 +196,9 @@ def test_the_first_hour(folder: Path, settings: dict[str, str]) -> None:
 
 
 def _rows(folder: Path, env: dict[str, str], *command: str) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "taskmq", "-o", "json", *command],
-        cwd=folder,
-        env=environment(**env),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return cast("list[dict[str, Any]]", json.loads(done.stdout))
+    done = run_here(folder, "-o", "json", *command, env=env)
+    assert done.code == 0, done.err
+    return cast("list[dict[str, Any]]", done.data)
 
 
 def _waiting(folder: Path, env: dict[str, str]) -> int:

@@ -12,7 +12,7 @@ from taskmq.cli.exits import OK
 from taskmq.model.history.alerts import METRICS, check_rule
 from taskmq.model.history.channels import Kind, parse_channel
 from taskmq.operations.history.alerts import read_rules
-from tests.cli.kit import PATIENCE, Started, run_process
+from tests.cli.kit import PATIENCE, Started, run_here
 from tests.docs.blocks import ROOT, blocks_of, write_files
 from tests.servers import eventually
 
@@ -31,7 +31,7 @@ def test_a_job_is_charged_logged_counted_and_told_of_as_the_pages_say(tmp_path: 
     ]
 
     def taskmq(*words: str) -> str:
-        done = run_process(tmp_path, *words, "--app", "shop:app")
+        done = run_here(tmp_path, *words, "--app", "shop:app")
         assert done.code == OK, done.err
         return done.out
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taskmq.schedules.triggers import Cron
-from tests.cli.kit import run_process
+from tests.cli.kit import run_here
 from tests.docs.blocks import ROOT, block_after, blocks_of, write_files
 
 _PAGE = ROOT / "docs" / "schedules.md"
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_rules_of_the_page_are_listed(folder: Path) -> None:
-    listed = run_process(folder, "--app", "shop:app", "-o", "json", "schedule", "list")
+    listed = run_here(folder, "--app", "shop:app", "-o", "json", "schedule", "list")
 
     assert listed.code == 0, listed.err
     rules = {row["schedule"]: row["rule"] for row in listed.data}
@@ -39,14 +39,14 @@ def test_the_page_shows_what_the_command_prints(folder: Path) -> None:
     block = block_after(_PAGE, "shop.py")
     (line,) = block.commands
 
-    printed = run_process(folder, *shlex.split(line)[1:])
+    printed = run_here(folder, *shlex.split(line)[1:])
 
     assert printed.code == 0, printed.err
     assert printed.out == block.output
 
 
 def test_the_migrated_configuration_is_taken_over(folder: Path) -> None:
-    listed = run_process(folder, "--app", "migrated:app", "-o", "json", "schedule", "list")
+    listed = run_here(folder, "--app", "migrated:app", "-o", "json", "schedule", "list")
 
     assert listed.code == 0, listed.err
     (row,) = listed.data
@@ -82,7 +82,7 @@ def test_the_commands_that_change_schedules_work_as_they_stand(folder: Path) -> 
     assert len(commands) == 4
 
     for line in commands:
-        printed = run_process(folder, *shlex.split(line)[1:])
+        printed = run_here(folder, *shlex.split(line)[1:])
         assert printed.code == 0, f"{line}: {printed.err}"
 
 
@@ -98,14 +98,14 @@ def test_what_a_task_reacts_to_is_explained_as_the_page_shows(folder: Path) -> N
     block = block_after(_REACTIONS, "inbox.py")
     (line,) = block.commands
 
-    printed = run_process(folder, *shlex.split(line)[1:])
+    printed = run_here(folder, *shlex.split(line)[1:])
 
     assert printed.code == 0, printed.err
     assert printed.out == block.output
 
 
 def test_what_tasks_of_the_page_react_to_is_listed(folder: Path) -> None:
-    listed = run_process(folder, "--app", "inbox:app", "-o", "json", "schedule", "list")
+    listed = run_here(folder, "--app", "inbox:app", "-o", "json", "schedule", "list")
 
     assert listed.code == 0, listed.err
     rules = {row["schedule"]: row["rule"] for row in listed.data}
@@ -125,7 +125,7 @@ def test_what_tasks_of_the_page_react_to_is_listed(folder: Path) -> None:
 
 
 def test_how_what_has_to_wait_stands_is_explained(folder: Path) -> None:
-    explained = run_process(folder, "--app", "inbox:app", "-o", "json", "schedule", "explain", "publish")
+    explained = run_here(folder, "--app", "inbox:app", "-o", "json", "schedule", "explain", "publish")
 
     assert explained.code == 0, explained.err
     assert explained.data["queues"] == "taskmq.on.shop.publish.2"

@@ -16,7 +16,7 @@ from taskmq.contracts.identity import Actor, NewUser, Tenant
 from taskmq.errors import StoreUnavailable
 from taskmq.model.identity import FORGET_AFTER_MS, throttle_keys
 from taskmq_sql import open_job_store
-from tests.cli.kit import run_process
+from tests.cli.kit import run_here
 from tests.docs.blocks import blocks_of
 from tests.docs.security_page import PAGE, table, written
 from tests.servers.postgres import PostgreSQL
@@ -47,10 +47,10 @@ def test_the_commands_of_the_roles_do_what_they_say(tmp_path: Path) -> None:
     for command in block.commands:
         tokens = shlex.split(command.partition("#")[0])
         assert tokens[0] == "taskmq"
-        done = run_process(tmp_path, *tokens[1:], env=environment, text="ostrich lamp violet nine\n")
+        done = run_here(tmp_path, *tokens[1:], env=environment, text="ostrich lamp violet nine\n")
         assert done.code == 0, (command, done.err)
 
-    listed = run_process(tmp_path, "admin", "role", "list", env=environment)
+    listed = run_here(tmp_path, "admin", "role", "list", env=environment)
     assert "acme    ann    operator  billing.*" in listed.out
 
 

@@ -21,7 +21,7 @@ import httpx2
 import pytest
 from PIL import Image
 
-from tests.cli.kit import Started, environment, run_process
+from tests.cli.kit import Started, environment, run_here
 from tests.docs.blocks import ROOT
 from tests.docs.serving import uvicorn
 from tests.servers import eventually
@@ -108,7 +108,7 @@ def test_the_shop_does_what_its_page_says(folder: Path, amqp_url: str, redis_url
         _an_export_shows_how_far_it_is_and_another_is_cancelled(client, folder)
         _the_night_has_one_report(folder, env)
 
-    assert run_process(folder, "-o", "json", "dlq", "list", env=env).data == []
+    assert run_here(folder, "-o", "json", "dlq", "list", env=env).data == []
     _the_bank_was_called_at_its_rate(bank.calls)
 
 
@@ -167,7 +167,7 @@ def _the_night_has_one_report(folder: Path, env: dict[str, str]) -> None:
     with closing(sqlite3.connect(folder / "data" / "shop.db")) as db, db:
         db.execute("UPDATE orders SET day = ? WHERE seller = 'ann'", [yesterday.isoformat()])
 
-    assert run_process(folder, "schedule", "run", "shop.nightly", env=env).code == 0
+    assert run_here(folder, "schedule", "run", "shop.nightly", env=env).code == 0
 
     wanted = f"{_ORDERS} orders on {yesterday}: {_ORDERS * 0.5:.2f} EUR"
     eventually(lambda: wanted in _mails(folder), wanted, within=_PATIENCE)

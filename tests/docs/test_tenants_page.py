@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from taskmq.model import keys
-from tests.cli.kit import run_process
+from tests.cli.kit import run_here
 from tests.docs.blocks import ROOT, block_after, blocks_of, write_files
 
 _PAGE = ROOT / "docs" / "tenants.md"
@@ -45,7 +45,7 @@ def test_the_commands_give_a_user_a_role_on_a_tenant(tmp_path: Path) -> None:
 
     told = ""
     for command in block.commands:
-        done = run_process(tmp_path, *shlex.split(command)[1:], env=environment, text="ostrich lamp violet nine\n")
+        done = run_here(tmp_path, *shlex.split(command)[1:], env=environment, text="ostrich lamp violet nine\n")
         assert done.code == 0, (command, done.err)
         told = done.out
 
