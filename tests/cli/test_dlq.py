@@ -20,8 +20,8 @@ from tests.cli.kit import (
     environment,
     fill,
     names_in,
+    run_here,
     run_on_terminal,
-    run_process,
 )
 from tests.servers import eventually
 
@@ -144,7 +144,7 @@ def test_a_piped_list_is_not_cut(home: Path) -> None:
     error = "ValueError: " + "long " * 100
     bury("images.dlq", ["job-6"], error=error)
 
-    result = run_process(home, "dlq", "list", "images", env={"COLUMNS": "40"})
+    result = run_here(home, "dlq", "list", "images", env={"COLUMNS": "40"})
 
     assert error.strip() in result.out
     assert len(result.out.splitlines()) == 8

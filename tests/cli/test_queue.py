@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.cli.kit import Here, Started, bury, declare, fill, names_in, run_on_terminal, run_process
+from tests.cli.kit import Here, Started, bury, declare, fill, names_in, run_here, run_on_terminal
 from tests.servers import eventually
 
 
@@ -50,7 +50,7 @@ def test_a_table_has_a_heading_and_one_line_per_queue_even_when_piped(home: Path
     name = "q" * 150
     declare(name)
 
-    result = run_process(home, "queue", "list", "-Q", name, env={"COLUMNS": "40"})
+    result = run_here(home, "queue", "list", "-Q", name, env={"COLUMNS": "40"})
 
     lines = result.out.splitlines()
     assert lines[0].split() == ["queue", "ready", "unsettled", "delayed", "consumers"]
@@ -96,7 +96,7 @@ def test_purging_needs_yes_where_nobody_can_be_asked(home: Path, noun: str) -> N
     fill("images", ["a"])
     fill("images.dlq", ["a"])
 
-    result = run_process(home, noun, "purge", "images", text="y\n")
+    result = run_here(home, noun, "purge", "images", text="y\n")
 
     assert (result.code, result.out) == (1, "")
     assert "--yes" in result.err

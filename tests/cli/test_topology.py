@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from taskmq.model.topology import WorkQueue
-from tests.cli.kit import Here, at_broker, exists, run_process
+from tests.cli.kit import Here, at_broker, exists, run_here
 from tests.servers import RabbitMQ, eventually
 
 ODD = "a b;$(x)'.c"
@@ -156,7 +156,7 @@ def test_migrating_asks_and_does_nothing_where_nothing_is_to_be_done(taskmq: Her
     taskmq("topology", "apply")
 
     assert taskmq("topology", "migrate", "others", "--yes").code == 2
-    unasked = run_process(
+    unasked = run_here(
         home, "topology", "migrate", "images", env={"TASKMQ_URL": url, "TASKMQ_APP": "shop:app"}, text="y\n"
     )
     assert unasked.code == 1

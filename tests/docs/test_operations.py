@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from taskmq.client.settings import Settings
-from tests.cli.kit import Started, run_process
+from tests.cli.kit import Started, run_here
 from tests.docs.blocks import ROOT, blocks_of, write_files
 from tests.servers.ports import PortLease
 
@@ -39,10 +39,8 @@ def test_the_workers_and_the_probes_of_the_page_do_what_it_says(tmp_path: Path, 
         with Started(tmp_path, *shlex.split(command)[1:]) as worker:
             worker.says("waiting for jobs")
             for probe in probes:
-                done = subprocess.run(
-                    [sys.executable, "-m", "taskmq", *shlex.split(probe)[1:]], capture_output=True, timeout=20
-                )
-                assert done.returncode == 0, done.stderr
+                done = run_here(tmp_path, *shlex.split(probe)[1:])
+                assert done.code == 0, done.err
 
 
 def test_the_operators_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
@@ -52,7 +50,7 @@ def test_the_operators_commands_of_the_page_do_what_it_says(tmp_path: Path) -> N
     commands = [words for command in _commands("console") if (words := shlex.split(command)) and {*nouns} & {*words}]
 
     for words in commands:
-        done = run_process(tmp_path, *words[1:])
+        done = run_here(tmp_path, *words[1:])
         assert done.code == 0, (words, done.err)
 
 

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 
 from taskmq.errors import JobCancelled
 from taskmq.model.states import Cancellation, JobState
+from tests.cli.kit import Result, run_here
 from tests.e2e.kit import Project, on_both_brokers, until
 
 _GRACE = 0.3
@@ -83,34 +82,17 @@ def test_the_command_line_cancels_too(local_project: Project) -> None:
     job = project.send("gated", "a")
     project.wait_for("started", "a")
 
-    def cancel(job_id: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "taskmq",
-                "--app",
-                "jobs:app",
-                "job",
-                "cancel",
-                job_id,
-                "--reason",
-                "nobody needs it",
-            ],
-            cwd=project.folder,
-            env=project.environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+    def cancel(job_id: str) -> Result:
+        words = ("--app", "jobs:app", "job", "cancel", job_id, "--reason", "nobody needs it")
+        return run_here(project.folder, *words, env=project.environment)
 
     first = cancel(job)
-    assert first.returncode == 3
-    assert "or runs, it is ended even so" in first.stderr
+    assert first.code == 3
+    assert "or runs, it is ended even so" in first.err
     ends_as_cancelled(project, job)
     again = cancel(job)
-    assert again.returncode == 3
-    assert "has ended already" in again.stderr
+    assert again.code == 3
+    assert "has ended already" in again.err
 
 
 @pytest.mark.rabbitmq

@@ -22,7 +22,7 @@ from taskmq.demo.tasks import is_busy
 from taskmq.errors import TaskMQError
 from taskmq.model.states import JobState
 from taskmq.schedules.triggers import Trigger, instants_after
-from tests.cli.kit import PATIENCE, Result, Started, run_on_terminal, run_process
+from tests.cli.kit import PATIENCE, Result, Started, run_here, run_on_terminal
 from tests.servers import eventually
 
 _ODD = {
@@ -56,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _demo(folder: Path, *tokens: str) -> Result:
-    return run_process(folder.parent, "-o", "json", *tokens, "demo", str(folder))
+    return run_here(folder.parent, "-o", "json", *tokens, "demo", str(folder))
 
 
 def _expect_right(result: Result, folder: Path) -> None:
@@ -88,7 +88,7 @@ def test_the_demo_tells_people_on_a_terminal_in_tables(folder: Path) -> None:
 
 
 def test_the_demo_tells_programs_in_lines(folder: Path) -> None:
-    result = run_process(folder.parent, "demo", str(folder))
+    result = run_here(folder.parent, "demo", str(folder))
 
     lines = result.out.splitlines()
     assert (result.code, lines[0].split()) == (0, ["files", "bytes", "lines", "tokens", "seconds"])
