@@ -1,43 +1,47 @@
-"""The other files of this folder, as mypy and as pyright see them.
+"""The other files of this folder, as `make check` has mypy and basedpyright see them.
 
-What must type-check is there as it is; what must not carries an ignore for each checker, and both report an
-ignore that is not needed: a wrong call that is accepted fails here.
+What must type-check is there as it is; what must not carries an ignore for each checker, and both report one
+that is not needed: a wrong call that is accepted fails there. Here is seen that neither leaves them out.
 """
 
-import subprocess
-import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-_HERE = Path(__file__).parent
-_ROOT = _HERE.parents[1]
+_ROOT = Path(__file__).parents[2]
 
 
-def _run(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(Path(sys.executable).with_name(command)), *arguments],
-        cwd=_ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+@pytest.fixture
+def tools() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]
+    return found
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(330)
-def test_mypy_accepts_what_it_should_and_nothing_else() -> None:
-    files = sorted(str(path) for path in _HERE.glob("*.py") if path != Path(__file__))
+def test_mypy_is_strict_with_the_files_of_this_folder(tools: dict[str, Any]) -> None:
+    mypy = tools["mypy"]
 
-    done = _run("mypy", "--strict", "--warn-unused-ignores", *files)
+    assert "tests" in mypy["files"]
+    assert mypy["strict"] is True
+    assert {"exclude", "warn_unused_ignores", "ignore_errors"}.isdisjoint(mypy)
+    assert not any(module.startswith("tests") for part in mypy["overrides"] for module in part["module"])
 
-    assert done.returncode == 0, done.stdout + done.stderr
+
+def test_basedpyright_is_strict_with_the_files_of_this_folder(tools: dict[str, Any]) -> None:
+    pyright = tools["pyright"]
+    (here, *_) = pyright["executionEnvironments"]
+
+    assert "tests/typing" in pyright["include"]
+    assert {"exclude", "ignore"}.isdisjoint(pyright)
+    assert pyright["typeCheckingMode"] == "strict"
+    assert here["root"] == "tests/typing"
+    assert here["enableTypeIgnoreComments"] is False
+    assert here["reportUnnecessaryTypeIgnoreComment"] == "error"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(330)
-def test_pyright_accepts_what_it_should_and_nothing_else() -> None:
-    done = _run("basedpyright", "--project", str(_HERE / "pyrightconfig.json"), "--pythonpath", sys.executable)
+def test_the_gate_runs_both(tools: dict[str, Any]) -> None:
+    tasks = tools["poe"]["tasks"]
 
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert {"mypy", "basedpyright"} <= set(tasks["check"]["parallel"])
+    assert [tasks[name]["cmd"] for name in ("mypy", "basedpyright")] == ["mypy", "basedpyright"]
