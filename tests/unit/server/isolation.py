@@ -29,14 +29,14 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.telemetry.events import JobEvent
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch
 from taskmq.scheduler.signals import LiveWorkers
-from taskmq.server import EventSource, ServerSettings, build
+from taskmq.server import EventSource, ServerSettings
 from taskmq.server.live import identify_signed
 from taskmq.server.live.sources import sign
 from taskmq.server.live.stream import EventFilter
 from taskmq.testing.job_store_suite.driver import JobDriver, error
 from tests.servers import eventually
 from tests.unit.app_kit import new_url
-from tests.unit.server.kit import Site, define
+from tests.unit.server.kit import Site, define, served
 
 __all__ = ["EXAMPLES", "STEPS", "Step", "Town", "check_isolation", "open_town"]
 
@@ -530,7 +530,7 @@ def open_town(url: str) -> Iterator[Town]:
         return Identity(user_id=f"u-{name}", user=name, memberships=roles, via="session", credential=name)
 
     # Both towns are asked as fast as they answer.
-    edge = build(app, identify=identify, settings=ServerSettings(rate=0))
+    edge = served(app, identify=identify, settings=ServerSettings(rate=0))
     edge.litestar.state["identify"] = identify_signed(identify, edge.litestar.state["sources"])
     with TestClient(edge, raise_server_exceptions=False) as client:
         yield Town(Site(app, client, edge))

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from httpx import Response
+from litestar import Litestar
 from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.testing import TestClient
@@ -167,25 +169,37 @@ def served(
     oidc: OidcProvider | None = None,
     sources: Sequence[EventSource] = (),
 ) -> ServerApplication:
-    """`build`, whose handlers are made once for all tests: that takes longer than most of them."""
-    if settings is not None:
-        return build(app, identify=identify, settings=settings, sources=sources)
+    """`build`, whose handlers are made once for all tests: that takes longer than most of them.
+
+    Without settings callers may ask as often as they like.
+    """
+    chosen = settings or ServerSettings()
     known = {source.name: source for source in sources}
-    edge = _built_once()
-    edge.litestar.state = State(
+    litestar = _twin(_built_once(chosen.body_limit))
+    litestar.state = State(
         {
             "app": app,
             "identify": identify_signed(identify, known),
             "sources": known,
-            "settings": ServerSettings(),
+            "settings": chosen,
             "events": EventHub(app),
-            "limits": RequestLimits(0),
+            "limits": RequestLimits(0 if settings is None else settings.rate),
             "oidc": oidc,
         }
     )
-    return edge
+    return ServerApplication(litestar, root_path=chosen.root_path)
 
 
 @cache
-def _built_once() -> ServerApplication:
-    return build(TaskMQ(new_url()))
+def _built_once(body_limit: int) -> Litestar:
+    return build(TaskMQ(new_url()), settings=ServerSettings(body_limit=body_limit)).litestar
+
+
+def _twin(litestar: Litestar) -> Litestar:
+    """One with the same handlers, which may be served beside it."""
+    twin = copy(litestar)
+    twin.event_emitter = copy(litestar.event_emitter)
+    twin.asgi_router = copy(litestar.asgi_router)
+    twin.asgi_router.app = twin
+    twin.asgi_handler = twin._create_asgi_handler()
+    return twin

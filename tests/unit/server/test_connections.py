@@ -16,11 +16,11 @@ from taskmq import TaskMQ
 from taskmq.errors import InvalidSetting
 from taskmq.model.identity import Identity
 from taskmq.model.telemetry.events import JobEvent
-from taskmq.server import ServerApplication, ServerSettings, build
+from taskmq.server import ServerApplication, ServerSettings
 from taskmq.server.process import ServerProcess
 from taskmq_sql.sqlite.file.connection import Care
 from tests.unit.app_kit import new_url
-from tests.unit.server.kit import CALLERS, define
+from tests.unit.server.kit import CALLERS, define, served
 
 _PATIENCE = 20.0
 
@@ -96,7 +96,7 @@ def _run(folder: Path, test: Callable[[Served], Awaitable[None]], **settings: An
         app = TaskMQ(new_url(), store=f"sqlite:///{folder}/jobs.db?synchronous=normal")
         define(app)
         chosen = ServerSettings(port=0, rate=0, **settings)
-        application = build(app, identify=identify, settings=chosen)
+        application = served(app, identify=identify, settings=chosen)
         process = ServerProcess(application, chosen)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         running = asyncio.create_task(process.run(on_ready=ready.set_result))

@@ -11,10 +11,11 @@ from litestar.types import Receive, Scope, Send
 
 from taskmq import TaskMQ
 from taskmq.errors import InvalidSetting
-from taskmq.server import ServerSettings, build
+from taskmq.server import ServerSettings
+from taskmq.server.dashboard.developer import identify_developer
 from taskmq.server.dashboard.files import dashboard_files
 from tests.unit.app_kit import new_url
-from tests.unit.server.kit import Site, define, open_site
+from tests.unit.server.kit import Site, define, open_site, served
 
 _STATIC = Path(__file__).parents[3] / "taskmq" / "server" / "dashboard" / "static"
 
@@ -90,10 +91,10 @@ def test_all_vendored_files_have_their_licence_beside_them() -> None:
 
 def _asked_from(address: str, app: TaskMQ) -> "TestClient[Any]":
     """A client of a server for development, at that address."""
-    served = build(app, settings=ServerSettings(development=True))
+    edge = served(app, identify=identify_developer, settings=ServerSettings(development=True))
 
     async def placed(scope: Scope, receive: Receive, send: Send) -> None:
-        await served(cast("Scope", {**scope, "client": (address, 50_000)}), receive, send)
+        await edge(cast("Scope", {**scope, "client": (address, 50_000)}), receive, send)
 
     return TestClient(placed, base_url="http://127.0.0.1:8787")
 
