@@ -8,7 +8,9 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tests.servers.container import Container, docker_answers
@@ -16,6 +18,9 @@ from tests.servers.errors import ServerFailed, ServerUnavailable
 from tests.servers.ports import PortLease, accepts
 from tests.servers.process import Command, Keeper, LocalProcess
 from tests.servers.server import External, Server, Source
+
+if TYPE_CHECKING:
+    import psycopg
 
 _OPTIONS = {
     "listen_addresses": "127.0.0.1",
@@ -44,6 +49,8 @@ class PostgreSQL(Server):
         self._url = ""
         self._base = base
         self._version: int | None = None
+        self._administering = Lock()
+        self._administrator: psycopg.Connection[tuple[object, ...]] | None = None
 
     @property
     def url(self) -> str:
@@ -86,14 +93,32 @@ class PostgreSQL(Server):
         self._administer(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def _administer(self, statement: str) -> None:
-        """Run a statement that databases of tests come and go by; by psql each would be a process."""
+        """Run a statement that databases of tests come and go by, on one connection for all of them.
+
+        By psql each would be a process; a connection of its own costs the server more than the statement does.
+        """
         import psycopg
 
-        try:
-            with psycopg.connect(self.url, autocommit=True, connect_timeout=60) as connection:
-                connection.execute(statement.encode())
-        except psycopg.Error as error:
-            raise ServerFailed(f"{statement} failed: {error}") from error
+        with self._administering:
+            try:
+                if self._administrator is not None:
+                    try:
+                        self._administrator.execute(statement.encode())
+                        return
+                    except psycopg.OperationalError:
+                        # Where the server has ended since the last one, nothing was run: it begins anew below.
+                        if not self._administrator.closed:
+                            raise
+                self._administrator = psycopg.connect(self.url, autocommit=True, connect_timeout=60)
+                self._administrator.execute(statement.encode())
+            except psycopg.Error as error:
+                raise ServerFailed(f"{statement} failed: {error}") from error
+
+    def close(self) -> None:
+        if self._administrator is not None:
+            self._administrator.close()
+            self._administrator = None
+        super().close()
 
     def __repr__(self) -> str:
         return f"<PostgreSQL {self._url}>"
