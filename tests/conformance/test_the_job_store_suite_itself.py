@@ -1,8 +1,9 @@
 """Job stores that break one promise each: the suite has to notice."""
 
 import inspect
+import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
@@ -31,7 +32,7 @@ from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.testing import FakeClock, JobModel, MemoryJobStore
 from taskmq.testing.job_store.catalogue import CatalogueModel
-from taskmq.testing.job_store_suite import JobStoreSuite
+from taskmq.testing.job_store_suite import JobStoreSuite, driver
 
 
 class _ForgetsKeys(JobModel):
@@ -330,6 +331,16 @@ def test_a_broken_promise_is_noticed(broken: type[JobModel], promise: str) -> No
         getattr(suite, f"test_{promise}")()
 
 
+# The history of a hundred that notices it first: where there is one, it is not looked for each time.
+_NOTICED_BY: Final[dict[type[JobModel], int]] = {
+    _FiresWhatWasChanged: 78,
+    _TakesBackWhatIsGone: 22,
+    _EndsWhatRuns: 4,
+    _ForgetsConfirms: 7,
+    _ForgetsCancellations: 7,
+}
+
+
 @pytest.mark.parametrize(
     "broken",
     [
@@ -354,11 +365,15 @@ def test_a_broken_promise_is_noticed(broken: type[JobModel], promise: str) -> No
         _StepsAsItLikes,
     ],
 )
-def test_random_histories_notice_a_broken_promise(broken: type[JobModel]) -> None:
+def test_random_histories_notice_a_broken_promise(broken: type[JobModel], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = _NOTICED_BY.get(broken, 0)
+
     def run() -> None:
-        for seed in range(100):
+        for number in range(100):
+            # The ids of a history are the same whatever ran before: the same ones notice it.
+            monkeypatch.setattr(driver, "_order", itertools.count())
             suite = _suite(broken)
-            suite.seed = seed
+            suite.seed = (first + number) % 100
             suite.test_random_histories_do_what_the_model_does()
 
     with pytest.raises(AssertionError):
