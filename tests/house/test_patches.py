@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.house.tree import ROOT
+from tests.house.tree import ROOT, parsed
 
 # Reason -> file below tests/ and what is patched there. An argument of a constructor with a default is better.
 _PATCHED: Final[dict[str, set[str]]] = {
@@ -59,7 +59,7 @@ def test_patches_of_our_own_modules_are_those_that_are_listed() -> None:
     found = {
         f"{path.relative_to(ROOT / 'tests')}: {target}"
         for path in sorted((ROOT / "tests").rglob("*.py"))
-        for target in _patched(ast.parse(path.read_text()))
+        for target in _patched(parsed(path))
         if path != Path(__file__)
     }
 

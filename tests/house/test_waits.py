@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.house.tree import ROOT
+from tests.house.tree import ROOT, parsed
 
 _TESTS: Final = ROOT / "tests"
 # Campaigns measure; they are no part of the gate.
@@ -148,8 +148,8 @@ def test_what_sleeps_in_real_time_is_listed_with_its_reason() -> None:
 def _sleeping(path: Path) -> Iterator[str]:
     """The outermost definitions in which something sleeps for more than a turn of the loop."""
     is_virtual = _VIRTUAL in _reached(_name(path)) or _is_in_virtual_time(path)
-    marks = any(isinstance(node, ast.Assign) and _REAL in ast.unparse(node) for node in _tree(path).body)
-    for node in _tree(path).body:
+    marks = any(isinstance(node, ast.Assign) and _REAL in ast.unparse(node) for node in parsed(path).body)
+    for node in parsed(path).body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
         for part in node.body if isinstance(node, ast.ClassDef) else [node]:
@@ -165,14 +165,14 @@ def _sleeping(path: Path) -> Iterator[str]:
 
 def _is_in_virtual_time(path: Path) -> bool:
     """Whether a test of this module is a coroutine that nothing but pytest runs, and that is not marked."""
-    if any(isinstance(node, ast.Assign) and _REAL in ast.unparse(node) for node in _tree(path).body):
+    if any(isinstance(node, ast.Assign) and _REAL in ast.unparse(node) for node in parsed(path).body):
         return False
     return any(
         isinstance(node, ast.AsyncFunctionDef)
         and node.name.startswith("test_")
         and all(ast.unparse(each).startswith(("pytest.mark.", "given(", "settings(")) for each in node.decorator_list)
         and not _is_marked(node)
-        for node in _tree(path).body
+        for node in parsed(path).body
     )
 
 
@@ -197,11 +197,6 @@ def _called(node: ast.AST) -> str | None:
             return None
 
 
-@functools.cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
 def _name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
@@ -213,7 +208,7 @@ def _imports() -> dict[str, set[str]]:
     return {
         name: {
             found
-            for node in ast.walk(_tree(path))
+            for node in ast.walk(parsed(path))
             if isinstance(node, ast.ImportFrom) and node.module
             for found in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
             if found in paths
@@ -239,7 +234,7 @@ def test_no_test_says_how_fast_something_has_to_be() -> None:
         if _CAMPAIGNS not in path.parents
         and _VIRTUAL not in _imports()[_name(path)]
         and not _is_in_virtual_time(path)
-        for function in _tree(path).body
+        for function in parsed(path).body
         for line in _bounds(function)
     ]
 

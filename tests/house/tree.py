@@ -50,8 +50,14 @@ def _read(path: Path) -> Module:
     if parts[0] in {"brokers", "contrib"}:
         parts = parts[1:]
     is_package = parts[-1] == "__init__"
-    source = path.read_text()
-    return Module(path, ".".join(parts[:-1] if is_package else parts), is_package, source, ast.parse(source))
+    name = ".".join(parts[:-1] if is_package else parts)
+    return Module(path, name, is_package, path.read_text(), parsed(path))
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """The source file as a tree: one for all rules, which change nothing in it."""
+    return ast.parse(path.read_text())
 
 
 @functools.cache
