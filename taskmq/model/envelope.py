@@ -31,6 +31,7 @@ __all__ = [
     "decode_envelope",
     "encode_envelope",
     "new_job_id",
+    "submitted_at",
 ]
 
 JSON: Final = "application/json"
@@ -223,6 +224,11 @@ def new_job_id(now_ms: int, random: bytes) -> str:
     """
     chance = random.hex()
     return f"{_time_in_front(now_ms)}{chance[1:4]}-{_VARIANT[random[2] & 0x3F]}{chance[6:8]}-{chance[8:20]}"
+
+
+def submitted_at(job_id: str) -> int:
+    """When a job of the store was submitted, ms since the epoch: the first 48 bits of its id."""
+    return int(job_id[:8] + job_id[9:13], 16)
 
 
 # Many jobs are made in one millisecond.

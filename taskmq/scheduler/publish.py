@@ -37,7 +37,7 @@ from taskmq.errors import (
     UnsupportedFeature,
 )
 from taskmq.model.backoff import Backoff
-from taskmq.model.envelope import JSON, Invitation
+from taskmq.model.envelope import JSON, Invitation, submitted_at
 from taskmq.model.jobs.reports import invite
 from taskmq.model.topology import ReportQueue, WorkQueue, jobs_queue, node_queue
 from taskmq.scheduler.ledger import Ledger, public_name
@@ -281,6 +281,7 @@ class InvitationPublisher:
             content_type=JSON,
             job_id=public_name(job),
             task=job.task,
+            enqueued=submitted_at(job.id),
         )
 
     def _pause_queue(self, queue: str, reason: SendError) -> None:

@@ -29,12 +29,12 @@ from sqlalchemy import (
 )
 
 from taskmq.contracts.jobs import JobPage, JobRecord
+from taskmq.model.envelope import submitted_at
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import TERMINAL
 from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.tables import job, job_detail, job_history
-from taskmq_sql.jobs.values import submitted_at
 
 __all__ = ["BOUND", "Known", "Scan", "first_id", "page_of", "scans"]
 

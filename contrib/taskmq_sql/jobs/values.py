@@ -23,7 +23,6 @@ __all__ = [
     "is_job_id",
     "reason",
     "shard_of",
-    "submitted_at",
 ]
 
 KEPT_MS: Final = 30 * 86_400_000
@@ -40,11 +39,6 @@ _decoder: Final = msgspec.json.Decoder(JobDetail)
 def is_job_id(text: str) -> bool:
     """Whether it is a UUID in the form in which ids are given."""
     return _JOB_ID.fullmatch(text) is not None
-
-
-def submitted_at(job_id: str) -> int:
-    """When a job was submitted, ms since the epoch: the first 48 bits of its id."""
-    return int(job_id[:8] + job_id[9:13], 16)
 
 
 def shard_of(job_id: str) -> int:

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq.contracts.jobs import DependencyRefusal, NewJob
+from taskmq.model.envelope import submitted_at
 from taskmq.model.jobs.dependencies import JobDependency, after_upstream, end_reason
 from taskmq.model.states import TERMINAL, JobState
 from taskmq_sql.jobs.codes import CODES, CONDITION_CODES, CONDITIONS, STATES
 from taskmq_sql.jobs.partitions import DAY
-from taskmq_sql.jobs.values import is_job_id, submitted_at
+from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.statements import (
     FREE,

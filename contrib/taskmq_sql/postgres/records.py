@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from taskmq.contracts.jobs import AttemptRecord, DispatchedJob, HistoryEntry, JobAction, JobRecord
 from taskmq.errors import StoreUnavailable
+from taskmq.model.envelope import submitted_at
 from taskmq.model.outcome import ErrorRecord
 from taskmq_sql.jobs.codes import EVENT_KINDS, STATES
-from taskmq_sql.jobs.values import decode_detail, submitted_at
+from taskmq_sql.jobs.values import decode_detail
 from taskmq_sql.postgres.connections import Connections, Row
 from taskmq_sql.postgres.names import Kind, Names
 

@@ -22,6 +22,7 @@ from taskmq.contracts.jobs import (
     Submitted,
 )
 from taskmq.errors import StoreUnavailable
+from taskmq.model.envelope import submitted_at
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing, read_sharing
@@ -31,7 +32,7 @@ from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
-from taskmq_sql.jobs.values import is_job_id, submitted_at
+from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.nodes import SqlNodes
 from taskmq_sql.postgres.catalogue import PostgresDefinitions, PostgresTasks
 from taskmq_sql.postgres.changes import change

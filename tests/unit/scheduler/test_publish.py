@@ -8,6 +8,7 @@ from taskmq import TaskMQ
 from taskmq.errors import PublishRejected, PublishUnknown, SendError, TooLarge, Unroutable, UnsupportedFeature
 from taskmq.model.states import JobState
 from taskmq.model.topology import WorkQueue
+from taskmq.testing import Published
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
 
@@ -38,6 +39,20 @@ async def test_a_refused_job_is_ready_again_and_its_queue_pauses_longer_each_tim
     await player.finish()
     await stage.all_ended()
     assert process.scheduler.status().paused == {}
+
+
+@run_by(play)
+async def test_an_invitation_says_when_its_job_was_submitted(stage: Stage, /) -> None:
+    process = stage.start()
+    submitted = stage.clock.now_ms()
+    (job_id,) = await stage.submit()
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
+
+    sent = [entry.message for entry in process.broker.journal if isinstance(entry, Published)]
+
+    assert [(each.job_id, each.enqueued) for each in sent if each.queue == "work.jobs"] == [(job_id, submitted)]
+    await player.finish()
 
 
 @run_by(play)
