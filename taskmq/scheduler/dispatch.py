@@ -394,7 +394,7 @@ class JobDispatcher:
         """Of a queue whose jobs go to any worker."""
         if self._is_placed(queue) or self._publisher.is_paused(queue):
             return 0
-        return self.window(queue) - self._ledger.count(queue)
+        return self._window(queue).room(self._slots_of(queue), self._ledger.count(queue), now=self._now())
 
     def _room_of_nodes(self, queue: str) -> int:
         """Of a queue whose jobs are placed: the nodes say what fits, so any number may be looked at."""

@@ -17,6 +17,8 @@ FLOOR: Final = 64
 _WAITING: Final = 0.25
 _WAITING_AT_LEAST: Final = 4
 _UNTIL_NEXT: Final = 0.25
+# Of what is there for short runs alone so much is used up before more is dispatched: small batches are what costs.
+_USED_UP: Final = 0.5
 # What jobs need that end at once: so many seconds of the present rate.
 _SECONDS: Final = 0.05
 _MEMORY: Final = 0.5
@@ -50,12 +52,22 @@ class Window:
             slots: live worker slots; None: unknown.
         """
         self._roll(now)
-        least = FLOOR if slots is None else slots + self._waiting(slots)
-        return max(least, ceil(self._rate * _SECONDS))
+        waiting = 0 if slots is None else min(slots, ceil(self._rate * _UNTIL_NEXT))
+        return max(_least(slots), (slots or 0) + waiting, ceil(self._rate * _SECONDS))
 
-    def _waiting(self, slots: int) -> int:
-        wanted = max(_WAITING_AT_LEAST, ceil(slots * _WAITING), ceil(self._rate * _UNTIL_NEXT))
-        return min(slots, wanted)
+    def room(self, slots: int | None, in_flight: int, *, now: float) -> int:
+        """How many more jobs may be dispatched now.
+
+        None while there are enough: where a window is larger because runs are short, it is filled again once half of
+        that addition has ended.
+
+        Args:
+            slots: live worker slots; None: unknown.
+            in_flight: how many jobs are.
+        """
+        size = self.size(slots, now=now)
+        room = size - in_flight
+        return room if room >= _USED_UP * (size - _least(slots)) else 0
 
     def _roll(self, now: float) -> None:
         if self._since is None:
@@ -67,3 +79,10 @@ class Window:
         kept = exp(-passed / _MEMORY)
         self._rate = self._rate * kept + self._ended / passed * (1 - kept)
         self._ended, self._since = 0, now
+
+
+def _least(slots: int | None) -> int:
+    """The size of a window whose runs are long."""
+    if slots is None:
+        return FLOOR
+    return slots + min(slots, max(_WAITING_AT_LEAST, ceil(slots * _WAITING)))

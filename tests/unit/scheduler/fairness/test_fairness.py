@@ -196,6 +196,30 @@ def test_a_window_grows_with_the_rate_and_shrinks_when_nothing_ends() -> None:
     assert window.size(8, now=now + 20) == 12
 
 
+def test_a_window_of_long_runs_is_filled_again_with_each_job_that_ends() -> None:
+    window = Window()
+
+    assert window.room(100, 0, now=0.0) == 125
+    assert window.room(100, 124, now=0.0) == 1
+    assert window.room(100, 125, now=0.0) == 0
+    assert window.room(100, 200, now=0.0) == 0
+    assert window.room(None, FLOOR - 1, now=0.0) == 1
+
+
+def test_a_window_of_short_runs_is_filled_again_once_half_of_its_addition_has_ended() -> None:
+    window = Window()
+    now = 0.0
+    for _ in range(100):
+        now += 0.05
+        window.ended(25, now=now)
+
+    # 75 more than for long runs.
+    assert window.size(100, now=now) == 200
+    assert window.room(100, 163, now=now) == 0
+    assert window.room(100, 162, now=now) == 38
+    assert window.room(100, 0, now=now) == 200
+
+
 # Slots
 
 
