@@ -1,6 +1,7 @@
 """What a worker says of jobs of the store: reports, published and confirmed before a delivery is acknowledged.
 
-    settle -> report -> what comes within two milliseconds -> one message for each queue -> confirmed -> acknowledged
+    settle -> report -> what comes within two milliseconds, and until the message before has its confirm
+           -> one message for each queue -> confirmed -> acknowledged
 
 A job of the store comes as an invitation (`Envelope.store`). The worker stores and publishes nothing else of it: no
 result, no copy, no dead letter. What follows from a report is decided where the job is kept. Reports that cannot be
@@ -65,6 +66,8 @@ class ReportSender:
         self._timeout = timeout
         self._stopping = stopping
         self._waiting: dict[str, _Waiting] = {}
+        # Queues with a message on its way.
+        self._busy: set[str] = set()
         self._publishing = TaskSet("worker reports", failure="reports were not published")
         self._starts: dict[Attempt, asyncio.TimerHandle] = {}
         self._told = 0
@@ -121,9 +124,12 @@ class ReportSender:
         await self.send(invitation, self.about(attempt, invitation, "started"))
 
     def _add(self, invitation: Invitation, report: Report, published: Callable[[bool], None]) -> None:
-        if not self._waiting:
-            asyncio.get_running_loop().call_later(_LINGER, self._flush)
-        self._waiting.setdefault(invitation.reports, []).append((report, published))
+        queue = invitation.reports
+        if queue not in self._waiting:
+            self._waiting[queue] = []
+            if queue not in self._busy:
+                asyncio.get_running_loop().call_later(_LINGER, self._flush, queue)
+        self._waiting[queue].append((report, published))
 
     def _settle(self, delivery: Delivery, is_confirmed: bool) -> None:  # noqa: FBT001 - called with that only
         self._told -= 1
@@ -134,10 +140,9 @@ class ReportSender:
         else:
             delivery.requeue()
 
-    def _flush(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for queue, reports in waiting.items():
-            self._publishing.start(self._publish(queue, reports))
+    def _flush(self, queue: str) -> None:
+        self._busy.add(queue)
+        self._publishing.start(self._publish(queue, self._waiting.pop(queue)))
 
     async def _publish(self, queue: str, waiting: _Waiting) -> None:
         is_confirmed = False
@@ -150,6 +155,9 @@ class ReportSender:
         finally:
             for _, published in waiting:
                 published(is_confirmed)
+            self._busy.discard(queue)
+            if queue in self._waiting:
+                self._flush(queue)
 
     async def _publish_all(self, queue: str, reports: Sequence[Report]) -> bool:
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)

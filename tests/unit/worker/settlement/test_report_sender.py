@@ -1,0 +1,88 @@
+"""Reports of one queue go out one message after the other."""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.model.envelope import Invitation
+from taskmq.model.jobs.reports import Report, decode_reports
+from taskmq.model.topology import ReportQueue
+from taskmq.testing import FlakyBroker, Published
+from taskmq.worker.settlement.reports import ReportSender
+from taskmq_local import forget_memory, open_memory_broker
+from tests.coroutines import run_by
+from tests.virtual_time import run
+
+_QUEUES = ("reports", "others")
+
+
+def _play(test: Callable[[ReportSender, FlakyBroker], Coroutine[Any, Any, None]]) -> None:
+    name = uuid.uuid4().hex
+
+    async def main() -> None:
+        broker = FlakyBroker(open_memory_broker(f"memory://{name}", BrokerOptions()))
+        await broker.connect(timeout=1)
+        await broker.declare_reports([ReportQueue(queue) for queue in _QUEUES])
+        sender = ReportSender(broker, worker="w", timeout=5, stopping=asyncio.Event())
+        try:
+            await test(sender, broker)
+        finally:
+            await broker.aclose()
+
+    try:
+        run(main())
+    finally:
+        forget_memory(name)
+
+
+def _send(sender: ReportSender, job: str, queue: str = "reports") -> "asyncio.Task[bool]":
+    invitation = Invitation(id=job, token=1, reports=queue)
+    return asyncio.create_task(sender.send(invitation, Report(id=job, token=1, kind="succeeded")))
+
+
+def _sent(broker: FlakyBroker) -> list[list[str]]:
+    """The jobs of each message, in their order."""
+    bodies = [entry.message.body for entry in broker.journal if isinstance(entry, Published)]
+    return [[report.id for report in decode_reports(body)] for body in bodies]
+
+
+@run_by(_play)
+async def test_what_comes_within_two_ms_is_one_message(sender: ReportSender, broker: FlakyBroker, /) -> None:
+    sent = [_send(sender, job) for job in "abc"]
+
+    assert await asyncio.gather(*sent) == [True] * 3
+    assert _sent(broker) == [["a", "b", "c"]]
+
+
+@run_by(_play)
+async def test_what_comes_while_a_message_is_on_its_way_is_the_next_one(
+    sender: ReportSender, broker: FlakyBroker, /
+) -> None:
+    broker.hang_publishes()
+    sent = [_send(sender, "a")]
+    await asyncio.sleep(0.01)
+    for job in "bcd":
+        sent.append(_send(sender, job))
+        await asyncio.sleep(0.01)
+    assert broker.hanging == 1
+
+    broker.release_publishes()
+
+    assert await asyncio.gather(*sent) == [True] * 4
+    assert _sent(broker) == [["a"], ["b", "c", "d"]]
+
+
+@run_by(_play)
+async def test_a_queue_waits_for_no_message_of_another_one(sender: ReportSender, broker: FlakyBroker, /) -> None:
+    broker.hang_publishes()
+    sent = [_send(sender, "a"), _send(sender, "b", "others")]
+    await asyncio.sleep(0.01)
+
+    assert broker.hanging == 2
+
+    broker.release_publishes()
+    assert await asyncio.gather(*sent) == [True] * 2
+    assert await _send(sender, "c")
+    assert _sent(broker)[-1] == ["c"]
