@@ -109,7 +109,7 @@ class StoredJobs:
             TooLarge: the broker could not carry it.
         """
         job = await self._light(job)
-        self._check_size(job)
+        self._check_sizes([job])
         if connection is not None:
             (answer,) = await self._sessions.store().submit([job], connection=connection)
         else:
@@ -119,9 +119,9 @@ class StoredJobs:
 
     async def submit_all(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         """Keep many; what became of each. A conflict or a duplicate is the caller's to look for."""
-        jobs = [await self._light(job) for job in jobs]
-        for job in jobs:
-            self._check_size(job)
+        if self._sessions.current().arguments is not None:
+            jobs = [await self._light(job) for job in jobs]
+        self._check_sizes(jobs)
         if connection is not None:
             return await self._sessions.store().submit(jobs, connection=connection)
         return await self._commit().submit_many(jobs)
@@ -140,10 +140,11 @@ class StoredJobs:
         except StateUnavailable as error:
             raise StoreUnavailable(f"nothing was changed: {error}") from error
 
-    def _check_size(self, job: NewJob) -> None:
+    def _check_sizes(self, jobs: Sequence[NewJob]) -> None:
         limit = self._sessions.current().broker.max_message_bytes
-        if len(job.body) > limit:
-            raise TooLarge(len(job.body), limit, f"job {job.key or job.id} of task {job.task}")
+        for job in jobs:
+            if len(job.body) > limit:
+                raise TooLarge(len(job.body), limit, f"job {job.key or job.id} of task {job.task}")
 
     def _commit(self) -> GroupCommit:
         store = self._sessions.store()
@@ -159,13 +160,11 @@ class StoredJobs:
         if session.store is None or not isinstance(session.broker, Broadcasting):
             return
         now = self._sessions.clock.now_ms()
-        lanes: dict[int, set[Lane]] = {}
-        for job in jobs:
-            if job.due <= now and not job.held:
-                slot = session.store.dispatching.slot_of(job.queue)
-                lanes.setdefault(slot, set()).add(Lane(job.queue, job.priority, job.tenant))
-        for slot, found in lanes.items():
-            session.broker.announce(ready_topic(slot), encode_lanes(found))
+        slots: dict[int, list[Lane]] = {}
+        for lane in {Lane(job.queue, job.priority, job.tenant) for job in jobs if job.due <= now and not job.held}:
+            slots.setdefault(session.store.dispatching.slot_of(lane.queue), []).append(lane)
+        for slot, lanes in slots.items():
+            session.broker.announce(ready_topic(slot), encode_lanes(lanes))
 
     async def given(self, sending: Sending, answer: Submitted) -> str:
         """What the job is called that a caller gets for a call.
