@@ -8,7 +8,11 @@ from pathlib import Path
 from tests.docs.blocks import blocks_of, write_files
 from tests.servers.postgres import find_program
 
-__all__ = ["PageShell"]
+__all__ = ["PYTEST", "PageShell"]
+
+_NOT_NEEDED = ("faker", "hypothesispytest", "schemathesis", "xdist", "xdist.looponfail")
+PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", *(word for name in _NOT_NEEDED for word in ("-p", f"no:{name}")))
+"""What follows `python` to run the tests of a page; to load what our own tests need would take longer than they."""
 
 
 class PageShell:

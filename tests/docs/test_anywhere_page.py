@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.cli.kit import Started, environment
+from tests.cli.kit import Started, environment, run_here
 from tests.docs.blocks import ROOT, blocks_of, write_files
 from tests.servers import eventually
 
@@ -39,20 +39,11 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Installa
     for block in blocks_of(_PAGE):
         if named := re.match(r"(?://|#) (\w+\.\w+)\n", block.text):
             (folder / named[1]).write_text(block.text)
-    cli = [sys.executable, "-m", "taskmq", "--app", "shop:app"]
     printed = ""
     for command, given in ((["admin", "init", "ann"], _PASSWORD), (["admin", "token", "add", "ann", "page"], "")):
-        done = subprocess.run(
-            [*cli, "-o", "json", *command],
-            cwd=folder,
-            env=environment(),
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=40,
-        )
-        assert done.returncode == 0, done.stderr
-        printed = done.stdout
+        done = run_here(folder, "--app", "shop:app", "-o", "json", *command, text=given)
+        assert done.code == 0, done.err
+        printed = done.out
     token = json.loads(printed)["token"]
     with (
         Started(folder, "worker", "shop:app") as worker,

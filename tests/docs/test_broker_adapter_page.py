@@ -10,6 +10,7 @@ import taskmq.broker
 import taskmq.contracts.jobs
 import taskmq.stores
 from tests.docs.blocks import ROOT, write_files
+from tests.docs.page_shell import PYTEST
 
 _PAGE = ROOT / "docs" / "broker-adapter.md"
 
@@ -18,7 +19,7 @@ _PAGE = ROOT / "docs" / "broker-adapter.md"
 def test_the_broker_of_the_page_passes_the_suites_tests_of_settling(tmp_path: Path) -> None:
     assert write_files(_PAGE, tmp_path) == {"mail_broker.py", "test_mail_broker.py", "conftest.py"}
 
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "requeue", "test_mail_broker.py"]
+    command = [sys.executable, *PYTEST, "-q", "-k", "requeue", "test_mail_broker.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110)
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -16,6 +16,7 @@ import pytest
 
 from tests.cli.kit import Result, Started, environment, run_here
 from tests.docs.blocks import ROOT, Block, blocks_of, write_files
+from tests.docs.page_shell import PYTEST
 from tests.servers import RabbitMQ, Redis, eventually
 from tests.servers.ports import PortLease
 
@@ -100,7 +101,8 @@ class _Terminal:
         if program == "taskmq":
             done = run_here(self._folder, *words, env=self._env)
         else:
-            more = {"pytest": ["-m", "pytest", "-p", "no:cacheprovider"], "python": []}[program]
+            more = PYTEST if program == "pytest" else ()
+            assert program in {"pytest", "python"}
             ended = subprocess.run(
                 [sys.executable, *more, *words],
                 cwd=self._folder,

@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import pytest
 from taskmq.cli import run
 from taskmq.cli.root import HERE_ALONE, goes_through_a_server
 from taskmq.cli.server_link import over_http
-from tests.cli.kit import Started, environment
+from tests.cli.kit import Started, environment, run_here
 from tests.docs.blocks import README, ROOT, blocks_of, write_files
 from tests.docs.reference_pages import leaf_commands
 
@@ -121,9 +122,13 @@ def test_the_call_of_the_readme_submits_a_job(tmp_path: Path) -> None:
 
 def _token(folder: Path, add_admin: str, add_token: str, **more: str) -> str:
     """A token of the first admin, made by the commands of the page."""
-    _shell(folder, add_admin, **more)
-    made = _shell(folder, add_token.partition("$(")[2].partition(" |")[0], **more)
-    return str(json.loads(made)["token"])
+    echo, password, pipe, program, *words = shlex.split(add_admin)
+    assert (echo, pipe, program) == ("echo", "|", "taskmq")
+    added = run_here(folder, *words, env=more, text=f"{password}\n")
+    assert added.code == 0, added.err
+    _, *words = shlex.split(add_token.partition("$(")[2].partition(" |")[0])
+    made = run_here(folder, *words, env=more)
+    return str(made.data["token"])
 
 
 def _asked(folder: Path, command: str, address: str, token: str) -> str:

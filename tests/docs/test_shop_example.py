@@ -23,6 +23,7 @@ from PIL import Image
 
 from tests.cli.kit import Started, environment, run_here
 from tests.docs.blocks import ROOT
+from tests.docs.page_shell import PYTEST
 from tests.docs.serving import uvicorn
 from tests.servers import eventually
 
@@ -80,7 +81,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_tests_of_the_example_pass(folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        [sys.executable, *PYTEST, "-q"],
         cwd=folder,
         env=environment(),
         capture_output=True,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from taskmq.contracts.jobs import DispatchStore, JobStore
 from tests.docs.blocks import ROOT, write_files
+from tests.docs.page_shell import PYTEST
 
 _PAGE = ROOT / "docs" / "store-adapter.md"
 
@@ -23,18 +24,7 @@ def test_the_example_passes(tmp_path: Path) -> None:
     assert write_files(_PAGE, tmp_path) == {"test_my_store.py"}
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TASKMQ_", "PYTEST_"))}
 
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-W",
-        "error",
-        "-p",
-        "no:cacheprovider",
-        "-k",
-        "superseded",
-    ]
+    command = [sys.executable, *PYTEST, "-q", "-W", "error", "-k", "superseded"]
     ran = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50, check=False
     )

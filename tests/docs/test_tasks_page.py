@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.kit import Started
 from tests.docs.blocks import ROOT, blocks_of, write_files
+from tests.docs.page_shell import PYTEST
 
 _PAGE = ROOT / "docs" / "tasks.md"
 
@@ -80,7 +81,7 @@ def test_dependencies_are_opened_and_ended_and_replaced(tmp_path: Path) -> None:
 
     printed = worker.said.splitlines()
     assert [line for line in printed if "warehouse" in line] == ["opening the warehouse", "closing the warehouse"]
-    assert "1 passed" in _said_by(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_orders.py")[-1]
+    assert "1 passed" in _said_by(tmp_path, *PYTEST, "-q", "test_orders.py")[-1]
 
 
 def test_log_lines_say_whose_they_are(tmp_path: Path) -> None:

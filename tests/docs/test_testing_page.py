@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.docs.blocks import ROOT, blocks_of, write_files
+from tests.docs.page_shell import PYTEST
 
 _PAGE = ROOT / "docs" / "testing.md"
 
@@ -17,7 +18,7 @@ def test_the_tests_of_the_page_pass_with_its_settings(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(settings)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TASKMQ_", "PYTEST_"))}
 
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
+    command = [sys.executable, *PYTEST, "-q", "-W", "error"]
     ran = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50, check=False
     )

@@ -20,6 +20,7 @@ from sqlalchemy import create_engine, text
 from taskmq.errors import DuplicateJob, PartlyReplayed, QuotaExceeded, SendError
 from tests.cli.kit import Started, environment
 from tests.docs.blocks import ROOT, blocks_of, write_files
+from tests.docs.page_shell import PYTEST
 from tests.docs.serving import uvicorn
 from tests.servers import eventually
 
@@ -181,7 +182,7 @@ def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_web.py"],
+        [sys.executable, *PYTEST, "-q", "test_web.py"],
         cwd=tmp_path,
         env=environment(),
         capture_output=True,
