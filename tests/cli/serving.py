@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from taskmq.server import ServerSettings, build
 from taskmq.server.process import ServerProcess
 from tests.cli.kit import PATIENCE
+from tests.servers import eventually
 
 
 @contextmanager
@@ -32,7 +33,10 @@ def served(folder: Path) -> Iterator[str]:
 
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(asyncio.run, serve())
-        loop, address = found.get(timeout=PATIENCE.total_seconds())
+        eventually(lambda: running.done() or not found.empty(), "a server that answers", within=PATIENCE)
+        if running.done():
+            running.result()
+        loop, address = found.get()
         try:
             yield address.rstrip("/")
         finally:
