@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any, ClassVar, Literal, cast
 from urllib.parse import quote, urlsplit
 
@@ -107,3 +107,30 @@ class OwnNodeCase(RabbitMQCase):
             self.vhost = urlsplit(self.process_url).path.removeprefix("/")
             with TcpProxy(self.server.port) as self.proxy:
                 yield
+
+
+class TunedNodeCase(RabbitMQCase):
+    """The session's node has other settings while a test runs.
+
+    Attributes:
+        version: of a node of the test's own, where the session's is one that the test is not about.
+        settings: see `RabbitMQ.settings`.
+    """
+
+    version: str | None = None
+    settings: ClassVar[Mapping[str, int]] = {}
+
+    @pytest.fixture(autouse=True)
+    def _server(self, request: pytest.FixtureRequest) -> Iterator[None]:
+        with ExitStack() as stack:
+            if self.version is None:
+                self.server = request.getfixturevalue("rabbitmq_server")
+            else:
+                self.server = stack.enter_context(RabbitMQ(self.version))
+            stack.enter_context(self.server.settings(self.settings))
+            url = self.server.create_vhost()
+            stack.callback(self.server.delete_vhost, url)
+            self.process_url = url + self.options
+            self.vhost = urlsplit(url).path.removeprefix("/")
+            self.proxy = stack.enter_context(TcpProxy(self.server.port))
+            yield

@@ -13,7 +13,7 @@ from taskmq.testing.runner import case, eventually
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_rabbitmq.consume.consumer import RabbitMQConsumer
 from taskmq_rabbitmq.model import consumer_timeout as timeouts
-from tests.integration.rabbitmq_case import OwnNodeCase, RabbitMQCase
+from tests.integration.rabbitmq_case import OwnNodeCase, RabbitMQCase, TunedNodeCase
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(120)]
 
@@ -48,12 +48,9 @@ class TestWarning(RabbitMQCase):
         assert timeouts.remedy(tuple(map(int, self.server.version.split(".")))) in line
 
 
-class TimeoutCase(OwnNodeCase):
+class TimeoutCase(RabbitMQCase):
     deadline = 100
     patience = 30
-    config: ClassVar = {"consumer_timeout": "2000"}
-    # Up to 4.2 each channel looks for it once per tick, which is a minute otherwise.
-    advanced_config = "[{rabbit, [{channel_tick_interval, 1000}]}]."
 
     @pytest.fixture(autouse=True)
     def _log(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -65,8 +62,11 @@ class TimeoutCase(OwnNodeCase):
 
 
 @pytest.mark.slow
-class TestClosedChannel(TimeoutCase):
+class TestClosedChannel(TimeoutCase, TunedNodeCase):
     """Up to 4.2 the broker closes the channel."""
+
+    # Each channel looks for it once per tick, which is a minute otherwise.
+    settings: ClassVar = {"consumer_timeout": 2000, "channel_tick_interval": 1000}
 
     @case
     async def test_the_subscription_mends_itself_and_the_others_are_untouched(self) -> None:
@@ -101,10 +101,11 @@ class TestClosedChannel(TimeoutCase):
 
 @pytest.mark.slow
 @pytest.mark.matrix
-class TestCancelledConsumer(TimeoutCase):
+class TestCancelledConsumer(TimeoutCase, OwnNodeCase):
     """From 4.3 on the broker cancels the consumer, which may say how long it takes."""
 
     version = "4.3"
+    config: ClassVar = {"consumer_timeout": "2000"}
 
     @pytest.fixture(autouse=True)
     def _patch(self, monkeypatch: pytest.MonkeyPatch) -> None:

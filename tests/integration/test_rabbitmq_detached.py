@@ -18,7 +18,7 @@ from taskmq.scheduler import Scheduler
 from taskmq.testing.job_store import MemoryJobStore
 from taskmq.testing.runner import case, eventually
 from taskmq.worker import Worker, WorkerConfig
-from tests.integration.rabbitmq_case import OwnNodeCase
+from tests.integration.rabbitmq_case import TunedNodeCase
 from tests.unit.app_kit import OneSession
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.timeout(120)]
@@ -26,14 +26,13 @@ pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.timeout(120)]
 ALLOWED = 4
 
 
-class TestDetached(OwnNodeCase):
+class TestDetached(TunedNodeCase):
     deadline = 100
     patience = 30
     # 4.3 is told by each consumer that it takes very long.
     version = None if os.environ.get("TASKMQ_TEST_RABBITMQ", "3.10") < "4.3" else "3.10"
-    config: ClassVar = {"consumer_timeout": f"{ALLOWED}000"}
     # Each channel looks for it once per tick, which is a minute otherwise.
-    advanced_config = "[{rabbit, [{channel_tick_interval, 1000}]}]."
+    settings: ClassVar = {"consumer_timeout": ALLOWED * 1000, "channel_tick_interval": 1000}
     options = f"?consumer_timeout={ALLOWED}"
 
     @pytest.fixture(autouse=True)

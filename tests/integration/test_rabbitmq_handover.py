@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -47,16 +47,16 @@ asyncio.run(Worker(app, WorkerConfig(name="doomed", lease={LEASE_SECONDS})).run(
 
 
 @pytest.fixture(scope="module")
-def rabbitmq_server() -> Iterator[RabbitMQ]:
+def rabbitmq_server(request: pytest.FixtureRequest) -> Iterator[RabbitMQ]:
     """A node that takes back within seconds what is unsettled; none of these tests stops it."""
-    # 4.3 is told by each consumer that it takes very long.
-    asked = os.environ.get("TASKMQ_TEST_RABBITMQ", "3.10")
-    with RabbitMQ(
-        asked if asked < "4.3" else "3.10",
-        config={"consumer_timeout": f"{ALLOWED}000"},
+    with ExitStack() as stack:
+        if os.environ.get("TASKMQ_TEST_RABBITMQ", "3.10") < "4.3":
+            server = request.getfixturevalue("rabbitmq_server")
+        else:
+            # It is told by each consumer that it takes very long.
+            server = stack.enter_context(RabbitMQ("3.10"))
         # Each channel looks for it once per tick, which is a minute otherwise.
-        advanced_config="[{rabbit, [{channel_tick_interval, 1000}]}].",
-    ) as server:
+        stack.enter_context(server.settings({"consumer_timeout": ALLOWED * 1000, "channel_tick_interval": 1000}))
         yield server
 
 

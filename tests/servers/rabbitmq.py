@@ -149,6 +149,27 @@ class RabbitMQ(Server):
         finally:
             self._limit(resources, is_short=False)
 
+    @contextmanager
+    def settings(self, values: Mapping[str, int]) -> Generator[None, None, None]:
+        """What begins at the node while this is entered finds these settings; a node of its own takes seconds.
+
+        Args:
+            values: settings of the application `rabbit` that channels read when they are opened.
+        """
+        known = {name: self.evaluate(f"application:get_env(rabbit, {name}).") for name in values}
+        try:
+            for name, value in values.items():
+                self._set(name, str(value))
+            yield
+        finally:
+            for name, before in known.items():
+                self._set(name, before.removeprefix("{ok, {ok, ").removesuffix("}}"))
+
+    def _set(self, name: str, value: str) -> None:
+        change = f"unset_env(rabbit, {name})" if value == "{ok, undefined}" else f"set_env(rabbit, {name}, {value})"
+        if (said := self.evaluate(f"application:{change}.")) != "{ok, ok}":
+            raise ServerFailed(f"{name} did not become {value}: {said}")
+
     def _limit(self, resources: Sequence[str], *, is_short: bool) -> None:
         setters = [_SETTERS[resource].format(_LIMITS[resource][not is_short]) for resource in resources]
         looks = [_ALARM.format(resource=resource, wanted=str(is_short).lower()) for resource in resources]
