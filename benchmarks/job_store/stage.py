@@ -88,7 +88,7 @@ class Servers:
         """Of each, the process whose tree it is."""
         folder = self.postgres.sql("show data_directory")
         postmaster = (Path(folder) / "postmaster.pid").read_text(encoding="ascii").split()[0]
-        node = re.findall(r"\d+", self.rabbitmq.ctl("eval", "os:getpid()."))[0]
+        node = re.findall(r"\d+", self.rabbitmq.evaluate("os:getpid()."))[0]
         return {"PostgreSQL": int(postmaster), "RabbitMQ": int(node)}
 
 
