@@ -6,9 +6,7 @@
 import os
 from typing import Any
 
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis.core import NOT_SET
 
 from tests.unit.server.kit import Site
 
@@ -18,6 +16,8 @@ _LEFT_OUT = {"logIn", "logInOfDocument", "changePassword", "addUser", "changeUse
 
 
 def test_no_generated_request_is_an_error_of_the_server(site: Site) -> None:
+    import schemathesis
+
     site.submit()
     document: dict[str, Any] = site("GET", "/api/openapi.json", by=None).json()
     schema: Any = schemathesis.openapi.from_dict(document)
@@ -51,6 +51,8 @@ def _ask(site: Site, operation: Any, failures: list[tuple[str, str, str]]) -> No
 
 
 def _send(site: Site, case: Any) -> Any:
+    from schemathesis.core import NOT_SET
+
     query = {name: value for name, value in (case.query or {}).items() if name != "within"}
     if "within" in (case.query or {}):
         # There are no workers that could answer.
