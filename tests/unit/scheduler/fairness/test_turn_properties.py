@@ -1,11 +1,13 @@
 """What holds of turns for any sequence of submits, ends, changes and take-overs. Pure."""
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Mapping
+from math import inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from taskmq.contracts.jobs import Lane
@@ -39,6 +41,8 @@ def _some_pools(draw: st.DrawFn) -> dict[str, TenantPool]:
     return found
 
 
+# By a seed: hypothesis has a bound for what it draws itself, and some of these throw a thousand times.
+_dice = st.integers(0, 2**32 - 1).map(random.Random)
 _policies = st.builds(QueuePolicy, policy=st.sampled_from(POLICIES), strict=st.booleans())
 
 
@@ -55,7 +59,7 @@ def _caps(pools: Mapping[str, TenantPool]) -> dict[str, float]:
     return caps
 
 
-@given(policy=_policies, pools=_some_pools(), dice=st.randoms(use_true_random=False), steps=st.integers(1, 60))
+@given(policy=_policies, pools=_some_pools(), dice=_dice, steps=st.integers(1, 60))
 def test_no_cap_is_exceeded_whatever_is_submitted_ended_and_changed(
     policy: QueuePolicy, pools: dict[str, TenantPool], dice: random.Random, steps: int
 ) -> None:
@@ -88,7 +92,7 @@ def _changed(pool: TenantPool, dice: random.Random) -> TenantPool:
 
 
 @pytest.mark.simulation
-@given(policy=_policies, pools=_some_pools(), dice=st.randoms(use_true_random=False))
+@given(policy=_policies, pools=_some_pools(), dice=_dice)
 def test_the_same_calls_give_the_same_turns(
     policy: QueuePolicy, pools: dict[str, TenantPool], dice: random.Random
 ) -> None:
@@ -112,10 +116,13 @@ def test_the_same_calls_give_the_same_turns(
 def test_no_job_starves_behind_a_flood(
     policy: QueuePolicy, pools: dict[str, TenantPool], backlog: list[tuple[str, int]]
 ) -> None:
+    flood = "b"
+    # What it gets first may be all that a pool above may have.
+    for above, below in itertools.combinations(path_of(flood, pools), 2):
+        assume(below.min.get("slots", 0.0) < above.max.get("slots", inf))
     cluster = Cluster(policy, pools)
     for tenant, priority in backlog:
         cluster.submit(tenant, priority=priority, due=cluster.now)
-    flood = "b"
     # One ends each second, and two of the highest priority are submitted.
     for _ in range(2000):
         cluster.now += 1.0
@@ -131,11 +138,10 @@ def test_no_job_starves_behind_a_flood(
 
 
 @pytest.mark.simulation
-@settings(max_examples=15)
 @given(
     tenants=st.integers(2, 10),
     slots=st.integers(5, 40),
-    dice=st.randoms(use_true_random=False),
+    dice=_dice,
     longest=st.sampled_from([10.0, 10_000.0]),
 )
 def test_a_tenant_that_runs_nothing_waits_within_a_bound_whatever_it_had(
@@ -194,7 +200,7 @@ def test_shares_of_all_that_have_jobs_are_one_together(
     assert sum(shares_of(tenants, pools, weighted=weighted).values()) == pytest.approx(1.0)
 
 
-@given(pools=_some_pools(), policy=_policies, dice=st.randoms(use_true_random=False))
+@given(pools=_some_pools(), policy=_policies, dice=_dice)
 def test_a_successor_that_knows_what_runs_keeps_caps_and_minimums(
     pools: dict[str, TenantPool], policy: QueuePolicy, dice: random.Random
 ) -> None:
