@@ -322,7 +322,7 @@ def test_a_minimum_within_one_that_holds_already_is_promised_once() -> None:
     assert accounts.honoured({"cpu": 1.0}) == 1.0
 
 
-def test_the_jobs_of_a_pool_with_parts_have_an_account_that_is_forgotten_without_its_parts() -> None:
+def test_the_account_of_a_pools_own_jobs_is_forgotten_without_those_of_its_parts() -> None:
     accounts = Accounts(pools_of(TenantPool(name="acme"), TenantPool(name="ml", parent="acme")))
     own, part = accounts.of("acme"), accounts.of("ml")
     assert own.parent is part.parent

@@ -215,7 +215,7 @@ def test_a_pool_at_its_cap_waits_and_the_others_use_what_is_left() -> None:
     assert [lane.tenant for _, lane in cluster.start(8)] == ["a"]
 
 
-def test_a_lane_that_is_exhausted_while_its_pool_is_full_leaves_the_next_one_its_turn() -> None:
+def test_a_lane_exhausted_while_its_pool_is_full_leaves_the_next_one_its_turn() -> None:
     cluster = Cluster("fifo", pools_of(TenantPool(name="a", max={"slots": 1.0})))
     first = cluster.submit("a", 2, priority=0, due=1.0)
     last = cluster.submit("a", priority=4, due=2.0)
