@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.kit import LoneWorker, Project, on_both_brokers, until
 
-TASKS = int(os.environ.get("TASKMQ_TEST_KILL_TASKS", "1000"))
+TASKS = int(os.environ.get("TASKMQ_TEST_KILL_TASKS", "2000"))
 PRODUCERS = 2
 WORKERS = 2
 CONCURRENCY = 8

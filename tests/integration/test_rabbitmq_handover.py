@@ -53,7 +53,7 @@ def rabbitmq_server(request: pytest.FixtureRequest) -> Iterator[RabbitMQ]:
         if os.environ.get("TASKMQ_TEST_RABBITMQ", "3.10") < "4.3":
             server = request.getfixturevalue("rabbitmq_server")
         else:
-            # It is told by each consumer that it takes very long.
+            # There each consumer says itself that it takes very long.
             server = stack.enter_context(RabbitMQ("3.10"))
         # Each channel looks for it once per tick, which is a minute otherwise.
         stack.enter_context(server.settings({"consumer_timeout": ALLOWED * 1000, "channel_tick_interval": 1000}))

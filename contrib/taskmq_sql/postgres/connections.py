@@ -161,7 +161,7 @@ class Connections:
                         raise
                     raise self._lost(error, purpose, progress) from error
                 except asyncio.CancelledError:
-                    # The call may have left a transaction open, or an answer on its way.
+                    # The call may have left a transaction open, or an answer that nothing has read.
                     self._leave(connection)
                     raise
                 except BaseException:

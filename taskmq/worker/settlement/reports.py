@@ -66,7 +66,7 @@ class ReportSender:
         self._timeout = timeout
         self._stopping = stopping
         self._waiting: dict[str, _Waiting] = {}
-        # Queues with a message on its way.
+        # Queues with a message that has no confirm yet.
         self._busy: set[str] = set()
         self._publishing = TaskSet("worker reports", failure="reports were not published")
         self._starts: dict[Attempt, asyncio.TimerHandle] = {}

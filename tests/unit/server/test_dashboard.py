@@ -11,11 +11,10 @@ from litestar.types import Receive, Scope, Send
 
 from taskmq import TaskMQ
 from taskmq.errors import InvalidSetting
-from taskmq.server import ServerSettings
-from taskmq.server.dashboard.developer import identify_developer
+from taskmq.server import ServerSettings, build
 from taskmq.server.dashboard.files import dashboard_files
 from tests.unit.app_kit import new_url
-from tests.unit.server.kit import Site, define, open_site, served
+from tests.unit.server.kit import Site, define, open_site
 
 _STATIC = Path(__file__).parents[3] / "taskmq" / "server" / "dashboard" / "static"
 
@@ -91,7 +90,7 @@ def test_all_vendored_files_have_their_licence_beside_them() -> None:
 
 def _asked_from(address: str, app: TaskMQ) -> "TestClient[Any]":
     """A client of a server for development, at that address."""
-    edge = served(app, identify=identify_developer, settings=ServerSettings(development=True))
+    edge = build(app, settings=ServerSettings(development=True))
 
     async def placed(scope: Scope, receive: Receive, send: Send) -> None:
         await edge(cast("Scope", {**scope, "client": (address, 50_000)}), receive, send)
