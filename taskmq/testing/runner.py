@@ -26,11 +26,12 @@ class Suite:
 
     Attributes:
         deadline: seconds for one test.
-        patience: seconds for anything that has to happen but may take its time.
+        patience: seconds for anything that has to happen but may take its time. It ends what hangs; a busy machine
+            needs 10 s to start a process.
     """
 
-    deadline: float = 45
-    patience: float = 10
+    deadline: float = 100
+    patience: float = 30
     opened: AsyncExitStack
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:

@@ -28,7 +28,7 @@ from tests.servers import eventually
 
 T = TypeVar("T")
 
-PATIENCE = timedelta(seconds=20)
+PATIENCE = timedelta(seconds=40)
 _ROOT = Path(__file__).parents[2]
 _BOLD = re.compile("\x1b\\[[01]m")
 _DEFAULT_URL = "local://.taskmq"
@@ -156,7 +156,7 @@ def run_process(folder: Path, *tokens: str, env: Mapping[str, str] | None = None
         input=text,
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=60,
     )
     return Result(done.returncode, done.stdout, done.stderr)
 
@@ -184,7 +184,7 @@ def run_on_terminal(folder: Path, *tokens: str, types: str = "", columns: int = 
         except OSError:
             # So Linux says that the other side has closed a terminal.
             pass
-        code = process.wait(20)
+        code = process.wait(40)
     return Result(code, _BOLD.sub("", printed.decode()), "")
 
 
@@ -214,7 +214,7 @@ class Started:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(20)
+                self.process.wait(40)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -237,7 +237,7 @@ class Started:
     def is_told(self, number: signal.Signals) -> int:
         """Its exit code after a signal."""
         self.process.send_signal(number)
-        return self.process.wait(20)
+        return self.process.wait(40)
 
 
 def at_broker(use: Callable[[Broker], Coroutine[Any, Any, T]], *, url: str = _DEFAULT_URL) -> T:

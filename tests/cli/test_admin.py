@@ -92,7 +92,7 @@ def _types(folder: Path, *tokens: str, answers: Sequence[tuple[str, str]]) -> Re
         except OSError:
             # So Linux says that the other side has closed a terminal.
             pass
-        return Result(process.wait(20), printed.decode(), "")
+        return Result(process.wait(40), printed.decode(), "")
 
 
 def test_a_password_is_typed_twice_on_a_terminal_and_not_shown(tmp_path: Path) -> None:

@@ -281,7 +281,7 @@ def test_a_reader_that_has_gone_ends_a_command_quietly(home: Path, tokens: list[
         assert process.stderr is not None
         process.stdout.close()
         said = process.stderr.read()
-        code = process.wait(20)
+        code = process.wait(40)
 
     assert (code, said) == (1, "")
 

@@ -30,7 +30,7 @@ __all__ = ["PASSWORD", "Eyes", "Served", "a_job", "browsing", "serving", "violat
 
 PASSWORD = "correct horse battery"
 WIDE = {"width": 1280, "height": 900}
-_PATIENCE = 20_000
+_PATIENCE = 40_000
 # A request that a page has no more use for is broken off.
 _EXPECTED = re.compile(r"net::ERR_ABORTED")
 _AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]

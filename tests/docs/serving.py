@@ -36,7 +36,7 @@ def process(folder: Path, *command: str, env: Mapping[str, str] | None = None) -
         finally:
             running.terminate()
             try:
-                running.wait(20)
+                running.wait(40)
             except subprocess.TimeoutExpired:
                 running.kill()
 

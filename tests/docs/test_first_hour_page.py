@@ -190,7 +190,7 @@ def test_the_first_hour(folder: Path, settings: dict[str, str]) -> None:
             service.says("all processes were replaced")
         for number in range(2):
             beats[number].process.send_signal(signal.SIGTERM)
-            assert beats[number].process.wait(20) == 0
+            assert beats[number].process.wait(40) == 0
             beats[number] = services.enter_context(Started(folder, *shlex.split(_units()["beat"]), env=env))
         said = terminal.up_to("taskmq dlq list orders")
         assert "order -1" not in said["taskmq dlq list orders"]

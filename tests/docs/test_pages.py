@@ -97,7 +97,7 @@ def test_the_amqp_publish_example_of_the_wire_format_runs_a_task(tmp_path: Path,
     with Started(tmp_path, "worker", "shop:app", env={"TASKMQ_URL": amqp_url}) as worker:
         worker.says("waiting for jobs")
         subprocess.run(words, check=True, timeout=20)
-        eventually((tmp_path / "photo-7").exists, "the task's effect", within=timedelta(seconds=20))
+        eventually((tmp_path / "photo-7").exists, "the task's effect", within=timedelta(seconds=40))
 
     assert names_in("images", url=amqp_url) == []
     assert not exists("images.dlq", url=amqp_url), "none has died"

@@ -29,7 +29,7 @@ from tests.servers import RabbitMQ, eventually
 pytestmark = pytest.mark.rabbitmq
 
 _REPOSITORY = Path(__file__).parents[2]
-_PATIENCE = timedelta(seconds=20)
+_PATIENCE = timedelta(seconds=40)
 _DEAD = f"{QUEUE}.dlq"
 _PARKING = "taskmq.parking"
 
@@ -112,7 +112,7 @@ class _Worker:
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
-        assert self._process.wait(20) == 0
+        assert self._process.wait(40) == 0
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ def test_a_job_that_is_submitted_by_http_runs_and_its_result_is_read_back(
 
         # A stream that is open does not keep the server.
         assert server.is_told(signal.SIGTERM) == 0
-        assert told.ended.wait(20)
+        assert told.ended.wait(40)
 
 
 class _Follower:
@@ -199,7 +199,7 @@ def test_a_bulk_goes_on_where_the_one_that_carried_it_out_was_killed(
             begun = app.sessions.run_sync(own.begin(BulkOrder("hold", "", rate=200.0)), instead="begin")
             eventually(lambda: bulk().done >= _BULK // 5, "it is under way", within=_PATIENCE)
             first.process.kill()
-            first.process.wait(10)
+            first.process.wait(40)
         left = bulk()
         other = "scheduler" if killed == "server" else "server"
         with Started(tmp_path, other, "shop:app", *(port if other == "server" else ()), env=environment):

@@ -384,7 +384,7 @@ def test_a_child_without_a_supervisor_reports_ready_and_drains_when_its_input_en
     child.stdin.close()
     project.open("g")
 
-    assert child.wait(20) == 0
+    assert child.wait(40) == 0
     assert len(project.noted("finished", "g")) == 1
 
 

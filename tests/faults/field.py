@@ -111,7 +111,7 @@ class Process:
         for pid in dict.fromkeys((self.pid, self.inner_pid)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self.wait(10)
+        self.wait(40)
 
 
 def environment(**variables: str) -> dict[str, str]:

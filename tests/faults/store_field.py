@@ -185,7 +185,7 @@ class StoreField:
                 for pid in {process.inner_pid, process.pid}:
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
-                process.wait(10)
+                process.wait(40)
 
     def start_submitter(self, role: str, *, lanes: int, rate: float) -> None:
         """One more life of a submitter, with ids of its own."""
@@ -207,7 +207,7 @@ class StoreField:
         inner = process.inner_pid
         os.kill(inner, signal.SIGKILL)
         if inner == process.pid:
-            process.wait(10)
+            process.wait(40)
 
     @contextlib.contextmanager
     def frozen(self, role: str) -> Generator[None, None, None]:

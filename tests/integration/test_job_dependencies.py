@@ -14,6 +14,7 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.driver import JobDriver, after
 from taskmq_sql import open_job_store
+from taskmq_sql.postgres.dependencies import find_upstream
 from taskmq_sql.postgres.reports import Ending, end
 
 _DEPENDENTS: Final = int(os.environ.get("TASKMQ_TEST_DEPENDENTS", "2000"))
@@ -84,6 +85,27 @@ def test_a_submission_that_comes_during_an_end_waits_for_it_and_judges_by_it(
         assert (await submitting)[0].is_new
         await driver.release()
         assert await driver.state(child.id) is expected
+
+    _run(job_store_url, test)
+
+
+def test_a_cancellation_during_a_submission_waits_for_it_without_a_deadlock(job_store_url: str) -> None:
+    async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
+        first = await driver.submit(queue="first")
+        child = await driver.new(detail=after(first))
+        # It is the one that would be given up, at once.
+        await connection.execute("set deadlock_timeout = '10ms'")
+        await connection.execute("begin")
+        await find_upstream(connection, [first.id])
+        cancelling = asyncio.create_task(driver.update(first, JobState.CANCELLED, kind="cancel"))
+        await _until_blocked(probe)
+
+        await driver.store.submit([child], connection=connection)
+        await connection.execute("commit")
+
+        assert await cancelling is not None
+        await driver.release()
+        assert await driver.state(child.id) is JobState.UPSTREAM_FAILED
 
     _run(job_store_url, test)
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.rabbitmq
 
 T = TypeVar("T")
 _TIMEOUT = 10.0
-_PATIENCE = timedelta(seconds=20)
+_PATIENCE = timedelta(seconds=40)
 
 
 @pytest.fixture(params=["fast", "plain"])

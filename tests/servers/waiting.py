@@ -15,7 +15,7 @@ def eventually(
     check: Callable[[], T],
     what: str = "the condition",
     *,
-    within: timedelta = timedelta(seconds=10),
+    within: timedelta = timedelta(seconds=30),
     every: timedelta = _INTERVAL,
 ) -> T:
     """The first true value that `check` gives; asks again and again until `within` is over.

@@ -36,8 +36,16 @@ __all__ = ["Unmet", "Upstream", "find_upstream", "release", "repair", "unmet", "
 Unmet = Sequence[tuple[JobDependency, JobState]]
 """What a job has to wait for, and the states of those jobs."""
 
+# A lock that suffices to mark a job, where one of them has no mark yet: if all who submit at once took the weaker one
+# first, a job that ends meanwhile would wait for them, and they for it.
 _LIVE: Final = """
-select id, tenant, state from taskmq.job where id = any($1::uuid[]) order by id for key share"""
+with m as materialized (
+  select exists (select from taskmq.job where id = any($1::uuid[]) and has_dependents is null) as is_new),
+a as (select j.id, j.tenant, j.state from m, taskmq.job j where m.is_new and j.id = any($1::uuid[])
+      order by j.id for no key update of j),
+b as (select j.id, j.tenant, j.state from m, taskmq.job j where not m.is_new and j.id = any($1::uuid[])
+      order by j.id for key share of j)
+select * from a union all select * from b"""
 _MARK: Final = """
 with unmarked as (
   select id from taskmq.job where id = any($1::uuid[]) and has_dependents is null order by id for no key update)

@@ -148,7 +148,7 @@ class Results(StateCase):
         for timeout in (0.0, 0.15):
             start = loop.time()
             assert await state.results.wait(new("job"), timeout=timeout) is None
-            assert timeout - 0.02 <= loop.time() - start <= timeout + self.patience / 2
+            assert timeout - 0.02 <= loop.time() - start <= timeout + 5
 
     @case
     async def test_waits_may_be_cancelled_and_harm_no_other(self) -> None:

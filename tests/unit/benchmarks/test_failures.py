@@ -59,7 +59,7 @@ def test_a_postgres_that_patroni_has_left_is_ended(tmp_path: Path) -> None:
         member.end()
         member.end()
 
-        assert left.wait(10) == -9
+        assert left.wait(40) == -9
 
 
 def test_a_process_that_has_the_number_of_an_ended_postgres_is_left_alone(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from taskmq.contracts.broker import Broker, Delivery, Outgoing
 from taskmq.model.topology import WorkQueue
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 def run(main: Coroutine[Any, Any, None], *, within: float = 30) -> None:

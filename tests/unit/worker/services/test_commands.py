@@ -24,7 +24,7 @@ from taskmq_local import forget_memory
 from tests.coroutines import run_by
 from tests.unit.model.telemetry.test_events import STATUS
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 def run(test: Callable[[TaskMQ], Coroutine[Any, Any, None]]) -> None:

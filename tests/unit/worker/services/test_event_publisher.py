@@ -39,7 +39,7 @@ from tests.servers.waiting import until
 from tests.unit.model.telemetry.test_events import STATUS
 from tests.unit.worker.staged import FakeDelivery
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 def run(test: Callable[[TaskMQ], Coroutine[Any, Any, None]]) -> None:
