@@ -2,14 +2,15 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, Protocol, cast
 from urllib.parse import quote, urlsplit
 
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions
+from taskmq.errors import BrokerUnavailable
 from taskmq.testing.broker_suite import BrokerCase
 from taskmq.testing.runner import eventually
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
@@ -134,3 +135,17 @@ class TunedNodeCase(RabbitMQCase):
             self.vhost = urlsplit(url).path.removeprefix("/")
             self.proxy = stack.enter_context(TcpProxy(self.server.port))
             yield
+
+
+class _Call(Protocol):
+    def __call__(self, *, timeout: float) -> Awaitable[None]: ...
+
+
+async def refusal(says: str, call: _Call) -> BrokerUnavailable:
+    """What a call ends with that knows why: on a busy machine it has no answer within a short time."""
+    for timeout in (1.0, 4.0, 16.0):
+        with pytest.raises(BrokerUnavailable) as caught:
+            await call(timeout=timeout)
+        if says in str(caught.value):
+            return caught.value
+    raise AssertionError(f"{says!r} is not what was said: {caught.value}")

@@ -19,7 +19,7 @@ from taskmq.testing.broker_suite.publish import Publishing
 from taskmq.testing.broker_suite.settlement import Settling
 from taskmq.testing.runner import case
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
-from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
+from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase, refusal
 from tests.servers import RabbitMQ, TcpProxy
 from tests.servers.certificates import Authority, Certificate, tls_listener
 from tests.servers.ports import PortLease
@@ -153,8 +153,14 @@ def test_a_plain_port_is_not_spoken_tls_to(node: TlsNode) -> None:
 
 
 def test_a_tls_port_that_is_spoken_plain_amqp_to_is_hinted_at(node: TlsNode) -> None:
-    with pytest.raises(BrokerUnavailable, match="amqps://"):
-        _connect(f"amqp://localhost:{node.port}/", timeout=1)
+    async def main() -> None:
+        broker = open_broker(f"amqp://localhost:{node.port}/", BrokerOptions(name="tls"))
+        try:
+            await refusal("amqps://", broker.connect)
+        finally:
+            await broker.aclose()
+
+    asyncio.run(main())
 
 
 def test_a_wrong_password_is_distinguished_from_a_wrong_certificate(node: TlsNode) -> None:
