@@ -29,8 +29,10 @@ _PACKAGES = {
 
 
 def _run(*command: object, cwd: Path) -> str:
+    # What is installed, and not what the caller's variables point to.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False, timeout=300
+        [str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
