@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -36,6 +36,8 @@ from tests.servers import PostgreSQL
 from tests.servers.waiting import eventually
 
 __all__ = ["IDLE", "StoreField", "StoreVerdict"]
+
+T = TypeVar("T")
 
 IDLE = "idle"
 """A queue that has more jobs than are dispatched, and no worker until the end."""
@@ -258,18 +260,23 @@ class StoreField:
         """The present epoch of each slot."""
         return {int(slot): int(epoch) for slot, _, epoch in self._rows(_HOLDERS)}
 
-    def holder_of_idle(self) -> str:
-        """Which scheduler holds the slot of the queue that always has jobs."""
+    def holder_of_idle(self) -> tuple[str, dict[int, int]]:
+        """Which scheduler holds the slot of the queue that always has jobs, and the epochs while it does.
+
+        Read at once: a slot that is given to another scheduler in between would have its successor's epoch.
+        """
         pids = {process.pid: role for role, process in self.processes.items() if role.startswith("scheduler")}
         slot = self.slot_of_idle()
 
-        def holder() -> str | None:
-            holders = {int(slot): holder for slot, holder, _ in self._rows(_HOLDERS)}
-            return pids.get(int(holders.get(slot, ":0:").split(":")[1]))
+        def find() -> tuple[str, dict[int, int]] | None:
+            rows = {int(each): (holder, int(epoch)) for each, holder, epoch in self._rows(_HOLDERS)}
+            holder, _ = rows.get(slot, (":0:", 0))
+            role = pids.get(int(holder.split(":")[1]))
+            return None if role is None else (role, {each: epoch for each, (_, epoch) in rows.items()})
 
-        self.until(lambda: holder() is not None, "somebody holds the slot", 60)
-        found = holder()
-        return found or next(iter(pids.values()))
+        found = self.until(find, "a scheduler holds the slot", 60)
+        assert found is not None
+        return found
 
     def slot_of_idle(self) -> int:
         return int(self._postgres.sql(f"select slot from taskmq.queue where name = '{IDLE}'"))
@@ -345,10 +352,10 @@ class StoreField:
             stale=["|".join(row) for row in self._rows("select * from public.stale")],
         )
 
-    def until(self, holds: Callable[[], bool], what: str, within: float) -> None:
-        """Return once it holds; its failure shows the logs."""
+    def until(self, holds: Callable[[], T], what: str, within: float) -> T:
+        """What holds, once it does; its failure shows the logs."""
         try:
-            eventually(holds, what, within=timedelta(seconds=within))
+            return eventually(holds, what, within=timedelta(seconds=within))
         except TimeoutError as error:
             raise AssertionError(f"{error}\n{self.logs()}") from error
 

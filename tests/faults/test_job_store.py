@@ -120,15 +120,13 @@ class Troubles:
 
     def freeze_scheduler(self) -> None:
         """Until another one holds its slot, and for so long that it finds out afterwards."""
-        role = self._field.holder_of_idle()
-        epochs = self._field.epochs()
+        role, epochs = self._field.holder_of_idle()
         with self._field.frozen(role):
             self._wait_for_successor(epochs)
             self._write_late(epochs)
 
     def kill_scheduler(self) -> None:
-        role = self._field.holder_of_idle()
-        epochs = self._field.epochs()
+        role, epochs = self._field.holder_of_idle()
         self._field.kill(role)
         self._field.start_scheduler(role)
         if IS_LARGE:
