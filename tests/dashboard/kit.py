@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import shutil
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
@@ -25,6 +24,7 @@ from taskmq.server import ServerSettings, build
 from taskmq.server.process import ServerProcess
 from taskmq.worker import Worker, WorkerConfig
 from tests.servers.errors import ServerUnavailable
+from tests.servers.packages import find_chromium
 
 __all__ = ["PASSWORD", "Eyes", "Served", "a_job", "browsing", "serving", "violations", "watching", "working"]
 
@@ -198,9 +198,13 @@ class Eyes:
     def see_count(self, found: Locator, count: int) -> None:
         expect(found).to_have_count(count)
 
+    def confirm(self, name: str) -> None:
+        """Press the button of that name in the dialog that opens, also where what opens it has the same name."""
+        self.page.locator("dialog[open]").get_by_role("button", name=_exact(name)).click()
+
     def click(self, name: str) -> None:
         """Press the button, or follow the link, of that name; in the dialog where one is open."""
-        exact = re.compile(f"^{re.escape(name)}$")
+        exact = _exact(name)
         place = self.page.locator("dialog[open]").or_(self.page.locator("#root:not(:has(dialog[open]))"))
         place.get_by_role("button", name=exact).or_(place.get_by_role("link", name=exact)).first.click()
 
@@ -217,6 +221,10 @@ class Eyes:
     def _failed(self, url: str, failure: str) -> None:
         if _EXPECTED.search(failure) is None:
             self.wrong.append(f"request: {url}: {failure}")
+
+
+def _exact(name: str) -> re.Pattern[str]:
+    return re.compile(f"^{re.escape(name)}$")
 
 
 @contextmanager
@@ -237,7 +245,7 @@ def working(served: Served) -> Iterator[None]:
 @contextmanager
 def browsing() -> Iterator[Browser]:
     """A browser without a window."""
-    program = shutil.which("chromium") or shutil.which("google-chrome")
+    program = find_chromium()
     if program is None:
         raise ServerUnavailable("no Chromium here: run as root: .venv/bin/python -m tests.servers install chromium")
     expect.set_options(timeout=_PATIENCE)

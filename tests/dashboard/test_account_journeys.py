@@ -99,7 +99,7 @@ def test_tenants_are_added_described_disabled_and_removed(browser: Browser, site
         expect(row).to_contain_text("disabled")
         row.get_by_role("button", name="Remove").click()
         page.get_by_label("Type globex to confirm").fill("globex")
-        eyes.click("Remove")
+        eyes.confirm("Remove")
 
         eyes.see_count(row, 0)
 

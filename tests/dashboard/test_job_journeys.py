@@ -254,7 +254,7 @@ def test_a_job_is_held_changed_released_and_cancelled_by_keys(eyes: Eyes, site: 
     eyes.click("Change")
     page.get_by_label("Priority").fill("9")
     page.get_by_role("textbox", name="Arguments by name").fill('{"account": "bob", "cents": 1}')
-    eyes.click("Change")
+    eyes.confirm("Change")
     eyes.see('"account": "bob"')
 
     page.keyboard.press("h")
@@ -300,7 +300,7 @@ def test_arguments_by_place_stay_where_those_by_name_are_changed(eyes: Eyes, sit
 
     eyes.click("Change")
     page.get_by_role("textbox", name="Arguments by name").fill('{"cents": 9}')
-    eyes.click("Change")
+    eyes.confirm("Change")
     eyes.see('"cents": 9')
     found = site.api.get("/jobs/placed", params={"expand": "payload"}).json()
     assert (found["payload"], found["args"]) == ({"cents": 9}, ["ann"])

@@ -148,7 +148,7 @@ def test_letters_are_sent_again_once_what_was_behind_them_is_mended(eyes: Eyes, 
     eyes.see_count(page.get_by_text("Is a dead letter"), 0)
     page.go_back()
     row.get_by_role("button", name="Send again").click()
-    eyes.click("Send again")
+    eyes.confirm("Send again")
 
     eyes.see("1 were sent again.")
     eyes.see("No dead letters in this queue")
@@ -249,12 +249,12 @@ def test_an_alert_fires_is_seen_silenced_and_ends_with_its_rule(eyes: Eyes, site
     expect(page.locator("h1 + p")).to_have_text("1 firing, 0 pending")
     alert.get_by_role("button", name="Silence").click()
     page.get_by_label("Note").fill("more are on their way")
-    eyes.click("Silence")
+    eyes.confirm("Silence")
     expect(alert).to_contain_text("silenced")
     expect(page.get_by_label("Silences")).to_contain_text("more are on their way")
     assert violations(page) == []
     page.get_by_label("Rules").get_by_role("button", name="Remove").click()
-    eyes.click("Remove")
+    eyes.confirm("Remove")
 
     eyes.see("Nothing is wrong")
 

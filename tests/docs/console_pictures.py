@@ -11,7 +11,6 @@ import argparse
 import importlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from urllib.parse import urlsplit
 from tests.cli.kit import command, environment
 from tests.docs.blocks import ROOT
 from tests.servers import RabbitMQ, eventually
+from tests.servers.packages import find_chromium
 
 _WIDTH = 1240
 _PATIENCE = timedelta(seconds=60)
@@ -207,9 +207,7 @@ def _page(server: RabbitMQ) -> Iterator[Any]:
     playwright = importlib.import_module("playwright.sync_api")
     url = urlsplit(server.management_url)
     with playwright.sync_playwright() as engine:
-        browser = engine.chromium.launch(
-            executable_path=shutil.which("chromium") or shutil.which("google-chrome"), args=["--no-sandbox"]
-        )
+        browser = engine.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": _WIDTH, "height": 800})
         page.goto(f"http://{url.hostname}:{url.port}/")
         page.fill("input[name=username]", str(url.username))
