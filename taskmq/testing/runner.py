@@ -26,8 +26,8 @@ class Suite:
 
     Attributes:
         deadline: seconds for one test.
-        patience: seconds for anything that has to happen but may take its time. It ends what hangs; a busy machine
-            needs 10 s to start a process.
+        patience: seconds for anything that has to happen but may take its time. It ends what hangs: a busy machine
+            may need 10 s to start a process.
     """
 
     deadline: float = 100

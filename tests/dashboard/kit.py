@@ -199,7 +199,7 @@ class Eyes:
         expect(found).to_have_count(count)
 
     def confirm(self, name: str) -> None:
-        """Press the button of that name in the dialog that opens, also where what opens it has the same name."""
+        """Press the button of that name in the dialog, once it is open: what opens it may have the same name."""
         self.page.locator("dialog[open]").get_by_role("button", name=_exact(name)).click()
 
     def click(self, name: str) -> None:

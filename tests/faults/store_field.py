@@ -261,9 +261,9 @@ class StoreField:
         return {int(slot): int(epoch) for slot, _, epoch in self._rows(_HOLDERS)}
 
     def holder_of_idle(self) -> tuple[str, dict[int, int]]:
-        """Which scheduler holds the slot of the queue that always has jobs, and the epochs while it does.
+        """Which scheduler holds the slot of the queue that always has jobs, and the epoch of each slot then.
 
-        Read at once: a slot that is given to another scheduler in between would have its successor's epoch.
+        One query reads both: another scheduler may get the slot, and a new epoch, right afterwards.
         """
         pids = {process.pid: role for role, process in self.processes.items() if role.startswith("scheduler")}
         slot = self.slot_of_idle()
@@ -353,7 +353,7 @@ class StoreField:
         )
 
     def until(self, holds: Callable[[], T], what: str, within: float) -> T:
-        """What holds, once it does; its failure shows the logs."""
+        """The first true value that `holds` gives; a failure shows the logs."""
         try:
             return eventually(holds, what, within=timedelta(seconds=within))
         except TimeoutError as error:

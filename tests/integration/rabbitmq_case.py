@@ -141,13 +141,13 @@ class _Call(Protocol):
     def __call__(self, *, timeout: float) -> Awaitable[None]: ...
 
 
-async def refusal(says: str, call: _Call) -> BrokerUnavailable:
-    """What a call ends with that knows why: on a busy machine it has no answer within a short time."""
+async def refusal(reason: str, call: _Call) -> BrokerUnavailable:
+    """The error of a call that fails, once it names the reason: a busy machine may take seconds to learn it."""
     said: list[str] = []
     for timeout in (1.0, 4.0, 16.0):
         with pytest.raises(BrokerUnavailable) as caught:
             await call(timeout=timeout)
-        if says in str(caught.value):
+        if reason in str(caught.value):
             return caught.value
         said.append(str(caught.value))
-    raise AssertionError(f"{says!r} is not what was said: {said}")
+    raise AssertionError(f"no error named the reason {reason!r}: {said}")

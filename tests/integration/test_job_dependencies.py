@@ -93,7 +93,7 @@ def test_a_cancellation_during_a_submission_waits_for_it_without_a_deadlock(job_
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
         first = await driver.submit(queue="first")
         child = await driver.new(detail=after(first))
-        # It is the one that would be given up, at once.
+        # If the two waited for each other, the server would give up this connection, at once.
         await connection.execute("set deadlock_timeout = '10ms'")
         await connection.execute("begin")
         await find_upstream(connection, [first.id])

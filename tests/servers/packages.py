@@ -27,14 +27,14 @@ _PACKAGES: dict[str, tuple[str, Callable[[], bool]]] = {
 }
 
 INSTALLABLE = tuple(_PACKAGES)
-# The first has no windows, and takes two thirds of the processor time that the others do.
+# The cheapest first: it has no windows.
 _BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 
 _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def find_chromium() -> str | None:
-    """The browser that pages are shown to."""
+    """The browser that the tests open pages in; None where there is none."""
     return next(filter(None, map(shutil.which, _BROWSERS)), None)
 
 

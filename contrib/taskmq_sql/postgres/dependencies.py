@@ -36,20 +36,18 @@ __all__ = ["Unmet", "Upstream", "find_upstream", "release", "repair", "unmet", "
 Unmet = Sequence[tuple[JobDependency, JobState]]
 """What a job has to wait for, and the states of those jobs."""
 
-# A lock that suffices to mark a job, where one of them has no mark yet: if all who submit at once took the weaker one
-# first, a job that ends meanwhile would wait for them, and they for it.
+# Where a job has no mark yet, `_MARK` needs the stronger lock, and it is taken here: a submission that shared the
+# weaker one first would deadlock with a job that ends, which waits for all who share it.
 _LIVE: Final = """
-with m as materialized (
-  select exists (select from taskmq.job where id = any($1::uuid[]) and has_dependents is null) as is_new),
-a as (select j.id, j.tenant, j.state from m, taskmq.job j where m.is_new and j.id = any($1::uuid[])
-      order by j.id for no key update of j),
-b as (select j.id, j.tenant, j.state from m, taskmq.job j where not m.is_new and j.id = any($1::uuid[])
-      order by j.id for key share of j)
-select * from a union all select * from b"""
+with look as materialized (
+  select exists (select from taskmq.job where id = any($1::uuid[]) and has_dependents is null) as is_unmarked),
+strong as (select j.id, j.tenant, j.state from look, taskmq.job j where is_unmarked and j.id = any($1::uuid[])
+           order by j.id for no key update of j),
+weak as (select j.id, j.tenant, j.state from look, taskmq.job j where not is_unmarked and j.id = any($1::uuid[])
+         order by j.id for key share of j)
+select * from strong union all select * from weak"""
 _MARK: Final = """
-with unmarked as (
-  select id from taskmq.job where id = any($1::uuid[]) and has_dependents is null order by id for no key update)
-update taskmq.job j set has_dependents = true where j.id = any(array(select id from unmarked))"""
+update taskmq.job set has_dependents = true where id = any($1::uuid[]) and has_dependents is null"""
 _ENDED: Final = """
 select h.id, h.tenant, h.state from unnest($1::uuid[]) as i(id) cross join lateral
   (select id, tenant, state from taskmq.job_history where id = i.id and ended >= $2 order by ended desc limit 1) h"""
