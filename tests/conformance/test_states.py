@@ -56,7 +56,7 @@ class TestLocal(StateSuite):
 
 class TestRedis(StateSuite):
     # By the server's clock, which nobody can hold still: leases have to outlast a slow machine's calls.
-    short = 0.8
+    short = 1.5
 
     @pytest.fixture(autouse=True)
     def _server(self, redis_url: str) -> None:

@@ -163,6 +163,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 class TestCluster(CrashCountCases, Delays, StateCase):
+    short = 1.5
+
     @pytest.fixture(autouse=True)
     def _server(self, cluster: Cluster) -> None:
         cluster.flush()
