@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import coverage
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -24,6 +25,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         # The processes of the tests are measured, and those that they start are not: it doubles what a start costs.
         os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # After the last test, xdist kills a process that takes more than ten seconds to go, as it may on a full machine:
+    # what it has measured is kept before.
+    if hasattr(session.config, "workerinput") and (measurement := coverage.Coverage.current()) is not None:
+        measurement.stop()
+        measurement.save()
 
 
 @pytest.hookimpl(tryfirst=True)

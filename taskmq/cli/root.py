@@ -24,7 +24,7 @@ _COMMANDS = {
     ),
     "dev": (
         "taskmq.cli.processes.dev:dev",
-        "Embedded broker and job store, reloading worker, beat and scheduler in one process tree.",
+        "Embedded broker and job store, worker, beat, scheduler and dashboard in one process tree; it reloads.",
     ),
     "bench": (
         "taskmq.cli.processes.bench:bench_installation",

@@ -47,6 +47,7 @@ class Supervisor:
         order: what each of them is to do.
         supervision: how many there are, and when they are replaced.
         on_ready: called once, when the first of them consumes.
+        on_restart: called each time all of them were replaced, by `restart` or for a change in the watched code.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class Supervisor:
         supervision: SupervisorConfig | None = None,
         *,
         on_ready: Callable[[ChildReady], None] | None = None,
+        on_restart: Callable[[], None] = lambda: None,
     ) -> None:
         self._order = order
         self._supervision = supervision = supervision or SupervisorConfig()
         self._on_ready = on_ready
+        self._on_restart = on_restart
         self._slots: list[ProcessSlot] = []
         self._running: dict[asyncio.Task[Literal["done", "dismissed", "unusable"]], ProcessSlot] = {}
         self._children: set[ChildProcess] = set()
@@ -227,6 +230,7 @@ class Supervisor:
                     break
             else:
                 _log.info("all processes were replaced")
+                self._on_restart()
         self._systemd.ready()
 
     async def _recycle(self, slot: ProcessSlot, why: str) -> None:

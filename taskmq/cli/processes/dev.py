@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -15,20 +15,22 @@ from typing import Final
 from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce, start_logging
 from taskmq.cli.processes.worker import banner, watched
+from taskmq.durable.task_set import TaskSet
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.supervisor.config import SupervisorConfig
 from taskmq.supervisor.supervisor import Supervisor
-from taskmq.worker.child_protocol import ChildSpec
+from taskmq.worker.child_protocol import ChildReady, ChildSpec
 from taskmq.worker.config import WorkerConfig
 
 __all__ = ["dev"]
 
 _STORE: Final = "sqlite:///.taskmq/jobs.db"
 _PORT: Final = 8787
+_SERVER: Final = ("litestar", "uvicorn", "argon2", "jsonschema_rs")
 
 
 def dev(target: str | None = None, /, *, processes: int = 1, port: int | None = None) -> int:
-    """Embedded broker and job store, reloading worker, beat, scheduler and dashboard; for one's own machine.
+    """Embedded broker and job store, worker, beat, scheduler and dashboard, which reload; for one's own machine.
 
     Other commands find the app and its job store by the two variables that it prints. What jobs of the store log and
     print is kept with them. The dashboard needs taskmq[server]; it serves this machine only, without a sign-in.
@@ -40,7 +42,7 @@ def dev(target: str | None = None, /, *, processes: int = 1, port: int | None = 
     processes
         How many worker processes.
     port
-        Where the dashboard is. Default: 8787, or any that is free where that is taken.
+        Where the dashboard is; 0: any that is free. Default: 8787, or any that is free where that is taken.
     """
     options = current_globals()
     start_logging()
@@ -66,40 +68,55 @@ def dev(target: str | None = None, /, *, processes: int = 1, port: int | None = 
         # Ignored by an app that names a store itself.
         announce(f"for other commands, unless the app names a store: export TASKMQ_APP={name} TASKMQ_STORE={_STORE}")
     supervision = SupervisorConfig(processes=processes, watch=folders)
+    common = ("--lifeline", "--default-store", _STORE, name)
+    commands: list[tuple[str, ...]] = [("beat", *common), ("scheduler", *common)]
+    if all(map(find_spec, _SERVER)):
+        port = _free_port(_PORT) if port is None else port or _free_port()
+        commands.append(("server", "--development", "--rate", "0", "--port", str(port), *common))
+    else:
+        announce("no dashboard: pip install 'taskmq[server]', and start again")
 
     async def run() -> int:
-        async with (
-            _beside("beat", "--lifeline", "--default-store", _STORE, name),
-            _beside("scheduler", "--lifeline", "--default-store", _STORE, name),
-            _dashboard(name, _port() if port is None else port),
-        ):
-            return await Supervisor(order, supervision, on_ready=banner).run()
+        code_is_new = asyncio.Event()
+
+        def ready(worker: ChildReady) -> None:
+            banner(worker)
+            code_is_new.set()
+
+        beside = TaskSet("dev", failure="beat, scheduler and dashboard are not kept running any more")
+        beside.start(_beside(commands, code_is_new))
+        try:
+            return await Supervisor(order, supervision, on_ready=ready, on_restart=code_is_new.set).run()
+        finally:
+            await beside.aclose()
 
     # SQLite makes a file, and no folder.
     Path(".taskmq").mkdir(exist_ok=True)
     return asyncio.run(run())
 
 
-def _dashboard(name: str, port: int) -> contextlib.AbstractAsyncContextManager[None]:
-    if any(find_spec(module) is None for module in ("litestar", "uvicorn", "argon2", "jsonschema_rs")):
-        announce("no dashboard: pip install 'taskmq[server]', and start again")
-        return contextlib.nullcontext()
-    return _beside(
-        "server", "--development", "--lifeline", "--default-store", _STORE, "--port", str(port), "--rate", "0", name
-    )
+def _free_port(*wanted: int) -> int:
+    """The first that is free; named to the server, so that its address stays the same when it is started anew."""
+    for port in (*wanted, 0):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)) as found:
+            number: int = found.getsockname()[1]
+            return number
+    raise OSError("127.0.0.1 has no free port")
 
 
-def _port() -> int:
-    """The usual port; 0, which means any, where it is taken."""
-    try:
-        socket.create_server(("127.0.0.1", _PORT)).close()
-    except OSError:
-        return 0
-    return _PORT
+async def _beside(commands: Sequence[tuple[str, ...]], code_is_new: asyncio.Event) -> None:
+    """Keep the commands running, with the code that the worker has; they begin once it has shown that it starts."""
+    while True:
+        await code_is_new.wait()
+        async with contextlib.AsyncExitStack() as running:
+            code_is_new.clear()
+            for command in commands:
+                await running.enter_async_context(_running(*command))
+            await code_is_new.wait()
 
 
 @contextlib.asynccontextmanager
-async def _beside(*words: str) -> AsyncGenerator[None]:
+async def _running(*words: str) -> AsyncGenerator[None]:
     """A command that runs meanwhile. Its standard input ends when this process does, also by a kill."""
     process = await asyncio.create_subprocess_exec(
         *_command(), *words, start_new_session=True, stdin=asyncio.subprocess.PIPE
