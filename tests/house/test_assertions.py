@@ -4,7 +4,7 @@ import ast
 import re
 from typing import Final
 
-from tests.house.tree import ROOT, parsed
+from tests.house.tree import ROOT, nodes, parsed
 
 # What fails by itself: pytest's and Playwright's, helpers that check, and those that wait with a deadline.
 _CHECKS: Final = re.compile(r"_?(raises|warns|fail|assert|check|expect|see|judge|test)(_\w+)?$").match
@@ -15,7 +15,7 @@ def test_every_test_asserts_or_calls_what_says_that_it_does() -> None:
     found = {
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        for node in ast.walk(parsed(path))
+        for node in nodes(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
         if not any(_can_fail(each) for each in ast.walk(node))
     }

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.house.tree import ROOT, parsed
+from tests.house.tree import ROOT, nodes, parsed
 
 # Reason -> file below tests/ and what is patched there. An argument of a constructor with a default is better.
 _PATCHED: Final[dict[str, set[str]]] = {
@@ -69,7 +69,7 @@ def test_patches_of_our_own_modules_are_those_that_are_listed() -> None:
 def _patched(tree: ast.Module) -> Iterator[str]:
     # The type of a thing that a test has got from an app is one of ours, too.
     ours = _names_of_ours(tree) | {"type"}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Call(func=ast.Attribute(attr="setattr"), args=[ast.Constant(value=str(target)), *_]):
                 if target.startswith("taskmq"):
@@ -89,7 +89,7 @@ def _patched(tree: ast.Module) -> Iterator[str]:
 def _names_of_ours(tree: ast.Module) -> set[str]:
     return {
         alias.asname or alias.name
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("taskmq")
         for alias in node.names
     }

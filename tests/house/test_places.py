@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from tests.house.tree import Module, classes, modules
+from tests.house.tree import Module, classes, modules, nodes
 
 # `settle` settles deliveries. Everything else here is an exception with its reason.
 _SETTLES: dict[str, str] = {
@@ -141,7 +141,7 @@ def test_the_names_of_keys_are_written_in_one_place() -> None:
 def _kinds_of_keys() -> Iterator[str]:
     """What the keys of one kind begin with: `once:`."""
     (keys,) = [module for module in modules() if module.where in _NAMES_KEYS]
-    for node in ast.walk(keys.tree):
+    for node in nodes(keys.tree):
         match node:
             case ast.Constant(value=str(text)) if re.fullmatch("[a-z]+:", text):
                 yield text
@@ -156,7 +156,7 @@ def test_the_plan_of_a_task_is_written_at_its_definition_only() -> None:
 def _writes_a_plan(module: Module) -> bool:
     return any(
         isinstance(node, ast.Attribute) and node.attr == "plan" and isinstance(node.ctx, ast.Store)
-        for node in ast.walk(module.tree)
+        for node in nodes(module.tree)
     )
 
 
@@ -168,14 +168,14 @@ def test_messages_and_envelopes_are_made_in_named_places_only() -> None:
 def _makes(module: Module, name: str) -> bool:
     return any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
-        for node in ast.walk(module.tree)
+        for node in nodes(module.tree)
     )
 
 
 def _says(module: Module, fits: Callable[[str], bool]) -> bool:
     docstrings = {
         id(node.body[0].value)
-        for node in ast.walk(module.tree)
+        for node in nodes(module.tree)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
@@ -185,7 +185,7 @@ def _says(module: Module, fits: Callable[[str], bool]) -> bool:
         and isinstance(node.value, str)
         and fits(node.value)
         and id(node) not in docstrings
-        for node in ast.walk(module.tree)
+        for node in nodes(module.tree)
     )
 
 
@@ -197,7 +197,7 @@ def _modules_that(do: object) -> set[str]:
 def _calls(module: Module, names: set[str]) -> bool:
     return any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names
-        for node in ast.walk(module.tree)
+        for node in nodes(module.tree)
     )
 
 

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterable
 from typing import Final
 
-from tests.house.tree import ROOT, parsed
+from tests.house.tree import ROOT, nodes, parsed
 
 _LONGEST_NAME = 80
 
@@ -16,7 +16,7 @@ def test_the_name_of_a_test_says_what_broke_in_80_characters() -> None:
     found = {
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        for node in ast.walk(parsed(path))
+        for node in nodes(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(node.name) > _LONGEST_NAME
     }
 
@@ -117,7 +117,7 @@ def test_a_test_that_only_runs_a_coroutine_is_one() -> None:
     found = {
         f"{path.relative_to(ROOT / 'tests')}: {node.name}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        for node in ast.walk(parsed(path))
+        for node in nodes(parsed(path))
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and _only_runs_a_coroutine(node)
     }
 

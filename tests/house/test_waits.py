@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.house.tree import ROOT, parsed
+from tests.house.tree import ROOT, nodes, parsed
 
 _TESTS: Final = ROOT / "tests"
 # Campaigns measure; they are no part of the gate.
@@ -208,7 +208,7 @@ def _imports() -> dict[str, set[str]]:
     return {
         name: {
             found
-            for node in ast.walk(parsed(path))
+            for node in nodes(parsed(path))
             if isinstance(node, ast.ImportFrom) and node.module
             for found in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
             if found in paths

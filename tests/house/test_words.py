@@ -7,7 +7,7 @@ import tokenize
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from tests.house.tree import FOLDERS, ROOT, Module, classes, modules
+from tests.house.tree import FOLDERS, ROOT, Module, classes, modules, nodes
 
 # Names of earlier builders; docs/glossary.md has the words that took their place.
 _BANNED = {
@@ -43,7 +43,7 @@ def test_no_identifier_uses_a_word_that_was_replaced() -> None:
 
 def _defined(module: Module) -> set[str]:
     names = set(module.path.stem.split("."))
-    for node in ast.walk(module.tree):
+    for node in nodes(module.tree):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 names.add(name)
@@ -104,7 +104,7 @@ def _prose(module: Module) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
-    for node in ast.walk(module.tree):
+    for node in nodes(module.tree):
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))):
                 yield node.lineno, text

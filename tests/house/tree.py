@@ -61,6 +61,12 @@ def parsed(path: Path) -> ast.Module:
 
 
 @functools.cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of a file's tree, as `ast.walk` gives them, which every rule would have to do again."""
+    return tuple(ast.walk(tree))
+
+
+@functools.cache
 def _by_name() -> dict[str, Module]:
     return {module.name: module for module in modules()}
 
@@ -77,7 +83,7 @@ def imports() -> dict[str, frozenset[str]]:
 
 
 def _imported(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in nodes(module.tree):
         match node:
             case ast.Import(names=names):
                 yield from (alias.name for alias in names if alias.name in _by_name())
@@ -93,7 +99,7 @@ def _home(source: str, name: str) -> str | None:
     module = _by_name().get(source)
     if module is None or not module.is_package:
         return module.name if module is not None else None
-    for node in ast.walk(module.tree):
+    for node in nodes(module.tree):
         if isinstance(node, ast.ImportFrom) and node.module and any(alias.name == name for alias in node.names):
             return _home(node.module, name)
     return module.name
@@ -101,4 +107,4 @@ def _home(source: str, name: str) -> str | None:
 
 def classes(module: Module) -> Iterator[ast.ClassDef]:
     """All classes of a module, nested ones included."""
-    yield from (node for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef))
+    yield from (node for node in nodes(module.tree) if isinstance(node, ast.ClassDef))
