@@ -58,8 +58,10 @@ def test_what_waits_for_ever_in_real_time_fails_where_it_waits() -> None:
     with pytest.raises(TimeoutError) as caught:
         run_in_real_time(wait_in_vain(), within=0.01)
 
-    assert caught.value.__cause__ is not None
-    assert "wait_in_vain" in [frame.name for frame in traceback.extract_tb(caught.value.__cause__.__traceback__)]
+    # Python 3.11.2 only has it as the context.
+    interrupted = caught.value.__cause__ or caught.value.__context__
+    assert interrupted is not None
+    assert "wait_in_vain" in [frame.name for frame in traceback.extract_tb(interrupted.__traceback__)]
 
 
 class TestRunBy:
