@@ -8,7 +8,7 @@ from taskmq.client.job_service import JobService
 from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
 from taskmq.contracts.stores import ResultRecord
-from taskmq.errors import InvalidOption, ResultTimeout
+from taskmq.errors import InvalidOption, ResultTimeout, StateUnavailable
 from taskmq.model.history.logs import LogFilter, LogPage, StoredLine, read_level
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.states import JobState
@@ -147,9 +147,16 @@ class JobQueries(JobService):
             if results is None:
                 await asyncio.sleep(min(pause, left))
                 pause = min(pause * 2, _LONGEST_LOOK)
-            # The scheduler puts ends where callers may wait; one that never ran is in the store alone.
-            elif (early := await results.wait(job_id, timeout=min(_BETWEEN_LOOKS, left))) is not None:
-                return early
+            else:
+                # The scheduler puts ends where callers may wait; one that never ran is in the store alone.
+                try:
+                    early = await results.wait(job_id, timeout=min(_BETWEEN_LOOKS, left))
+                except StateUnavailable:
+                    # Only later is the end seen without it.
+                    results = None
+                    continue
+                if early is not None:
+                    return early
             found = await self._store.find(job_id)
             record = None if found is None else result_of(found)
         return await self._store.redeemed(record)

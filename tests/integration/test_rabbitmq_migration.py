@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, urlsplit
@@ -15,11 +16,16 @@ import pytest
 from msgspec.structs import replace
 
 from taskmq.contracts.broker import Broker, BrokerOptions, Delivery, Subscription
-from taskmq.errors import SendError, TopologyMismatch
+from taskmq.errors import BrokerUnavailable, SendError, TopologyMismatch
 from taskmq.model.topology import QueueKind, WorkQueue, is_jobs_queue
 from taskmq.testing.broker_suite import message
 from taskmq_rabbitmq import open_broker
-from tests.integration.migrating import migrate
+from taskmq_rabbitmq.admin.http_api import Management
+from taskmq_rabbitmq.connect.connection import Connection
+from taskmq_rabbitmq.connect.credentials import CredentialSource
+from taskmq_rabbitmq.migrate import PublisherLockout
+from taskmq_rabbitmq.model.url import parse_url
+from tests.integration.migrating import SETTLE_SECONDS, migrate
 from tests.servers import RabbitMQ
 from tests.servers.waiting import until
 
@@ -29,15 +35,20 @@ _ROOT = Path(__file__).parents[2]
 # Set, all changes and all ways to be killed are tried, with so many messages; else those that cover the others.
 _CAMPAIGN = os.environ.get("TASKMQ_TEST_MIGRATION_TASKS")
 _TASKS = int(_CAMPAIGN or 300)
+_PATIENCE = 30.0
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RabbitMQ]:
-    """A node that counts what is in its queues five times a second."""
+    """A node that counts what is in its queues five times a second, and lists its connections anew every second."""
+    every_second = "[{global, [{60, 1}]}, {basic, [{60, 1}]}, {detailed, [{60, 1}]}]"
     with RabbitMQ(
         os.environ.get("TASKMQ_TEST_RABBITMQ"),
         config={"collect_statistics_interval": "200"},
-        advanced_config="[{rabbit, [{quorum_tick_interval, 200}]}].",
+        advanced_config=(
+            "[{rabbit, [{quorum_tick_interval, 200}]}, "
+            f"{{rabbitmq_management_agent, [{{sample_retention_policies, {every_second}}}]}}]."
+        ),
     ) as node:
         yield node
 
@@ -250,6 +261,44 @@ def test_a_queue_with_a_worker_is_not_touched(server: RabbitMQ, url: str) -> Non
 
     assert arguments_of(server, url)["q"]["x-queue-type"] == "classic"
     assert nothing_is_left(server, url)
+
+
+@pytest.mark.real_time
+async def test_a_publisher_that_is_let_in_together_with_us_is_disconnected(server: RabbitMQ, url: str) -> None:
+    """RabbitMQ counts a connection a moment after it has let it in: of two that come at once both are let in."""
+    endpoint, loop = parse_url(url), asyncio.get_running_loop()
+    login, management = CredentialSource(endpoint, loop=loop), Management(endpoint)
+    limit = f"vhost-limits/{management.vhost}/max-connections"
+    publisher = Connection(endpoint, login, name="producer", role="publish", loop=loop)
+    steps: list[str] = []
+    opened: list[bool] = []
+
+    @asynccontextmanager
+    async def open_two() -> AsyncGenerator[None]:
+        ours = Connection(endpoint, login, name="ours stays", role="publish", loop=loop)
+        if not opened:
+            opened.append(True)
+            await management.put(limit, {"value": 2})
+            await publisher.opened(_PATIENCE)
+        try:
+            await ours.opened(1)
+            yield
+        finally:
+            await ours.close(_PATIENCE)
+
+    lockout = PublisherLockout(
+        management, ours="ours", open_another=open_two, settle=SETTLE_SECONDS, report=steps.append
+    )
+    try:
+        async with lockout.held():
+            assert not publisher.is_open
+            with pytest.raises(BrokerUnavailable):
+                await publisher.opened(1)
+        await publisher.opened(_PATIENCE)
+    finally:
+        await publisher.close(_PATIENCE)
+        login.close()
+    assert "1 publishing connections closed" in steps
 
 
 def test_messages_that_a_vanished_worker_holds_are_waited_for(server: RabbitMQ, url: str) -> None:

@@ -5,7 +5,9 @@ consume are left alone. What was unconfirmed on a closed connection its owner pu
 come back by themselves as soon as the limit is gone.
 
 The list of connections may be seconds old, so in the end the broker itself is asked, by its limit: if it lets in one
-more than are listed to stay, no other client is there, and with us in that place none can come.
+more than are listed to stay, no other client was there. But it counts a connection a moment after letting it in, and
+a publisher that tries again just then may come in beside us. So the limit is 0 again at once, and a list that knows
+of us has to show no publisher.
 
 A policy that applies to nothing records that the limit is ours and which one there was before, so that the next run
 after a crash can take it away.
@@ -26,6 +28,7 @@ __all__ = ["PublisherLockout"]
 _NOTE: Final = "taskmq.migration.connections"
 _LIMIT: Final = "max-connections"
 _ROUNDS: Final = 10
+_LOOKS: Final = 5
 _PAUSE: Final = 0.2
 
 
@@ -81,13 +84,15 @@ class PublisherLockout:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.end)
             await self._begin()
-            await asyncio.sleep(self._settle)
+            closed: set[str] = set()
             for _ in range(_ROUNDS):
-                staying = await self._close_publishers()
-                if await self._is_alone(stack, staying):
+                await asyncio.sleep(self._settle)
+                staying = await self._close_publishers(closed)
+                if await self._gets_in(stack, staying) and await self._came_alone(staying, closed):
                     break
             else:
                 raise TopologyMismatch("there are always new connections although the virtual host's limit is 0")
+            self._report(f"{len(closed)} publishing connections closed")
             yield
 
     async def end(self) -> None:
@@ -124,9 +129,8 @@ class PublisherLockout:
         await self._set_limit(0)
         self._report("new connections to the virtual host are refused for a moment")
 
-    async def _close_publishers(self) -> int:
-        """Close what is listed and may publish; how many connections stay."""
-        closed: set[str] = set()
+    async def _close_publishers(self, closed: set[str]) -> int:
+        """Close what is listed and may publish, except for what is in `closed`, and add it there; how many stay."""
         before: set[str] | None = None
         while True:
             began = time.monotonic()
@@ -141,20 +145,29 @@ class PublisherLockout:
                     await self._management.delete(f"connections/{segment(name)}")
             closed |= fresh
             if not fresh and staying == before:
-                self._report(f"{len(closed)} publishing connections closed")
                 return len(staying)
             before = staying
             await asyncio.sleep(pause)
 
-    async def _is_alone(self, stack: AsyncExitStack, staying: int) -> bool:
+    async def _gets_in(self, stack: AsyncExitStack, staying: int) -> bool:
+        """Whether one more connection of ours is let in, where there is room for one; there is none afterwards."""
         await self._set_limit(staying + 1)
         try:
             await stack.enter_async_context(self._open_another())
         except BrokerUnavailable:
-            await self._set_limit(0)
-            await asyncio.sleep(self._settle)
             return False
+        finally:
+            await self._set_limit(0)
         return True
+
+    async def _came_alone(self, staying: int, closed: set[str]) -> bool:
+        """Whether a list that knows of our newest connection has no publisher; it is closed where there is one."""
+        before = len(closed)
+        for _ in range(_LOOKS):
+            await asyncio.sleep(self._settle)
+            if await self._close_publishers(closed) > staying:
+                return len(closed) == before
+        return False
 
     async def _set_limit(self, most: int) -> None:
         await self._management.put(f"vhost-limits/{self._management.vhost}/{_LIMIT}", {"value": most})

@@ -144,7 +144,7 @@ def migrate(
 
     Stop its workers first. Producers may go on; for a while sending fails with PublishRejected. Nothing that was
     confirmed is lost. If it is interrupted, run it again. Where the queue is a classic one, all publishers of the
-    virtual host are disconnected for a moment, which takes an administrator.
+    virtual host are disconnected for half a minute, which takes an administrator.
 
     Parameters
     ----------

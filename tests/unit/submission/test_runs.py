@@ -31,6 +31,20 @@ def test_a_submitted_job_runs_and_its_result_comes_back(has_state: bool) -> None
 
 
 @run_by(in_shop)
+async def test_a_wait_outlives_the_state_because_the_end_is_in_the_store(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("sleep", 20)
+    waits = asyncio.create_task(job.aresult(timeout=60))
+    state = shop.app.sessions.current().state
+    assert state is not None
+    await asyncio.sleep(5)
+
+    await state.aclose()
+
+    assert await waits == "slept"
+    assert await job.aresult(timeout=60) == "slept"
+
+
+@run_by(in_shop)
 async def test_a_failing_job_is_retried_by_its_tasks_policy_and_waits_in_the_store(shop: Shop, /) -> None:
     job: Job[Any] = await shop.jobs.asubmit("fail", "oops")
     await until(lambda: shop.stage.job(job.id).state is JobState.RETRYING)
