@@ -2,9 +2,9 @@
 # What the targets do is in pyproject.toml under [tool.poe.tasks].
 ifndef PYTHON
 PYTHON := python3
-# The tests are run by the distribution's own interpreter, if it is new enough: one with a shared library, as pyenv
-# builds it, needs a fifth more time for the same.
-INTERPRETER := $(shell /usr/bin/python3 -c "import sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null && echo /usr/bin/python3)
+# The distribution's own interpreter runs the tests, if it is new enough and whole (Debian divides it into packages): one
+# with a shared library, as pyenv builds it, needs a fifth more time for the same.
+INTERPRETER := $(shell /usr/bin/python3 -c "import asyncio, ctypes, ensurepip, sqlite3, ssl, sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null && echo /usr/bin/python3)
 endif
 INTERPRETER := $(or $(INTERPRETER),$(PYTHON))
 UV := .tools/bin/uv

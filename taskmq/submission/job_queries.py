@@ -152,7 +152,7 @@ class JobQueries(JobService):
                 try:
                     early = await results.wait(job_id, timeout=min(_BETWEEN_LOOKS, left))
                 except StateUnavailable:
-                    # Only later is the end seen without it.
+                    # The store has the end all the same; from now on it alone is asked.
                     results = None
                     continue
                 if early is not None:

@@ -32,7 +32,7 @@ def test_the_first_load_is_within_its_budget(eyes: Eyes) -> None:
 
 def test_the_overview_asks_once_for_each_kind_of_thing(browser: Browser, tmp_path: Path) -> None:
     asked: list[str] = []
-    # Where nobody has looked before: the server may give a count that is a second old.
+    # This server has answered no one yet: a used one may give a count that is a second old.
     with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
         served.submit(a_job("seen"))
         eyes.page.on("request", lambda request: asked.append(urlsplit(request.url).path.partition("/api/v1/")[2]))

@@ -29,7 +29,7 @@ _PACKAGES = {
 
 
 def _run(*command: object, cwd: Path) -> str:
-    # PYTHONPATH of whoever runs the tests would hide what is installed.
+    # A PYTHONPATH in the environment would hide the packages that the test has installed.
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
         [str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=300

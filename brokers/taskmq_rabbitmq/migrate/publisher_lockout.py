@@ -130,7 +130,7 @@ class PublisherLockout:
         self._report("new connections to the virtual host are refused for a moment")
 
     async def _close_publishers(self, closed: set[str]) -> int:
-        """Close what is listed and may publish, except for what is in `closed`, and add it there; how many stay."""
+        """Close the listed publishers that are not in `closed` yet, and add them to it; how many connections stay."""
         before: set[str] | None = None
         while True:
             began = time.monotonic()
@@ -161,7 +161,7 @@ class PublisherLockout:
         return True
 
     async def _came_alone(self, staying: int, closed: set[str]) -> bool:
-        """Whether a list that knows of our newest connection has no publisher; it is closed where there is one."""
+        """Whether no publisher came in with our newest connection, as soon as that is listed; close one that did."""
         before = len(closed)
         for _ in range(_LOOKS):
             await asyncio.sleep(self._settle)

@@ -26,7 +26,7 @@ __all__ = ["dev"]
 
 _STORE: Final = "sqlite:///.taskmq/jobs.db"
 _PORT: Final = 8787
-_SERVER: Final = ("litestar", "uvicorn", "argon2", "jsonschema_rs")
+_SERVER_MODULES: Final = ("litestar", "uvicorn", "argon2", "jsonschema_rs")
 
 
 def dev(target: str | None = None, /, *, processes: int = 1, port: int | None = None) -> int:
@@ -70,7 +70,7 @@ def dev(target: str | None = None, /, *, processes: int = 1, port: int | None = 
     supervision = SupervisorConfig(processes=processes, watch=folders)
     common = ("--lifeline", "--default-store", _STORE, name)
     commands: list[tuple[str, ...]] = [("beat", *common), ("scheduler", *common)]
-    if all(map(find_spec, _SERVER)):
+    if all(map(find_spec, _SERVER_MODULES)):
         port = _free_port(_PORT) if port is None else port or _free_port()
         commands.append(("server", "--development", "--rate", "0", "--port", str(port), *common))
     else:
@@ -96,7 +96,7 @@ def dev(target: str | None = None, /, *, processes: int = 1, port: int | None = 
 
 
 def _free_port(*wanted: int) -> int:
-    """The first that is free; named to the server, so that its address stays the same when it is started anew."""
+    """The first of these that is free, else any. The server gets a number, so its address outlives a restart."""
     for port in (*wanted, 0):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)) as found:
             number: int = found.getsockname()[1]

@@ -36,7 +36,8 @@ async def test_a_wait_outlives_the_state_because_the_end_is_in_the_store(shop: S
     waits = asyncio.create_task(job.aresult(timeout=60))
     state = shop.app.sessions.current().state
     assert state is not None
-    await asyncio.sleep(5)
+    await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
+    assert not waits.done()
 
     await state.aclose()
 
