@@ -14,7 +14,6 @@ from taskmq.client.delayed import WaitingJob, cancel, cancelled_record, due_inst
 from taskmq.client.progress import JobProgress, progress_of
 from taskmq.client.sessions import Sessions
 from taskmq.client.unique import release_waiting
-from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.stores import ResultRecord, ResultStore, WaitingMessage, require_store
 from taskmq.errors import InvalidOption, ResultExpired, ResultTimeout
 from taskmq.middleware.chain import Sending
@@ -211,10 +210,9 @@ class JobService:
         Args:
             reason: of a job of the store without a state: workers that run it stop it.
         """
-        broker = self.sessions.current().broker
-        if isinstance(broker, Broadcasting):
+        if (announcer := self.sessions.current().announcer) is not None:
             command = Command(id=secrets.token_hex(8), name=REVOKE, job_id=job_id, reason=reason)
-            broker.announce(command_topic(REVOKE), encode_command(command))
+            announcer.announce(command_topic(REVOKE), encode_command(command))
 
     async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
         """Make a job that waits in the state due at another instant; False where it does not wait."""

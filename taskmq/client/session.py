@@ -10,7 +10,7 @@ import msgspec
 
 from taskmq.client.delayed import to_outgoing, to_waiting
 from taskmq.client.large_values import LargeArguments, LargeClaims, LargeResults, LargeValues
-from taskmq.contracts.broker import Broker, Outgoing, PublishingMany
+from taskmq.contracts.broker import Broadcasting, Broker, Outgoing, PublishingMany
 from taskmq.contracts.stores import BlobStore, Coordinator, DelayStore, State, Stores, TakenMessage
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.durable.relay import Relay
@@ -39,6 +39,7 @@ class Session:
 
     Attributes:
         send_timeout: seconds.
+        announcer: the broker, where it can announce something.
         delays: where messages wait for their time, instead of at the broker.
         state: the adapter of the shared state; None where there is none.
         store: the job store; None where there is none.
@@ -61,6 +62,7 @@ class Session:
         clock: Clock | None = None,
     ) -> None:
         self.broker = broker
+        self.announcer = broker if isinstance(broker, Broadcasting) else None
         self.state = state
         self.store = store
         self.send_timeout = send_timeout
@@ -77,11 +79,16 @@ class Session:
                 state, results=LargeResults(state.results, large), claims=LargeClaims(state.claims, large)
             )
         self._declared: set[str] = set()
+        self._last_words: list[Callable[[], None]] = []
         self._beside = TaskSet("session", failure="what was looked up beside the sends failed")
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Carry out something for which no send waits; it is cancelled when the session ends."""
         self._beside.start(work)
+
+    def before_close(self, say: Callable[[], None]) -> None:
+        """Call this when the session ends, while its connections are still there."""
+        self._last_words.append(say)
 
     @property
     def coordinator(self) -> Coordinator | None:
@@ -260,6 +267,8 @@ class Session:
     async def aclose(self) -> None:
         """Close both; what was published is with the broker before this returns."""
         await self._beside.aclose()
+        for say in self._last_words:
+            say()
         try:
             await self.broker.aclose()
         finally:

@@ -44,6 +44,8 @@ def detail_of(
     Raises:
         InvalidOption: a text is too long or has a NUL in it; names it.
     """
+    if not (description or owner or labels or retry_of or depends_on) and needs is None and preemptible is None:
+        return None
     pairs = {_text("label", name, 64): _text(f"label {name}", value, 255) for name, value in (labels or {}).items()}
     if len(pairs) > _LABELS:
         raise InvalidOption(f"labels: at most {_LABELS}, these are {len(pairs)}")

@@ -2,15 +2,16 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from taskmq.client.large_values import REFERENCE
+from taskmq.client.session import Session
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.identity import Actor
-from taskmq.contracts.jobs import JobRecord, JobStore, JobUpdate, Lane, NewJob, Submitted, encode_lanes, ready_topic
+from taskmq.contracts.jobs import JobRecord, JobUpdate, Lane, NewJob, Submitted
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.errors import (
     DuplicateJob,
@@ -34,6 +35,7 @@ from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
 from taskmq.submission.dependencies import DependsOn, check_refusal, upstream_of
 from taskmq.submission.group_commit import GroupCommit
+from taskmq.submission.lane_announcer import LaneAnnouncer
 from taskmq.submission.new_jobs import name_of
 from taskmq.submission.task_catalogue import RegisteredSignature
 
@@ -70,6 +72,13 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 NOTHING: Final = Change()
 
 
+class _Ways(NamedTuple):
+    """How one session's jobs come into the store, and its schedulers hear of them."""
+
+    commit: GroupCommit
+    lanes: LaneAnnouncer
+
+
 class StoredJobs:
     """Asks the store of the running loop's session.
 
@@ -86,7 +95,7 @@ class StoredJobs:
     ) -> None:
         self._asked_sessions = sessions
         self._signature_of = signature_of
-        self._commits: dict[int, tuple[JobStore, GroupCommit]] = {}
+        self._by_session: WeakKeyDictionary[Session, _Ways] = WeakKeyDictionary()
 
     @property
     def _sessions(self) -> Sessions:
@@ -113,7 +122,7 @@ class StoredJobs:
         if connection is not None:
             (answer,) = await self._sessions.store().submit([job], connection=connection)
         else:
-            answer = await self._commit().submit(job)
+            answer = await self._ways().commit.submit(job)
         check_refusal(answer, name_of(job))
         return require_taken(job, answer)
 
@@ -124,7 +133,7 @@ class StoredJobs:
         self._check_sizes(jobs)
         if connection is not None:
             return await self._sessions.store().submit(jobs, connection=connection)
-        return await self._commit().submit_many(jobs)
+        return await self._ways().commit.submit_many(jobs)
 
     async def _light(self, job: NewJob) -> NewJob:
         """The job, with a reference to its arguments where they are large."""
@@ -146,25 +155,21 @@ class StoredJobs:
             if len(job.body) > limit:
                 raise TooLarge(len(job.body), limit, f"job {job.key or job.id} of task {job.task}")
 
-    def _commit(self) -> GroupCommit:
-        store = self._sessions.store()
-        found = self._commits.get(id(store))
-        if found is None or found[0] is not store:
-            # Of a session that was closed nothing is under way any more.
-            self._commits = {id(store): (store, GroupCommit(store, committed=self._announce))}
-            return self._commits[id(store)][1]
-        return found[1]
-
-    def _announce(self, jobs: Sequence[NewJob]) -> None:
+    def _ways(self) -> "_Ways":
+        """Those of the running loop's session."""
         session = self._sessions.current()
-        if session.store is None or not isinstance(session.broker, Broadcasting):
-            return
+        found = self._by_session.get(session)
+        if found is None:
+            lanes = LaneAnnouncer(self._sessions.store(), session.announcer)
+            session.before_close(lanes.announce)
+            commit = GroupCommit(self._sessions.store(), committed=lambda jobs: lanes.ready(self._lanes_of(jobs)))
+            found = self._by_session[session] = _Ways(commit, lanes)
+        return found
+
+    def _lanes_of(self, jobs: Sequence[NewJob]) -> set[Lane]:
+        """Those in which jobs are ready."""
         now = self._sessions.clock.now_ms()
-        slots: dict[int, list[Lane]] = {}
-        for lane in {Lane(job.queue, job.priority, job.tenant) for job in jobs if job.due <= now and not job.held}:
-            slots.setdefault(session.store.dispatching.slot_of(lane.queue), []).append(lane)
-        for slot, lanes in slots.items():
-            session.broker.announce(ready_topic(slot), encode_lanes(lanes))
+        return {Lane(job.queue, job.priority, job.tenant) for job in jobs if job.due <= now and not job.held}
 
     async def given(self, sending: Sending, answer: Submitted) -> str:
         """What the job is called that a caller gets for a call.
@@ -290,11 +295,7 @@ class StoredJobs:
     async def _after(self, job_id: str, decision: Decision) -> JobRecord:
         record = await self.get(job_id)
         if decision.state is JobState.QUEUED:
-            session = self._sessions.current()
-            if session.store is not None and isinstance(session.broker, Broadcasting):
-                lane = Lane(record.queue, record.priority, record.tenant)
-                slot = session.store.dispatching.slot_of(record.queue)
-                session.broker.announce(ready_topic(slot), encode_lanes([lane]))
+            self._ways().lanes.ready([Lane(record.queue, record.priority, record.tenant)])
         return record
 
     def _update(

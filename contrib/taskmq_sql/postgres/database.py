@@ -1,6 +1,7 @@
 """One database of jobs: its connections by what they are used for, its names and its number of slots."""
 
 import hashlib
+from functools import lru_cache
 from typing import Final
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
@@ -58,7 +59,7 @@ class Database:
 
     def slot_of(self, queue: str) -> int:
         """The slot of a queue."""
-        return int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8]) % self.slots
+        return _hash_of(queue) % self.slots
 
     async def aclose(self) -> None:
         for each in (
@@ -113,3 +114,8 @@ def _mismatch(address: str, revision: str | None) -> str:
         f"{address} has tables of revision {revision}, and this older version works with {HEAD}: "
         "install the taskmq that has run `taskmq store upgrade` there"
     )
+
+
+@lru_cache(4096)
+def _hash_of(queue: str) -> int:
+    return int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8])

@@ -27,7 +27,7 @@ from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import Unmet, find_upstream, wait
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.quotas import Admission, admit_jobs, concern, lock_usage
-from taskmq_sql.postgres.statements import SUBMIT, SUBMIT_KEYED
+from taskmq_sql.postgres.statements import SUBMIT, SUBMIT_KEYED, SUBMIT_ONE, SUBMIT_ONE_KEYED
 
 __all__ = ["Numbers", "insert_jobs", "numbers_of", "submit"]
 
@@ -333,25 +333,32 @@ async def _claim(connection: Connection, job: NewJob, key: UniqueKey) -> KeyHold
 
 async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> dict[str, int]:
     """The ids and states of the jobs that are new."""
-    statement = SUBMIT
-    if any(job.key is not None for job in jobs):
+    if not jobs:
+        return {}
+    has_keys = any(job.key is not None for job in jobs)
+    if has_keys:
         # In one order everywhere: two calls whose keys cross wait for each other once, and not in a circle.
         jobs = sorted(jobs, key=lambda job: (numbers.tenants[job.tenant], job.key or ""))
-        statement = SUBMIT_KEYED
-    rows = await connection.fetch(
-        statement,
-        [job.id for job in jobs],
-        [job.due for job in jobs],
-        [job.expires for job in jobs],
-        [numbers.tenants[job.tenant] for job in jobs],
-        [numbers.queues[job.queue] for job in jobs],
-        [numbers.tasks[job.task] for job in jobs],
-        [job.priority for job in jobs],
-        [job.held for job in jobs],
-        [job.key for job in jobs],
-        [job.fingerprint for job in jobs],
-        [job.body if len(job.body) <= LONGEST_BODY else None for job in jobs],
-    )
+    values = [
+        (
+            job.id,
+            job.due,
+            job.expires,
+            numbers.tenants[job.tenant],
+            numbers.queues[job.queue],
+            numbers.tasks[job.task],
+            job.priority,
+            job.held,
+            job.key,
+            job.fingerprint,
+            job.body if len(job.body) <= LONGEST_BODY else None,
+        )
+        for job in jobs
+    ]
+    if len(values) == 1:
+        rows = await connection.fetch(SUBMIT_ONE_KEYED if has_keys else SUBMIT_ONE, *values[0])
+    else:
+        rows = await connection.fetch(SUBMIT_KEYED if has_keys else SUBMIT, *zip(*values, strict=True))
     return {str(row[0]): row[1] for row in rows}
 
 

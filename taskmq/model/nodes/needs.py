@@ -83,6 +83,8 @@ def job_needs(resources: Mapping[str, object] | None = None, place: PlaceOptions
     Raises:
         InvalidOption: what cannot be; names the option.
     """
+    if not resources and not place:
+        return None
     wanted = place or {}
     if unknown := sorted(wanted.keys() - PlaceOptions.__annotations__.keys()):
         raise InvalidOption(f"place: {did_you_mean(unknown[0], sorted(PlaceOptions.__annotations__))}")

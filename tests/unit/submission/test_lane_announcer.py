@@ -1,0 +1,75 @@
+"""What submitters announce to schedulers, and how often."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from taskmq import TaskMQ
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.jobs import READY_TOPIC, Lane, decode_lanes
+from taskmq.testing.job_store import MemoryJobStore
+from taskmq_local import open_memory_broker
+
+_PACE = 0.004
+
+
+@asynccontextmanager
+async def _shop(name: str) -> AsyncIterator[tuple[TaskMQ, list[tuple[float, list[Lane]]]]]:
+    """An app with two queues and a store, without a scheduler; and when which lanes were announced."""
+    loop = asyncio.get_running_loop()
+    heard: list[tuple[float, list[Lane]]] = []
+    broker = open_memory_broker(f"memory://{name}", BrokerOptions())
+    listening = await broker.listen(
+        [f"{READY_TOPIC}*"], lambda _, body: heard.append((loop.time(), decode_lanes(body)))
+    )
+    app = TaskMQ(f"memory://{name}")
+    app.sessions.job_store = lambda options: MemoryJobStore(clock=options.clock)
+    for queue in ("one", "other"):
+        app.task(name=queue, queue=queue)(lambda: None)
+    try:
+        yield app, heard
+    finally:
+        await app.aclose()
+        await listening.stop()
+        await broker.aclose()
+
+
+async def test_the_first_job_is_announced_at_once_and_those_behind_it_together() -> None:
+    async with _shop("together") as (app, heard):
+        for queue in ("one", "one", "other", "one"):
+            await app.jobs.asubmit(queue)
+        await asyncio.sleep(0)
+        (first,) = heard
+
+        await asyncio.sleep(2 * _PACE)
+
+        assert first[1] == [Lane("one", 4, "")]
+        assert sorted(lane for _, lanes in heard[1:] for lane in lanes) == [Lane("one", 4, ""), Lane("other", 4, "")]
+        assert {round(at - first[0], 6) for at, _ in heard[1:]} == {_PACE}
+
+
+async def test_a_job_is_announced_at_once_where_nothing_was_for_a_while() -> None:
+    async with _shop("at once") as (app, heard):
+        for _ in range(3):
+            await app.jobs.asubmit("one")
+            await asyncio.sleep(_PACE)
+
+        assert len(heard) == 3
+
+
+async def test_what_cannot_run_yet_is_not_announced() -> None:
+    async with _shop("later") as (app, heard):
+        await app.jobs.asubmit("one", delay=60)
+        await app.jobs.asubmit("one", held=True)
+        await asyncio.sleep(2 * _PACE)
+
+        assert not heard
+
+
+async def test_an_app_that_closes_announces_what_it_has_submitted() -> None:
+    async with _shop("closing") as (app, heard):
+        await app.jobs.asubmit("one")
+        await app.jobs.asubmit("other")
+        await app.aclose()
+
+        assert [lane.queue for _, lanes in heard for lane in lanes] == ["one", "other"]
