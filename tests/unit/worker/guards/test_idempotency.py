@@ -484,8 +484,8 @@ async def test_without_a_state_a_job_id_is_no_key_and_one_that_came_with_a_key_r
         async def plain(order: str) -> None:
             runs.append(order)
 
-        await app.tasks["plain"].options(job_id="order-7").asend("7")
-        (taken,) = await app.messages("work")
+        await app.tasks["plain"].options(job_id="order-7", queue="elsewhere").asend("7")
+        (taken,) = await app.messages("elsewhere")
         await _send(app, "order-8", "8", task="plain", key="order-8")
         async with working(app):
             await settle_loop()
