@@ -4,8 +4,8 @@
                                    |
     the session closes ------------+
 
-One caller that submits job after job would else announce each: at the broker that costs more than the job's row does
-in its table, and a scheduler dispatches at most every 4 ms anyway.
+One caller that submits job after job would else announce each, which costs the broker about as much as the submission
+costs the database; and a scheduler dispatches at most every 4 ms anyway.
 """
 
 import asyncio

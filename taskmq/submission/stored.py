@@ -155,7 +155,7 @@ class StoredJobs:
             if len(job.body) > limit:
                 raise TooLarge(len(job.body), limit, f"job {job.key or job.id} of task {job.task}")
 
-    def _ways(self) -> "_Ways":
+    def _ways(self) -> _Ways:
         """Those of the running loop's session."""
         session = self._sessions.current()
         found = self._by_session.get(session)

@@ -17,6 +17,7 @@ from taskmq_sql.urls import address_of, plain_url
 __all__ = ["Database"]
 
 _READERS: Final = 2
+_QUEUES: Final = 4096
 _SETTINGS: Final = f"""
 select (select version_num from taskmq.{VERSION_TABLE}) as revision,
        (select value from taskmq.setting where name = 'slots') as slots,
@@ -116,6 +117,6 @@ def _mismatch(address: str, revision: str | None) -> str:
     )
 
 
-@lru_cache(4096)
+@lru_cache(_QUEUES)
 def _hash_of(queue: str) -> int:
     return int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8])

@@ -91,7 +91,7 @@ SUBMIT_KEYED: Final = _SUBMIT.format(rows=_ARRAYS, keys=_KEYED, chosen=_OF_KEYED
 """The same with keys, sorted by tenant and key."""
 
 SUBMIT_ONE: Final = _SUBMIT.format(rows=_ONE_ROW, keys="", chosen="", shard=_SHARD)
-"""A new job, of which nothing is an array: those take as long to encode as the rest of a call does."""
+"""A new job, its values as they are: asyncpg looks at each element of an array before it encodes it."""
 
 SUBMIT_ONE_KEYED: Final = _SUBMIT.format(rows=_ONE_ROW, keys=_KEYED, chosen=_OF_KEYED, shard=_SHARD)
 """The same with a key."""

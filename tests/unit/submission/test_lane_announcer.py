@@ -1,7 +1,7 @@
 """What submitters announce to schedulers, and how often."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from taskmq import TaskMQ
@@ -14,7 +14,7 @@ _PACE = 0.004
 
 
 @asynccontextmanager
-async def _shop(name: str) -> AsyncIterator[tuple[TaskMQ, list[tuple[float, list[Lane]]]]]:
+async def _shop(name: str) -> AsyncGenerator[tuple[TaskMQ, list[tuple[float, list[Lane]]]]]:
     """An app with two queues and a store, without a scheduler; and when which lanes were announced."""
     loop = asyncio.get_running_loop()
     heard: list[tuple[float, list[Lane]]] = []
