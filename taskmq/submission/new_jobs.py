@@ -49,7 +49,7 @@ def detail_of(
     pairs = {_text("label", name, 64): _text(f"label {name}", value, 255) for name, value in (labels or {}).items()}
     if len(pairs) > _LABELS:
         raise InvalidOption(f"labels: at most {_LABELS}, these are {len(pairs)}")
-    detail = JobDetail(
+    return JobDetail(
         description=_text("description", description, _TEXT_LIMIT),
         owner=_text("owner", owner, 255),
         labels=pairs,
@@ -58,7 +58,6 @@ def detail_of(
         preemptible=preemptible,
         depends_on=depends_on,
     )
-    return None if detail == JobDetail() else detail
 
 
 def new_job(
