@@ -107,7 +107,7 @@ def inside(folder: Path) -> Iterator[pytest.MonkeyPatch]:
             yield patch
         finally:
             sys.path[:] = path
-            for name, module in list(sys.modules.items()):
+            for name, module in sys.modules.copy().items():
                 if str(getattr(module, "__file__", None) or "").startswith(str(folder)):
                     del sys.modules[name]
 
@@ -119,7 +119,8 @@ def _is_setting(variable: str) -> bool:
 def run_here(folder: Path, *tokens: str, env: Mapping[str, str] | None = None, text: str = "") -> Result:
     """Run a command to its end as `run_process` does, but in this process: a process costs ten times as much."""
     out, err = BytesIO(), BytesIO()
-    with inside(folder) as patch, _written_to(out) as stdout, _written_to(err) as stderr:
+    # The streams are closed last: threads of the test may write to them as long as they stand in `sys`.
+    with _written_to(out) as stdout, _written_to(err) as stderr, inside(folder) as patch:
         for name, stream in (
             ("stdin", TextIOWrapper(BytesIO(text.encode()))),
             ("stdout", stdout),

@@ -24,7 +24,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
         file.write_text(content)
 
     yield write
-    for name in [name for name in sys.modules if name.startswith("loaded")]:
+    for name in [name for name in sys.modules.copy() if name.startswith("loaded")]:
         del sys.modules[name]
 
 

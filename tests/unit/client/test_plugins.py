@@ -72,7 +72,7 @@ def test_the_scheme_of_another_setting_is_said_to_be_that() -> None:
 
 
 def test_a_state_whose_client_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("redis", "taskmq_redis")]:
+    for name in [name for name in sys.modules.copy() if name.partition(".")[0] in ("redis", "taskmq_redis")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "redis", None)  # what an installation without the extra is like
 

@@ -190,7 +190,7 @@ def test_a_project_that_does_not_use_it_loads_nothing_of_taskmq(tmp_path: Path) 
     import sys
 
     def test_it():
-        mine = [name for name in sys.modules if name.partition(".")[0].startswith("taskmq")]
+        mine = [name for name in sys.modules.copy() if name.partition(".")[0].startswith("taskmq")]
         assert sorted(mine) == ["taskmq", "taskmq.pytest_plugin"]
     """
     ran = run(tmp_path, "-q", _ALL_PLUGINS, test_nothing__py=test)

@@ -160,7 +160,7 @@ def test_an_option_that_cannot_be_is_refused_with_its_remedy(option: Any, messag
 
 @pytest.fixture
 def host_without_zones(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in [name for name in sys.modules if name.startswith("tzdata.")]:
+    for name in [name for name in sys.modules.copy() if name.startswith("tzdata.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tzdata", None)
     zoneinfo.reset_tzpath([])
