@@ -29,6 +29,7 @@ from taskmq.model.units import Duration
 from taskmq.operations.jobs import progress_of_jobs
 from taskmq.options.task_options import CallOptions
 from taskmq.submission.explain import Explanation, explain_job
+from taskmq.submission.stored import JobRef
 
 __all__ = ["JobOrder", "JobOutcomes", "SubmitOutcome", "TenantJobs"]
 
@@ -183,6 +184,14 @@ class TenantJobs:
             raise _not_found(job_id)
         return record
 
+    async def _read(self, job: JobRef) -> JobRecord:
+        """`get`, where that has not been done."""
+        if isinstance(job, str):
+            return await self.get(job)
+        if self._tenant not in (None, job.tenant):
+            raise _not_found(job.id)
+        return job
+
     async def filter(self, text: str, **further: Any) -> JobFilter:
         """The filter that a text means; see `taskmq.model.jobs.filter_text`.
 
@@ -261,7 +270,7 @@ class TenantJobs:
 
     async def change(
         self,
-        job_id: str,
+        job: JobRef,
         *,
         version: int | None = None,
         at: datetime | None = None,
@@ -278,10 +287,10 @@ class TenantJobs:
         Raises:
             NotPermitted: the caller may not call its task.
         """
-        record = await self.get(job_id)
+        record = await self._read(job)
         self._check_task(record.task)
         return await self._jobs.achange(
-            record.id,
+            record,
             version=version,
             at=at,
             delay=delay,
@@ -294,39 +303,39 @@ class TenantJobs:
             note=note,
         )
 
-    async def cancel(self, job_id: str, *, version: int | None = None, note: str = "") -> JobRecord:
+    async def cancel(self, job: JobRef, *, version: int | None = None, note: str = "") -> JobRecord:
         """Cancel a job: for good where no worker has it, else its worker is asked to stop it; the job afterwards."""
-        record = await self.get(job_id)
-        return await self._jobs.acancel(record.id, version=version, by=self._by, note=note)
+        record = await self._read(job)
+        return await self._jobs.acancel(record, version=version, by=self._by, note=note)
 
-    async def hold(self, job_id: str, *, version: int | None = None, note: str = "") -> JobRecord:
+    async def hold(self, job: JobRef, *, version: int | None = None, note: str = "") -> JobRecord:
         """Have a job that waits not run until it is released."""
-        record = await self.get(job_id)
-        return await self._jobs.ahold(record.id, version=version, by=self._by, note=note)
+        record = await self._read(job)
+        return await self._jobs.ahold(record, version=version, by=self._by, note=note)
 
-    async def release(self, job_id: str, *, version: int | None = None, note: str = "") -> JobRecord:
+    async def release(self, job: JobRef, *, version: int | None = None, note: str = "") -> JobRecord:
         """Let a held job run, at its time.
 
         Raises:
             NotPermitted: the caller may not call its task.
         """
-        record = await self.get(job_id)
+        record = await self._read(job)
         self._check_task(record.task)
-        return await self._jobs.arelease(record.id, version=version, by=self._by, note=note)
+        return await self._jobs.arelease(record, version=version, by=self._by, note=note)
 
     async def retry(
-        self, job_id: str, *, version: int | None = None, new_id: str | None = None, note: str = ""
+        self, job: JobRef, *, version: int | None = None, new_id: str | None = None, note: str = ""
     ) -> JobRecord:
         """Run a job now: one that waits at once; one that has ended again, as another job that is linked to it.
 
         Args:
             new_id: of that other job.
         """
-        record = await self.get(job_id)
+        record = await self._read(job)
         self._check_task(record.task)
         if record.state.is_final:
             return await self._clone(record, "job.retry", new_id=new_id, note=note)
-        await self._jobs.aretry(record.id, version=version, by=self._by, note=note)
+        await self._jobs.aretry(record, version=version, by=self._by, note=note)
         return await self.get(record.id)
 
     async def clone(
@@ -370,7 +379,7 @@ class TenantJobs:
                 facts["changed"] = ", ".join(changes)
             entry = by.entry(action, kind="job", subject=record.id, tenant=record.tenant, after=facts)
             await self._app.sessions.store().identity.audit.add([entry])
-        job = await self._jobs.aclone(record.id, new_id=new_id, at=at, owner=owner, **changes)
+        job = await self._jobs.aclone(record, new_id=new_id, at=at, owner=owner, **changes)
         return await self._jobs.aget(job.id)
 
     @property

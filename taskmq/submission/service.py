@@ -25,7 +25,7 @@ from taskmq.submission.dependencies import DependsOn, check_refusal
 from taskmq.submission.job_queries import JobQueries
 from taskmq.submission.named_calls import NamedCall, NamedCalls
 from taskmq.submission.new_jobs import cloned, detail_of, name_of, new_job
-from taskmq.submission.stored import NOTHING, By, Change, StoredJobs, instant_ms
+from taskmq.submission.stored import NOTHING, By, Change, JobRef, StoredJobs, id_of, instant_ms
 from taskmq.submission.task_catalogue import TaskCatalogue
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Arguments, Call, Task
@@ -49,8 +49,9 @@ class Jobs(JobQueries):
     """Jobs that are submitted to the store: they can be listed, changed and cancelled for as long as they wait.
 
     Needs `TaskMQ(store=...)`. A job is named by the id of its handle: the store's own, or the one that its submitter
-    chose (`job_id=`; with a tenant, `@acme:order-17`). Every method has a twin for coroutines, whose name begins with
-    `a`. Each may raise:
+    chose (`job_id=`; with a tenant, `@acme:order-17`). What changes a job also takes the record that `get` has
+    returned, and saves reading it again. Every method has a twin for coroutines, whose name begins with `a`. Each
+    may raise:
 
     - `StoreUnavailable`: the store could not be reached. Where `is_certain` is false, a change may have been made.
     - `UnsupportedFeature`: the app has no store.
@@ -383,7 +384,7 @@ class Jobs(JobQueries):
 
     def change(
         self,
-        job_id: str,
+        job: JobRef,
         *,
         version: int | None = None,
         at: datetime | None = None,
@@ -408,7 +409,7 @@ class Jobs(JobQueries):
             InvalidArguments: they do not fit its task.
         """
         call = self.achange(
-            job_id,
+            job,
             version=version,
             at=at,
             delay=delay,
@@ -424,7 +425,7 @@ class Jobs(JobQueries):
 
     async def achange(
         self,
-        job_id: str,
+        job: JobRef,
         *,
         version: int | None = None,
         at: datetime | None = None,
@@ -439,13 +440,15 @@ class Jobs(JobQueries):
     ) -> JobRecord:
         """Do what `change` does, without blocking the event loop."""
         due: Any = UNSET
+        now: int | None = None
         if at is not None and delay is not None:
             raise InvalidOption("delay and at exclude each other")
         if at is not None:
             due = instant_ms(at, what="at")
         elif delay is not None:
-            wanted = await self.sessions.store().now_ms() + to_ms(parse_duration(delay, what="delay"))
-            due = min(wanted, LAST_INSTANT)
+            wait = to_ms(parse_duration(delay, what="delay"))
+            now = await self.sessions.store().now_ms()
+            due = min(now + wait, LAST_INSTANT)
         class_of(priority)
         change = Change(
             due=due,
@@ -456,17 +459,17 @@ class Jobs(JobQueries):
         )
         if change == NOTHING:
             raise InvalidOption(
-                f"job {job_id}: nothing to change: give at, delay, priority, queue, expires or arguments"
+                f"job {id_of(job)}: nothing to change: give at, delay, priority, queue, expires or arguments"
             )
-        return await self._store.edit(job_id, "change", version=version, change=change, by=by, note=note)
+        return await self._store.edit(job, "change", version=version, change=change, now=now, by=by, note=note)
 
-    def cancel(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+    def cancel(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """Cancel a job: for good where no worker has it, else its worker is asked to stop it; the job afterwards."""
-        return self.sessions.run_sync(self.acancel(job_id, version=version, by=by, note=note), instead="acancel")
+        return self.sessions.run_sync(self.acancel(job, version=version, by=by, note=note), instead="acancel")
 
-    async def acancel(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+    async def acancel(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """Do what `cancel` does, without blocking the event loop."""
-        after = await self._do("cancel", job_id, version=version, by=by, note=note)
+        after = await self._do("cancel", job, version=version, by=by, note=note)
         if not after.state.is_final:
             reason = after.cancel_requested or ""
             if self.sessions.current().state is None:
@@ -476,37 +479,37 @@ class Jobs(JobQueries):
                 await super().cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, was_sent=True)
         return after
 
-    def hold(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+    def hold(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """Have a job that waits not run until it is released."""
-        return self.sessions.run_sync(self.ahold(job_id, version=version, by=by, note=note), instead="ahold")
+        return self.sessions.run_sync(self.ahold(job, version=version, by=by, note=note), instead="ahold")
 
-    async def ahold(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+    async def ahold(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """Do what `hold` does, without blocking the event loop."""
-        return await self._do("hold", job_id, version=version, by=by, note=note)
+        return await self._do("hold", job, version=version, by=by, note=note)
 
-    def release(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+    def release(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """Let a held job run, at its time."""
-        return self.sessions.run_sync(self.arelease(job_id, version=version, by=by, note=note), instead="arelease")
+        return self.sessions.run_sync(self.arelease(job, version=version, by=by, note=note), instead="arelease")
 
-    async def arelease(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+    async def arelease(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """Do what `release` does, without blocking the event loop."""
-        return await self._do("release", job_id, version=version, by=by, note=note)
+        return await self._do("release", job, version=version, by=by, note=note)
 
-    def retry(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> Job[Any]:
+    def retry(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> Job[Any]:
         """Run a job now: one that waits at once; one that has ended again, as another job that is linked to it."""
-        return self.sessions.run_sync(self.aretry(job_id, version=version, by=by, note=note), instead="aretry")
+        return self.sessions.run_sync(self.aretry(job, version=version, by=by, note=note), instead="aretry")
 
-    async def aretry(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> Job[Any]:
+    async def aretry(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> Job[Any]:
         """Do what `retry` does, without blocking the event loop."""
-        record = await self._store.get(job_id)
+        record = await self._store.read(job)
         if record.state.is_final:
-            return await self.aclone(job_id)
-        await self._do("retry", job_id, version=version, by=by, note=note)
+            return await self.aclone(record)
+        await self._do("retry", record, version=version, by=by, note=note)
         return self._handle_of(record)
 
     def clone(
         self,
-        job_id: str,
+        job: JobRef,
         *,
         new_id: str | None = None,
         at: datetime | None = None,
@@ -526,12 +529,12 @@ class Jobs(JobQueries):
         Raises:
             InvalidArguments: they do not fit the task.
         """
-        call = self.aclone(job_id, new_id=new_id, at=at, owner=owner, args=args, kwargs=kwargs, priority=priority)
+        call = self.aclone(job, new_id=new_id, at=at, owner=owner, args=args, kwargs=kwargs, priority=priority)
         return self.sessions.run_sync(call, instead="aclone")
 
     async def aclone(
         self,
-        job_id: str,
+        job: JobRef,
         *,
         new_id: str | None = None,
         at: datetime | None = None,
@@ -541,19 +544,19 @@ class Jobs(JobQueries):
         priority: int | None = None,
     ) -> Job[Any]:
         """Do what `clone` does, without blocking the event loop."""
-        record = await self._store.get(job_id)
+        record = await self._store.read(job)
         now = self.sessions.clock.now_ms()
         due = now if at is None else instant_ms(at, what="at")
         class_of(priority)
         call = None
         if args is not None or kwargs is not None:
             call = await self._store.encoded_call(record, args or (), kwargs or {})
-        job = cloned(record, job_id=new_id, now=now, due=due, owner=owner, call=call, priority=priority)
-        await self._store.submit(job)
-        return Job(name_of(job), task=job.task, jobs=self, returns=self._returns(job.task))
+        copy = cloned(record, job_id=new_id, now=now, due=due, owner=owner, call=call, priority=priority)
+        await self._store.submit(copy)
+        return Job(name_of(copy), task=copy.task, jobs=self, returns=self._returns(copy.task))
 
-    async def _do(self, action: Action, job_id: str, *, version: int | None, by: By, note: str) -> JobRecord:
-        return await self._store.edit(job_id, action, version=version, by=by, note=note)
+    async def _do(self, action: Action, job: JobRef, *, version: int | None, by: By, note: str) -> JobRecord:
+        return await self._store.edit(job, action, version=version, by=by, note=note)
 
     async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
         """See `JobService`."""
@@ -561,7 +564,7 @@ class Jobs(JobQueries):
             return await super().reschedule_waiting(job_id, delay=delay, eta=eta)
         if record.state not in CHANGEABLE:
             return False
-        await self.achange(record.id, at=eta, delay=delay)
+        await self.achange(record, at=eta, delay=delay)
         return True
 
     async def cancel_job(
@@ -572,7 +575,7 @@ class Jobs(JobQueries):
             return await super().cancel_job(job_id, reason=reason, remember=remember, was_sent=was_sent)
         if record.state.is_final:
             return Cancellation.ENDED
-        after = await self.acancel(record.id, note=reason)
+        after = await self.acancel(record, note=reason)
         return Cancellation.CANCELLED if after.state.is_final else Cancellation.REQUESTED
 
     def _called(self, task: "Call[..., R] | str", options: dict[str, Any]) -> Call[..., R]:

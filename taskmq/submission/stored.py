@@ -28,7 +28,7 @@ from taskmq.middleware.chain import Sending
 from taskmq.model.codec import Signature
 from taskmq.model.envelope import JSON, LAST_INSTANT, VERSION, decode_envelope, encode_envelope
 from taskmq.model.identity import AuditEntry
-from taskmq.model.jobs.changes import Action, Decision, Refusal, decide
+from taskmq.model.jobs.changes import Action, Decision, Refusal, decide, needs_time
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.quotas import QuotaExcess
 from taskmq.model.keys import split_tenant_key
@@ -39,12 +39,15 @@ from taskmq.submission.lane_announcer import LaneAnnouncer
 from taskmq.submission.new_jobs import name_of
 from taskmq.submission.task_catalogue import RegisteredSignature
 
-__all__ = ["NOTHING", "By", "Change", "StoredJobs", "check_cursor", "instant_ms", "require_taken"]
+__all__ = ["NOTHING", "By", "Change", "JobRef", "StoredJobs", "check_cursor", "id_of", "instant_ms", "require_taken"]
 
 T = TypeVar("T")
 
 By = str | Actor
 """Who changes a job: a name, or one whose changes are in the audit as well."""
+
+JobRef = str | JobRecord
+"""A job, by its id or as `get` has returned it: then it is read again only where that does not lead to a change."""
 
 # Another caller may change the job at the same moment; each attempt has one winner.
 _TRIES: Final = 20
@@ -216,6 +219,10 @@ class StoredJobs:
             raise JobNotFound(f"the store has no job {job_id!r}: it was never submitted, or is not kept any more")
         return record
 
+    async def read(self, job: JobRef) -> JobRecord:
+        """The job as it was read with its arguments, which lists leave out; else `get` of its id."""
+        return job if isinstance(job, JobRecord) and job.body else await self.get(id_of(job))
+
     async def redeemed(self, record: ResultRecord) -> ResultRecord:
         """The record with its value, also where that is kept elsewhere.
 
@@ -231,11 +238,12 @@ class StoredJobs:
 
     async def edit(
         self,
-        job_id: str,
+        job: JobRef,
         action: Action,
         *,
         version: int | None = None,
         change: Change = NOTHING,
+        now: int | None = None,
         by: By = "",
         note: str = "",
     ) -> JobRecord:
@@ -243,6 +251,7 @@ class StoredJobs:
 
         Args:
             version: that the job must have; None: whichever it has.
+            now: the store's time in ms, where it is known.
             by: who; what an `Actor` does is in the audit, too.
 
         Raises:
@@ -250,25 +259,35 @@ class StoredJobs:
             JobConflict: its state does not allow it, or its version is another one.
             InvalidArguments: they do not fit its task.
         """
-        record = await self.get(job_id)
+        store = self._sessions.store()
+        record = await self.read(job)
+        is_read = record is not job
         change = await self._encoded(record, change)
+        if now is None and needs_time(action, is_moved=change.due is not msgspec.UNSET):
+            now = await store.now_ms()
         for _ in range(_TRIES):
-            if version is not None and record.version != version:
-                raise _conflict(record, f"has version {record.version} and not {version}: look at it again")
-            now = await self._sessions.store().now_ms()
             due = record.due if change.due is msgspec.UNSET else change.due
             decision = decide(action, record.state, due=due, now=now)
+            if version is not None and record.version != version:
+                decision = Refusal(f"has version {record.version} and not {version}: look at it again")
             if isinstance(decision, Refusal):
-                raise _conflict(record, decision.reason)
-            if _is_nothing(decision, record, action, change):
-                return record
-            update = self._update(record, decision, action, change, now=now, by=by, note=note)
-            if update.body is not msgspec.UNSET:
-                body = await self._lightened(update.body, job_id=record.id, due=due)
-                update = msgspec.structs.replace(update, body=body)
-            if await self._sessions.store().update(update) is not None:
-                return await self._after(record.id, decision)
+                if is_read:
+                    raise _conflict(record, decision.reason)
+            elif _is_nothing(decision, record, action, change):
+                if is_read:
+                    return record
+            else:
+                update = self._update(record, decision, action, change, now=now, by=by, note=note)
+                if update.body is not msgspec.UNSET:
+                    body = await self._lightened(update.body, job_id=record.id, due=due)
+                    update = msgspec.structs.replace(update, body=body)
+                if (after := await store.update(update)) is not None:
+                    if after.state is JobState.QUEUED:
+                        self._ways().lanes.ready([Lane(after.queue, after.priority, after.tenant)])
+                    return after
+            # It has changed, or may have since the caller read it.
             record = await self.get(record.id)
+            is_read = True
         raise _conflict(record, "changes faster than it can be changed; try again")
 
     async def _encoded(self, record: JobRecord, change: Change) -> Change:
@@ -292,12 +311,6 @@ class StoredJobs:
             )
         return signature.encode(tuple(args), dict(kwargs), JSON)
 
-    async def _after(self, job_id: str, decision: Decision) -> JobRecord:
-        record = await self.get(job_id)
-        if decision.state is JobState.QUEUED:
-            self._ways().lanes.ready([Lane(record.queue, record.priority, record.tenant)])
-        return record
-
     def _update(
         self,
         record: JobRecord,
@@ -305,7 +318,7 @@ class StoredJobs:
         action: Action,
         change: Change,
         *,
-        now: int,
+        now: int | None,
         by: By,
         note: str,
     ) -> JobUpdate:
@@ -316,7 +329,7 @@ class StoredJobs:
             before=record.state,
             version=record.version,
             after=decision.state,
-            due=now if decision.is_due else change.due,
+            due=now if decision.is_due and now is not None else change.due,
             expires=change.expires,
             priority=change.priority,
             queue=change.queue,
@@ -342,6 +355,11 @@ class StoredJobs:
             return msgspec.UNSET
         envelope = decode_envelope(record.body)
         return encode_envelope(msgspec.structs.replace(envelope, **changes))
+
+
+def id_of(job: JobRef) -> str:
+    """The id by which it is found."""
+    return job if isinstance(job, str) else job.id
 
 
 def check_cursor(after: str) -> None:

@@ -76,15 +76,21 @@ class _IgnoresLabels(JobModel):
 
 
 class _ComparesNoVersion(JobModel):
-    def update(self, update: JobUpdate) -> int | None:
+    def update(self, update: JobUpdate) -> JobRecord | None:
         job = self.jobs.get(update.id)
         return super().update(update if job is None else replace(update, version=job.version))
 
 
 class _ComparesNoState(JobModel):
-    def update(self, update: JobUpdate) -> int | None:
+    def update(self, update: JobUpdate) -> JobRecord | None:
         job = self.jobs.get(update.id)
         return super().update(update if job is None else replace(update, before=job.state))
+
+
+class _ReturnsTheJobAsItWas(JobModel):
+    def update(self, update: JobUpdate) -> JobRecord | None:
+        before = self.jobs.get(update.id)
+        return None if super().update(update) is None else before
 
 
 class _WritesNoEvents(JobModel):
@@ -131,11 +137,11 @@ class _CountsTheLastOfACall(JobModel):
 
 
 class _ForgetsCancellations(JobModel):
-    def update(self, update: JobUpdate) -> int | None:
-        version = super().update(update)
-        if version is not None:
-            self.jobs[update.id] = replace(self.jobs[update.id], cancel_requested=None)
-        return version
+    def update(self, update: JobUpdate) -> JobRecord | None:
+        changed = super().update(update)
+        if changed is not None:
+            changed = self.jobs[update.id] = replace(changed, cancel_requested=None)
+        return changed
 
 
 class _CountsSnoozes(JobModel):
@@ -221,14 +227,14 @@ class _ReadsEndedJobsWithoutResult(JobModel):
 
 
 class _StepsAsItLikes(JobModel):
-    def update(self, update: JobUpdate) -> int | None:
+    def update(self, update: JobUpdate) -> JobRecord | None:
         job = self.jobs.get(update.id)
         if job is None or (job.state, job.version) != (update.before, update.version) or job.finished is not None:
             return None
         if update.after is JobState.UNKNOWN:
             return super().update(update)
-        self.jobs[job.id] = replace(job, state=update.after, version=job.version + 1)
-        return job.version + 1
+        changed = self.jobs[job.id] = replace(job, state=update.after, version=job.version + 1)
+        return changed
 
 
 class _BrokenCatalogue(JobModel):
@@ -291,6 +297,7 @@ class _KeepsOneFormOfATask(_BrokenCatalogue):
         (_ComparesNoVersion, "a_version_or_state_that_is_not_the_jobs_changes_nothing"),
         (_ComparesNoVersion, "one_of_many_changes_of_one_version_takes_place"),
         (_ComparesNoState, "a_version_or_state_that_is_not_the_jobs_changes_nothing"),
+        (_ReturnsTheJobAsItWas, "what_is_given_changes_and_the_rest_stays"),
         (_WritesNoEvents, "the_event_says_what_was_done_by_whom_and_why"),
         (_WritesNoEvents, "a_superseded_report_is_kept_as_an_event"),
         (_DispatchesTheLatestFirst, "in_a_lane_the_earliest_due_goes_first_and_of_those_the_earliest_submitted"),
@@ -347,6 +354,7 @@ _NOTICED_BY: Final[dict[type[JobModel], int]] = {
         _ForgetsKeys,
         _ForgetsFingerprints,
         _ComparesNoVersion,
+        _ReturnsTheJobAsItWas,
         _WritesNoEvents,
         _HasNoFence,
         _KeepsItsTokens,

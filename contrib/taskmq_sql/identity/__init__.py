@@ -15,7 +15,7 @@ for values and `taskmq.` before tables, which SQLite has not. Lists within value
 Sealing adds rows and changes none, so that a role may be given that can only append.
 """
 
-from taskmq_sql.identity.audit import note
+from taskmq_sql.identity.audit import audited, note
 from taskmq_sql.identity.store import SqlIdentities
 
-__all__ = ["SqlIdentities", "note"]
+__all__ = ["SqlIdentities", "audited", "note"]

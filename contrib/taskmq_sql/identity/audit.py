@@ -10,12 +10,14 @@ from taskmq.model.identity import AuditEntry, AuditRecord, ChainLink, Scope, rec
 from taskmq_sql.identity.rows import AUDIT_COLUMNS, audit_record
 from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, first, places
 
-__all__ = ["SqlAudit", "note"]
+__all__ = ["AUDITED_COLUMNS", "SqlAudit", "audited", "note"]
 
-_ADD: Final = f"""
-insert into taskmq.audit (at, action, kind, subject, tenant, user_id, via, credential, request_id,
-    who, who_salt, who_commitment, what, what_salt, what_commitment)
-values ({places(15)})"""
+AUDITED_COLUMNS: Final = (
+    "action, kind, subject, tenant, user_id, via, credential, request_id, "
+    "who, who_salt, who_commitment, what, what_salt, what_commitment"
+)
+"""Those of an entry beside its time."""
+_ADD: Final = f"insert into taskmq.audit (at, {AUDITED_COLUMNS}) values ({places(15)})"
 _FROM: Final = "from taskmq.audit a left join taskmq.audit_seal s on s.number = a.number"
 _HEAD: Final = "select position, hash from taskmq.audit_seal order by position desc limit 1"
 # Transactions become visible in another order than that of their numbers, but none is open for longer than that.
@@ -61,28 +63,14 @@ class SqlAudit:
 def note(now: int, entries: Sequence[AuditEntry]) -> Steps[None]:
     """Write entries down, in the transaction of what they are about."""
     for entry in entries:
-        # The number is the table's; it stands in no commitment.
-        record = recorded(
-            entry, number=0, at=now, who_salt=secrets.token_bytes(16), what_salt=secrets.token_bytes(16)
-        )
-        yield from ask(
-            _ADD,
-            record.at,
-            record.action,
-            record.kind,
-            record.subject,
-            record.tenant,
-            record.user_id,
-            record.via,
-            record.credential,
-            record.request_id,
-            record.who,
-            record.who_salt,
-            record.who_commitment,
-            record.what,
-            record.what_salt,
-            record.what_commitment,
-        )
+        yield from ask(_ADD, now, *audited(entry))
+
+
+def audited(entry: AuditEntry) -> tuple[object, ...]:
+    """The values of `AUDITED_COLUMNS`."""
+    # The number and the time are the store's; they stand in no commitment.
+    record = recorded(entry, number=0, at=0, who_salt=secrets.token_bytes(16), what_salt=secrets.token_bytes(16))
+    return tuple(getattr(record, name) for name in AUDITED_COLUMNS.split(", "))
 
 
 def _entries(now: int, *, scope: Scope, which: AuditFilter, after: int | None, limit: int) -> Steps[AuditPage]:

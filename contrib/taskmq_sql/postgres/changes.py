@@ -4,31 +4,30 @@ from typing import Final
 
 from msgspec import UNSET
 
-from taskmq.contracts.jobs import JobUpdate
-from taskmq.model.states import TERMINAL, JobState, can_follow
+from taskmq.contracts.jobs import JobRecord, JobUpdate
+from taskmq.model.states import TERMINAL, can_follow
 from taskmq.model.units import storable
-from taskmq_sql.identity import note
+from taskmq_sql.identity import audited
 from taskmq_sql.jobs.codes import CODES, EVENT_CODES
 from taskmq_sql.jobs.tables import LONGEST_BODY
 from taskmq_sql.jobs.values import escaped_error, is_job_id, shard_of
-from taskmq_sql.postgres.connections import Connection, Purpose
+from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
-from taskmq_sql.postgres.records import error_columns
-from taskmq_sql.postgres.statements import CHANGE, JOB_COLUMNS, LEAVE_UPSTREAM
-from taskmq_sql.postgres.transactions import drive
+from taskmq_sql.postgres.records import error_columns, job_records
+from taskmq_sql.postgres.statements import CHANGE, CHANGE_AUDITED, CHANGE_ENDS, CHANGE_ENDS_AUDITED
 
 __all__ = ["change", "change_in"]
 
-_NOW: Final = "select taskmq.now_ms()"
-_WAITS_FOR_OTHERS: Final = (JobState.WAITING, JobState.HELD)
-_END: Final = f"""
-with gone as (delete from taskmq.job where id = $1 returning *),
-e as (insert into taskmq.upstream_end (id, state) select id, state from gone where has_dependents)
-insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
-select {JOB_COLUMNS}, taskmq.now_ms(), taskmq.now_ms() from gone"""
+# By whether it is the job's end, and whether the audit has it.
+_STATEMENTS: Final = {
+    (False, False): CHANGE,
+    (False, True): CHANGE_AUDITED,
+    (True, False): CHANGE_ENDS,
+    (True, True): CHANGE_ENDS_AUDITED,
+}
 
 
-async def change(database: Database, update: JobUpdate) -> int | None:
+async def change(database: Database, update: JobUpdate) -> JobRecord | None:
     """What `JobStore.update` does."""
     if not is_job_id(update.id) or update.before in TERMINAL:
         return None
@@ -37,23 +36,19 @@ async def change(database: Database, update: JobUpdate) -> int | None:
     queue: int | None = None
     if update.queue is not UNSET:
         queue = (await database.names.ids("queue", [update.queue]))[update.queue]
-    is_more = update.audit is not None or update.after in TERMINAL
-    purpose: Purpose = "transaction" if is_more else "statement"
-    return await database.changes.run(purpose, lambda connection: change_in(connection, update, queue))
+    row = await database.changes.run("statement", lambda connection: change_in(connection, update, queue))
+    return None if row is None else (await job_records([row], database.names))[0]
 
 
-async def change_in(connection: Connection, update: JobUpdate, queue: int | None = None) -> int | None:
-    """`change` as a part of the connection's transaction; where nothing was changed, nothing was written."""
-    version = await connection.fetchval(CHANGE, *_values(update, queue))
-    if version is None:
-        return None
-    if update.audit is not None:
-        await drive(connection, note(await connection.fetchval(_NOW), [update.audit]))
-    if update.after in TERMINAL:
-        await connection.execute(_END, update.id)
-        if update.before in _WAITS_FOR_OTHERS:
-            await connection.execute(LEAVE_UPSTREAM, [update.id])
-    return int(version)
+async def change_in(connection: Connection, update: JobUpdate, queue: int | None = None) -> Row | None:
+    """`change` on a connection, also as a part of its transaction: the row; where nothing was changed, None."""
+    statement = _STATEMENTS[update.after in TERMINAL, update.audit is not None]
+    noted = () if update.audit is None else map(_storable, audited(update.audit))
+    return await connection.fetchrow(statement, *_values(update, queue), *noted)
+
+
+def _storable(value: object) -> object:
+    return storable(value) if isinstance(value, str) else value
 
 
 def _values(update: JobUpdate, queue: int | None) -> tuple[object, ...]:

@@ -10,10 +10,16 @@ wait for each other.
 
 from typing import Final
 
+from taskmq_sql.identity.audit import AUDITED_COLUMNS
+from taskmq_sql.identity.steps import places
+
 __all__ = [
     "AGAIN",
     "ANY_END",
     "CHANGE",
+    "CHANGE_AUDITED",
+    "CHANGE_ENDS",
+    "CHANGE_ENDS_AUDITED",
     "CONFIRM",
     "DISPATCH",
     "DUE",
@@ -96,7 +102,7 @@ SUBMIT_ONE: Final = _SUBMIT.format(rows=_ONE_ROW, keys="", chosen="", shard=_SHA
 SUBMIT_ONE_KEYED: Final = _SUBMIT.format(rows=_ONE_ROW, keys=_KEYED, chosen=_OF_KEYED, shard=_SHARD)
 """The same with a key."""
 
-CHANGE: Final = """
+_TAKE: Final = """
 with j as materialized (
   select queue, priority, tenant, due from taskmq.job where id = $1 and version = $2 and state = $3::smallint),
 r as (delete from taskmq.ready where ctid = any(array(
@@ -110,34 +116,68 @@ g as (delete from taskmq.gated where ctid = any(array(
 t as (delete from taskmq.timer where ctid = any(array(
    select d.ctid from j cross join lateral
      (select ctid from taskmq.timer t where t.shard = $4::smallint and t.due = j.due and t.id = $1 for update) d
-   where $3::smallint in (4, 13))) returning id),
-u as (update taskmq.job set version = version + 1,
-        state = case when $3::smallint in (11, 12) and $5::smallint in (1, 13)
-                  and exists (select from taskmq.dependency where dependent = $1) then 11 else $5::smallint end,
-        queue = coalesce($6::int, queue), priority = coalesce($7::smallint, priority),
-        due = coalesce($8::bigint, due),
-        expires = case when $9::boolean then $10::bigint else expires end,
-        cancel_requested = coalesce($11::text, cancel_requested),
-        body = case when $12::boolean then $13::bytea else body end,
-        error_type = coalesce($15::text, error_type), error_message = coalesce($16::text, error_message),
-        traceback = coalesce($17::text, traceback)
-      where id = $1 and version = $2 and state = $3::smallint
-        and ($3::smallint not in (1, 4, 13)
-             or exists (select from r) or exists (select from g) or exists (select from t))
-      returning id, version, state, queue, priority, tenant, due),
+   where $3::smallint in (4, 13))) returning id),"""
+_TAKEN: Final = """id = $1 and version = $2 and state = $3::smallint and ($3::smallint not in (1, 4, 13)
+             or exists (select from r) or exists (select from g) or exists (select from t))"""
+_CHANGED: Final = {
+    "version": "version + 1",
+    "state": """case when $3::smallint in (11, 12) and $5::smallint in (1, 13)
+                  and exists (select from taskmq.dependency where dependent = $1) then 11 else $5::smallint end""",
+    "queue": "coalesce($6::int, queue)",
+    "priority": "coalesce($7::smallint, priority)",
+    "due": "coalesce($8::bigint, due)",
+    "expires": "case when $9::boolean then $10::bigint else expires end",
+    "cancel_requested": "coalesce($11::text, cancel_requested)",
+    "body": "case when $12::boolean then $13::bytea else body end",
+    "error_type": "coalesce($15::text, error_type)",
+    "error_message": "coalesce($16::text, error_message)",
+    "traceback": "coalesce($17::text, traceback)",
+}
+_CHANGED_ROW: Final = ", ".join(_CHANGED.get(name, name) for name in JOB_COLUMNS.split(", "))
+_KEEP: Final = f"""
+u as (update taskmq.job set {", ".join(f"{name} = {value}" for name, value in _CHANGED.items())}
+      where {_TAKEN} returning *),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from u where state = 1),
-w as (insert into taskmq.timer (shard, due, id) select $4::smallint, due, id from u where state in (4, 13)),
+w as (insert into taskmq.timer (shard, due, id) select $4::smallint, due, id from u where state in (4, 13)),"""
+_FINISH: Final = f"""
+gone as (delete from taskmq.job where {_TAKEN} returning *),
+d as (insert into taskmq.upstream_end (id, state) select id, $5::smallint from gone where has_dependents),
+l as (delete from taskmq.dependency where ctid = any(array(
+   select d.ctid from gone cross join lateral (select ctid from taskmq.dependency where dependent = $1 for update) d
+   where $3::smallint in (11, 12)))),
+u as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
+      select {_CHANGED_ROW}, taskmq.now_ms(), taskmq.now_ms() from gone returning *),"""
+_NOTE: Final = """
 n as (delete from taskmq.job_body where id = any(array(
    select id from u where $12::boolean and $14::bytea is null))),
 b as (insert into taskmq.job_body (id, body) select id, $14::bytea from u where $14::bytea is not null
       on conflict (id) do update set body = excluded.body),
 e as (insert into taskmq.event (id, at, number, version, kind, state, actor, note)
       select id, taskmq.now_ms(), nextval('taskmq.event_number'), version, $18::smallint, state, $19::text, $20::text
-      from u)
-select version from u"""
+      from u)"""
+_AUDIT: Final = f""",
+a as (insert into taskmq.audit (at, {AUDITED_COLUMNS})
+      select taskmq.now_ms(), {places(len(AUDITED_COLUMNS.split(", ")), begin=21)} from u)"""
+_SHOW: Final = f"""
+select {JOB_COLUMNS.removesuffix(", body")}, {{finished}} as finished,
+  coalesce(body, $14::bytea, (select body from taskmq.job_body b where b.id = u.id)) as body,
+  (select detail from taskmq.job_detail d where d.id = u.id) as detail
+from u"""
+_SHOW_LIVE: Final = _SHOW.format(finished="null::bigint")
+_SHOW_ENDED: Final = _SHOW.format(finished="finished")
+
+CHANGE: Final = _TAKE + _KEEP + _NOTE + _SHOW_LIVE
 """One job, by its version; the taker of its row of `ready`, `gated` or `timer` has the job. One that would be free
 and waits for others still, waits again: where the last of them ends in this moment, its version is another one."""
+
+CHANGE_AUDITED: Final = _TAKE + _KEEP + _NOTE + _AUDIT + _SHOW_LIVE
+"""The same with its entry of the audit."""
+
+CHANGE_ENDS: Final = _TAKE + _FINISH + _NOTE + _SHOW_ENDED
+"""The same where the change is the job's end."""
+
+CHANGE_ENDS_AUDITED: Final = _TAKE + _FINISH + _NOTE + _AUDIT + _SHOW_ENDED
 
 LANES: Final = """
 with recursive l as (

@@ -200,7 +200,7 @@ class PostgresJobStore:
                 return cap + 1
         return total
 
-    async def update(self, update: JobUpdate) -> int | None:
+    async def update(self, update: JobUpdate) -> JobRecord | None:
         return await change(self._database, update)
 
     async def events(self, job_id: str) -> list[HistoryEntry]:

@@ -169,7 +169,7 @@ class SqliteJobStore:
     async def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
         return await self._reader.call(partial(lists.count_jobs, which=which, cap=cap), care=Care.READ)
 
-    async def update(self, update: JobUpdate) -> int | None:
+    async def update(self, update: JobUpdate) -> JobRecord | None:
         return await self._writer.call(partial(updates.update, change=update), care=Care.DURABLE)
 
     async def events(self, job_id: str) -> list[HistoryEntry]:

@@ -105,8 +105,8 @@ class JobStore(Protocol):
         """How many there are; `cap` + 1 where there are more than `cap`, or where it was not worth to look on."""
         ...
 
-    async def update(self, update: JobUpdate) -> int | None:
-        """Change one live job, and write down the event; its new version.
+    async def update(self, update: JobUpdate) -> JobRecord | None:
+        """Change one live job, and write down the event; the job afterwards, as `get` returns it.
 
         A terminal `after` ends it. A job that waits for others does not run before they have ended: where `after`
         says that it is queued or scheduled, it is waiting. None, and nothing is changed, where it is not in that

@@ -7,7 +7,7 @@ import msgspec
 
 from taskmq.model.states import CHANGEABLE, TERMINAL, JobState
 
-__all__ = ["Action", "Decision", "Refusal", "decide", "ready_state"]
+__all__ = ["Action", "Decision", "Refusal", "decide", "needs_time", "ready_state"]
 
 Action = Literal["change", "cancel", "hold", "release", "retry"]
 """What an operator asks for:
@@ -48,13 +48,22 @@ def ready_state(due: int, now: int) -> JobState:
     return JobState.QUEUED if due <= now else JobState.SCHEDULED
 
 
-def decide(action: Action, state: JobState, *, due: int, now: int) -> Decision | Refusal:
+def needs_time(action: Action, *, is_moved: bool) -> bool:
+    """Whether it depends on the present instant what `action` does.
+
+    Args:
+        is_moved: the job is to have another time.
+    """
+    return is_moved or action in ("release", "retry")
+
+
+def decide(action: Action, state: JobState, *, due: int, now: int | None) -> Decision | Refusal:
     """What `action` does to a job.
 
     Args:
         state: the job's.
         due: when it is due; for a change, when it will be (ms since the epoch).
-        now: ms since the epoch.
+        now: ms since the epoch; None where nothing depends on it (`needs_time`).
     """
     if state in TERMINAL:
         return Refusal(f"has ended: it is {state}")
@@ -62,7 +71,7 @@ def decide(action: Action, state: JobState, *, due: int, now: int) -> Decision |
         if action == "cancel":
             return Decision(state, is_request=True)
         return Refusal(f"is {state}: a worker has it, or is about to; it can be cancelled")
-    return _DECISIONS[action](state, ready_state(due, now))
+    return _DECISIONS[action](state, state if now is None else ready_state(due, now))
 
 
 def _change(state: JobState, ready: JobState) -> Decision | Refusal:

@@ -199,17 +199,17 @@ class _Act:
         match bulk.action:
             case "change":
                 at = None if bulk.at is None else datetime.fromtimestamp(bulk.at / 1000, UTC)
-                await self._jobs.change(record.id, at=at, priority=bulk.priority, **given)
+                await self._jobs.change(record, at=at, priority=bulk.priority, **given)
             case "retry":
                 # The same id at each repetition: so it is made once.
                 new_id = str(uuid.uuid5(_REPEATS, f"{bulk.id}/{record.id}")) if record.state.is_final else None
-                await self._jobs.retry(record.id, new_id=new_id, **given)
+                await self._jobs.retry(record, new_id=new_id, **given)
             case "cancel":
-                await self._jobs.cancel(record.id, **given)
+                await self._jobs.cancel(record, **given)
             case "hold":
-                await self._jobs.hold(record.id, **given)
+                await self._jobs.hold(record, **given)
             case "release":
-                await self._jobs.release(record.id, **given)
+                await self._jobs.release(record, **given)
 
     async def _is_done(self, record: JobRecord) -> bool:
         mark = self._bulk.mark

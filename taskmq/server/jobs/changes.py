@@ -33,7 +33,7 @@ async def change_job(
         raise Problem.about("queue", f"it is none of those of task {record.task!r}: leave it out")
     with matched_version(request.headers) as version:
         after = await jobs.change(
-            record.id,
+            record,
             version=version,
             at=data.schedule_time,
             delay=data.delay,

@@ -126,7 +126,7 @@ class MemoryJobStore:
     async def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
         return self.at_work().count_jobs(which, cap=cap)
 
-    async def update(self, update: JobUpdate) -> int | None:
+    async def update(self, update: JobUpdate) -> JobRecord | None:
         return self.at_work().update(update)
 
     async def events(self, job_id: str) -> list[HistoryEntry]:

@@ -216,7 +216,7 @@ class JobModel:
     def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
         return min(sum(fits(which, job) for job in self.jobs.values()), cap + 1)
 
-    def update(self, update: JobUpdate) -> int | None:
+    def update(self, update: JobUpdate) -> JobRecord | None:
         job = self.jobs.get(update.id)
         if job is None or (job.state, job.version) != (update.before, update.version) or job.state in TERMINAL:
             return None
@@ -233,7 +233,7 @@ class JobModel:
         self._note(changed, update.kind, by=update.by, note=update.note)
         if update.audit is not None:
             self.identity.note(self.now, [update.audit])
-        return changed.version
+        return changed
 
     def events(self, job_id: str) -> list[HistoryEntry]:
         return [entry for _, entry in self._events.get(job_id, ())]

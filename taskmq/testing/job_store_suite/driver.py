@@ -122,7 +122,7 @@ class JobDriver:
     async def state(self, job: JobRecord | DispatchedJob | str) -> JobState:
         return (await self.read(job)).state
 
-    async def update(self, job: JobRecord, after: JobState | None = None, **fields: Any) -> int | None:
+    async def update(self, job: JobRecord, after: JobState | None = None, **fields: Any) -> JobRecord | None:
         """Change the job from what `job` says it is; `after` is its state unless it is given."""
         after = job.state if after is None else after
         given: dict[str, Any] = {"kind": "change", **fields}
@@ -132,9 +132,10 @@ class JobDriver:
 
     async def updated(self, job: JobRecord, after: JobState | None = None, **fields: Any) -> JobRecord:
         """The job after a change that took place."""
-        version = await self.update(job, after, **fields)
-        assert version is not None, f"{job.state} -> {after or job.state} was refused"
-        return await self.read(job)
+        changed = await self.update(job, after, **fields)
+        assert changed is not None, f"{job.state} -> {after or job.state} was refused"
+        assert changed == await self.read(job)
+        return changed
 
     async def request_cancel(self, job: JobRecord, reason: str = "not needed") -> JobRecord:
         """The job with the note that its worker is to stop it."""

@@ -66,11 +66,16 @@ class Races(JobStoreCase):
         changes = await _together(_change(drivers[number % 2], job, number) for number in range(_WRITERS))
 
         # Those that took place, in the order of their versions, one after the other.
-        took_place = sorted((version, update) for version, update in changes if version is not None)
-        assert [version for version, _ in took_place] == [*range(2, len(took_place) + 2)]
+        took_place = sorted(
+            ((record, update) for record, update in changes if record is not None), key=lambda each: each[0].version
+        )
+        assert [record.version for record, _ in took_place] == [*range(2, len(took_place) + 2)]
         model = JobModel(now=job.submitted)
         model.jobs[job.id] = job
-        assert [model.update(update) for _, update in took_place] == [version for version, _ in took_place]
+        for record, update in took_place:
+            changed = model.update(update)
+            assert changed is not None
+            assert replace(changed, finished=record.finished) == record
         record = await drivers[1].read(job)
         assert replace(model.jobs[job.id], finished=record.finished) == record
         expected = [(event.version, event.kind, event.state, event.by) for event in model.events(job.id)]
@@ -211,19 +216,19 @@ async def _insist(driver: JobDriver, job: JobRecord) -> int:
     """Try until the change takes place; its version."""
     while True:
         now = await driver.read(job)
-        version = await driver.update(now, priority=(now.priority + 1) % 10)
-        if version is not None:
-            return version
+        changed = await driver.update(now, priority=(now.priority + 1) % 10)
+        if changed is not None:
+            return changed.version
 
 
-async def _change(driver: JobDriver, job: JobRecord, number: int) -> tuple[int | None, JobUpdate]:
-    """Try until a change of this writer's kind takes place or the job has ended; what it was, and its version."""
+async def _change(driver: JobDriver, job: JobRecord, number: int) -> tuple[JobRecord | None, JobUpdate]:
+    """Try until a change of this writer's kind takes place or the job has ended; what it was, and what it made."""
     while True:
         now = await driver.read(job)
         update = _update_of(now, number)
-        version = await driver.store.update(update)
-        if version is not None or now.state in TERMINAL:
-            return version, update
+        changed = await driver.store.update(update)
+        if changed is not None or now.state in TERMINAL:
+            return changed, update
 
 
 def _update_of(now: JobRecord, number: int) -> JobUpdate:

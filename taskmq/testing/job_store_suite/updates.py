@@ -25,14 +25,14 @@ class Updates(JobStoreCase):
         for before, after in itertools.product(_LIVE, JobState):
             where = f"{before} -> {after}"
             job = await driver.make(before, queue=f"q {before} {after}")
-            version = await driver.update(job, after)
+            changed = await driver.update(job, after)
             now = await driver.read(job)
             if before is after or can_follow(before, after):
-                assert version == now.version == job.version + 1, where
-                assert now.state is after, where
+                assert changed == now, where
+                assert (now.state, now.version) == (after, job.version + 1), where
                 assert (now.finished is not None) is (after in TERMINAL), where
             else:
-                assert version is None, where
+                assert changed is None, where
                 assert now == job, where
 
     @case
@@ -111,8 +111,9 @@ class Updates(JobStoreCase):
         job = await driver.submit(due=HOUR, expires=3 * HOUR, key="k")
 
         for fields in changes:
-            assert await driver.update(job, **fields) == job.version + 1
+            changed = await driver.update(job, **fields)
             job = _with(job, version=job.version + 1, **fields)
+            assert changed == job, fields
             assert await other.read(job.id) == job, fields
 
     @case

@@ -12,7 +12,7 @@ from taskmq import TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.identity import Actor, AuditFilter
-from taskmq.contracts.jobs import JobUpdate, NewJob, Submitted
+from taskmq.contracts.jobs import JobRecord, JobUpdate, NewJob, Submitted
 from taskmq.errors import InvalidFilter, InvalidOption, StoreUnavailable
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.identity import EVERYTHING_OF_ALL
@@ -67,7 +67,7 @@ class Fragile(MemoryJobStore):
         super().__init__(stage.model, clock=stage.clock)
         self.left = changes
 
-    async def update(self, update: JobUpdate) -> int | None:
+    async def update(self, update: JobUpdate) -> JobRecord | None:
         version = await super().update(update)
         self._count()
         return version
@@ -89,7 +89,7 @@ class Stalled(MemoryJobStore):
 
     go = asyncio.Event()
 
-    async def update(self, update: JobUpdate) -> int | None:
+    async def update(self, update: JobUpdate) -> JobRecord | None:
         await self.go.wait()
         return await super().update(update)
 
@@ -241,7 +241,7 @@ async def test_one_that_is_given_up_counts_the_jobs_that_it_was_done_to(stage: S
 
         changes = 0
 
-        async def update(self, update: JobUpdate) -> int | None:
+        async def update(self, update: JobUpdate) -> JobRecord | None:
             self.changes += 1
             if self.changes == 3:
                 raise RuntimeError("a bug")

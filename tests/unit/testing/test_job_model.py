@@ -66,7 +66,9 @@ class _History:
         action = self.dice.choice(_ACTIONS)
         decision = decide(action, job.state, due=job.due, now=self.model.now)
         if isinstance(decision, Decision):
-            assert self.model.update(_update(job, decision, now=self.model.now)) == job.version + 1
+            changed = self.model.update(_update(job, decision, now=self.model.now))
+            assert changed == self.model.jobs[job.id]
+            assert changed.version == job.version + 1
             # Who decided on the same version is too late.
             assert self.model.update(_update(job, decision, now=self.model.now)) is None
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from taskmq.contracts.jobs import DueJob, HistoryEntry, JobUpdate, Lane
+from taskmq.contracts.jobs import DueJob, HistoryEntry, JobRecord, JobUpdate, Lane
 from taskmq.model.states import JobState, can_follow
 from taskmq.model.units import storable
 from taskmq_sql.identity import note
@@ -15,6 +15,7 @@ from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dependencies import unmet
 from taskmq_sql.sqlite.jobs.dispatches import holds
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
+from taskmq_sql.sqlite.jobs.records import get
 
 __all__ = ["due", "fire", "update"]
 
@@ -25,8 +26,8 @@ _RUNS: Final = frozenset({JobState.SCHEDULED, JobState.QUEUED})
 _DUE: Final = "SELECT due, id, shard FROM timer WHERE shard = ? AND due < ? ORDER BY due, id LIMIT ?"
 
 
-def update(transaction: Transaction, change: JobUpdate) -> int | None:
-    """Change one live job, and write down the event; its new version, None where it is not as the change says."""
+def update(transaction: Transaction, change: JobUpdate) -> JobRecord | None:
+    """Change one live job, and write down the event; the job afterwards, None where it is not as the change says."""
     job_id = id_bytes(change.id)
     job = None if job_id is None else load(transaction, [job_id]).get(job_id)
     if job is None or STATES[job.state] is not change.before or job.version != change.version:
@@ -49,7 +50,7 @@ def update(transaction: Transaction, change: JobUpdate) -> int | None:
     note_events(transaction, [(job.id, event)])
     if change.audit is not None:
         drive(transaction, note(transaction.now, [change.audit]))
-    return job.version
+    return get(transaction, change.id)
 
 
 def due(transaction: Transaction, shards: Sequence[int], until: int, limit: int) -> list[DueJob]:

@@ -124,10 +124,10 @@ class GateCases(JobStoreCase):
         cancelled, held, moved, delayed = await driver.submit_many(4)
         await _put(driver, dict.fromkeys((cancelled.id, held.id, moved.id, delayed.id), "k"))
 
-        assert await driver.update(cancelled, JobState.CANCELLED) == 2
-        assert await driver.update(held, JobState.HELD) == 2
-        assert await driver.update(moved, priority=7) == 2
-        assert await driver.update(delayed, JobState.SCHEDULED, due=delayed.due + HOUR) == 2
+        await driver.updated(cancelled, JobState.CANCELLED)
+        await driver.updated(held, JobState.HELD)
+        await driver.updated(moved, priority=7)
+        await driver.updated(delayed, JobState.SCHEDULED, due=delayed.due + HOUR)
 
         assert (await driver.read(cancelled)).state is JobState.CANCELLED
         assert await _open(driver, {"k": 9}) == []

@@ -177,9 +177,11 @@ class JobHistory:
         }
 
     async def _apply_update(self, update: JobUpdate) -> set[str]:
-        version = await self._any().store.update(update)
+        changed = await self._any().store.update(update)
         expected = self.model.update(update)
-        assert version == expected, f"{update}: {version} instead of {expected}"
+        assert (changed is None) is (expected is None), f"{update}: {changed} instead of {expected}"
+        if changed is not None:
+            assert changed == await self._any().store.get(update.id), f"{update}"
         return {update.id}
 
     async def _dispatch(self) -> set[str]:

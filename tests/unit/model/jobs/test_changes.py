@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from taskmq.model.jobs.changes import Action, Decision, Refusal, decide, ready_state
+from taskmq.model.jobs.changes import Action, Decision, Refusal, decide, needs_time, ready_state
 from taskmq.model.states import CHANGEABLE, TERMINAL, UNDERWAY, JobState, can_follow
 
 _NOW = 1_000
@@ -62,6 +62,15 @@ def test_a_cancel_of_what_nobody_has_is_definite(state: JobState) -> None:
 )
 def test_a_changed_job_waits_or_is_ready_as_its_time_says(state: str, due: int, after: str) -> None:
     assert decide("change", JobState(state), due=due, now=_NOW) == Decision(JobState(after))
+
+
+@pytest.mark.parametrize(("action", "state"), [*itertools.product(_ACTIONS, sorted(CHANGEABLE))])
+def test_what_does_not_need_the_time_comes_to_the_same_without_it(action: Action, state: JobState) -> None:
+    # Timers fire what is due; and what is queued is due.
+    due = _PAST if state is JobState.QUEUED else _FUTURE
+    assert needs_time(action, is_moved=True)
+    if not needs_time(action, is_moved=False):
+        assert decide(action, state, due=due, now=None) == decide(action, state, due=due, now=_NOW)
 
 
 @pytest.mark.parametrize("state", ["waiting", "held", "scheduled", "queued", "retrying"])

@@ -1,0 +1,82 @@
+"""Jobs of the store that are changed: by their ids, and by records of them."""
+
+import asyncio
+
+import pytest
+
+from taskmq.errors import JobConflict, JobNotFound
+from taskmq.model.states import JobState
+from taskmq.operations.tenant_jobs import TenantJobs
+from tests.coroutines import run_by
+from tests.unit.submission.kit import Shop, in_shop
+
+
+@run_by(in_shop)
+async def test_a_job_is_changed_by_the_record_that_was_read(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("double", 1, delay="1h")
+    record = await shop.jobs.aget(job.id)
+
+    changed = await shop.jobs.achange(record, priority=9, note="now")
+    assert (changed.priority, changed.version) == (9, record.version + 1)
+    assert changed == await shop.jobs.aget(job.id)
+    held = await shop.jobs.ahold(changed)
+    released = await shop.jobs.arelease(held)
+    assert [held.state, released.state] == [JobState.HELD, JobState.SCHEDULED]
+    await shop.jobs.aretry(released)
+
+    assert await job.aresult(timeout=5) == 2
+
+
+@run_by(in_shop)
+async def test_a_record_that_is_out_of_date_is_read_again(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("double", 1, delay="1h")
+    record = await shop.jobs.aget(job.id)
+    await shop.jobs.ahold(job.id)
+
+    after = await shop.jobs.achange(record, delay="2h")
+
+    assert (after.state, after.version) == (JobState.HELD, record.version + 2)
+    with pytest.raises(JobConflict, match=f"has version {after.version} and not {record.version}"):
+        await shop.jobs.acancel(record, version=record.version)
+    assert await shop.jobs.aget(job.id) == after
+    # By the record alone there would be nothing to release, and nothing to hold.
+    released = await shop.jobs.arelease(record)
+    assert (await shop.jobs.ahold(after)).version == released.version + 1
+
+
+@run_by(in_shop)
+async def test_a_listed_job_which_is_changed_keeps_its_arguments(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("double", 21, delay="1h")
+    (listed,) = (await shop.jobs.alist()).jobs
+    assert listed.body == b""
+
+    await shop.jobs.achange(listed, priority=9, delay="0s")
+    copy = await shop.jobs.aclone(listed)
+
+    assert [await job.aresult(timeout=5), await copy.aresult(timeout=5)] == [42, 42]
+
+
+@run_by(in_shop)
+async def test_a_job_that_is_changed_when_its_timer_is_overdue_runs_all_the_same(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("double", 1, delay="10s")
+    await shop.process.stop()
+    await asyncio.sleep(11)
+
+    # Faster than the scheduler of this process is with the timer.
+    another = shop.stage.start().app
+    after = await another.jobs.achange(job.id, priority=9)
+    assert after.state is JobState.SCHEDULED
+
+    assert await another.job(job.id).aresult(timeout=60) == 2
+
+
+@run_by(in_shop)
+async def test_a_record_of_another_tenant_is_unknown_too(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("double", 1, delay="1h", tenant="acme")
+    record = await shop.jobs.aget(job.id)
+
+    with pytest.raises(JobNotFound):
+        await TenantJobs(shop.app, "globex", by="ann").cancel(record)
+
+    assert await shop.jobs.aget(job.id) == record
+    assert (await TenantJobs(shop.app, "acme", by="ann").cancel(record)).state is JobState.CANCELLED
