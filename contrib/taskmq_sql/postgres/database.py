@@ -1,12 +1,10 @@
 """One database of jobs: its connections by what they are used for, its names and its number of slots."""
 
-import hashlib
-from functools import lru_cache
 from typing import Final
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
-from taskmq.contracts.jobs import SLOTS
+from taskmq.contracts.jobs import SLOTS, slot_of
 from taskmq.errors import StoreMismatch
 from taskmq_sql.jobs.tables import HEAD, VERSION_TABLE
 from taskmq_sql.postgres.connections import HOT, LISTS, LOOKUPS, Connection, Connections
@@ -17,7 +15,6 @@ from taskmq_sql.urls import address_of, plain_url
 __all__ = ["Database"]
 
 _READERS: Final = 2
-_QUEUES: Final = 4096
 _SETTINGS: Final = f"""
 select (select version_num from taskmq.{VERSION_TABLE}) as revision,
        (select value from taskmq.setting where name = 'slots') as slots,
@@ -60,7 +57,7 @@ class Database:
 
     def slot_of(self, queue: str) -> int:
         """The slot of a queue."""
-        return _hash_of(queue) % self.slots
+        return slot_of(queue, self.slots)
 
     async def aclose(self) -> None:
         for each in (
@@ -115,8 +112,3 @@ def _mismatch(address: str, revision: str | None) -> str:
         f"{address} has tables of revision {revision}, and this older version works with {HEAD}: "
         "install the taskmq that has run `taskmq store upgrade` there"
     )
-
-
-@lru_cache(_QUEUES)
-def _hash_of(queue: str) -> int:
-    return int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8])

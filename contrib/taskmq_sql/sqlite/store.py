@@ -1,7 +1,6 @@
 """The job store on a SQLite file."""
 
 import asyncio
-import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -30,6 +29,7 @@ from taskmq.contracts.jobs import (
     Released,
     Submitted,
     Withdrawn,
+    slot_of,
 )
 from taskmq.model.clock import Clock
 from taskmq.model.jobs.dependencies import JobDependency
@@ -266,7 +266,7 @@ class SqliteDispatch:
         return self._leases
 
     def slot_of(self, queue: str) -> int:
-        return int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8]) % SLOTS
+        return slot_of(queue)
 
     async def lanes(self, slot: int) -> list[Lane]:
         found = await self._reader.call(dispatches.lanes, care=Care.READ)

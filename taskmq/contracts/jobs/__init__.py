@@ -26,6 +26,7 @@ from taskmq.contracts.jobs.dispatch import (
     ReadyJob,
     Released,
     Withdrawn,
+    slot_of,
 )
 from taskmq.contracts.jobs.nodes import NodeStore, PlacedJob, UnplacedJob
 from taskmq.contracts.jobs.records import (
@@ -115,4 +116,5 @@ __all__ = [
     "replacement",
     "schedule_shard",
     "slot_key",
+    "slot_of",
 ]

@@ -7,7 +7,9 @@ due -> fire -> lanes
 take_over: what an earlier holder of the slot has dispatched
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -31,10 +33,23 @@ __all__ = [
     "ReadyJob",
     "Released",
     "Withdrawn",
+    "slot_of",
 ]
 
 SLOTS: Final = 8
 """Into so many slots queues and timers are divided, unless the store was made with another number (up to 64)."""
+
+_QUEUES: Final = 4096
+
+
+def slot_of(queue: str, slots: int = SLOTS) -> int:
+    """The slot of a queue, of so many."""
+    return _hash_of(queue) % slots
+
+
+@lru_cache(_QUEUES)
+def _hash_of(queue: str) -> int:
+    return int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8])
 
 
 class Lane(msgspec.Struct, frozen=True, order=True, cache_hash=True):

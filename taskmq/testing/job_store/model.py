@@ -3,7 +3,6 @@
 Nothing here waits, and nothing is left to chance but what `dice` says: the same calls give the same jobs.
 """
 
-import hashlib
 import itertools
 import random
 from collections import Counter, defaultdict
@@ -38,6 +37,7 @@ from taskmq.contracts.jobs import (
     over_quota,
     replacement,
     slot_key,
+    slot_of,
 )
 from taskmq.model.jobs.bulks import Bulk
 from taskmq.model.jobs.changes import ready_state
@@ -311,8 +311,7 @@ class JobModel:
         }
 
     def slot_of(self, queue: str) -> int:
-        own = int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8]) % self.slots
-        return self.placed.get(queue, own)
+        return self.placed.get(queue, slot_of(queue, self.slots))
 
     def lanes(self, slot: int) -> list[Lane]:
         return sorted({lane_of(job) for job in self._in_lanes() if self.slot_of(job.queue) == slot})
