@@ -19,7 +19,7 @@ from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecor
 from taskmq.errors import InvalidOption, JobNotFound, NotPermitted, TaskMQError
 from taskmq.model.history.logs import LogFilter, LogPage
 from taskmq.model.jobs.dependencies import DependencyCondition, generations
-from taskmq.model.jobs.filter_text import parse_filter
+from taskmq.model.jobs.filter_text import may_have_times, parse_filter
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.pools import known_reason
 from taskmq.model.keys import tenant_key
@@ -202,7 +202,7 @@ class TenantJobs:
             InvalidFilter: it cannot be read.
             InvalidOption: the text says one of the further fields, too.
         """
-        which = parse_filter(text, await self._app.sessions.store().now_ms())
+        which = parse_filter(text, await self._app.sessions.store().now_ms() if may_have_times(text) else 0)
         for name, value in further.items():
             if getattr(which, name) != getattr(JobFilter(), name):
                 raise InvalidOption(f"{name} is said by the filter and beside it: say it once")

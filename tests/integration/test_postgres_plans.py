@@ -28,6 +28,7 @@ _STATEMENTS: Final[dict[str, str]] = {
         for name in statements.__all__
         if name != "JOB_COLUMNS" and isinstance(statement := getattr(statements, name), str)
     },
+    **{f"SUBMIT_{'_'.join(map(str, which))}": statement for which, statement in statements.SUBMIT.items()},
     **{f"FORGOTTEN_{place}": statement for place, statement in enumerate(statements.FORGOTTEN)},
     **{f"SCHEDULES_{name}": getattr(schedules, name) for name in schedules.__all__ if name not in _COLD},
     "EXISTING_SUBMITTED": submission._EXISTING,  # pyright: ignore[reportPrivateUsage]

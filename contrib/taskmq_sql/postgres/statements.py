@@ -47,9 +47,6 @@ __all__ = [
     "STARTED",
     "STILL_WAITING",
     "SUBMIT",
-    "SUBMIT_KEYED",
-    "SUBMIT_ONE",
-    "SUBMIT_ONE_KEYED",
     "TAKE_ENDS",
     "TAKE_OVER",
     "UNDISPATCH",
@@ -69,38 +66,63 @@ _SHARD: Final = "(get_byte(uuid_send(id), 15) & 63)::smallint"
 
 _SUBMIT: Final = """
 with i as materialized (
-  select i.id, greatest(i.due, n.now) as due, i.expires, i.tenant, i.queue, i.task, i.priority, i.key, i.fingerprint,
-         i.body, (case when i.held then 12 when i.due <= n.now then 1 else 13 end)::smallint as state
-  from {rows} as i(id, due, expires, tenant, queue, task, priority, held, key, fingerprint, body),
-       (select taskmq.now_ms() as now) n),
+  select i.*, greatest(i.at, n.now) as due,
+         (case when i.held then 12 when i.at <= n.now then 1 else 13 end)::smallint as state
+  from {rows} as i({columns}), (select taskmq.now_ms() as now) n),
 {keys}
 n as (insert into taskmq.job (id, due, expires, tenant, queue, task, priority, state, key, body)
       select id, due, expires, tenant, queue, task, priority, state, key, body from i {chosen}
       on conflict do nothing returning id, due, tenant, queue, priority, state),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from n where state = 1),
+{rest}
 t as (insert into taskmq.timer (shard, due, id) select {shard}, due, id from n where state = 13)
 select id, state from n"""
-
-_ARRAYS: Final = """unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::int[], $5::int[], $6::int[], $7::smallint[],
-              $8::boolean[], $9::text[], $10::bytea[], $11::bytea[])"""
-_ONE_ROW: Final = """(select $1::uuid, $2::bigint, $3::bigint, $4::int, $5::int, $6::int, $7::smallint, $8::boolean,
-               $9::text, $10::bytea, $11::bytea)"""
+_SUBMITTED: Final = {
+    "id": "uuid",
+    "at": "bigint",
+    "expires": "bigint",
+    "tenant": "int",
+    "queue": "int",
+    "task": "int",
+    "priority": "smallint",
+    "held": "boolean",
+    "key": "text",
+    "fingerprint": "bytea",
+    "body": "bytea",
+}
+_SUBMITTED_REST: Final = {"detail": "text", "large": "bytea"}
 _KEYED: Final = """k as (insert into taskmq.job_key (tenant, key, id, fingerprint)
       select tenant, key, id, fingerprint from i where key is not null on conflict do nothing returning id),"""
 _OF_KEYED: Final = "where key is null or id in (select id from k)"
+_REST: Final = """d as (insert into taskmq.job_detail (id, detail)
+      select id, detail from i where detail is not null and id in (select id from n)),
+b as (insert into taskmq.job_body (id, body)
+      select id, large from i where large is not null and id in (select id from n)),"""
 
-SUBMIT: Final = _SUBMIT.format(rows=_ARRAYS, keys="", chosen="", shard=_SHARD)
-"""New jobs without keys; the ids and states of those that were made."""
 
-SUBMIT_KEYED: Final = _SUBMIT.format(rows=_ARRAYS, keys=_KEYED, chosen=_OF_KEYED, shard=_SHARD)
-"""The same with keys, sorted by tenant and key."""
+def _submit(*, is_one: bool, has_keys: bool, has_rest: bool) -> str:
+    columns = _SUBMITTED | _SUBMITTED_REST if has_rest else _SUBMITTED
+    values = [f"${place}::{kind}" for place, kind in enumerate(columns.values(), 1)]
+    return _SUBMIT.format(
+        # As they are: asyncpg looks at each element of an array before it encodes it.
+        rows=f"(select {', '.join(values)})" if is_one else f"unnest({', '.join(f'{each}[]' for each in values)})",
+        columns=", ".join(columns),
+        keys=_KEYED if has_keys else "",
+        chosen=_OF_KEYED if has_keys else "",
+        rest=_REST if has_rest else "",
+        shard=_SHARD,
+    )
 
-SUBMIT_ONE: Final = _SUBMIT.format(rows=_ONE_ROW, keys="", chosen="", shard=_SHARD)
-"""A new job, its values as they are: asyncpg looks at each element of an array before it encodes it."""
 
-SUBMIT_ONE_KEYED: Final = _SUBMIT.format(rows=_ONE_ROW, keys=_KEYED, chosen=_OF_KEYED, shard=_SHARD)
-"""The same with a key."""
+SUBMIT: Final = {
+    (is_one, has_keys, has_rest): _submit(is_one=is_one, has_keys=has_keys, has_rest=has_rest)
+    for is_one in (False, True)
+    for has_keys in (False, True)
+    for has_rest in (False, True)
+}
+"""New jobs; the ids and states of those that were made. By whether it is a single one; whether there are keys, by
+which, behind their tenants, the jobs are sorted then; and whether there are details, or bodies beside the rows."""
 
 _TAKE: Final = """
 with j as materialized (

@@ -27,12 +27,10 @@ from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import Unmet, find_upstream, wait
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.quotas import Admission, admit_jobs, concern, lock_usage
-from taskmq_sql.postgres.statements import SUBMIT, SUBMIT_KEYED, SUBMIT_ONE, SUBMIT_ONE_KEYED
+from taskmq_sql.postgres.statements import SUBMIT
 
 __all__ = ["Numbers", "insert_jobs", "numbers_of", "submit"]
 
-_BODIES: Final = "insert into taskmq.job_body (id, body) select * from unnest($1::uuid[], $2::bytea[])"
-_DETAILS: Final = "insert into taskmq.job_detail (id, detail) select * from unnest($1::uuid[], $2::text[])"
 _EXISTING: Final = """
 select i.id, coalesce(j.state, h.state) as state, coalesce(j.version, h.version) as version
 from unnest($1::uuid[]) as i(id)
@@ -85,9 +83,7 @@ async def submit(
 
     if connection is not None:
         return await work(connection)
-    is_one_statement = not has_quotas and all(
-        len(job.body) <= LONGEST_BODY and job.detail is None and job.unique is None for job in jobs
-    )
+    is_one_statement = not has_quotas and all(job.unique is None and not _depends_on(job) for job in jobs)
     return await database.submits.run("statement" if is_one_statement else "transaction", work)
 
 
@@ -259,8 +255,6 @@ async def _submit(connection: Connection, jobs: Sequence[NewJob], numbers: Numbe
     others = [place for place, answer in enumerate(answers) if answer is None]
     if others:
         await _answer(connection, jobs, numbers, answers, others)
-    made = {answer.id for answer in answers if answer is not None and answer.is_new}
-    await _insert_rest(connection, [job for job in jobs if job.id in made])
     return [answer for answer in answers if answer is not None]
 
 
@@ -339,7 +333,7 @@ async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: Numbe
     if has_keys:
         # In one order everywhere: two calls whose keys cross wait for each other once, and not in a circle.
         jobs = sorted(jobs, key=lambda job: (numbers.tenants[job.tenant], job.key or ""))
-    values = [
+    values: list[tuple[object, ...]] = [
         (
             job.id,
             job.due,
@@ -355,21 +349,27 @@ async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: Numbe
         )
         for job in jobs
     ]
-    if len(values) == 1:
-        rows = await connection.fetch(SUBMIT_ONE_KEYED if has_keys else SUBMIT_ONE, *values[0])
-    else:
-        rows = await connection.fetch(SUBMIT_KEYED if has_keys else SUBMIT, *zip(*values, strict=True))
+    has_rest = any(job.detail is not None or len(job.body) > LONGEST_BODY for job in jobs)
+    if has_rest:
+        # Of two with one id the first is made.
+        firsts = {job.id: place for place, job in reversed(list(enumerate(jobs)))}
+        values = [
+            (*row, *(_rest_of(job) if firsts[job.id] == place else (None, None)))
+            for place, (row, job) in enumerate(zip(values, jobs, strict=True))
+        ]
+    is_one = len(values) == 1
+    rows = await connection.fetch(
+        SUBMIT[is_one, has_keys, has_rest], *(values[0] if is_one else zip(*values, strict=True))
+    )
     return {str(row[0]): row[1] for row in rows}
 
 
-async def _insert_rest(connection: Connection, jobs: Sequence[NewJob]) -> None:
-    """What does not stand in the rows of new jobs."""
-    once = {job.id: job for job in reversed(jobs)}.values()
-    if large := [job for job in once if len(job.body) > LONGEST_BODY]:
-        await connection.execute(_BODIES, [job.id for job in large], [job.body for job in large])
-    details = [(job.id, encode_detail(job.detail)) for job in once if job.detail is not None]
-    if details:
-        await connection.execute(_DETAILS, [each[0] for each in details], [each[1] for each in details])
+def _rest_of(job: NewJob) -> tuple[str | None, bytes | None]:
+    """What does not stand in the row of a job: its detail, and its body where that is large."""
+    return (
+        None if job.detail is None else encode_detail(job.detail),
+        job.body if len(job.body) > LONGEST_BODY else None,
+    )
 
 
 async def _answer(

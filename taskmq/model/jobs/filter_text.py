@@ -19,7 +19,7 @@ from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean, parse_duration, to_ms
 
-__all__ = ["filter_text", "parse_filter"]
+__all__ = ["filter_text", "may_have_times", "parse_filter"]
 
 _WORDS: Final[dict[str, frozenset[JobState]]] = {
     **{str(state): frozenset({state}) for state in JobState if state is not JobState.UNKNOWN},
@@ -88,6 +88,11 @@ def parse_filter(text: str, now_ms: int) -> JobFilter:
             fields["labels"] = found.labels + fields["labels"]
         found = replace(found, **fields)
     return found
+
+
+def may_have_times(text: str) -> bool:
+    """Whether `parse_filter` may need to know the time."""
+    return "<" in text or ">" in text
 
 
 def filter_text(which: JobFilter) -> str:

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from msgspec.structs import replace
+
 from taskmq.contracts.jobs import JobDetail, Submitted
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
@@ -207,6 +209,28 @@ class Submissions(JobStoreCase):
         assert await driver.store.count_jobs() == 1
 
     @case
+    async def test_of_one_id_or_key_twice_in_one_call_the_first_is_kept_with_its_details(self) -> None:
+        driver, other = self.driver(), self.driver()
+        first = await driver.new(body=_body(5_000), detail=JobDetail(owner="ann", labels={"of": "first"}))
+        keyed = await driver.new(key="k", detail=JobDetail(description="keyed"))
+        jobs = [
+            first,
+            replace(first, body=_body(6_000), detail=JobDetail(owner="bob")),
+            keyed,
+            await driver.new(key="k", body=_body(7_000), detail=JobDetail(description="again")),
+            await driver.new(body=_body(8_000)),
+        ]
+
+        answers = await driver.store.submit(jobs)
+
+        assert [answer.id for answer in answers] == [first.id, first.id, keyed.id, keyed.id, jobs[4].id]
+        assert [answer.is_new for answer in answers] == [True, False, True, False, True]
+        for job in (first, keyed, jobs[4]):
+            kept = await other.read(job.id)
+            assert (kept.body, kept.detail) == (job.body, job.detail)
+        assert await other.store.get(jobs[3].id) is None
+
+    @case
     async def test_a_body_of_a_mebibyte_is_kept(self) -> None:
         driver = self.driver()
         body = b'{"task":"t","args":["' + b"x" * 2**20 + b'"]}'
@@ -221,7 +245,7 @@ class Submissions(JobStoreCase):
     @case
     async def test_bodies_of_all_sizes_go_together(self) -> None:
         driver = self.driver()
-        bodies = [b'{"task":"t%s"}' % (b"x" * size) for size in (0, 100, 1_500, 5_000, 100_000, 3)]
+        bodies = [_body(size) for size in (0, 100, 1_500, 5_000, 100_000, 3)]
         jobs = [await driver.new(body=body) for body in bodies]
 
         await driver.store.submit(jobs)
@@ -250,3 +274,7 @@ class Submissions(JobStoreCase):
 
         assert {name: getattr(record, name) for name in names} == names
         assert [lane.tenant for lane in await driver.lanes(names["queue"])] == [names["tenant"]]
+
+
+def _body(size: int) -> bytes:
+    return b'{"task":"t%s"}' % (b"x" * size)

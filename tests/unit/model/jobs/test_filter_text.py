@@ -1,10 +1,10 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidFilter, InvalidOption
 from taskmq.model.envelope import LAST_INSTANT
-from taskmq.model.jobs.filter_text import filter_text, parse_filter
+from taskmq.model.jobs.filter_text import filter_text, may_have_times, parse_filter
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.states import JobState
 
@@ -49,6 +49,19 @@ def test_any_text_is_a_filter_or_a_typed_error_with_a_column_in_it(text: str) ->
     if error is not None:
         assert 1 <= error.column <= len(text) + 1
         assert str(error).startswith(f"column {error.column}: ")
+
+
+@given(st.text() | st.text(alphabet='created:now-+24h<>="\\ ', max_size=30))
+@example("status:failed task:now")
+def test_what_may_have_no_times_means_the_same_at_any_time(text: str) -> None:
+    if not may_have_times(text) and (which := _tried(text)[0]) is not None:
+        assert parse_filter(text, _NOW + 1) == which
+
+
+@pytest.mark.parametrize("text", ["created:>now", "created:<=-24h", 'created:">+1h"'])
+def test_a_filter_by_a_time_from_now_may_have_times(text: str) -> None:
+    assert may_have_times(text)
+    assert parse_filter(text, _NOW) != parse_filter(text, _NOW + 1)
 
 
 def _tried(text: str) -> tuple[JobFilter | None, InvalidFilter | None]:
