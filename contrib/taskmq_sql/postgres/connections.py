@@ -17,9 +17,15 @@ T = TypeVar("T")
 Row = Any
 """One of asyncpg's records: by position, or by name."""
 
-HOT: Final = ("set enable_seqscan = off", "set enable_nestloop = off", "set enable_mergejoin = off")
+HOT: Final = (
+    "set enable_seqscan = off",
+    "set enable_nestloop = off",
+    "set enable_mergejoin = off",
+    "set plan_cache_mode = force_generic_plan",
+)
 """Hot statements have one good plan, by primary keys; statistics of a table that was empty just now know another.
-Where they loop (`lateral`), there is no other way."""
+Where they loop (`lateral`), there is no other way. The plan is made once: to make it takes longer than to carry it out,
+and PostgreSQL would make most of them anew for each call, as it takes those for cheaper."""
 LOOKUPS: Final = ("set plan_cache_mode = force_generic_plan",)
 """Single rows by their keys: one plan each, which leaves out the days that it need not look at when it begins."""
 LISTS: Final = ("set plan_cache_mode = force_custom_plan",)
