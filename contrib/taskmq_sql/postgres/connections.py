@@ -24,7 +24,7 @@ HOT: Final = (
     "set plan_cache_mode = force_generic_plan",
 )
 """Hot statements have one good plan, by primary keys; statistics of a table that was empty just now know another.
-Where they loop (`lateral`), there is no other way. The plan is made once: to make it takes longer than to carry it out,
+Where they loop (`lateral`), there is no other way. Each plan is made once: that takes longer than to carry it out,
 and PostgreSQL would make most of them anew for each call, as it takes those for cheaper."""
 LOOKUPS: Final = ("set plan_cache_mode = force_generic_plan",)
 """Single rows by their keys: one plan each, which leaves out the days that it need not look at when it begins."""

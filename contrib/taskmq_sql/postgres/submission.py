@@ -42,7 +42,7 @@ insert into taskmq.unique_key (name, until) select name, 0 from unnest($1::text[
 on conflict (name) do update set until = unique_key.until"""
 _HOLDER: Final = """
 select u.id, u.until, coalesce(j.state, h.state) as state, coalesce(j.version, h.version) as version,
-       coalesce(j.attempt > 1 or j.started is not null, true) as has_run
+       coalesce(j.attempt > 1 or j.started is not null, true) as has_run, taskmq.now_ms() as now
 from (select id, until from taskmq.unique_key where name = $1 offset 0) u
 left join lateral (select state, version, attempt, started from taskmq.job where id = u.id offset 0) j on true
 left join lateral (select state, version from taskmq.job_history where id = u.id order by ended desc limit 1) h
@@ -297,25 +297,24 @@ async def _submit_unique(connection: Connection, jobs: Sequence[NewJob], numbers
 async def _known(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> set[int]:
     """The places of those jobs whose ids, or whose submitters' ids, are there."""
     keyed = [place for place, job in enumerate(jobs) if job.key is not None]
-    tenants = [numbers.tenants[jobs[place].tenant] for place in keyed]
-    found = {
-        int(row["place"])
-        for row in await connection.fetch(_KEYS, keyed, tenants, [jobs[place].key for place in keyed])
-    }
+    found: set[int] = set()
+    if keyed:
+        tenants = [numbers.tenants[jobs[place].tenant] for place in keyed]
+        rows = await connection.fetch(_KEYS, keyed, tenants, [jobs[place].key for place in keyed])
+        found = {int(row["place"]) for row in rows}
     rows = await connection.fetch(_EXISTING, [job.id for job in jobs])
     there = {str(row["id"]) for row in rows if row["state"] is not None}
     return found | {place for place, job in enumerate(jobs) if job.id in there}
 
 
 async def _claim(connection: Connection, job: NewJob, key: UniqueKey) -> KeyHolder | None:
-    """Make the key free for the job; who has it, where that may not be."""
+    """Make the key, whose row is locked, free for the job; who has it, where that may not be."""
     while True:
-        row = await connection.fetchrow(_HOLDER, storable(key.name))
+        (row,) = await connection.fetch(_HOLDER, storable(key.name))
         holder = None
-        if row is not None and row["state"] is not None:
+        if row["state"] is not None:
             holder = KeyHolder(str(row["id"]), STATES[row["state"]], row["version"], row["has_run"], row["until"])
-        now = int(await connection.fetchval("select taskmq.now_ms()"))
-        found = availability(key, holder, now=now)
+        found = availability(key, holder, now=row["now"])
         if found == "taken":
             return holder
         if found == "free" or holder is None:
