@@ -9,7 +9,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from taskmq.testing.job_store_suite.driver import JobDriver, report
-from taskmq_sql.postgres import dependencies, reports, statements, store, submission
+from taskmq_sql.postgres import dependencies, quotas, reports, statements, store, submission
 from taskmq_sql.postgres.connections import HOT
 from taskmq_sql.postgres.schedules import statements as schedules
 from taskmq_sql.postgres.store import PostgresJobStore
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.real_time
 
 _LARGE: Final = {
     "dependency", "gated", "job", "job_body", "job_key", "ready", "timer", "schedule", "schedule_due", "occurrence",
+    "unique_key",
 }  # fmt: skip
 # Asked for by people, over the connections for lists; and what is done once an hour.
 _COLD: Final = {"FIND", "LIST", "LIST_CODE", "OCCURRENCES", "DROP_OCCURRENCES"}
@@ -33,6 +34,13 @@ _STATEMENTS: Final[dict[str, str]] = {
     **{f"SCHEDULES_{name}": getattr(schedules, name) for name in schedules.__all__ if name not in _COLD},
     "EXISTING_SUBMITTED": submission._EXISTING,  # pyright: ignore[reportPrivateUsage]
     "EXISTING_KEYS": submission._KEYS,  # pyright: ignore[reportPrivateUsage]
+    "FREE_KEYS": submission._FREE_KEYS,  # pyright: ignore[reportPrivateUsage]
+    "UNIQUE_LOCK": submission._LOCK_KEYS,  # pyright: ignore[reportPrivateUsage]
+    "UNIQUE_HOLDER": submission._HOLDER,  # pyright: ignore[reportPrivateUsage]
+    "UNIQUE_TAKE": submission._TAKE_KEYS,  # pyright: ignore[reportPrivateUsage]
+    "QUOTAS_QUEUED": quotas._QUEUED,  # pyright: ignore[reportPrivateUsage]
+    "QUOTAS_UNDER_WAY": quotas._UNDER_WAY,  # pyright: ignore[reportPrivateUsage]
+    "QUOTAS_DETAILS": quotas._DETAILS,  # pyright: ignore[reportPrivateUsage]
     "ACTIONS": store._ACTIONS,  # pyright: ignore[reportPrivateUsage]
     "GET": store._GET,  # pyright: ignore[reportPrivateUsage]
     "FIND_KEY": store._FIND_KEY,  # pyright: ignore[reportPrivateUsage]
@@ -61,6 +69,7 @@ insert into taskmq.gated (id, due, queue, tenant, slot, priority, gate)
 select gen_random_uuid(), n, 1, 1, 0, 5, n::text from generate_series(1, 20000) n;
 insert into taskmq.job_key (tenant, key, id, fingerprint)
 select 1, n::text, gen_random_uuid(), '' from generate_series(1, 20000) n;
+insert into taskmq.unique_key (name, until) select n::text, n from generate_series(1, 20000) n;
 insert into taskmq.dependency (upstream, dependent, condition)
 select gen_random_uuid(), gen_random_uuid(), 1 from generate_series(1, 20000) n;
 analyze"""

@@ -54,8 +54,9 @@ _KEYS: Final = """
 select i.place, k.id, k.fingerprint from unnest($1::int[], $2::int[], $3::text[]) as i(place, tenant, key)
 cross join lateral (select id, fingerprint from taskmq.job_key where tenant = i.tenant and key = i.key offset 0) k"""
 _FREE_KEYS: Final = """
-delete from taskmq.job_key k using unnest($1::int[], $2::text[], $3::uuid[]) as i(tenant, key, id)
-where k.tenant = i.tenant and k.key = i.key and k.id = i.id"""
+delete from taskmq.job_key where ctid = any(array(
+  select d.ctid from unnest($1::int[], $2::text[], $3::uuid[]) as i(tenant, key, id) cross join lateral
+    (select ctid from taskmq.job_key where tenant = i.tenant and key = i.key and id = i.id for update) d))"""
 
 _Insert = Callable[[Connection, Sequence[NewJob], "Numbers"], Awaitable[list[Submitted]]]
 
