@@ -21,6 +21,7 @@ from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import StateUnavailable, StoreUnavailable
 from taskmq.model.envelope import new_job_id
 from taskmq.model.jobs.reports import Report
+from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq_sql import open_job_store
 from taskmq_sql.migrations import upgrade
 from taskmq_sql.sqlite.store import SqliteJobStore
@@ -129,11 +130,13 @@ async def test_a_change_whose_transaction_is_cut_off_before_its_commit_was_not_m
     server: Server, job_store_url: str
 ) -> None:
     async with _opened(server.url) as store:
-        # A body that does not stand in its row makes a transaction of more than one statement.
-        for _ in range(2):
-            await store.submit([_job(_LARGE)])
+        # A unique key makes a transaction of more than one statement.
+        for number in range(2):
+            await store.submit([structs.replace(_job(), unique=UniqueKey(name=f"earlier-{number}", ttl=60_000))])
         server.proxy.hold_answers(True)
-        submitting = asyncio.create_task(store.submit([_job(_LARGE)]))
+        submitting = asyncio.create_task(
+            store.submit([structs.replace(_job(), unique=UniqueKey(name="this", ttl=60_000))])
+        )
         await _until_one_session(job_store_url, "state = 'idle in transaction'")
         server.proxy.cut()
         server.proxy.hold_answers(False)
