@@ -79,6 +79,8 @@ def large_stage(servers: Servers, name: str, *, rows: int, fill: Fill) -> Genera
                     return await fill(stage, rows)
 
             print(f"{rows:,} rows of {name}: {asyncio.run(work()):.0f} s", file=sys.stderr)
+            # Else the system writes the pages half a minute later, and a commit waits for them.
+            servers.postgres.sql("checkpoint")
         yield stage
 
 
