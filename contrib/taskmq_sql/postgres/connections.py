@@ -24,8 +24,8 @@ HOT: Final = (
     "set plan_cache_mode = force_generic_plan",
 )
 """Hot statements have one good plan, by primary keys; statistics of a table that was empty just now know another.
-Where they loop (`lateral`), there is no other way. Each plan is made once: that takes longer than to carry it out,
-and PostgreSQL would make most of them anew for each call, as it takes those for cheaper."""
+Where they loop (`lateral`), there is no other way. Each plan is made once: making one takes longer than carrying it
+out, and PostgreSQL would make most of them anew for each call, because it expects those to be cheaper."""
 LOOKUPS: Final = ("set plan_cache_mode = force_generic_plan",)
 """Single rows by their keys: one plan each, which leaves out the days that it need not look at when it begins."""
 LISTS: Final = ("set plan_cache_mode = force_custom_plan",)

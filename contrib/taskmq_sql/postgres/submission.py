@@ -309,7 +309,7 @@ async def _known(connection: Connection, jobs: Sequence[NewJob], numbers: Number
 
 
 async def _claim(connection: Connection, job: NewJob, key: UniqueKey) -> KeyHolder | None:
-    """Make the key, whose row is locked, free for the job; who has it, where that may not be."""
+    """Free the key for the job; its holder, where the key stays taken. The caller has locked the key's row."""
     while True:
         (row,) = await connection.fetch(_HOLDER, storable(key.name))
         holder = None

@@ -135,6 +135,7 @@ class JobDriver:
         changed = await self.update(job, after, **fields)
         assert changed is not None, f"{job.state} -> {after or job.state} was refused"
         assert changed == await self.read(job)
+        assert changed.version == job.version + 1
         return changed
 
     async def request_cancel(self, job: JobRecord, reason: str = "not needed") -> JobRecord:

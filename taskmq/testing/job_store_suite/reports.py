@@ -148,7 +148,9 @@ class Reports(JobStoreCase):
             kind="preempt_requested",
             note="preempted by pool acme",
         )
-        assert await driver.store.update(asked) == await driver.read(running)
+        changed = await driver.store.update(asked)
+        assert changed == await driver.read(running)
+        assert changed.version == running.version + 1
         assert await driver.store.update(asked) is None
 
         why = ErrorRecord(type_name=PREEMPTED, message="preempted by pool acme")
