@@ -149,6 +149,7 @@ class Reports(JobStoreCase):
             note="preempted by pool acme",
         )
         changed = await driver.store.update(asked)
+        assert changed is not None
         assert changed == await driver.read(running)
         assert changed.version == running.version + 1
         assert await driver.store.update(asked) is None
