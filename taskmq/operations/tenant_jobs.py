@@ -340,7 +340,7 @@ class TenantJobs:
 
     async def clone(
         self,
-        job_id: str,
+        job: JobRef,
         *,
         new_id: str | None = None,
         at: datetime | None = None,
@@ -353,7 +353,7 @@ class TenantJobs:
         Args:
             args, kwargs: in place of all its arguments; default: the same call.
         """
-        record = await self.get(job_id)
+        record = await self._read(job)
         self._check_task(record.task)
         changes = {"args": args, "kwargs": kwargs, "priority": priority}
         return await self._clone(record, "job.clone", new_id=new_id, at=at, owner=self._name, changes=changes)

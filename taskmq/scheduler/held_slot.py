@@ -27,7 +27,7 @@ from taskmq.model.states import JobState
 from taskmq.model.topology import reports_queue
 from taskmq.scheduler.dispatch import JobDispatcher
 from taskmq.scheduler.firing import ScheduleTurns
-from taskmq.scheduler.firing.due_loop import StoreClock
+from taskmq.scheduler.firing.due_loop import FiringPace, StoreClock
 from taskmq.scheduler.gates import GatePassage, Gates, TaskDemands
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.lost_jobs import InFlightWatch
@@ -54,6 +54,7 @@ class HeldSlot:
     """One slot at work.
 
     Args:
+        clock, pace: of all slots of this process.
         fired: called with lanes, of whichever slot, that have got jobs which are ready.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
         upstream_ended: called when jobs have ended that others wait for.
@@ -66,6 +67,8 @@ class HeldSlot:
         lease: HeldLease,
         workers: LiveWorkers,
         *,
+        clock: StoreClock,
+        pace: FiringPace,
         fired: Callable[[set[Lane]], None],
         again: Callable[[str, str, float], None],
         upstream_ended: Callable[[], None],
@@ -109,8 +112,7 @@ class HeldSlot:
             unsure=self.stop,
             counts=counts,
         )
-        clock = StoreClock(store.now_ms)
-        self.timers = Timers(store, lease, clock, fired=fired, counts=counts)
+        self.timers = Timers(store, lease, clock, pace=pace, fired=fired, counts=counts)
         self._schedules = ScheduleTurns(app, store, lease, clock, fired=fired, counts=counts)
         self._reports = ReportConsumer(
             session,

@@ -24,6 +24,7 @@ from taskmq.scheduler.alerts import AlertSettings, AlertWatch, NoticeSender
 from taskmq.scheduler.catalogue import TaskRegistrar
 from taskmq.scheduler.dependents import DependentReleases
 from taskmq.scheduler.duties import AuditSeal, Duties
+from taskmq.scheduler.firing.due_loop import FiringPace, StoreClock
 from taskmq.scheduler.held_slot import HeldSlot
 from taskmq.scheduler.history import RunHistory
 from taskmq.scheduler.nodes import NodeRegistrar
@@ -43,6 +44,7 @@ _LONGEST_PAUSE: Final = 5.0
 _SILENT: Final = 5.0
 # As many timer shards there are, by the last byte of a job's id.
 _SHARDS: Final = 64
+_FIRING: Final = 0.005
 _DAYS: Final = 86_400.0
 
 
@@ -86,6 +88,8 @@ class Scheduler:
         self._started = app.sessions.clock.now_ms()
         self._counts = SchedulerCounts()
         self._workers = LiveWorkers()
+        self._clock = StoreClock(lambda: app.sessions.store().now_ms())
+        self._pace = FiringPace(_FIRING)
         self._held: dict[int, HeldSlot] = {}
         self._work = TaskSet("works for a slot", failure="a slot's work has failed, and is taken up anew")
         self._store: JobStore | None = None
@@ -261,6 +265,8 @@ class Scheduler:
             self._store,
             lease,
             self._workers,
+            clock=self._clock,
+            pace=self._pace,
             fired=self._fired,
             again=self._runs_again,
             upstream_ended=self._upstream_ended,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from taskmq.contracts.jobs import DispatchStore, DueJob, JobStore, Lane
-from taskmq.scheduler.firing.due_loop import DueLoop, StoreClock
+from taskmq.scheduler.firing.due_loop import DueLoop, FiringPace, StoreClock
 from taskmq.scheduler.slots import HeldLease
 from taskmq.scheduler.status import SchedulerCounts
 
@@ -17,6 +17,7 @@ class Timers:
     """Fires the timers of one slot: a `Service`.
 
     Args:
+        pace: of the timers of all slots of this process.
         fired: called with the lanes that have got jobs which are ready.
     """
 
@@ -26,6 +27,7 @@ class Timers:
         lease: HeldLease,
         clock: StoreClock,
         *,
+        pace: FiringPace,
         fired: Callable[[set[Lane]], None],
         counts: SchedulerCounts,
     ) -> None:
@@ -36,6 +38,7 @@ class Timers:
         self._loop = DueLoop(
             f"slot {lease.slot}: jobs whose time comes",
             clock=clock,
+            pace=pace,
             due=self._due,
             fire=self._fire,
             batch=_BATCH,

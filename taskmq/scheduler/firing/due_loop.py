@@ -1,6 +1,6 @@
 """What is due at a slot: read ahead, and fired when its time has come, by the store's clock.
 
-    once a second: what is due within 6 s -> at each instant, at most every 10 ms: fired, under the slot's epoch
+    once a second: what is due within 6 s -> at its instant, or at the next turn: fired, under the slot's epoch
 
 What was changed in between stays as it is: firing compares. Between two looks this waits for the next instant, so a
 slot where nothing is due costs one look a second, and however much the store has, a page of it is here.
@@ -10,20 +10,22 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from math import ceil, inf
 from typing import Final, Generic, Protocol, TypeVar
 
 from taskmq.durable.service import pause
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 
-__all__ = ["DueLoop", "DueRow", "StoreClock"]
+__all__ = ["DueLoop", "DueRow", "FiringPace", "StoreClock"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
 _LOOK: Final = 1.0
 _AHEAD: Final = 6.0
 _FRESH: Final = 0.5
-_TICK: Final = 0.01
+_SOONEST: Final = 0.01
+_TOGETHER: Final = 0.001
 _PAGE: Final = 5_000
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
@@ -40,7 +42,7 @@ D = TypeVar("D", bound=DueRow)
 
 
 class StoreClock:
-    """The store's clock, as far as it is known here: asked once a second, for all that goes by it at one slot.
+    """The store's clock, as far as it is known here: asked once a second, for all that goes by it.
 
     Args:
         ask: the store.
@@ -70,12 +72,39 @@ class StoreClock:
         return asyncio.get_running_loop().time() + self._offset
 
 
+class FiringPace:
+    """When loops fire: at once where none of them has for a while, else all of them together when that is over.
+
+    Each firing is a statement, and what follows it: a dispatch, messages, and what these wait for.
+
+    Args:
+        seconds: how long that is.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._opened = -inf
+
+    async def turn(self, stop: asyncio.Event) -> None:
+        """Wait for the next turn, or until `stop` is set."""
+        now = asyncio.get_running_loop().time
+        while not stop.is_set():
+            passed = now() - self._opened
+            if passed >= self._seconds:
+                self._opened = now()
+                return
+            if passed < _TOGETHER:
+                return
+            await pause(stop, _whole(self._seconds - passed))
+
+
 class DueLoop(Generic[D]):
     """Fires what is due at one slot: a `Service`.
 
     Args:
         what: for the log.
         clock: the store's.
+        pace: of it, and of other loops that fire together with it.
         due: up to so many that are due before an instant, the first first.
         fire: called with those whose time has come; again with the same ones where it raises `StoreUnavailable`.
         batch: how many are fired together.
@@ -86,17 +115,20 @@ class DueLoop(Generic[D]):
         what: str,
         *,
         clock: StoreClock,
+        pace: FiringPace,
         due: Callable[[int, int], Awaitable[list[D]]],
         fire: Callable[[Sequence[D]], Awaitable[None]],
         batch: int,
     ) -> None:
         self._what = what
         self._clock = clock
+        self._pace = pace
         self._find = due
         self._fire_batch = fire
         self._batch = batch
         self._due: deque[D] = deque()
         self._next_look = 0.0
+        self._earliest_look = 0.0
         self._waking = asyncio.Event()
         self._is_stopping = asyncio.Event()
 
@@ -106,7 +138,7 @@ class DueLoop(Generic[D]):
 
     def expect(self, seconds: float) -> None:
         """Something was given a time which is so far away: look when it comes, if that is before the next look."""
-        at = self._now() + seconds
+        at = max(self._now() + seconds, self._earliest_look)
         if at < self._next_look:
             self._next_look = at
             self._waking.set()
@@ -131,9 +163,7 @@ class DueLoop(Generic[D]):
                 _log.debug("%s wait for the store: %s", self._what, error)
                 await pause(self._is_stopping, backoff.next())
                 continue
-            # Never sooner than the next tick: what is due by then is fired together.
-            await pause(self._is_stopping, _TICK)
-            await pause(self._waking, max(self._next_instant() - self._now(), 0))
+            await pause(self._waking, self._wait())
 
     async def _look(self) -> None:
         asked = self._now()
@@ -141,28 +171,32 @@ class DueLoop(Generic[D]):
         due = await self._find(round((self._clock.now() + _AHEAD) * 1000), _PAGE)
         self._due = deque(due)
         self._next_look = asked + _LOOK
+        self._earliest_look = asked + _SOONEST
         if len(due) == _PAGE:
             # There may be more: look again when most of these are gone.
             self._next_look = min(self._next_look, self._at(due[-1]))
 
     async def _fire(self) -> None:
-        while self._due and not self._is_stopping.is_set():
-            now = self._clock.now() * 1000
-            batch: list[D] = []
-            while self._due and self._due[0].due <= now and len(batch) < self._batch:
-                batch.append(self._due.popleft())
-            if not batch:
+        while self._due and self._is_due(self._due[0]):
+            await self._pace.turn(self._is_stopping)
+            if self._is_stopping.is_set():
                 return
+            batch: list[D] = []
+            while self._due and self._is_due(self._due[0]) and len(batch) < self._batch:
+                batch.append(self._due.popleft())
             try:
                 await self._fire_batch(batch)
             except StoreUnavailable:
                 self._due.extendleft(reversed(batch))
                 raise
 
-    def _next_instant(self) -> float:
-        if not self._due:
-            return self._next_look
-        return min(self._next_look, self._at(self._due[0]))
+    def _is_due(self, row: DueRow) -> bool:
+        return row.due / 1000 <= self._clock.now()
+
+    def _wait(self) -> float:
+        """Seconds until there is something to do."""
+        at = min(self._next_look, self._at(self._due[0])) if self._due else self._next_look
+        return _whole(max(at - self._now(), 0.0))
 
     def _at(self, row: DueRow) -> float:
         """When it is due, by the loop's clock."""
@@ -171,3 +205,8 @@ class DueLoop(Generic[D]):
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
+
+
+def _whole(seconds: float) -> float:
+    """As milliseconds that a loop which counts by them does not end too early."""
+    return ceil(seconds * 1000) / 1000

@@ -12,7 +12,7 @@ from taskmq.contracts.jobs import DueSchedule, JobStore, Lane, OccurrenceJob, Sc
 from taskmq.errors import JobConflict, JobNotFound, StoreUnavailable, TaskMQError, TooLarge
 from taskmq.model.history.rollups import MISSED, Rollup, RollupKey, minute_of
 from taskmq.model.keys import scheduled_job_id
-from taskmq.scheduler.firing.due_loop import DueLoop, StoreClock
+from taskmq.scheduler.firing.due_loop import DueLoop, FiringPace, StoreClock
 from taskmq.scheduler.firing.occurrences import job_of
 from taskmq.scheduler.firing.rules import RuleCache
 from taskmq.scheduler.firing.workflows import ScheduledWorkflows
@@ -30,6 +30,7 @@ __all__ = ["ScheduleTurns"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _BATCH: Final = 250
+_PACE: Final = 0.01
 # What waits for earlier occurrences to end is looked at so often.
 _ROOM_MS: Final = 1_000
 _BROKEN_MS: Final = 30_000
@@ -72,7 +73,12 @@ class ScheduleTurns:
         self._rules = RuleCache(app)
         self._workflows = ScheduledWorkflows(app, store.schedules, counts)
         self._loop = DueLoop(
-            f"slot {lease.slot}: schedules", clock=clock, due=self._due, fire=self._fire, batch=_BATCH
+            f"slot {lease.slot}: schedules",
+            clock=clock,
+            pace=FiringPace(_PACE),
+            due=self._due,
+            fire=self._fire,
+            batch=_BATCH,
         )
 
     def stop(self) -> None:

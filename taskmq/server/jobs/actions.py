@@ -72,7 +72,7 @@ async def retry_job(
         if version not in (None, before.version):
             message = f"job {job_id} has version {before.version} and not {version}: look at it again"
             raise JobConflict(message, state=str(before.state), version=before.version)
-        after = await jobs.retry(before.id, version=version, new_id=new_id, note=note)
+        after = await jobs.retry(before, version=version, new_id=new_id, note=note)
     return changed("retried", after, jobs, code=200 if after.id == before.id else 201)
 
 
@@ -94,9 +94,8 @@ async def clone_job(
     body = data or CloneBody()
     if body.payload is not None and body.kwargs is not None:
         raise Problem.about("kwargs", "payload and kwargs are the same: say one of them")
-    record = await jobs.get(job_id)
     after = await jobs.clone(
-        record.id,
+        job_id,
         new_id=body.job_id or idempotency_key(request.headers),
         at=body.schedule_time,
         args=body.args,

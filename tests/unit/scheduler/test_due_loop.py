@@ -1,0 +1,100 @@
+"""What is due, read ahead and fired: when, and together with what."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from taskmq.scheduler.firing.due_loop import DueLoop, FiringPace, StoreClock
+
+# Ms since the epoch, when each test begins.
+_START = 1_700_000_000_000
+_FIRING = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    due: int
+
+
+class _Slot:
+    """A slot with rows that are due so many ms after the beginning.
+
+    Attributes:
+        fired: the instant of each firing, in the same way, and what was fired.
+        looks: how often the rows were read.
+    """
+
+    def __init__(self, pace: FiringPace, dues: Sequence[int]) -> None:
+        self._began = asyncio.get_running_loop().time()
+        self._rows = [_Row(_START + due) for due in dues]
+        self.fired: list[tuple[float, list[int]]] = []
+        self.looks = 0
+        self.loop = DueLoop(
+            "rows", clock=StoreClock(self._now_ms), pace=pace, due=self._due, fire=self._fire, batch=500
+        )
+
+    @property
+    def late(self) -> list[float]:
+        return [at - due for at, dues in self.fired for due in dues]
+
+    def _passed(self) -> float:
+        return (asyncio.get_running_loop().time() - self._began) * 1000
+
+    async def _now_ms(self) -> int:
+        return _START + int(self._passed())
+
+    async def _due(self, until: int, limit: int) -> list[_Row]:
+        self.looks += 1
+        return [row for row in self._rows if row.due <= until][:limit]
+
+    async def _fire(self, batch: Sequence[_Row]) -> None:
+        self.fired.append((self._passed(), [row.due - _START for row in batch]))
+        self._rows = [row for row in self._rows if row not in batch]
+        await asyncio.sleep(_FIRING)
+
+
+async def _run(*slots: _Slot, seconds: float) -> None:
+    running = [asyncio.ensure_future(slot.loop.run()) for slot in slots]
+    await asyncio.sleep(seconds)
+    for slot in slots:
+        slot.loop.stop()
+    await asyncio.gather(*running)
+
+
+async def test_what_comes_alone_is_fired_at_its_instant_whatever_slot_it_is_of() -> None:
+    pace = FiringPace(0.005)
+    one, other = _Slot(pace, [1_000, 2_500, 9_000]), _Slot(pace, [1_700, 9_006])
+
+    await _run(one, other, seconds=10)
+
+    assert len(one.late + other.late) == 5
+    # The clock is known to a millisecond, and waited for in whole ones.
+    assert all(0 <= each <= 2 for each in one.late + other.late), one.late + other.late
+
+
+async def test_slots_that_share_a_pace_fire_together_and_no_more_often() -> None:
+    pace = FiringPace(0.005)
+    slots = [_Slot(pace, range(1_000 + first, 1_400, 3)) for first in range(3)]
+
+    await _run(*slots, seconds=2)
+
+    late = [each for slot in slots for each in slot.late]
+    assert len(late) == 400
+    assert all(0 <= each <= 8 for each in late), max(late)
+    instants = sorted({round(at, 3) for slot in slots for at, _ in slot.fired})
+    assert min(after - before for before, after in pairwise(instants)) >= 4.999
+    # Nearly each time all of them.
+    assert sum(len(slot.fired) for slot in slots) >= 2.5 * len(instants)
+
+
+async def test_a_slot_asked_to_look_again_and_again_looks_once_in_ten_milliseconds() -> None:
+    slot = _Slot(FiringPace(0.005), [])
+    running = asyncio.ensure_future(_run(slot, seconds=0.2))
+
+    for _ in range(200):
+        slot.loop.expect(0)
+        await asyncio.sleep(0.001)
+
+    await running
+    assert 15 <= slot.looks <= 21
