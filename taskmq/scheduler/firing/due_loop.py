@@ -88,12 +88,14 @@ class FiringPace:
     async def turn(self, stop: asyncio.Event) -> None:
         """Wait for the next turn, or until `stop` is set."""
         now = asyncio.get_running_loop().time
+        came = now()
         while not stop.is_set():
             passed = now() - self._opened
             if passed >= self._seconds:
                 self._opened = now()
                 return
-            if passed < _TOGETHER:
+            # Whoever has waited for this turn has it, also where a busy loop comes back to it late.
+            if self._opened > came or passed < _TOGETHER:
                 return
             await pause(stop, _whole(self._seconds - passed))
 
