@@ -179,4 +179,4 @@ async def test_the_job_of_an_event_is_not_looked_for_in_the_days_before_it(job_s
     await connection.close()
     assert [str(row["id"]) for row in found] == [job]
     nodes = {node.get("Relation Name"): node for node in _nodes(json.loads(explained)[0]["Plan"])}
-    assert [nodes[name]["Actual Loops"] for name in names] == [0, 0]
+    assert {nodes[name]["Actual Loops"] for name in names} == {0}

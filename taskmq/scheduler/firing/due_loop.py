@@ -24,7 +24,9 @@ _log = logging.getLogger("taskmq.scheduler")
 _LOOK: Final = 1.0
 _AHEAD: Final = 6.0
 _FRESH: Final = 0.5
+# Whatever is expected, so much time is between two looks.
 _SOONEST: Final = 0.01
+# Loops that come within this time of each other have the same turn.
 _TOGETHER: Final = 0.001
 _PAGE: Final = 5_000
 _PAUSE: Final = 0.5
