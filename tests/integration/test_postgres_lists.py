@@ -7,14 +7,13 @@ from typing import Any, Final
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
-from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobPage
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq_sql import open_job_store
-from taskmq_sql.jobs.lists import Known, first_id, scans
+from taskmq_sql.jobs.lists import Known, Scan, Statement, first_id, scans
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.postgres.connections import LISTS
 
@@ -129,18 +128,14 @@ async def test_a_walk_that_stops_at_a_job_looks_at_no_day_before_it(job_store_ur
         await connection.close()
 
 
-async def _days(connection: Any, scan: Any) -> set[int]:
+async def _days(connection: Any, scan: Scan) -> set[int]:
     """The days that the plan of a page walks down; each by an index."""
     return await _days_of(connection, scan.rows(51, after=None, until=None))
 
 
-async def _days_of(connection: Any, statement: Any) -> set[int]:
-    compiled = statement.compile(
-        dialect=PGDialect_asyncpg(),  # type: ignore[no-untyped-call]
-        compile_kwargs={"render_postcompile": True},
-    )
-    values = [compiled.params[place] for place in compiled.positiontup or []]
-    (plan,) = json.loads(await connection.fetchval(f"explain (format json) {compiled}", *values))
+async def _days_of(connection: Any, statement: Statement) -> set[int]:
+    text, values = statement
+    (plan,) = json.loads(await connection.fetchval(f"explain (format json) {text}", *values))
     days: set[int] = set()
     nodes: list[dict[str, Any]] = [plan["Plan"]]
     while nodes:

@@ -10,23 +10,9 @@ many are kept. Of a tenant's jobs of one task, or of one state, there are often 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from sqlalchemy import (
-    JSON,
-    ColumnElement,
-    Select,
-    Table,
-    and_,
-    cast,
-    exists,
-    false,
-    func,
-    literal_column,
-    null,
-    select,
-)
 
 from taskmq.contracts.jobs import JobPage, JobRecord
 from taskmq.model.envelope import submitted_at
@@ -34,19 +20,28 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import TERMINAL
 from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.jobs.partitions import DAY
-from taskmq_sql.jobs.tables import job, job_detail, job_history
+from taskmq_sql.jobs.tables import SCHEMA, job, job_detail, job_history
 
-__all__ = ["BOUND", "Known", "Scan", "first_id", "page_of", "scans"]
+__all__ = ["BOUND", "Known", "Scan", "Statement", "first_id", "page_of", "scans"]
 
 BOUND: Final = 20_000
 """Rows that one scan looks at for one page."""
 _SUCCEEDED: Final = 5
 _LAST_INSTANT: Final = 2**48 - 1
 # Those that both tables have.
-_LIST_COLUMNS: Final = tuple(
+_COLUMNS: Final = ", ".join(
     column.name for column in job.columns if column.name in job_history.columns and column.name != "body"
 )
-_Condition = ColumnElement[bool]
+_DETAIL: Final = f"(select detail from {SCHEMA}.{job_detail.name} d where d.id = t.id) as detail"
+_LISTED: Final = {
+    job.name: f"select {_COLUMNS}, null::bigint as finished, null::text as content_type, {_DETAIL}",
+    job_history.name: f"select {_COLUMNS}, finished, content_type, {_DETAIL}",
+}
+
+Statement = tuple[str, list[object]]
+"""Its text, with a `$1` for each of its values."""
+_Condition = tuple[str, tuple[object, ...]]
+# Its text, with a `{}` for each of its values.
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -67,7 +62,7 @@ class Scan(msgspec.Struct, frozen=True):
         until_submitted: of what is looked for day by day: it was submitted before this instant.
     """
 
-    table: Table
+    table: str
     within: Sequence[_Condition]
     rest: Sequence[_Condition]
     until_submitted: int | None = None
@@ -79,54 +74,52 @@ class Scan(msgspec.Struct, frozen=True):
         Args:
             floor: where the walk ends.
         """
-        if self.until_submitted is None or self.table is not job_history:
+        if self.until_submitted is None or self.table != job_history.name:
             return [self]
         since = min(newest, self.until_submitted) - DAY
-        columns = self.table.c
-        recent = [columns.id >= first_id(since), columns.ended >= since - DAY]
+        recent: list[_Condition] = [("id >= {}", (first_id(since),)), ("ended >= {}", (since - DAY,))]
         first = msgspec.structs.replace(self, within=[*self.within, *recent])
         if floor is not None and floor >= first_id(since):
             return [first]
         return [first, self]
 
-    def rows(self, limit: int, *, after: object | None, until: object | None) -> Select[Any]:
+    def rows(self, limit: int, *, after: object | None, until: object | None) -> Statement:
         """The newest ones that fit.
 
         Args:
             after: a cursor: those before this id.
             until: where the walk ends; what has this id is looked at.
         """
-        table = self.table
-        detail = select(job_detail.c.detail).where(job_detail.c.id == table.c.id).scalar_subquery()
-        columns: list[Any] = [table.c[name] for name in _LIST_COLUMNS]
-        columns += [table.c[name] if name in table.c else null().label(name) for name in ("finished", "content_type")]
-        statement: Select[Any] = select(*columns, detail.label("detail"))  # pyright: ignore[reportAssignmentType]
-        return self._newest(statement, after, until).limit(limit)
+        return self._newest(_LISTED[self.table], after, until, ("limit {}", (limit,)))
 
-    def count(self, cap: int, *, until: object | None) -> Select[Any]:
+    def count(self, cap: int, *, until: object | None) -> Statement:
         """How many fit, up to `cap` + 1."""
-        one: Any = literal_column("1")  # pyright: ignore[reportUnknownVariableType]
-        found = self._newest(select(one).select_from(self.table), None, until).limit(cap + 1)
-        return select(func.count()).select_from(found.subquery())
+        text, values = self._newest("select 1", None, until, ("limit {}", (cap + 1,)))
+        return f"select count(*) from ({text}) found", values
 
-    def boundary(self, *, after: object | None) -> Select[Any]:
+    def boundary(self, *, after: object | None) -> Statement:
         """The id of the last row that the walk looks at, where there are so many."""
-        id_ = self.table.c.id
-        statement = select(id_).where(*self.within)
+        conditions = [*self.within]
         if after is not None:
-            statement = statement.where(id_ < after)
-        return statement.order_by(id_.desc()).offset(BOUND - 1).limit(1)
+            conditions.append(("id < {}", (after,)))
+        return self._statement("select id", conditions, ("offset {} limit 1", (BOUND - 1,)))
 
-    def _newest(self, statement: Select[Any], after: object | None, until: object | None) -> Select[Any]:
-        id_ = self.table.c.id
+    def _newest(self, head: str, after: object | None, until: object | None, tail: _Condition) -> Statement:
+        conditions = [*self.within, *self.rest]
         if after is not None:
-            statement = statement.where(id_ < after)
+            conditions.append(("id < {}", (after,)))
         if until is not None:
-            statement = statement.where(id_ >= until)
-            if "ended" in self.table.columns:
+            conditions.append(("id >= {}", (until,)))
+            if self.table == job_history.name:
                 # What was submitted after that has not ended before it: earlier days are not looked at.
-                statement = statement.where(self.table.c.ended >= submitted_at(str(until)) - DAY)
-        return statement.where(*self.within, *self.rest).order_by(id_.desc())
+                conditions.append(("ended >= {}", (submitted_at(str(until)) - DAY,)))
+        return self._statement(head, conditions, tail)
+
+    def _statement(self, head: str, conditions: Sequence[_Condition], tail: _Condition) -> Statement:
+        where = " and ".join(text for text, _ in conditions) or "true"
+        values = [value for _, given in (*conditions, tail) for value in given]
+        text = f"{head} from {SCHEMA}.{self.table} t where {where} order by id desc {tail[0]}"
+        return text.format(*(f"${place}" for place in range(1, len(values) + 1))), values
 
 
 def scans(which: JobFilter, known: Known) -> list[Scan]:
@@ -135,35 +128,35 @@ def scans(which: JobFilter, known: Known) -> list[Scan]:
     states = {CODES[state] for state in which.states if state in CODES}
     terminal = {CODES[state] for state in TERMINAL}
     if not which.states or states - terminal:
-        found.append(_scan(job, which, known, states=states - terminal))
+        found.append(_scan(job.name, which, known, states=states - terminal))
     if not which.states:
-        found.append(_scan(job_history, which, known))
+        found.append(_scan(job_history.name, which, known))
     elif _SUCCEEDED in states:
-        found.append(_scan(job_history, which, known, states=states & terminal))
+        found.append(_scan(job_history.name, which, known, states=states & terminal))
     else:
         # One walk a state: each has an index of its own in which it is a small part.
-        found += [_scan(job_history, which, known, state=state) for state in sorted(states & terminal)]
+        found += [_scan(job_history.name, which, known, state=state) for state in sorted(states & terminal)]
     return found
 
 
 def _scan(
-    table: Table, which: JobFilter, known: Known, *, states: Iterable[int] = (), state: int | None = None
+    table: str, which: JobFilter, known: Known, *, states: Iterable[int] = (), state: int | None = None
 ) -> Scan:
-    columns = table.c
-    within = _id_conditions(table, which, known)
-    rest = _row_conditions(table, which)
+    is_history = table == job_history.name
+    within = _id_conditions(which, known, is_history=is_history)
+    rest = _row_conditions(which, is_history=is_history)
     names: list[_Condition] = []
     if known.tenant is not None:
-        names.append(columns.tenant == known.tenant)
+        names.append(("tenant = {}", (known.tenant,)))
     if known.tasks is not None:
-        names.append(columns.task.in_(known.tasks))
+        names.append(_among("task", "int", known.tasks))
     if state is not None:
-        names.append(columns.state == literal_column(str(state)))
+        names.append((f"state = {state}", ()))
     if listed := sorted(states):
-        rest.append(columns.state.in_([literal_column(str(each)) for each in listed]))
+        rest.append((f"state in ({', '.join(map(str, listed))})", ()))
     if known.queues is not None:
-        rest.append(columns.queue.in_(known.queues))
-    has_index = table is job_history and (
+        rest.append(_among("queue", "int", known.queues))
+    has_index = is_history and (
         known.tasks is None or (len(known.tasks) == 1 and known.tenant is not None and (state is None or state))
     )
     if has_index:
@@ -178,44 +171,48 @@ def _scan(
     return Scan(table, within, rest, until)
 
 
-def _id_conditions(table: Table, which: JobFilter, known: Known) -> list[_Condition]:
-    id_ = table.c.id
+def _id_conditions(which: JobFilter, known: Known, *, is_history: bool) -> list[_Condition]:
     found: list[_Condition] = []
     if known.ids is not None:
-        found.append(id_.in_(known.ids))
+        found.append(_among("id", "uuid", known.ids))
     if which.submitted_from is not None:
-        found.append(id_ >= first_id(which.submitted_from))
-        if "ended" in table.columns:
+        found.append(("id >= {}", (first_id(which.submitted_from),)))
+        if is_history:
             # No job ends before it was submitted, by whichever of two clocks: days before that are not looked at.
-            found.append(table.c.ended >= which.submitted_from - DAY)
+            found.append(("ended >= {}", (which.submitted_from - DAY,)))
     if which.submitted_before is not None:
-        found.append(id_ < first_id(which.submitted_before))
+        found.append(("id < {}", (first_id(which.submitted_before),)))
     return found
 
 
-def _row_conditions(table: Table, which: JobFilter) -> list[_Condition]:
-    columns = table.c
+def _row_conditions(which: JobFilter, *, is_history: bool) -> list[_Condition]:
     found: list[_Condition] = []
     if which.keys:
-        found.append(columns.key.in_(which.keys))
+        found.append(_among("key", "text", which.keys))
     if which.errors:
-        found.append(columns.error_type.in_(which.errors))
+        found.append(_among("error_type", "text", which.errors))
     if which.due_from is not None:
-        found.append(columns.due >= which.due_from)
+        found.append(("due >= {}", (which.due_from,)))
     if which.due_before is not None:
-        found.append(columns.due < which.due_before)
+        found.append(("due < {}", (which.due_before,)))
     if which.min_attempt is not None:
-        found.append(columns.attempt >= which.min_attempt)
+        found.append(("attempt >= {}", (which.min_attempt,)))
     if which.min_ran is not None:
-        has_end = "finished" in columns
-        found.append(columns.finished - columns.started >= which.min_ran if has_end else false())
+        found.append(("finished - started >= {}", (which.min_ran,)) if is_history else ("false", ()))
     if which.min_waited is not None:
-        found.append(columns.started - columns.due >= which.min_waited)
+        found.append(("started - due >= {}", (which.min_waited,)))
     if which.labels:
-        labels = cast(job_detail.c.detail, JSON)["labels"]
-        has_all = and_(*(labels[name].as_string() == value for name, value in which.labels))
-        found.append(exists().where(job_detail.c.id == columns.id, has_all))
+        has_all = " and ".join(["d.detail::json -> 'labels' ->> {}::text = {}"] * len(which.labels))
+        detail = f"exists (select from {SCHEMA}.{job_detail.name} d where d.id = t.id and {has_all})"
+        found.append((detail, tuple(part for label in which.labels for part in label)))
     return found
+
+
+def _among(column: str, kind: str, values: Sequence[object]) -> _Condition:
+    if len(values) == 1:
+        # Not as an array, whose rows no index has in the order of ids.
+        return f"{column} = {{}}", (values[0],)
+    return f"{column} = any({{}}::{kind}[])", ([*values],)
 
 
 def first_id(instant: int) -> str:

@@ -6,8 +6,6 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Select
-from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.jobs import (
@@ -30,7 +28,7 @@ from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq_sql.bulks import SqlBulks
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
-from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
+from taskmq_sql.jobs.lists import Known, Scan, Statement, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.nodes import SqlNodes
@@ -56,7 +54,6 @@ __all__ = ["PostgresJobStore"]
 
 T = TypeVar("T")
 
-_DIALECT: Final = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
 _COLUMNS: Final = JOB_COLUMNS.removesuffix(", body")
 _BODY: Final = "coalesce(t.body, (select body from taskmq.job_body b where b.id = t.id)) as body"
 _DETAIL: Final = "(select detail from taskmq.job_detail d where d.id = t.id) as detail"
@@ -344,10 +341,9 @@ class PostgresJobStore:
         rows = await self._fetch(scan.boundary(after=_uuid(after)))
         return str(rows[0][0]) if rows else None
 
-    async def _fetch(self, statement: Select[Any]) -> Sequence[Row]:
-        compiled = statement.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True})
-        places = compiled.positiontup or []
-        return await self._rows(str(compiled), *(compiled.params[place] for place in places))
+    async def _fetch(self, statement: Statement) -> Sequence[Row]:
+        text, values = statement
+        return await self._rows(text, *values)
 
     async def _rows(self, query: str, *args: object) -> Sequence[Row]:
         return await self._database.reads.run("read", lambda connection: connection.fetch(query, *args))
