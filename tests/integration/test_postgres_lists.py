@@ -102,6 +102,9 @@ async def test_a_page_that_the_newest_days_fill_is_read_from_their_indexes_alone
             old = {day for day in await _days(connection, recent) if day < newest // DAY - 2}
             assert not old, f"{which} looks at {old}"
             assert len(await _days(connection, rest)) >= _DAYS
+        scan = scans(JobFilter(queues=("q",)), Known(queues=[1]))[-1]
+        glance = scan.windows(now, floor=None)[0].glance(51, after=None)
+        assert min(await _days_of(connection, glance)) >= now // DAY - 2
         # Of what is rare in a day, and of what says when it was submitted, all is asked for at once.
         for which, known in (
             (JobFilter(tenant="acme", states=frozenset({JobState.FAILED})), Known(tenant=1)),

@@ -2,7 +2,8 @@
 
 A filter is answered by *scans*: of the live jobs, and of the ended ones by an index. A scan walks down the ids within
 what its index tells apart, and checks the rest of the filter row by row; where there is such a rest it stops after
-`BOUND` rows, and the page says so. So no filter makes the database read a whole table.
+`BOUND` rows, and the page says so. So no filter makes the database read a whole table. Where that is has to be found
+first, which takes longer than most pages: these are full after a *glance* at the newest thousand.
 
 Ended jobs are divided by the day of their end. What was submitted of late has ended of late: the newest days are
 asked first, and all of them only where these do not fill the page. So a page costs what is in these days, however
@@ -26,6 +27,7 @@ __all__ = ["BOUND", "Known", "Scan", "Statement", "first_id", "page_of", "scans"
 
 BOUND: Final = 20_000
 """Rows that one scan looks at for one page."""
+_GLANCE: Final = 1_000
 _SUCCEEDED: Final = 5
 _LAST_INSTANT: Final = 2**48 - 1
 # Those that both tables have.
@@ -40,7 +42,7 @@ _LISTED: Final = {
 
 Statement = tuple[str, list[object]]
 """Its text, with a `$1` for each of its values."""
-_Condition = tuple[str, tuple[object, ...]]
+_Part = tuple[str, tuple[object, ...]]
 # Its text, with a `{}` for each of its values.
 
 
@@ -63,8 +65,8 @@ class Scan(msgspec.Struct, frozen=True):
     """
 
     table: str
-    within: Sequence[_Condition]
-    rest: Sequence[_Condition]
+    within: Sequence[_Part]
+    rest: Sequence[_Part]
     until_submitted: int | None = None
 
     def windows(self, newest: int, *, floor: str | None) -> "list[Scan]":
@@ -77,11 +79,16 @@ class Scan(msgspec.Struct, frozen=True):
         if self.until_submitted is None or self.table != job_history.name:
             return [self]
         since = min(newest, self.until_submitted) - DAY
-        recent: list[_Condition] = [("id >= {}", (first_id(since),)), ("ended >= {}", (since - DAY,))]
+        recent: list[_Part] = [("id >= {}", (first_id(since),)), ("ended >= {}", (since - DAY,))]
         first = msgspec.structs.replace(self, within=[*self.within, *recent])
         if floor is not None and floor >= first_id(since):
             return [first]
         return [first, self]
+
+    def glance(self, limit: int, *, after: object | None) -> Statement:
+        """The newest ones that fit among the first thousand, where what is checked row by row often fits."""
+        newest = _select("select *", self._source, self._before(after), ("limit {}", (_GLANCE,)))
+        return _statement(_LISTED[self.table], (f"({newest[0]}) t", newest[1]), self.rest, ("limit {}", (limit,)))
 
     def rows(self, limit: int, *, after: object | None, until: object | None) -> Statement:
         """The newest ones that fit.
@@ -90,36 +97,34 @@ class Scan(msgspec.Struct, frozen=True):
             after: a cursor: those before this id.
             until: where the walk ends; what has this id is looked at.
         """
-        return self._newest(_LISTED[self.table], after, until, ("limit {}", (limit,)))
+        conditions = self._conditions(after, until)
+        return _statement(_LISTED[self.table], self._source, conditions, ("limit {}", (limit,)))
 
     def count(self, cap: int, *, until: object | None) -> Statement:
         """How many fit, up to `cap` + 1."""
-        text, values = self._newest("select 1", None, until, ("limit {}", (cap + 1,)))
+        conditions = self._conditions(None, until)
+        text, values = _statement("select 1", self._source, conditions, ("limit {}", (cap + 1,)))
         return f"select count(*) from ({text}) found", values
 
     def boundary(self, *, after: object | None) -> Statement:
         """The id of the last row that the walk looks at, where there are so many."""
-        conditions = [*self.within]
-        if after is not None:
-            conditions.append(("id < {}", (after,)))
-        return self._statement("select id", conditions, ("offset {} limit 1", (BOUND - 1,)))
+        return _statement("select id", self._source, self._before(after), ("offset {} limit 1", (BOUND - 1,)))
 
-    def _newest(self, head: str, after: object | None, until: object | None, tail: _Condition) -> Statement:
-        conditions = [*self.within, *self.rest]
-        if after is not None:
-            conditions.append(("id < {}", (after,)))
+    @property
+    def _source(self) -> _Part:
+        return f"{SCHEMA}.{self.table} t", ()
+
+    def _before(self, after: object | None) -> list[_Part]:
+        return [*self.within] if after is None else [*self.within, ("id < {}", (after,))]
+
+    def _conditions(self, after: object | None, until: object | None) -> list[_Part]:
+        found = [*self._before(after), *self.rest]
         if until is not None:
-            conditions.append(("id >= {}", (until,)))
+            found.append(("id >= {}", (until,)))
             if self.table == job_history.name:
                 # What was submitted after that has not ended before it: earlier days are not looked at.
-                conditions.append(("ended >= {}", (submitted_at(str(until)) - DAY,)))
-        return self._statement(head, conditions, tail)
-
-    def _statement(self, head: str, conditions: Sequence[_Condition], tail: _Condition) -> Statement:
-        where = " and ".join(text for text, _ in conditions) or "true"
-        values = [value for _, given in (*conditions, tail) for value in given]
-        text = f"{head} from {SCHEMA}.{self.table} t where {where} order by id desc {tail[0]}"
-        return text.format(*(f"${place}" for place in range(1, len(values) + 1))), values
+                found.append(("ended >= {}", (submitted_at(str(until)) - DAY,)))
+        return found
 
 
 def scans(which: JobFilter, known: Known) -> list[Scan]:
@@ -145,7 +150,7 @@ def _scan(
     is_history = table == job_history.name
     within = _id_conditions(which, known, is_history=is_history)
     rest = _row_conditions(which, is_history=is_history)
-    names: list[_Condition] = []
+    names: list[_Part] = []
     if known.tenant is not None:
         names.append(("tenant = {}", (known.tenant,)))
     if known.tasks is not None:
@@ -171,8 +176,8 @@ def _scan(
     return Scan(table, within, rest, until)
 
 
-def _id_conditions(which: JobFilter, known: Known, *, is_history: bool) -> list[_Condition]:
-    found: list[_Condition] = []
+def _id_conditions(which: JobFilter, known: Known, *, is_history: bool) -> list[_Part]:
+    found: list[_Part] = []
     if known.ids is not None:
         found.append(_among("id", "uuid", known.ids))
     if which.submitted_from is not None:
@@ -185,8 +190,8 @@ def _id_conditions(which: JobFilter, known: Known, *, is_history: bool) -> list[
     return found
 
 
-def _row_conditions(which: JobFilter, *, is_history: bool) -> list[_Condition]:
-    found: list[_Condition] = []
+def _row_conditions(which: JobFilter, *, is_history: bool) -> list[_Part]:
+    found: list[_Part] = []
     if which.keys:
         found.append(_among("key", "text", which.keys))
     if which.errors:
@@ -208,11 +213,22 @@ def _row_conditions(which: JobFilter, *, is_history: bool) -> list[_Condition]:
     return found
 
 
-def _among(column: str, kind: str, values: Sequence[object]) -> _Condition:
+def _among(column: str, kind: str, values: Sequence[object]) -> _Part:
     if len(values) == 1:
         # Not as an array, whose rows no index has in the order of ids.
         return f"{column} = {{}}", (values[0],)
     return f"{column} = any({{}}::{kind}[])", ([*values],)
+
+
+def _select(head: str, source: _Part, conditions: Sequence[_Part], tail: _Part) -> _Part:
+    where = " and ".join(text for text, _ in conditions) or "true"
+    values = tuple(value for _, given in (source, *conditions, tail) for value in given)
+    return f"{head} from {source[0]} where {where} order by id desc {tail[0]}", values
+
+
+def _statement(head: str, source: _Part, conditions: Sequence[_Part], tail: _Part) -> Statement:
+    text, values = _select(head, source, conditions, tail)
+    return text.format(*(f"${place}" for place in range(1, len(values) + 1))), [*values]
 
 
 def first_id(instant: int) -> str:

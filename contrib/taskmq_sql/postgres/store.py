@@ -180,10 +180,9 @@ class PostgresJobStore:
         jobs: list[JobRecord] = []
         floors: list[str] = []
         for scan in scans(which, known):
-            floor = await self._floor(scan, after)
-            rows = await self._walk(scan, limit + 1, after=after, floor=floor)
+            rows, floor = await self._walk(scan, limit + 1, after)
             jobs += await job_records(rows, self._database.names)
-            if floor is not None and len(rows) <= limit:
+            if floor is not None:
                 floors.append(floor)
         return page_of(jobs, floors, limit)
 
@@ -324,15 +323,21 @@ class PostgresJobStore:
             ids=None if ids is None else sorted(ids),
         )
 
-    async def _walk(self, scan: Scan, limit: int, *, after: str | None, floor: str | None) -> Sequence[Row]:
-        """The newest rows of a scan: from the latest days, or where these have too few from all."""
+    async def _walk(self, scan: Scan, limit: int, after: str | None) -> tuple[Sequence[Row], str | None]:
+        """The newest rows of a scan, from the latest days, or where these have too few from all; where it stopped."""
         newest = round(time.time() * 1000) if after is None else submitted_at(after)
         rows: Sequence[Row] = []
+        if scan.rest:
+            # To find out where the walk ends takes longer than a page that is full long before.
+            rows = await self._fetch(scan.windows(newest, floor=None)[0].glance(limit, after=_uuid(after)))
+            if len(rows) == limit:
+                return rows, None
+        floor = await self._floor(scan, after)
         for walk in scan.windows(newest, floor=floor):
             rows = await self._fetch(walk.rows(limit, after=_uuid(after), until=_uuid(floor)))
             if len(rows) == limit:
-                break
-        return rows
+                return rows, None
+        return rows, floor
 
     async def _floor(self, scan: Scan, after: str | None) -> str | None:
         """Where the scan stops; None where it goes to the end."""

@@ -96,7 +96,7 @@ class FiringPace:
             if passed >= self._seconds:
                 self._opened = now()
                 return
-            # Whoever has waited for this turn has it, also where a busy loop comes back to it late.
+            # A loop that has waited for this turn has it, also where it comes back late because others kept it busy.
             if self._opened > came or passed < _TOGETHER:
                 return
             await pause(stop, _whole(self._seconds - passed))
