@@ -12,7 +12,7 @@ from benchmarks.job_store.figures import Goal, goals_table, keep, text_of
 
 pytestmark = pytest.mark.rabbitmq
 
-_SMALL = ["--rounds", "1", "--jobs", "100", "--rows", "600", "--lists", "3", "--queued", "300", "--seconds", "1",
+_SMALL = ["--rounds", "1", "--jobs", "100", "--rows", "600", "--lists", "3", "--queued", "10000", "--seconds", "1",
           "--gated", "10"]  # fmt: skip
 _QUICK = {
     "throughput": ["bulk", "submits, 1 caller", "submits, 64 callers", "starts"],

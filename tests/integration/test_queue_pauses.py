@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,13 +26,19 @@ def test_a_pause_survives_restarts_and_gives_back_what_was_prefetched(
     def waiting() -> int:
         return len(names_in("images", url=amqp_url))
 
+    def show() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(taskmq("queue", "show", "images", "-o", "json"))
+        return found
+
     with Started(tmp_path, "worker", "shop:app", "-c", "1", "--grace", "0s", env=env) as worker:
         worker.says("waiting for jobs")
         taskmq("send", "shop.sleep", "--args", "[3600]")
         taskmq("send", "shop.double", "--args", "[1]")
         eventually(lambda: waiting() == 0, "both are in the worker's hands")
 
-        shown = json.loads(taskmq("queue", "show", "images", "-o", "json"))
+        # A quorum queue drops the consumer by which `waiting` looked some time after that has closed.
+        eventually(lambda: show()["consumers"] == 1, "the worker alone consumes")
+        shown = show()
         assert (shown["ready"], shown["in_hand"], shown["delayed"]) == (0, 2, None)
         assert shown["consumers"] == len(shown["workers"]) == 1
 
