@@ -62,7 +62,7 @@ class Session:
         clock: Clock | None = None,
     ) -> None:
         self.broker = broker
-        self.announcer = broker if isinstance(broker, Broadcasting) else None
+        self.announcer: Broadcasting | None = broker if isinstance(broker, Broadcasting) else None
         self.state = state
         self.store = store
         self.send_timeout = send_timeout
