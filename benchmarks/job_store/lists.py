@@ -11,7 +11,7 @@ from benchmarks.job_store.stage import Stage
 from taskmq.contracts.jobs import Prunable
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
-from taskmq_sql.jobs.lists import first_id
+from taskmq_sql.postgres.lists import first_id
 
 __all__ = ["day_dropped", "lists"]
 

@@ -44,6 +44,7 @@ _LONGEST_PAUSE: Final = 5.0
 _SILENT: Final = 5.0
 # As many timer shards there are, by the last byte of a job's id.
 _SHARDS: Final = 64
+# Seconds between two firings of timers.
 _FIRING: Final = 0.005
 _DAYS: Final = 86_400.0
 

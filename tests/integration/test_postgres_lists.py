@@ -13,9 +13,9 @@ from taskmq.contracts.jobs import JobPage
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq_sql import open_job_store
-from taskmq_sql.jobs.lists import Known, Scan, Statement, first_id, scans
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.postgres.connections import LISTS
+from taskmq_sql.postgres.lists import Known, Scan, Statement, first_id, scans
 
 pytestmark = pytest.mark.real_time
 

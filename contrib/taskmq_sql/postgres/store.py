@@ -28,7 +28,6 @@ from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq_sql.bulks import SqlBulks
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
-from taskmq_sql.jobs.lists import Known, Scan, Statement, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.nodes import SqlNodes
@@ -40,6 +39,7 @@ from taskmq_sql.postgres.dependencies import unmet
 from taskmq_sql.postgres.dispatch import PostgresDispatch
 from taskmq_sql.postgres.ended import retention
 from taskmq_sql.postgres.ended.history import LIVE_JOBS
+from taskmq_sql.postgres.lists import Known, Scan, Statement, page_of, scans
 from taskmq_sql.postgres.nodes import PostgresPlacements
 from taskmq_sql.postgres.quotas import KnownQuotas
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_actions, job_records

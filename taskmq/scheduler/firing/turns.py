@@ -30,6 +30,7 @@ __all__ = ["ScheduleTurns"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _BATCH: Final = 250
+# Seconds between two firings of one slot.
 _PACE: Final = 0.01
 # What waits for earlier occurrences to end is looked at so often.
 _ROOM_MS: Final = 1_000

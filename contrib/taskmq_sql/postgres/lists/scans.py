@@ -2,8 +2,8 @@
 
 A filter is answered by *scans*: of the live jobs, and of the ended ones by an index. A scan walks down the ids within
 what its index tells apart, and checks the rest of the filter row by row; where there is such a rest it stops after
-`BOUND` rows, and the page says so. So no filter makes the database read a whole table. Where that is has to be found
-first, which takes longer than most pages: these are full after a *glance* at the newest thousand.
+`BOUND` rows, and the page says so. So no filter makes the database read a whole table. To find out where that is
+takes longer than most pages do: these are full after a *glance* at the newest thousand.
 
 Ended jobs are divided by the day of their end. What was submitted of late has ended of late: the newest days are
 asked first, and all of them only where these do not fill the page. So a page costs what is in these days, however
@@ -41,9 +41,9 @@ _LISTED: Final = {
 }
 
 Statement = tuple[str, list[object]]
-"""Its text, with a `$1` for each of its values."""
+"""Its text, with a `$1`, `$2` and so on for its values."""
+# The same before its values have numbers: with a `{}` for each.
 _Part = tuple[str, tuple[object, ...]]
-# Its text, with a `{}` for each of its values.
 
 
 class Known(msgspec.Struct, frozen=True):
