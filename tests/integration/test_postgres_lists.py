@@ -131,6 +131,32 @@ async def test_a_walk_that_stops_at_a_job_looks_at_no_day_before_it(job_store_ur
         await connection.close()
 
 
+async def test_a_list_stops_after_twenty_thousand_rows_and_goes_on_from_there(job_store_url: str) -> None:
+    connection: Any = await asyncpg.connect(job_store_url)
+    store = open_job_store(job_store_url, BrokerOptions(name="lists"))
+    try:
+        await connection.execute(
+            """
+            insert into taskmq.tenant (name) values ('acme');
+            insert into taskmq.task (name) values ('a');
+            insert into taskmq.queue (name, slot) values ('busy', 0), ('rare', 0);
+            insert into taskmq.job (id, due, tenant, queue, task, priority, state, body)
+            select (to_hex(n) || '-0000-7000-8000-000000000000')::uuid, 1, 1, case n when 268435456 then 2 else 1 end,
+                   1, 5, 1, '{}' from generate_series(268435456, 268435456 + 20050) n"""
+        )
+        which = JobFilter(queues=("rare",))
+
+        first = await store.list_jobs(which)
+        second = await store.list_jobs(which, after=first.after)
+
+        assert (first.jobs, first.is_bounded) == ([], True)
+        assert [job.queue for job in second.jobs] == ["rare"]
+        assert (second.is_bounded, second.after) == (False, None)
+    finally:
+        await store.aclose()
+        await connection.close()
+
+
 async def _days(connection: Any, scan: Scan) -> set[int]:
     """The days that the plan of a page walks down; each by an index."""
     return await _days_of(connection, scan.rows(51, after=None, until=None))
