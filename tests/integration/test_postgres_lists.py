@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
@@ -14,7 +15,7 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq_sql import open_job_store
 from taskmq_sql.jobs.partitions import DAY
-from taskmq_sql.postgres.connections import LISTS
+from taskmq_sql.postgres.connections import WALKS
 from taskmq_sql.postgres.lists import Known, Scan, Statement, first_id, scans
 
 pytestmark = pytest.mark.real_time
@@ -22,6 +23,11 @@ pytestmark = pytest.mark.real_time
 _DAYS: Final = 12
 _A_DAY: Final = 6
 _TENANTS: Final = ("acme", "globex")
+_INDEXES: Final = """
+select regexp_replace(pg_get_indexdef(i.indexrelid), '.*btree \\(([^)]*)\\)', '\\1') as columns,
+       (select inhparent = 'taskmq.job_history'::regclass from pg_inherits where inhrelid = i.indrelid) as is_day
+from pg_index i join pg_class c on c.oid = i.indexrelid where c.relname = any($1::text[])"""
+_UNUSUAL: Final = " WHERE (state <> 5)"
 
 
 async def _fill(connection: Any) -> int:
@@ -60,6 +66,9 @@ async def test_pages_over_many_days_have_every_job_once_and_in_order(job_store_u
         JobFilter(states=frozenset({JobState.SUCCEEDED})),
         JobFilter(tenant="globex", states=frozenset({JobState.FAILED})),
         JobFilter(queues=("q",), min_attempt=1),
+        JobFilter(tenant="acme", tasks=("a",)),
+        JobFilter(tenant="acme", tasks=("a",), states=frozenset({JobState.FAILED})),
+        JobFilter(tasks=("a",), states=frozenset({JobState.FAILED})),
     ]
 
     connection: Any = await asyncpg.connect(job_store_url)
@@ -67,6 +76,8 @@ async def test_pages_over_many_days_have_every_job_once_and_in_order(job_store_u
     try:
         now = await _fill(connection)
         filters.append(JobFilter(tenant="acme", submitted_before=now - 3 * DAY))
+        some = await connection.fetch("select id from taskmq.job_history order by ended limit 17")
+        filters.append(JobFilter(ids=tuple(str(row[0]) for row in some)))
         for which in filters:
             whole = await store.list_jobs(which, limit=1_000)
             ids = [job.id for job in whole.jobs]
@@ -89,7 +100,7 @@ async def test_a_page_that_the_newest_days_fill_is_read_from_their_indexes_alone
     connection: Any = await asyncpg.connect(job_store_url)
     try:
         now = await _fill(connection)
-        await connection.execute(";".join((*LISTS, "set enable_seqscan = off", "set jit = off")))
+        await connection.execute(";".join(WALKS))
         for which, known in (
             (JobFilter(), Known()),
             (JobFilter(tenant="acme"), Known(tenant=1)),
@@ -116,11 +127,57 @@ async def test_a_page_that_the_newest_days_fill_is_read_from_their_indexes_alone
         await connection.close()
 
 
+@pytest.mark.parametrize("rows", ["none", "many"])
+async def test_every_list_walks_down_its_own_index_by_one_kept_plan(job_store_url: str, rows: str) -> None:
+    failed = frozenset({JobState.FAILED})
+    cases = [
+        (JobFilter(), Known(), "id, ended"),
+        (JobFilter(queues=("q",), labels=(("team", "ops"),)), Known(queues=[1]), "id, ended"),
+        (JobFilter(states=frozenset({JobState.SUCCEEDED})), Known(), "id, ended"),
+        (JobFilter(), Known(tasks=[1]), "id, ended"),
+        (JobFilter(states=failed), Known(), f"state, id{_UNUSUAL}"),
+        (JobFilter(states=failed), Known(tasks=[1]), f"state, id{_UNUSUAL}"),
+        (JobFilter(), Known(tenant=1), "tenant, id"),
+        (JobFilter(), Known(tenant=1, tasks=[1, 2]), "tenant, id"),
+        (JobFilter(), Known(tenant=1, tasks=[1]), "tenant, task, id"),
+        (JobFilter(states=failed), Known(tenant=1), f"tenant, state, id{_UNUSUAL}"),
+        (JobFilter(states=failed), Known(tenant=1, tasks=[1, 2]), f"tenant, state, id{_UNUSUAL}"),
+        (JobFilter(states=failed), Known(tenant=1, tasks=[1]), f"tenant, task, id{_UNUSUAL}"),
+        (JobFilter(), Known(tenant=1, ids=[first_id(1), first_id(2)]), "id, ended"),
+    ]
+
+    connection: Any = await asyncpg.connect(job_store_url)
+    try:
+        if rows == "many":
+            await _fill(connection)
+        await connection.execute(";".join(WALKS))
+        for which, known, index in cases:
+            for scan in scans(which, known):
+                for statement in (
+                    scan.rows(51, after=None, until=None),
+                    scan.rows(51, after=first_id(2**47), until=first_id(1)),
+                    scan.count(51, until=None),
+                    scan.glance(51, after=None),
+                    scan.boundary(after=None),
+                ):
+                    nodes = await _nodes(connection, statement)
+                    kinds = {node["Node Type"] for node in nodes}
+                    assert kinds.isdisjoint({"Seq Scan", "Bitmap Heap Scan", "Incremental Sort"}), (statement, kinds)
+                    # Of ids that are given, what was found is sorted.
+                    assert known.ids is not None or "Sort" not in kinds, statement
+                    taken = {node["Index Name"] for node in nodes if "Index Name" in node}
+                    found = await connection.fetch(_INDEXES, sorted(taken))
+                    of_history = {row["columns"] for row in found if row["is_day"]}
+                    assert of_history == ({index} if scan.table == "job_history" else set()), statement
+    finally:
+        await connection.close()
+
+
 async def test_a_walk_that_stops_at_a_job_looks_at_no_day_before_it(job_store_url: str) -> None:
     connection: Any = await asyncpg.connect(job_store_url)
     try:
         now = await _fill(connection)
-        await connection.execute(";".join((*LISTS, "set enable_seqscan = off", "set jit = off")))
+        await connection.execute(";".join(WALKS))
         (_, scan) = scans(JobFilter(errors=("ValueError",), labels=(("team", "ops"),)), Known())
         floor = first_id(now - DAY)
 
@@ -163,18 +220,32 @@ async def _days(connection: Any, scan: Scan) -> set[int]:
 
 
 async def _days_of(connection: Any, statement: Statement) -> set[int]:
-    text, values = statement
-    (plan,) = json.loads(await connection.fetchval(f"explain (format json) {text}", *values))
     days: set[int] = set()
-    nodes: list[dict[str, Any]] = [plan["Plan"]]
-    while nodes:
-        node = nodes.pop()
-        nodes += node.get("Plans", ())
+    for node in await _nodes(connection, statement):
         name = str(node.get("Relation Name", ""))
         if re.fullmatch(r"job_history_\d+", name):
-            assert node["Node Type"].startswith(("Index", "Bitmap")), node
+            assert node["Node Type"].startswith("Index"), node
             days.add(await _day(connection, name))
     return days
+
+
+async def _nodes(connection: Any, statement: Statement) -> list[dict[str, Any]]:
+    """Those of the plan that is kept for the statement, without the days that these values leave out."""
+    text, values = statement
+    await connection.execute(f"prepare kept as {text}")
+    called = f"execute kept ({', '.join(map(_literal, values))})" if values else "execute kept"
+    (plan,) = json.loads(await connection.fetchval(f"explain (format json) {called}"))
+    await connection.execute("deallocate kept")
+    nodes: list[dict[str, Any]] = [plan["Plan"]]
+    for node in nodes:
+        nodes += node.get("Plans", ())
+    return nodes
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"array[{', '.join(map(_literal, value))}]::{'uuid' if isinstance(value[0], str) else 'int'}[]"
+    return f"'{value}'" if isinstance(value, str) else str(value)
 
 
 async def _day(connection: Any, name: str) -> int:

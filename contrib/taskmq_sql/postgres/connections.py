@@ -10,7 +10,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 
-__all__ = ["HOT", "LISTS", "LOOKUPS", "Connection", "Connections", "Purpose", "Row", "undone"]
+__all__ = ["HOT", "LISTS", "LOOKUPS", "WALKS", "Connection", "Connections", "Purpose", "Row", "undone"]
 
 T = TypeVar("T")
 
@@ -28,8 +28,16 @@ Where they loop (`lateral`), there is no other way. Each plan is made once: maki
 out, and PostgreSQL would make most of them anew for each call, because it expects those to be cheaper."""
 LOOKUPS: Final = ("set plan_cache_mode = force_generic_plan",)
 """Single rows by their keys: one plan each, which leaves out the days that it need not look at when it begins."""
+WALKS: Final = (
+    "set enable_seqscan = off",
+    "set enable_bitmapscan = off",
+    "set enable_sort = off",
+    "set enable_incremental_sort = off",
+    "set plan_cache_mode = force_generic_plan",
+)
+"""Walks down indexes: each statement names the order of its own, or rows by their keys."""
 LISTS: Final = ("set plan_cache_mode = force_custom_plan",)
-"""A plan that was made for every tenant takes the wrong index for most of them."""
+"""Other lists: a plan that was made for every tenant takes the wrong index for most of them."""
 _EVERY: Final = (
     "set default_transaction_isolation = 'read committed'",
     # Compiling a plan takes longer than any of these statements, and is done where statistics are wrong.

@@ -7,7 +7,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from taskmq.contracts.jobs import SLOTS, slot_of
 from taskmq.errors import StoreMismatch
 from taskmq_sql.jobs.tables import HEAD, VERSION_TABLE
-from taskmq_sql.postgres.connections import HOT, LISTS, LOOKUPS, Connection, Connections
+from taskmq_sql.postgres.connections import HOT, LISTS, LOOKUPS, WALKS, Connection, Connections
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.upkeep.days import make_days
 from taskmq_sql.urls import address_of, plain_url
@@ -29,7 +29,8 @@ class Database:
         submits, changes, dispatches, reports, firings, leases: a connection each, so that none of them waits for
             another.
         steps: for what schedulers do between one dispatch and the next.
-        reads, lookups: for lists, and for single jobs, names, settings and the clock, which wait for no list.
+        walks, reads: for lists of jobs and of what was done to them, and for other lists.
+        lookups: for single jobs, names, settings and the clock, which wait for no list.
         accounts: for changes of who may do what.
         histories: for what is remembered of runs.
         upkeep: for what may take long: to make room, and to drop what is old.
@@ -48,6 +49,7 @@ class Database:
         self.firings = self._connections(1, HOT)
         self.leases = self._connections(1, HOT)
         self.steps = self._connections(1, HOT)
+        self.walks = self._connections(_READERS, WALKS)
         self.reads = self._connections(_READERS, LISTS)
         self.lookups = self._connections(1, LOOKUPS)
         self.accounts = self._connections(1, LISTS)
@@ -67,6 +69,7 @@ class Database:
             self.reports,
             self.leases,
             self.steps,
+            self.walks,
             self.reads,
             self.lookups,
             self.accounts,

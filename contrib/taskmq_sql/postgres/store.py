@@ -177,6 +177,7 @@ class PostgresJobStore:
     async def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
         if (known := await self._known(which)) is None:
             return JobPage([], None)
+        after = None if after is None else str(uuid.UUID(after))
         jobs: list[JobRecord] = []
         floors: list[str] = []
         for scan in scans(which, known):
@@ -192,7 +193,7 @@ class PostgresJobStore:
         total = 0
         for scan in scans(which, known):
             floor = await self._floor(scan, None)
-            total += (await self._fetch(scan.count(cap, until=_uuid(floor))))[0][0]
+            total += (await self._fetch(scan.count(cap, until=floor)))[0][0]
             if floor is not None or total > cap:
                 return cap + 1
         return total
@@ -329,12 +330,12 @@ class PostgresJobStore:
         rows: Sequence[Row] = []
         if scan.rest:
             # To find out where the walk ends takes longer than a page that is full long before.
-            rows = await self._fetch(scan.windows(newest, floor=None)[0].glance(limit, after=_uuid(after)))
+            rows = await self._fetch(scan.windows(newest, floor=None)[0].glance(limit, after=after))
             if len(rows) == limit:
                 return rows, None
         floor = await self._floor(scan, after)
         for walk in scan.windows(newest, floor=floor):
-            rows = await self._fetch(walk.rows(limit, after=_uuid(after), until=_uuid(floor)))
+            rows = await self._fetch(walk.rows(limit, after=after, until=floor))
             if len(rows) == limit:
                 return rows, None
         return rows, floor
@@ -343,7 +344,7 @@ class PostgresJobStore:
         """Where the scan stops; None where it goes to the end."""
         if not scan.rest:
             return None
-        rows = await self._fetch(scan.boundary(after=_uuid(after)))
+        rows = await self._fetch(scan.boundary(after=after))
         return str(rows[0][0]) if rows else None
 
     async def _fetch(self, statement: Statement) -> Sequence[Row]:
@@ -351,11 +352,7 @@ class PostgresJobStore:
         return await self._rows(text, *values)
 
     async def _rows(self, query: str, *args: object) -> Sequence[Row]:
-        return await self._database.reads.run("read", lambda connection: connection.fetch(query, *args))
-
-
-def _uuid(job_id: str | None) -> uuid.UUID | None:
-    return None if job_id is None else uuid.UUID(job_id)
+        return await self._database.walks.run("read", lambda connection: connection.fetch(query, *args))
 
 
 async def _migrated(work: Coroutine[Any, Any, T], address: str) -> T:

@@ -5,6 +5,10 @@ what its index tells apart, and checks the rest of the filter row by row; where 
 `BOUND` rows, and the page says so. So no filter makes the database read a whole table. To find out where that is
 takes longer than most pages do: these are full after a *glance* at the newest thousand.
 
+A statement names a range of its index, and the order of that, even where it is the range of one tenant: what no other
+index has in that order, the planner takes from this one, whatever it knows of the tables. So one plan does for every
+tenant, and is kept: with 30 days, making one takes five times as long as carrying it out.
+
 Ended jobs are divided by the day of their end. What was submitted of late has ended of late: the newest days are
 asked first, and all of them only where these do not fill the page. So a page costs what is in these days, however
 many are kept. Of a tenant's jobs of one task, or of one state, there are often too few: all days are asked at once.
@@ -29,6 +33,7 @@ BOUND: Final = 20_000
 """Rows that one scan looks at for one page."""
 _GLANCE: Final = 1_000
 _SUCCEEDED: Final = 5
+_ALL_BUT_ONE: Final = 2
 _LAST_INSTANT: Final = 2**48 - 1
 # Those that both tables have.
 _COLUMNS: Final = ", ".join(
@@ -59,14 +64,21 @@ class Scan(msgspec.Struct, frozen=True):
     """A walk down the ids of one table.
 
     Attributes:
-        within: what an index tells apart, or the order of ids.
+        names: the columns that its index has before the id, and what they are.
+        conditions: others that leave little out.
         rest: what is checked row by row.
+        since, before: the range of the ids; `before` is not in it.
+        ids: those that are given: nothing is walked.
         until_submitted: of what is looked for day by day: it was submitted before this instant.
     """
 
     table: str
-    within: Sequence[_Part]
-    rest: Sequence[_Part]
+    names: Sequence[tuple[str, object]] = ()
+    conditions: Sequence[_Part] = ()
+    rest: Sequence[_Part] = ()
+    since: str | None = None
+    before: str | None = None
+    ids: Sequence[str] | None = None
     until_submitted: int | None = None
 
     def windows(self, newest: int, *, floor: str | None) -> "list[Scan]":
@@ -78,53 +90,73 @@ class Scan(msgspec.Struct, frozen=True):
         """
         if self.until_submitted is None or self.table != job_history.name:
             return [self]
-        since = min(newest, self.until_submitted) - DAY
-        recent: list[_Part] = [("id >= {}", (first_id(since),)), ("ended >= {}", (since - DAY,))]
-        first = msgspec.structs.replace(self, within=[*self.within, *recent])
-        if floor is not None and floor >= first_id(since):
+        recent = min(newest, self.until_submitted) - DAY
+        first = msgspec.structs.replace(
+            self, since=first_id(recent), conditions=[*self.conditions, ("ended >= {}", (recent - DAY,))]
+        )
+        if floor is not None and floor >= first_id(recent):
             return [first]
         return [first, self]
 
-    def glance(self, limit: int, *, after: object | None) -> Statement:
+    def glance(self, limit: int, *, after: str | None) -> Statement:
         """The newest ones that fit among the first thousand, where what is checked row by row often fits."""
-        newest = _select("select *", self._source, self._before(after), ("limit {}", (_GLANCE,)))
-        return _statement(_LISTED[self.table], (f"({newest[0]}) t", newest[1]), self.rest, ("limit {}", (limit,)))
+        newest = self._select("select *", self._source, self._range(after), _GLANCE)
+        return _statement(self._select(_LISTED[self.table], (f"({newest[0]}) t", newest[1]), self.rest, limit))
 
-    def rows(self, limit: int, *, after: object | None, until: object | None) -> Statement:
+    def rows(self, limit: int, *, after: str | None, until: str | None) -> Statement:
         """The newest ones that fit.
 
         Args:
             after: a cursor: those before this id.
             until: where the walk ends; what has this id is looked at.
         """
-        conditions = self._conditions(after, until)
-        return _statement(_LISTED[self.table], self._source, conditions, ("limit {}", (limit,)))
+        return _statement(self._select(_LISTED[self.table], self._source, self._all(after, until), limit))
 
-    def count(self, cap: int, *, until: object | None) -> Statement:
+    def count(self, cap: int, *, until: str | None) -> Statement:
         """How many fit, up to `cap` + 1."""
-        conditions = self._conditions(None, until)
-        text, values = _statement("select 1", self._source, conditions, ("limit {}", (cap + 1,)))
-        return f"select count(*) from ({text}) found", values
+        text, values = self._select("select 1", self._source, self._all(None, until), cap + 1)
+        return _statement((f"select count(*) from ({text}) found", values))
 
-    def boundary(self, *, after: object | None) -> Statement:
+    def boundary(self, *, after: str | None) -> Statement:
         """The id of the last row that the walk looks at, where there are so many."""
-        return _statement("select id", self._source, self._before(after), ("offset {} limit 1", (BOUND - 1,)))
+        text, values = self._select("select id", self._source, self._range(after), 1)
+        return _statement((f"{text} offset {BOUND - 1}", values))
 
     @property
     def _source(self) -> _Part:
-        return f"{SCHEMA}.{self.table} t", ()
+        table = f"{SCHEMA}.{self.table} t"
+        if self.ids is None:
+            return table, ()
+        # Each as a walk down a range of one id: while a day is empty, a condition on the id alone may take any index
+        # that has it somewhere.
+        one = f"(select * from {table} where t.id >= i.id and t.id <= i.id order by t.id desc)"
+        return f"(select f.* from unnest({{}}::uuid[]) as i(id) cross join lateral {one} f offset 0) t", (self.ids,)
 
-    def _before(self, after: object | None) -> list[_Part]:
-        return [*self.within] if after is None else [*self.within, ("id < {}", (after,))]
-
-    def _conditions(self, after: object | None, until: object | None) -> list[_Part]:
-        found = [*self._before(after), *self.rest]
-        if until is not None:
-            found.append(("id >= {}", (until,)))
-            if self.table == job_history.name:
-                # What was submitted after that has not ended before it: earlier days are not looked at.
-                found.append(("ended >= {}", (submitted_at(str(until)) - DAY,)))
+    def _all(self, after: str | None, until: str | None) -> list[_Part]:
+        found = [*self._range(after, until), *self.rest]
+        if until is not None and self.table == job_history.name:
+            found.append(_ended_after(until))
         return found
+
+    def _range(self, after: str | None, until: str | None = None) -> list[_Part]:
+        """One bound at each end: of several the index would begin at whichever is named first."""
+        first = max(filter(None, (self.since, until)), default=None)
+        last = min(filter(None, (self.before, after)), default=None)
+        bounds = (self._bound("<=" if last is None else "<", last), self._bound(">=", first))
+        return [*filter(None, bounds), *self.conditions]
+
+    def _bound(self, comparison: str, job_id: str | None) -> _Part | None:
+        place = self.names if job_id is None else [*self.names, ("id", job_id)]
+        if not place:
+            return None
+        columns, values = zip(*place, strict=True)
+        return f"({', '.join(columns)}) {comparison} ({', '.join(['{}'] * len(columns))})", values
+
+    def _select(self, head: str, source: _Part, conditions: Sequence[_Part], limit: int) -> _Part:
+        where = " and ".join(text for text, _ in conditions) or "true"
+        order = ", ".join(f"{column} desc" for column in (*(name for name, _ in self.names), "id"))
+        values = tuple(value for _, given in (source, *conditions) for value in given)
+        return f"{head} from {source[0]} where {where} order by {order} limit {{}}", (*values, limit)
 
 
 def scans(which: JobFilter, known: Known) -> list[Scan]:
@@ -148,46 +180,47 @@ def _scan(
     table: str, which: JobFilter, known: Known, *, states: Iterable[int] = (), state: int | None = None
 ) -> Scan:
     is_history = table == job_history.name
-    within = _id_conditions(which, known, is_history=is_history)
-    rest = _row_conditions(which, is_history=is_history)
-    names: list[_Part] = []
-    if known.tenant is not None:
-        names.append(("tenant = {}", (known.tenant,)))
-    if known.tasks is not None:
-        names.append(_among("task", "int", known.tasks))
+    names = _leading(known, state) if is_history and known.ids is None else {}
+    conditions: list[_Part] = []
+    if is_history and which.submitted_from is not None:
+        conditions.append(_ended_after(first_id(which.submitted_from)))
     if state is not None:
-        names.append((f"state = {state}", ()))
+        # What the indexes of all that has not succeeded are made of.
+        conditions.append((f"state <> {_SUCCEEDED}", ()))
+        if "state" not in names:
+            conditions.append(("state = {}", (state,)))
+    rest = _row_conditions(which, is_history=is_history)
     if listed := sorted(states):
         rest.append((f"state in ({', '.join(map(str, listed))})", ()))
     if known.queues is not None:
         rest.append(_among("queue", "int", known.queues))
-    has_index = is_history and (
-        known.tasks is None or (len(known.tasks) == 1 and known.tenant is not None and (state is None or state))
-    )
-    if has_index:
-        within += names
-    else:
-        rest += names
+    if known.tenant is not None and "tenant" not in names:
+        rest.append(("tenant = {}", (known.tenant,)))
+    if known.tasks is not None and "task" not in names:
+        rest.append(_among("task", "int", known.tasks))
+    since = None if which.submitted_from is None else first_id(which.submitted_from)
+    before = None if which.submitted_before is None else first_id(which.submitted_before)
     if known.ids is not None:
-        return Scan(table, within + rest, [])
+        return Scan(table, (), [*conditions, *rest], since=since, before=before, ids=known.ids)
     # What has a beginning says by itself which days it is about.
-    is_parted = len(names) <= 1 and which.submitted_from is None
+    is_parted = which.submitted_from is None and [known.tenant, known.tasks, state].count(None) >= _ALL_BUT_ONE
     until = (which.submitted_before or _LAST_INSTANT) if is_parted else None
-    return Scan(table, within, rest, until)
+    return Scan(table, list(names.items()), conditions, rest, since, before, until_submitted=until)
 
 
-def _id_conditions(which: JobFilter, known: Known, *, is_history: bool) -> list[_Part]:
-    found: list[_Part] = []
-    if known.ids is not None:
-        found.append(_among("id", "uuid", known.ids))
-    if which.submitted_from is not None:
-        found.append(("id >= {}", (first_id(which.submitted_from),)))
-        if is_history:
-            # No job ends before it was submitted, by whichever of two clocks: days before that are not looked at.
-            found.append(("ended >= {}", (which.submitted_from - DAY,)))
-    if which.submitted_before is not None:
-        found.append(("id < {}", (first_id(which.submitted_before),)))
-    return found
+def _leading(known: Known, state: int | None) -> dict[str, object]:
+    """The columns before the id in the index of ended jobs that fits best, and what they are to be."""
+    names: dict[str, object] = {} if known.tenant is None else {"tenant": known.tenant}
+    if names and known.tasks is not None and len(known.tasks) == 1:
+        names["task"] = known.tasks[0]
+    elif state is not None:
+        names["state"] = state
+    return names
+
+
+def _ended_after(job_id: str) -> _Part:
+    """No job ends before it was submitted, by whichever of two clocks: days before that are not looked at."""
+    return "ended >= {}", (submitted_at(job_id) - DAY,)
 
 
 def _row_conditions(which: JobFilter, *, is_history: bool) -> list[_Part]:
@@ -220,14 +253,8 @@ def _among(column: str, kind: str, values: Sequence[object]) -> _Part:
     return f"{column} = any({{}}::{kind}[])", ([*values],)
 
 
-def _select(head: str, source: _Part, conditions: Sequence[_Part], tail: _Part) -> _Part:
-    where = " and ".join(text for text, _ in conditions) or "true"
-    values = tuple(value for _, given in (source, *conditions, tail) for value in given)
-    return f"{head} from {source[0]} where {where} order by id desc {tail[0]}", values
-
-
-def _statement(head: str, source: _Part, conditions: Sequence[_Part], tail: _Part) -> Statement:
-    text, values = _select(head, source, conditions, tail)
+def _statement(part: _Part) -> Statement:
+    text, values = part
     return text.format(*(f"${place}" for place in range(1, len(values) + 1))), [*values]
 
 
