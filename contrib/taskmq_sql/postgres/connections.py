@@ -122,6 +122,7 @@ class Connections:
         address: the same without its password, for messages.
         name: shown at the server as that of the application.
         settings: statements that each connection begins with.
+        plans: how many plans each connection keeps.
         prepare: what is done with a new connection before it is used; may refuse it with an exception.
         heal: what is done where a table has no room for a day.
     """
@@ -134,6 +135,7 @@ class Connections:
         name: str,
         size: int,
         settings: Sequence[str],
+        plans: int = 100,
         prepare: Callable[[Connection], Awaitable[None]],
         heal: Callable[[Connection], Awaitable[None]],
     ) -> None:
@@ -141,6 +143,7 @@ class Connections:
         self._address = address
         self._name = name
         self._settings = [*_EVERY, *settings]
+        self._plans = plans
         self._prepare = prepare
         self._heal = heal
         self.size = size
@@ -308,6 +311,7 @@ class Connections:
                 self._url,
                 timeout=_SECONDS_TO_CONNECT,
                 command_timeout=_SECONDS_TO_ANSWER,
+                statement_cache_size=self._plans,
                 max_cached_statement_lifetime=0,
                 connection_class=_Knowing,
                 server_settings={"application_name": self._name},

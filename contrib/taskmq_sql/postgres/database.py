@@ -15,6 +15,8 @@ from taskmq_sql.urls import address_of, plain_url
 __all__ = ["Database"]
 
 _READERS: Final = 2
+# One over all days takes 15 KB at the server for each of them.
+_PLANS_OF_WALKS: Final = 32
 _SETTINGS: Final = f"""
 select (select version_num from taskmq.{VERSION_TABLE}) as revision,
        (select value from taskmq.setting where name = 'slots') as slots,
@@ -49,7 +51,7 @@ class Database:
         self.firings = self._connections(1, HOT)
         self.leases = self._connections(1, HOT)
         self.steps = self._connections(1, HOT)
-        self.walks = self._connections(_READERS, WALKS)
+        self.walks = self._connections(_READERS, WALKS, plans=_PLANS_OF_WALKS)
         self.reads = self._connections(_READERS, LISTS)
         self.lookups = self._connections(1, LOOKUPS)
         self.accounts = self._connections(1, LISTS)
@@ -79,13 +81,14 @@ class Database:
         ):
             await each.aclose()
 
-    def _connections(self, size: int, settings: tuple[str, ...]) -> Connections:
+    def _connections(self, size: int, settings: tuple[str, ...], *, plans: int = 100) -> Connections:
         return Connections(
             self._url,
             address=self.address,
             name=self._name,
             size=size,
             settings=settings,
+            plans=plans,
             prepare=self._prepare,
             heal=make_days,
         )
