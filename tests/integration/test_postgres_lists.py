@@ -2,17 +2,20 @@
 
 import itertools
 import json
+import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
+from msgspec import convert
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobPage
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
+from taskmq.testing.job_store.match import fits
 from taskmq_sql import open_job_store
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.postgres.connections import WALKS
@@ -22,6 +25,8 @@ pytestmark = pytest.mark.real_time
 
 _DAYS: Final = 12
 _A_DAY: Final = 6
+_SOME: Final = 300
+_FILTERS: Final = 150
 _TENANTS: Final = ("acme", "globex")
 _INDEXES: Final = """
 select regexp_replace(pg_get_indexdef(i.indexrelid), '.*btree \\(([^)]*)\\)', '\\1') as columns,
@@ -58,6 +63,57 @@ async def _fill(connection: Any) -> int:
     return now
 
 
+async def _fill_at_random(connection: Any, dice: random.Random, *, now: int) -> None:
+    """More jobs, live and ended, of both tenants and of three tasks."""
+    await connection.execute("insert into taskmq.task (name) values ('b'), ('ab')")
+    rows: dict[str, list[tuple[object, ...]]] = {"job": [], "job_history": []}
+    for number in range(_SOME):
+        ended = now - int(dice.random() ** 2 * (_DAYS - 1) * DAY)
+        submitted = ended - dice.choice((0, 1_000, dice.randrange(3 * DAY)))
+        # Many in one millisecond: their ids differ behind it.
+        job_id = f"{first_id(submitted)[:-12]}{number:012x}"
+        common = (job_id, submitted, dice.choice((1, 1, 1, 2)), dice.choice((1, 2, 3)), dice.randrange(3))
+        if dice.random() < 0.2:
+            rows["job"].append((*common, dice.choice((1, 4, 12, 13))))
+        else:
+            rows["job_history"].append((*common, dice.choice((5, 5, 5, 6, 7, 8)), ended))
+        if number % 5 == 0:
+            await connection.execute(
+                "insert into taskmq.job_detail (id, detail) values ($1, $2)", job_id, '{"labels": {"team": "ops"}}'
+            )
+    columns = "id, due, tenant, task, attempt, state"
+    await connection.executemany(
+        f"insert into taskmq.job (queue, priority, body, {columns}) values (1, 5, '{{}}', $1, $2, $3, $4, $5, $6)",
+        rows["job"],
+    )
+    await connection.executemany(
+        f"insert into taskmq.job_history (queue, priority, body, {columns}, ended, finished) "
+        "values (1, 5, '{}', $1, $2, $3, $4, $5, $6, $7, $7)",
+        rows["job_history"],
+    )
+
+
+def _filter_at_random(dice: random.Random, ids: Sequence[str], *, now: int) -> JobFilter:
+    def instant() -> int:
+        return now - dice.randrange(_DAYS * DAY)
+
+    states = sorted(state for state in JobState if state is not JobState.UNKNOWN)
+    said: dict[str, tuple[float, Callable[[], object]]] = {
+        "tenant": (0.6, lambda: dice.choice((*_TENANTS, "none"))),
+        "tasks": (0.4, lambda: tuple(dice.sample(("a", "b", "ab", "none"), dice.choice((1, 2))))),
+        "task_prefix": (0.1, lambda: "a"),
+        "states": (0.5, lambda: frozenset(dice.sample(states, dice.choice((1, 1, 3))))),
+        "queues": (0.2, lambda: ("q",)),
+        "submitted_from": (0.2, instant),
+        "submitted_before": (0.2, instant),
+        "due_before": (0.1, instant),
+        "min_attempt": (0.1, lambda: 2),
+        "labels": (0.1, lambda: (("team", "ops"),)),
+        "ids": (0.1, lambda: tuple(dice.sample(ids, 9))),
+    }
+    return convert({name: say() for name, (share, say) in said.items() if dice.random() < share}, JobFilter)
+
+
 async def test_pages_over_many_days_have_every_job_once_and_in_order(job_store_url: str) -> None:
     filters = [
         JobFilter(),
@@ -91,6 +147,36 @@ async def test_pages_over_many_days_have_every_job_once_and_in_order(job_store_u
             assert paged == ids
         everything = await store.list_jobs(limit=1_000)
         assert len(everything.jobs) == _DAYS * _A_DAY
+    finally:
+        await store.aclose()
+        await connection.close()
+
+
+async def test_random_filters_find_what_fits_over_all_their_pages(job_store_url: str) -> None:
+    dice = random.Random(18)
+
+    connection: Any = await asyncpg.connect(job_store_url)
+    store = open_job_store(job_store_url, BrokerOptions(name="lists"))
+    try:
+        now = await _fill(connection)
+        await _fill_at_random(connection, dice, now=now)
+        ids = [
+            str(row[0])
+            for row in await connection.fetch("select id from taskmq.job_history union select id from taskmq.job")
+        ]
+        jobs = sorted(filter(None, [await store.get(job_id) for job_id in ids]), key=lambda job: job.id, reverse=True)
+        assert len(jobs) > _SOME
+        for _ in range(_FILTERS):
+            which = _filter_at_random(dice, ids, now=now)
+            expected = [job.id for job in jobs if fits(which, job)]
+            found: list[str] = []
+            page: JobPage | None = None
+            size = dice.choice((3, 20, 500))
+            while page is None or page.after is not None:
+                page = await store.list_jobs(which, after=None if page is None else page.after, limit=size)
+                found += [job.id for job in page.jobs]
+            assert found == expected, which
+            assert await store.count_jobs(which) == len(expected), which
     finally:
         await store.aclose()
         await connection.close()
