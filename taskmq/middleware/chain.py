@@ -33,7 +33,7 @@ Proceed = Callable[[Execution], Awaitable[object]]
 _NOTHING = nullcontext()
 
 
-class Submission(msgspec.Struct, frozen=True, kw_only=True):
+class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the store gets of a call beside its envelope.
 
     Attributes:
@@ -51,7 +51,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     asked_for: bytes | None = None
 
 
-class Sending(msgspec.Struct):
+class Sending(msgspec.Struct, gc=False):
     """A call on its way out. Middleware may replace any field.
 
     Attributes:

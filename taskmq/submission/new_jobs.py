@@ -184,7 +184,7 @@ def _job(
     held: bool,
     unique: UniqueKey | None = None,
 ) -> NewJob:
-    envelope = replace(envelope, preemptible=None if detail is None else detail.preemptible)
+    preemptible = None if detail is None else detail.preemptible
     return NewJob(
         id=id,
         tenant=_text("tenant", envelope.tenant or "", 255),
@@ -196,7 +196,7 @@ def _job(
         due=due,
         expires=envelope.expires,
         held=held,
-        body=encode_envelope(replace(envelope, attempt=1, eta=None, store=None)),
+        body=encode_envelope(replace(envelope, attempt=1, eta=None, store=None, preemptible=preemptible)),
         detail=detail,
         unique=unique,
     )
@@ -240,10 +240,10 @@ def _digest(facts: bytes | None) -> bytes:
 
 
 def _text(what: str, text: str, limit: int) -> str:
-    if "\0" in text or len(text.encode(errors="replace")) > limit:
-        raise InvalidOption(f"{what}: at most {limit} bytes, and no NUL; these are {len(text):,} characters")
     try:
-        text.encode()
+        size = len(text.encode())
     except UnicodeEncodeError as error:
         raise InvalidOption(f"{what}: a character of it has no form in UTF-8 ({error.reason})") from None
+    if size > limit or "\0" in text:
+        raise InvalidOption(f"{what}: at most {limit} bytes, and no NUL; these are {len(text):,} characters")
     return text

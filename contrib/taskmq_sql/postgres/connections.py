@@ -10,7 +10,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 
-__all__ = ["HOT", "LISTS", "LOOKUPS", "WALKS", "Connection", "Connections", "Purpose", "Row", "undone"]
+__all__ = ["HOT", "LISTS", "LOOKUPS", "WALKS", "Connection", "Connections", "Purpose", "Row", "column_of", "undone"]
 
 T = TypeVar("T")
 
@@ -384,6 +384,14 @@ class _Undone(Exception):
 def undone(result: object) -> Exception:
     """What the work of a transaction raises so that it is rolled back and `run` returns `result`."""
     return _Undone(result)
+
+
+def column_of(values: Sequence[object]) -> Sequence[object] | None:
+    """The values of a column for `unnest` beside longer ones, which fills up with nulls: nothing where all are that.
+
+    asyncpg looks at each element of an array, and the server makes each of them.
+    """
+    return None if values.count(None) == len(values) else values
 
 
 async def _end(connection: Connection) -> None:

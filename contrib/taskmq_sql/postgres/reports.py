@@ -13,7 +13,7 @@ from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq.model.units import storable
 from taskmq_sql.jobs.codes import CODES, EVENT_CODES, STATES, EventKind
 from taskmq_sql.jobs.values import escaped_error, is_job_id
-from taskmq_sql.postgres.connections import Connection, Row
+from taskmq_sql.postgres.connections import Connection, Row, column_of
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.records import error_columns
 from taskmq_sql.postgres.statements import AGAIN, END, EVENTS, EXISTING, FORGOTTEN, STARTED
@@ -25,7 +25,7 @@ select distinct on (h.id) h.id, h.state, h.version, h.queue, h.token from taskmq
 where h.id = any($1::uuid[]) order by h.id, h.ended desc"""
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
+class Ending(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a job under way ends; None where its row says it."""
 
     id: str
@@ -50,7 +50,7 @@ class Note(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class _Step(msgspec.Struct, frozen=True):
+class _Step(msgspec.Struct, frozen=True, gc=False):
     """What has become of a job."""
 
     state: JobState
@@ -225,7 +225,7 @@ class _Applying:
 async def end(connection: Connection, endings: Sequence[Ending]) -> Sequence[Row]:
     """End those jobs that are still under way with these tokens: their ids, queues and versions."""
     endings = sorted(endings, key=_by_id)
-    errors = [error_columns(ending.error) for ending in endings]
+    errors = zip(*(error_columns(ending.error) for ending in endings), strict=True)
     return await connection.fetch(
         END,
         [ending.id for ending in endings],
@@ -234,9 +234,9 @@ async def end(connection: Connection, endings: Sequence[Ending]) -> Sequence[Row
         [ending.worker for ending in endings],
         [ending.started for ending in endings],
         [ending.finished for ending in endings],
-        [ending.content_type for ending in endings],
-        [ending.result for ending in endings],
-        *([each[column] for each in errors] for column in range(3)),
+        column_of([ending.content_type for ending in endings]),
+        column_of([ending.result for ending in endings]),
+        *map(column_of, errors),
     )
 
 

@@ -22,7 +22,7 @@ from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.jobs.tables import LONGEST_BODY
 from taskmq_sql.jobs.values import encode_detail
 from taskmq_sql.postgres.changes import change_in
-from taskmq_sql.postgres.connections import Connection
+from taskmq_sql.postgres.connections import Connection, column_of
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import Unmet, find_upstream, wait
 from taskmq_sql.postgres.names import Names
@@ -359,7 +359,7 @@ async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: Numbe
         ]
     is_one = len(values) == 1
     rows = await connection.fetch(
-        SUBMIT[is_one, has_keys, has_rest], *(values[0] if is_one else zip(*values, strict=True))
+        SUBMIT[is_one, has_keys, has_rest], *(values[0] if is_one else map(column_of, zip(*values, strict=True)))
     )
     return {str(row[0]): row[1] for row in rows}
 

@@ -123,7 +123,7 @@ class DispatchBatch(msgspec.Struct, frozen=True):
     jobs: list[DispatchedJob]
 
 
-class AppliedReport(msgspec.Struct, frozen=True):
+class AppliedReport(msgspec.Struct, frozen=True, gc=False):
     """What a report came to.
 
     Attributes:

@@ -98,7 +98,7 @@ class DependencyRefusal(msgspec.Struct, frozen=True):
     reason: Literal["unknown", "cycle"]
 
 
-class Submitted(msgspec.Struct, frozen=True):
+class Submitted(msgspec.Struct, frozen=True, gc=False):
     """What became of a submission.
 
     Attributes:
