@@ -33,7 +33,6 @@ BOUND: Final = 20_000
 """Rows that one scan looks at for one page."""
 _GLANCE: Final = 1_000
 _SUCCEEDED: Final = 5
-_ALL_BUT_ONE: Final = 2
 _LAST_INSTANT: Final = 2**48 - 1
 # Those that both tables have.
 _COLUMNS: Final = ", ".join(
@@ -203,7 +202,8 @@ def _scan(
     if known.ids is not None:
         return Scan(table, (), [*conditions, *rest], since=since, before=before, ids=known.ids)
     # What has a beginning says by itself which days it is about.
-    is_parted = which.submitted_from is None and [known.tenant, known.tasks, state].count(None) >= _ALL_BUT_ONE
+    names_given = sum(name is not None for name in (known.tenant, known.tasks, state))
+    is_parted = which.submitted_from is None and names_given <= 1
     until = (which.submitted_before or _LAST_INSTANT) if is_parted else None
     return Scan(table, list(names.items()), conditions, rest, since, before, until_submitted=until)
 
