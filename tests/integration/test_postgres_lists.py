@@ -26,6 +26,7 @@ pytestmark = pytest.mark.real_time
 _DAYS: Final = 12
 _A_DAY: Final = 6
 _SOME: Final = 300
+_RARE: Final = 20
 _FILTERS: Final = 150
 _TENANTS: Final = ("acme", "globex")
 _INDEXES: Final = """
@@ -262,6 +263,43 @@ async def test_every_list_walks_down_its_own_index_by_one_kept_plan(job_store_ur
         await connection.close()
 
 
+async def test_a_walk_reads_nothing_of_others_before_and_behind_its_own(job_store_url: str) -> None:
+    failed, cancelled = frozenset({JobState.FAILED}), frozenset({JobState.CANCELLED})
+    connection: Any = await asyncpg.connect(job_store_url)
+    try:
+        now = int(await connection.fetchval("select taskmq.now_ms()"))
+        await connection.execute(
+            """
+            insert into taskmq.job_history (id, due, tenant, queue, task, priority, state, body, ended, finished)
+            select (lpad(to_hex($1::bigint + n), 12, '0') || '70008000000000000000')::uuid, 1, 1, 1,
+                   case when n <= $2::int then 2 else 1 end, 5, case when n <= $2::int then 7 else 6 end, '{}',
+                   $1::bigint, $1::bigint
+            from generate_series(1, $2::int + 60000) n""",
+            now,
+            _RARE,
+        )
+        await connection.execute(";".join(WALKS))
+        oldest = first_id(now + _RARE + 20)
+        for which, known, after in (
+            (JobFilter(states=cancelled), Known(), None),
+            (JobFilter(states=cancelled), Known(tenant=1), None),
+            (JobFilter(), Known(tenant=1, tasks=[2]), None),
+            (JobFilter(states=cancelled), Known(tenant=1, tasks=[2]), None),
+            (JobFilter(), Known(), oldest),
+            (JobFilter(states=failed), Known(), oldest),
+            (JobFilter(), Known(tenant=1), oldest),
+            (JobFilter(states=failed), Known(tenant=1), oldest),
+            (JobFilter(), Known(tenant=1, tasks=[1]), oldest),
+        ):
+            statement = scans(which, known)[-1].rows(500, after=after, until=None)
+            (whole, *_) = await _nodes(connection, statement, options="analyze, buffers, ")
+            assert whole["Actual Rows"] >= 19, statement
+            # A thousand rows of an index are on five of its pages.
+            assert whole["Shared Hit Blocks"] + whole["Shared Read Blocks"] < 200, statement
+    finally:
+        await connection.close()
+
+
 async def test_a_walk_that_stops_at_a_job_looks_at_no_day_before_it(job_store_url: str) -> None:
     connection: Any = await asyncpg.connect(job_store_url)
     try:
@@ -318,12 +356,12 @@ async def _days_of(connection: Any, statement: Statement) -> set[int]:
     return days
 
 
-async def _nodes(connection: Any, statement: Statement) -> list[dict[str, Any]]:
+async def _nodes(connection: Any, statement: Statement, *, options: str = "") -> list[dict[str, Any]]:
     """Those of the plan that is kept for the statement, without the days that these values leave out."""
     text, values = statement
     await connection.execute(f"prepare kept as {text}")
     called = f"execute kept ({', '.join(map(_literal, values))})" if values else "execute kept"
-    (plan,) = json.loads(await connection.fetchval(f"explain (format json) {called}"))
+    (plan,) = json.loads(await connection.fetchval(f"explain ({options}format json) {called}"))
     await connection.execute("deallocate kept")
     nodes: list[dict[str, Any]] = [plan["Plan"]]
     for node in nodes:
@@ -333,7 +371,7 @@ async def _nodes(connection: Any, statement: Statement) -> list[dict[str, Any]]:
 
 def _literal(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"array[{', '.join(map(_literal, value))}]::{'uuid' if isinstance(value[0], str) else 'int'}[]"
+        return f"'{{{', '.join(map(str, value))}}}'"
     return f"'{value}'" if isinstance(value, str) else str(value)
 
 

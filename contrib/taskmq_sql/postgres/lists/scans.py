@@ -5,9 +5,9 @@ what its index tells apart, and checks the rest of the filter row by row; where 
 `BOUND` rows, and the page says so. So no filter makes the database read a whole table. To find out where that is
 takes longer than most pages do: these are full after a *glance* at the newest thousand.
 
-A statement names a range of its index, and the order of that, even where it is the range of one tenant: what no other
-index has in that order, the planner takes from this one, whatever it knows of the tables. So one plan does for every
-tenant, and is kept: with 30 days, making one takes five times as long as carrying it out.
+A statement names the whole order of its index, also of the columns of which it wants one value: no other index has
+that order, so the planner takes this one, whatever it knows of the tables. So one plan does for every tenant, and is
+kept: with 30 days, making one takes five times as long as carrying it out.
 
 Ended jobs are divided by the day of their end. What was submitted of late has ended of late: the newest days are
 asked first, and all of them only where these do not fill the page. So a page costs what is in these days, however
@@ -33,6 +33,7 @@ BOUND: Final = 20_000
 """Rows that one scan looks at for one page."""
 _GLANCE: Final = 1_000
 _SUCCEEDED: Final = 5
+_ARRAYS: Final = {"tenant": "int[]", "state": "smallint[]"}
 _LAST_INSTANT: Final = 2**48 - 1
 # Those that both tables have.
 _COLUMNS: Final = ", ".join(
@@ -138,18 +139,24 @@ class Scan(msgspec.Struct, frozen=True):
         return found
 
     def _range(self, after: str | None, until: str | None = None) -> list[_Part]:
-        """One bound at each end: of several the index would begin at whichever is named first."""
+        """Where the walk begins and ends.
+
+        Where a column is equal to something the order needs it no more, and another index may have the rest of it: so
+        the first column is one of a list, and the second is in a range. A walk begins at a comparison of rows, but
+        none ends there: it ends with the range.
+        """
         first = max(filter(None, (self.since, until)), default=None)
         last = min(filter(None, (self.before, after)), default=None)
-        bounds = (self._bound("<=" if last is None else "<", last), self._bound(">=", first))
-        return [*filter(None, bounds), *self.conditions]
-
-    def _bound(self, comparison: str, job_id: str | None) -> _Part | None:
-        place = self.names if job_id is None else [*self.names, ("id", job_id)]
-        if not place:
-            return None
-        columns, values = zip(*place, strict=True)
-        return f"({', '.join(columns)}) {comparison} ({', '.join(['{}'] * len(columns))})", values
+        found: list[_Part] = [(f"{name} = any({{}}::{_ARRAYS[name]})", ([value],)) for name, value in self.names[:1]]
+        second = self.names[1:]
+        columns = ", ".join([*(name for name, _ in second), "id"])
+        marks = ", ".join(["{}"] * (len(second) + 1))
+        for comparison, job_id in (("<", last), (">=", first)):
+            if job_id is not None:
+                found.append((f"({columns}) {comparison} ({marks})", (*(value for _, value in second), job_id)))
+        for name, value in second:
+            found += [(f"{name} <= {{}}", (value,)), (f"{name} >= {{}}", (value,))]
+        return [*found, *self.conditions]
 
     def _select(self, head: str, source: _Part, conditions: Sequence[_Part], limit: int) -> _Part:
         where = " and ".join(text for text, _ in conditions) or "true"
