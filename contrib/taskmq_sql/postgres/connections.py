@@ -35,7 +35,7 @@ WALKS: Final = (
     "set enable_incremental_sort = off",
     "set plan_cache_mode = force_generic_plan",
 )
-"""Walks down indexes: each statement names the order of its own, or rows by their keys."""
+"""Walks down indexes: each statement names the order of its own index, or rows by their keys."""
 LISTS: Final = ("set plan_cache_mode = force_custom_plan",)
 """Other lists: a plan that was made for every tenant takes the wrong index for most of them."""
 _EVERY: Final = (
@@ -387,9 +387,9 @@ def undone(result: object) -> Exception:
 
 
 def column_of(values: Sequence[object]) -> Sequence[object] | None:
-    """The values of a column for `unnest` beside longer ones, which fills up with nulls: nothing where all are that.
+    """The values of a column for `unnest`, or None where all are null: `unnest` fills shorter columns up with nulls.
 
-    asyncpg looks at each element of an array, and the server makes each of them.
+    asyncpg looks at each element of an array before it sends it.
     """
     return None if values.count(None) == len(values) else values
 

@@ -141,9 +141,9 @@ class Scan(msgspec.Struct, frozen=True):
     def _range(self, after: str | None, until: str | None = None) -> list[_Part]:
         """Where the walk begins and ends.
 
-        Where a column is equal to something the order needs it no more, and another index may have the rest of it: so
-        the first column is one of a list, and the second is in a range. A walk begins at a comparison of rows, but
-        none ends there: it ends with the range.
+        An order does not need a column that is equal to one value, and another index may have the rest of that order:
+        so the first column is looked for in a list, and the second in a range. A comparison of rows says where a walk
+        begins, but does not end one; the range does.
         """
         first = max(filter(None, (self.since, until)), default=None)
         last = min(filter(None, (self.before, after)), default=None)
