@@ -65,7 +65,7 @@ class Scan(msgspec.Struct, frozen=True):
 
     Attributes:
         names: the columns that its index has before the id, and what they are.
-        conditions: others that leave little out.
+        conditions: others for which the walk needs no bound.
         rest: what is checked row by row.
         since, before: the range of the ids; `before` is not in it.
         ids: those that are given: nothing is walked.
