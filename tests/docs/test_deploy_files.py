@@ -211,3 +211,21 @@ def test_what_is_scaled_and_who_may_is_what_is_deployed() -> None:
             ports = {port["name"] for port in container["ports"]}
             assert container["livenessProbe"]["httpGet"]["port"] in ports
             assert part["spec"]["selector"]["matchLabels"] == part["spec"]["template"]["metadata"]["labels"]
+
+
+def test_every_server_of_the_files_names_the_proxies_that_it_trusts() -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yml").read_text())
+    pods = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "taskmq.yml").read_text()))
+    (server,) = [one for one in pods if one["metadata"]["name"] == "taskmq-server" and one["kind"] == "Deployment"]
+    (container,) = server["spec"]["template"]["spec"]["containers"]
+    unit = (DEPLOY / "systemd" / "taskmq-server.service").read_text()
+
+    assert "TASKMQ_URL" in compose["services"]["server"]["environment"]
+    assert "FORWARDED_ALLOW_IPS" in compose["services"]["server"]["environment"]
+    assert "FORWARDED_ALLOW_IPS" in {one["name"] for one in container["env"]}
+    assert "Environment=FORWARDED_ALLOW_IPS=127.0.0.1\n" in unit
+    assert "*" not in compose["services"]["server"]["environment"]["FORWARDED_ALLOW_IPS"]
+
+
+def test_a_server_of_systemd_may_open_many_connections() -> None:
+    assert "LimitNOFILE=65536\n" in (DEPLOY / "systemd" / "taskmq-server.service").read_text()
