@@ -9,7 +9,6 @@ pagerduty+https://HOST/v2/enqueue?routing_key=KEY, telegram+https://HOST/botTOKE
 `#warning` or `#critical` at the end: rules of a lower severity are not sent there.
 """
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, get_args
@@ -18,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from taskmq.errors import InvalidOption
 from taskmq.model.history.alerts import Severity
 
-__all__ = ["Channel", "Kind", "is_public", "is_told", "is_told_singly", "parse_channel", "shown_channel"]
+__all__ = ["Channel", "Kind", "is_told", "is_told_singly", "parse_channel", "shown_channel"]
 
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,190}")
 _HOST_END: Final = re.compile(r"[/?#\\]")
@@ -103,15 +102,3 @@ def shown_channel(text: str) -> str:
 def _severity_of(text: str) -> Severity | None:
     end = text.rpartition("#")[2]
     return next((severity for severity in _SEVERITIES if severity == end and text != end), None)
-
-
-def is_public(address: str) -> bool:
-    """Whether an IP address is one of the internet: not of this machine, of a private network, or of no use."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = found.ipv4_mapped or found.sixtofour if isinstance(found, ipaddress.IPv6Address) else None
-    if mapped is not None:
-        found = mapped
-    return found.is_global and not found.is_multicast

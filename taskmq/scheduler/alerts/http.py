@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from taskmq.errors import TaskMQError
-from taskmq.model.history.channels import is_public
+from taskmq.model.history.addresses import is_public
 
 __all__ = ["DeliveryFailed", "post"]
 

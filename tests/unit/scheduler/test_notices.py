@@ -307,8 +307,12 @@ async def test_the_pauses_between_tries_grow_and_end_after_a_day() -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost", "[::1]", "169.254.169.254", "10.0.0.1", "[::ffff:127.0.0.1]"]
-)
+    "host",
+    [
+        "127.0.0.1", "localhost", "[::1]", "169.254.169.254", "10.0.0.1", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]",
+        "[64:ff9b:1::a9fe:a9fe]", "[::127.0.0.1]", "[2002:7f00:1::]", "[fec0::1]", "168.63.129.16", "192.0.0.192",
+    ],
+)  # fmt: skip
 def test_a_webhook_does_not_reach_what_is_not_of_the_internet(host: str) -> None:
     async def test(site: Site) -> None:
         port = site.url.rpartition(":")[2]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption, MalformedMessage
-from taskmq.model.history.channels import Channel, is_public, is_told, is_told_singly, parse_channel, shown_channel
+from taskmq.model.history.channels import Channel, is_told, is_told_singly, parse_channel, shown_channel
 from taskmq.model.history.logs import (
     LEVELS,
     LONGEST_LINE,
@@ -185,29 +185,6 @@ def test_a_channel_is_told_from_its_severity_on(text: str, severity: Any, expect
 def test_what_is_opened_and_closed_by_itself_gets_each_alert_singly() -> None:
     assert is_told_singly("pagerduty+https://events.pagerduty.com/v2/enqueue")
     assert not is_told_singly("mailto:a@b#warning")
-
-
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [
-        ("93.184.216.34", True),
-        ("2606:4700::1111", True),
-        ("127.0.0.1", False),
-        ("10.0.0.1", False),
-        ("169.254.169.254", False),
-        ("100.64.0.1", False),
-        ("0.0.0.0", False),
-        ("224.0.0.1", False),
-        ("::1", False),
-        ("fe80::1%eth0", False),
-        ("fc00::1", False),
-        ("::ffff:10.0.0.1", False),
-        ("2002:0a00:0001::", False),
-        ("host", False),
-    ],
-)
-def test_an_address_of_the_internet_is_distinguished_from_others(address: str, expected: bool) -> None:
-    assert is_public(address) is expected
 
 
 @pytest.mark.parametrize(
