@@ -1,17 +1,66 @@
-"""Which passwords are refused, for every user."""
+"""The rule which passwords are refused, for every user: by an estimate of how many guesses one takes. Pure.
 
-from collections.abc import Collection
-from typing import Final
+The text is cut into pieces in the way that is cheapest for the attacker: known passwords (also backwards, or with
+signs for letters), names, years, runs of letters or digits, walks over the keyboard, and copies of earlier text. The
+attacker tries every other character by itself. Each piece costs the decimal logarithm of its guesses.
+"""
+
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from taskmq.errors import InvalidOption
 
-__all__ = ["LONGEST_PASSWORD", "SHORTEST_PASSWORD", "check_password"]
+__all__ = ["LONGEST_PASSWORD", "SHORTEST_PASSWORD", "check_password", "guesses_of"]
 
 SHORTEST_PASSWORD: Final = 12
 LONGEST_PASSWORD: Final = 1024
 """More is refused, and never cut: hashing it costs the server."""
-_FEWEST_CHARACTERS: Final = 5
-_AFFIXES: Final = "0123456789!@#$%^&*()-_=+.,;:?/ "
+_FEWEST_GUESSES: Final = 10.0
+"""As a decimal logarithm: against argon2id, so many guesses take a rich attacker years."""
+_WORD: Final = 4.3
+"""One of some 20,000."""
+_CHANGED_WORD: Final = 4.6
+_NAME: Final = 1.0
+_YEAR: Final = 2.0
+_WALK: Final = 1.7
+"""The first key of a walk or run; then for each step, and each turn."""
+_STEP: Final = 0.15
+_TURN: Final = 0.5
+_COPY: Final = 1.0
+_LONGEST_WORD: Final = 24
+_FARTHEST_COPY: Final = 64
+_SHORTEST_PIECE: Final = 3
+_LONGEST_PIECE: Final = 64
+"""Longer walks are several, and of a longer copy only the end counts: all ends of each would be quadratic work."""
+
+_KEYS: Final = ("`1234567890-=", " qwertyuiop[]\\", " asdfghjkl;'", " zxcvbnm,./")
+_SHIFTED: Final = str.maketrans('~!@#$%^&*()_+{}|:"<>?', "`1234567890-=[]\\;',./")
+_SIGNS: Final = tuple(str.maketrans("0134579@$!|", letters) for letters in ("oleastgasil", "oieastgasii"))
+"""Signs for letters, as in `p@ssw0rd`: a 1 is an l or an i."""
+
+
+class _Key(NamedTuple):
+    row: int
+    column: int
+
+
+class _Step(NamedTuple):
+    """From one character to the next: on the keyboard, or in the alphabet (`kind` says which)."""
+
+    kind: str
+    down: int
+    right: int
+
+
+_PLACES: Final = {
+    letter: _Key(row, column)
+    for row, letters in enumerate(_KEYS)
+    for column, letter in enumerate(letters)
+    if letter != " "
+}
+_NEIGHBOURS: Final = frozenset({(0, 1), (0, -1), (1, 0), (1, -1), (-1, 0), (-1, 1)})
+"""Each row stands half a key to the right of the one above it."""
 
 
 def check_password(password: str, *, user: str, known: Collection[str]) -> None:
@@ -22,24 +71,126 @@ def check_password(password: str, *, user: str, known: Collection[str]) -> None:
         known: passwords that attackers try first, in lower case.
 
     Raises:
-        InvalidOption: it is too short or too long, is known to attackers or made of what is, or has the user's name.
+        InvalidOption: it is too short or too long, or is made of what attackers try first, in whatever order.
     """
     if len(password) < SHORTEST_PASSWORD:
         raise InvalidOption(f"the password is too short: at least {SHORTEST_PASSWORD} characters")
     if len(password) > LONGEST_PASSWORD:
         raise InvalidOption(f"the password is too long: at most {LONGEST_PASSWORD} characters")
-    plain = password.casefold()
-    if len(set(plain)) < _FEWEST_CHARACTERS:
-        raise InvalidOption("the password repeats a few characters: choose another one, such as four unrelated words")
-    # What is left of "password2026!!" is what people try first.
-    if any(each in known for each in (plain, plain.strip(_AFFIXES), _repeated(plain))):
-        raise InvalidOption("the password is one that attackers try first: choose four unrelated words instead")
-    rest = plain.replace(user.casefold(), "").replace("taskmq", "")
-    if len(rest) < SHORTEST_PASSWORD // 2:
-        raise InvalidOption("the password is made of the user's name or the product's: choose four unrelated words")
+    if guesses_of(password, known=known, names=(user, "taskmq")) < _FEWEST_GUESSES:
+        raise InvalidOption(
+            "the password is one that attackers try first: it is made of known passwords, of your name or the "
+            "product's, of years, of keys in a row, or of repetitions; choose four unrelated words instead"
+        )
 
 
-def _repeated(text: str) -> str:
-    """The part that the text repeats; the text itself where it repeats none."""
-    place = (text + text).find(text, 1)
-    return text[:place]
+def guesses_of(text: str, *, known: Collection[str], names: Collection[str] = ()) -> float:
+    """Estimate how many guesses a text takes, as a decimal logarithm.
+
+    Args:
+        known: passwords that attackers try first, in lower case; looked up very often.
+        names: what belongs to this password alone, such as the user's name.
+    """
+    plain = text.casefold()
+    cheapest = [0.0] + [float("inf")] * len(plain)
+    names = {name.casefold() for name in names if len(name) >= _SHORTEST_PIECE}
+    walks = (_keyboard_steps(plain), _alphabet_steps(plain))
+    copies = _copies(plain)
+    for begin, letter in enumerate(plain):
+        before = cheapest[begin]
+        for end, cost in (
+            (begin + 1, _cost_of(letter)),
+            *_words(plain, begin, known),
+            *_names(plain, begin, names),
+            *_years(plain, begin),
+            *(piece for steps in walks for piece in _walks(steps, begin)),
+            *((end, _COPY) for end in range(begin + 1, min(copies[begin], begin + _LONGEST_PIECE) + 1)),
+            (copies[begin], _COPY),
+        ):
+            cheapest[end] = min(cheapest[end], before + cost)
+    return cheapest[-1]
+
+
+def _cost_of(letter: str) -> float:
+    """Cost of one character that has to be tried by itself."""
+    if not letter.isascii():
+        return 2.0
+    if letter.isdigit():
+        return 1.0
+    return 1.4 if letter.isalpha() else 1.5
+
+
+def _words(text: str, begin: int, known: Collection[str]) -> Iterator[tuple[int, float]]:
+    longest = text[begin : begin + _LONGEST_WORD]
+    changed = [longest.translate(signs) for signs in _SIGNS]
+    for length in range(_SHORTEST_PIECE, len(longest) + 1):
+        word = longest[:length]
+        if word in known:
+            yield begin + length, _WORD
+        elif word[::-1] in known or any(each[:length] in known for each in changed):
+            yield begin + length, _CHANGED_WORD
+
+
+def _names(text: str, begin: int, names: Collection[str]) -> Iterator[tuple[int, float]]:
+    return ((begin + len(name), _NAME) for name in names if text.startswith(name, begin))
+
+
+def _years(text: str, begin: int) -> Iterator[tuple[int, float]]:
+    year = text[begin : begin + 4]
+    if len(year) == 4 and year.isascii() and year.isdigit() and year[:2] in {"19", "20"}:
+        yield begin + 4, _YEAR
+
+
+def _walks(steps: Sequence[_Step | None], begin: int) -> Iterator[tuple[int, float]]:
+    """Pieces that go on from key to key, or from letter to letter."""
+    cost, last = _WALK, None
+    for place in range(begin, min(len(steps), begin + _LONGEST_PIECE)):
+        step = steps[place]
+        if step is None:
+            return
+        cost += _STEP + (_TURN if last not in (None, step) else 0)
+        last = step
+        length = place - begin + 2
+        if length >= _SHORTEST_PIECE:
+            # As in `1qaz2wsx3edc`: the same walk again, from another key.
+            is_again = begin >= length and steps[begin - length : begin - 1] == steps[begin : place + 1]
+            yield begin + length, _COPY if is_again else cost
+
+
+def _keyboard_steps(text: str) -> list[_Step | None]:
+    keys = [_PLACES.get(letter) for letter in text.translate(_SHIFTED)]
+    return [_keyboard_step(one, other) for one, other in itertools.pairwise(keys)]
+
+
+def _keyboard_step(one: _Key | None, other: _Key | None) -> _Step | None:
+    if one is None or other is None:
+        return None
+    way = (other.row - one.row, other.column - one.column)
+    return _Step("key", *way) if way in _NEIGHBOURS else None
+
+
+def _alphabet_steps(text: str) -> list[_Step | None]:
+    """Steps up or down in digits or letters; a 0 comes behind the 9, and an a behind the z."""
+    found: list[_Step | None] = []
+    for one, other in itertools.pairwise(text):
+        way = ord(other) - ord(one)
+        if one + other in {"90", "za"}:
+            way = 1
+        elif one + other in {"09", "az"}:
+            way = -1
+        found.append(_Step("letter", 0, way) if abs(way) == 1 else None)
+    return found
+
+
+def _copies(text: str) -> list[int]:
+    """Where what repeats earlier text ends, for each place; the place itself where nothing does."""
+    ends = list(range(len(text)))
+    for distance in range(1, min(_FARTHEST_COPY, len(text) - 1) + 1):
+        shortest = 1 if distance == 1 else _SHORTEST_PIECE
+        end = len(text)
+        for place in range(len(text) - 1, distance - 1, -1):
+            if text[place] != text[place - distance]:
+                end = place
+            elif end - place >= shortest:
+                ends[place] = max(ends[place], end)
+    return ends
