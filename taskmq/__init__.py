@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from taskmq.model.telemetry.events import JobEvent, WorkerEvent
     from taskmq.model.topology import WorkQueue
     from taskmq.options.limits import Concurrency, RateLimit
+    from taskmq.run.console_log import LineFormatter
     from taskmq.run.context import Context
     from taskmq.run.execution import Execution
     from taskmq.run.locks import Lock
@@ -112,6 +113,7 @@ __all__ = [
     "JobOutcome",
     "JobProgress",
     "JobState",
+    "LineFormatter",
     "Lock",
     "LockLost",
     "LockTimeout",
@@ -184,6 +186,7 @@ _HOMES = {
     "JobProgress": "client.progress",
     "Cancellation": "model.states",
     "JobState": "model.states",
+    "LineFormatter": "run.console_log",
     "Lock": "run.locks",
     "Member": "run.member",
     "Middleware": "middleware.chain",

@@ -21,7 +21,6 @@ __all__ = [
     "print_record",
     "print_rows",
     "printable",
-    "start_logging",
     "when",
     "write_line",
     "write_plain",
@@ -82,15 +81,6 @@ def announce(text: str) -> None:
     """Say what a service does, unless `--quiet`."""
     if current_globals().log_level < logging.ERROR:
         note(text)
-
-
-def start_logging() -> None:
-    """Send what services log to standard error, as much as was asked for."""
-    logging.basicConfig(
-        level=current_globals().log_level,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
 
 
 def when(milliseconds: int | None) -> str:

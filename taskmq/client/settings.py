@@ -22,6 +22,7 @@ OTHER_VARIABLES: Final[Mapping[str, str]] = {
     "TASKMQ_SERVER": "commands and HTTP clients: the server to go through, such as `http://localhost:8787`",
     "TASKMQ_TOKEN": "commands and HTTP clients: the API token for that server",
     "TASKMQ_HEALTH_PORT": "`taskmq worker` and `taskmq probe`: the health port",
+    "TASKMQ_CONSOLE_LOG": "services and workers: `off` leaves log lines to handlers of the app",
     "TASKMQ_OIDC_SECRET": "`taskmq server`: the secret of `--oidc-client`",
     "TASKMQ_EVENT_SECRETS": "`taskmq server`: the secrets of event sources, `NAME=SECRET NAME=SECRET`",
     "TASKMQ_SMTP_URL": "alerts of `taskmq scheduler`: the mail server, `smtp+starttls://user:password@host:587`",

@@ -7,7 +7,6 @@ asked to stop. Standard output belongs to the frames; what tasks print goes to s
 import contextlib
 import ctypes
 import importlib
-import logging
 import os
 import pickle
 import signal
@@ -40,13 +39,13 @@ from taskmq.executors.journal_pipe import Reply
 from taskmq.middleware.chain import attached
 from taskmq.model.envelope import Envelope
 from taskmq.model.resources import Grant
+from taskmq.run.console_log import begin_console_log, keep_console_log
 from taskmq.run.context import Context, current_context
 from taskmq.run.log_capture import LogCapture
 from taskmq.run.log_fields import install_job_fields
 
-__all__ = ["ConsoleFormatter", "log_to_stderr", "main"]
+__all__ = ["main"]
 
-_FORMAT: Final = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
 _PR_SET_PDEATHSIG: Final = 1
 _NOTHING: Final = contextlib.nullcontext()
 _THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -67,12 +66,14 @@ def main(target: str, control: int) -> None:
     setup = decode_request(first)
     assert isinstance(setup, Setup)
     if setup.log_level is not None:
-        log_to_stderr(setup.log_level)
+        install_job_fields()
+        begin_console_log(setup.log_level)
     module, _, attribute = target.partition(":")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` has it
     app: Any = importlib.import_module(module)
     for name in attribute.split("."):
         app = getattr(app, name)
+    keep_console_log()
     app.sessions.configure(url=setup.url, state=setup.state, store=setup.store)
     with app.tasks.dependencies.working_without_loop():
         _Child(app, setup, requests, PipeReader(control), answers).serve()
@@ -272,32 +273,6 @@ def _die_first() -> None:
     """Where memory runs out, the system is to end this process, and not the worker with all its other runs."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
-
-
-def log_to_stderr(level: int) -> None:
-    """Send what is logged to standard error, unless the application has set up its logging itself.
-
-    In either case every record says which job it belongs to, see `taskmq.run.log_fields`.
-    """
-    install_job_fields()
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(ConsoleFormatter())
-    logging.basicConfig(level=level, handlers=[handler])
-
-
-class ConsoleFormatter(logging.Formatter):
-    """One line a record; what a task logs ends with whose it is, unless the line names the job already."""
-
-    def __init__(self) -> None:
-        super().__init__(_FORMAT)
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
-        line = super().formatMessage(record)
-        fields = record.__dict__
-        job_id = fields.get("job_id")
-        if not job_id or str(job_id) in line:
-            return line
-        return f"{line} [{fields['task']} job={job_id} attempt={fields['attempt']} queue={fields['queue']}]"
 
 
 if __name__ == "__main__":

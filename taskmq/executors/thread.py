@@ -24,6 +24,7 @@ from typing import Final
 from taskmq.errors import WorkerLost
 from taskmq.executors.coroutine import timed_out
 from taskmq.executors.interrupt import ThreadInterrupt
+from taskmq.run.console_log import DetailText
 from taskmq.run.execution import Execution
 
 __all__ = ["ThreadExecutor", "ThreadRun"]
@@ -298,7 +299,7 @@ class ThreadRun(ABC):
             "job %s of task %s: a thread cannot be stopped, so it is left to itself; it is in\n%s",
             execution.context.job_id,
             execution.context.task,
-            "(it has not begun)\n" if frame is None else "".join(traceback.format_stack(frame)),
+            DetailText("(it has not begun)" if frame is None else "".join(traceback.format_stack(frame))),
         )
 
 

@@ -20,8 +20,10 @@ import msgspec
 
 from taskmq.app import TaskMQ
 from taskmq.errors import AppNotFound, TaskMQError
-from taskmq.executors.child import log_to_stderr
 from taskmq.load_app import load_app
+from taskmq.model.telemetry.plain_text import escape_line
+from taskmq.run.console_log import begin_console_log, keep_console_log
+from taskmq.run.log_fields import install_job_fields
 from taskmq.worker.child_protocol import EXIT_DISMISSED, EXIT_USAGE, ChildSpec
 from taskmq.worker.host.event_loop import loop_factory
 from taskmq.worker.reporter import Reporter
@@ -38,9 +40,12 @@ def main(status: int) -> int:
     lifeline = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     order = _read_spec(lifeline)
-    log_to_stderr(order.log_level)
+    # Records carry their job whichever handler formats them.
+    install_job_fields()
+    begin_console_log(order.log_level)
     try:
         app, target = _load(order.target)
+        keep_console_log()
         app.sessions.configure(
             url=order.url,
             state=order.state,
@@ -52,7 +57,7 @@ def main(status: int) -> int:
             code = EXIT_DISMISSED if worker.is_dismissed else 0
             _leave_soon(worker, code)
     except TaskMQError as error:
-        sys.stderr.write(f"taskmq worker: {error}\n")
+        sys.stderr.write(f"taskmq worker: {escape_line(str(error))}\n")
         return EXIT_USAGE
     return code
 

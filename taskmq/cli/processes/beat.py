@@ -7,10 +7,11 @@ from cyclopts import Parameter
 
 from taskmq.beat import Beat
 from taskmq.cli.globals import current_globals, target_of
-from taskmq.cli.output import announce, start_logging
+from taskmq.cli.output import announce
 from taskmq.cli.processes.serve import health_of, stop_when_told
 from taskmq.errors import UnsupportedFeature
 from taskmq.load_app import load_app
+from taskmq.run.console_log import begin_console_log, keep_console_log
 
 __all__ = ["beat"]
 
@@ -40,8 +41,9 @@ def beat(
         Stop when standard input ends, because the process at its other end is gone.
     """
     options = current_globals()
-    start_logging()
+    begin_console_log(options.log_level)
     app, _ = load_app(target_of(target))
+    keep_console_log()
     store = options.store or (default_store if app.sessions.store_url is None else None)
     app.sessions.configure(url=options.url, state=options.state, store=store, name="beat")
     try:

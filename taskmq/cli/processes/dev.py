@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from taskmq.cli.globals import current_globals, target_of
-from taskmq.cli.output import announce, start_logging
+from taskmq.cli.output import announce
 from taskmq.cli.processes.worker import banner, watched
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.run.console_log import begin_console_log
 from taskmq.supervisor.config import SupervisorConfig
 from taskmq.supervisor.supervisor import Supervisor
 from taskmq.worker.child_protocol import ChildReady, ChildSpec
@@ -45,7 +46,7 @@ def dev(target: str | None = None, /, *, processes: int = 1, port: int | None = 
         Where the dashboard is; 0: any that is free. Default: 8787, or any that is free where that is taken.
     """
     options = current_globals()
-    start_logging()
+    begin_console_log(options.log_level)
     name = target_of(target)
     if processes < 1:
         raise InvalidOption("--processes: at least 1")

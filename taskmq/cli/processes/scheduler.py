@@ -9,10 +9,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from taskmq.cli.globals import current_globals, target_of
-from taskmq.cli.output import announce, start_logging
+from taskmq.cli.output import announce
 from taskmq.cli.processes.serve import health_of, stop_when_told
 from taskmq.load_app import load_app
 from taskmq.operations.retention import KeepRule
+from taskmq.run.console_log import begin_console_log, keep_console_log
 from taskmq.scheduler import AlertSettings, Scheduler
 from taskmq.worker.host.event_loop import loop_factory
 
@@ -59,8 +60,9 @@ def scheduler(
         Stop when standard input ends, because the process at its other end is gone.
     """
     options = current_globals()
-    start_logging()
+    begin_console_log(options.log_level)
     app, _ = load_app(target_of(target))
+    keep_console_log()
     store = options.store or (default_store if app.sessions.store_url is None else None)
     app.sessions.configure(url=options.url, state=options.state, store=store, name="scheduler")
 

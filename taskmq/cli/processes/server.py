@@ -7,10 +7,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from taskmq.cli.globals import current_globals, target_of
-from taskmq.cli.output import announce, start_logging
+from taskmq.cli.output import announce
 from taskmq.cli.processes.serve import health_of, stop_when_told
 from taskmq.errors import UnsupportedFeature
 from taskmq.load_app import load_app
+from taskmq.run.console_log import begin_console_log, keep_console_log
 from taskmq.worker.host.event_loop import loop_factory
 
 __all__ = ["server"]
@@ -91,7 +92,7 @@ def server(
         raise UnsupportedFeature(f"the server needs {error.name}: pip install 'taskmq[server]'") from error
 
     options = current_globals()
-    start_logging()
+    begin_console_log(options.log_level)
     settings = ServerSettings(
         host=host,
         port=port,
@@ -104,6 +105,7 @@ def server(
         drain=drain,
     )
     app, _ = load_app(target_of(target))
+    keep_console_log()
     store = options.store or (default_store if app.sessions.store_url is None else None)
     app.sessions.configure(url=options.url, state=options.state, store=store, name="server")
     if app.sessions.store_url is None:

@@ -9,10 +9,11 @@ from cyclopts import App, Parameter
 
 from taskmq.cli.config_options import config_values, with_config_options
 from taskmq.cli.globals import current_globals, target_of
-from taskmq.cli.output import announce, start_logging
+from taskmq.cli.output import announce
 from taskmq.durable.health import parse_address
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.units import parse_duration, parse_processes, parse_size
+from taskmq.run.console_log import begin_console_log
 from taskmq.supervisor.config import RecycleLimits, SupervisorConfig
 from taskmq.supervisor.supervisor import Supervisor
 from taskmq.worker.child_protocol import ChildReady, ChildSpec
@@ -82,7 +83,7 @@ def worker(
     from taskmq.client.settings import load_settings
 
     asked = current_globals()
-    start_logging()
+    begin_console_log(asked.log_level)
     settings = load_settings(_environment(), Path.cwd())
     least, most = parse_processes(processes or settings.processes or "1")
     names, slots, shares = _queues(queues or "")

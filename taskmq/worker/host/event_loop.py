@@ -25,6 +25,7 @@ import traceback
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final
 
+from taskmq.run.console_log import DetailText
 from taskmq.worker.host.stack_timers import StackTimers
 from taskmq.worker.host.stacks import stacks_of_threads
 
@@ -139,7 +140,7 @@ class LoopMonitor:
             "received or settled meanwhile; running: %s\n%s",
             seconds,
             self._names(),
-            stack,
+            DetailText(stack),
         )
 
     def _complain_of_silence(self, seconds: float) -> None:
@@ -148,7 +149,7 @@ class LoopMonitor:
             "stopped; running: %s; its threads are now at\n%s",
             seconds,
             self._names(),
-            stacks_of_threads(limit=_STACKS),
+            DetailText(stacks_of_threads(limit=_STACKS)),
         )
 
     def _names(self) -> str:

@@ -10,6 +10,7 @@ from taskmq.model.envelope import JSON
 from taskmq.model.outcome import Dead
 from taskmq.model.states import JobState
 from taskmq.model.topology import logical_queue
+from taskmq.run.console_log import DetailText
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import LogErrors
 from taskmq.worker.settlement.error_text import ErrorTexts, type_name
@@ -97,7 +98,7 @@ class FailureLog:
             envelope.attempt,
             what,
             type_name(error) if said == "type" else " ".join(self._texts.summary(error).split()),
-            f"\n{self._texts.traceback_of(error)}" if shows_traceback and not is_plain else "",
+            DetailText(f"\n{self._texts.traceback_of(error)}" if shows_traceback and not is_plain else ""),
             exc_info=error if is_plain else None,
             # One that was refused has had no run whose fields the record could take.
             extra={

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from taskmq import JobFields, install_job_fields
-from taskmq.executors.child import ConsoleFormatter
 from taskmq.model.envelope import Envelope
+from taskmq.run.console_log import ConsoleFormatter
 from taskmq.run.context import Context, current_context
 
 _FORMAT = "%(job_id)s|%(task)s|%(attempt)s|%(queue)s|%(message)s"

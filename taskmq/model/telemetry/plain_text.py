@@ -1,0 +1,41 @@
+"""Text for logs and terminals, without characters that act: no cursor moves, no forged lines. Pure.
+
+Job ids, messages of errors and names arrive from clients, and a line of a log is evidence. The characters below are
+written as escapes, so that one record stays one line and a terminal shows text only:
+
+- C0 and C1 controls and DEL: line ends, escape sequences, and what 8-bit terminals take for one;
+- U+2028 and U+2029, at which many programs end a line;
+- marks, embeddings and isolates of bidirectional text, which make a line read differently from what it says.
+"""
+
+from typing import Final
+
+__all__ = ["escape_controls", "escape_line", "indent_lines"]
+
+_BIDI: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_ACTING: Final = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *_BIDI)
+_WORDS: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_LINE: Final = {
+    code: _WORDS.get(chr(code), f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}") for code in _ACTING
+}
+_TEXT: Final = {code: escape for code, escape in _LINE.items() if chr(code) not in "\n\t"}
+_INDENT: Final = "    "
+
+
+def escape_line(text: str) -> str:
+    """Write `text` as one line: line ends and tabs are escaped, too."""
+    # Nearly all text is printable, and this check costs a tenth of the translation.
+    return text if text.isprintable() else text.translate(_LINE)
+
+
+def escape_controls(text: str) -> str:
+    """Escape all of these characters but line feeds and tabs."""
+    return text if text.isprintable() else text.translate(_TEXT)
+
+
+def indent_lines(text: str) -> str:
+    """Indent each line of a text whose line ends are wanted, such as a traceback.
+
+    A line that an exception's message begins is indented like the others, so none of them can pass for a record.
+    """
+    return "\n".join(f"{_INDENT}{line}" for line in escape_controls(text).rstrip("\n").split("\n"))

@@ -1,0 +1,55 @@
+"""Text for logs and terminals: what acts is written as an escape, and everything else stays."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.model.telemetry.plain_text import escape_controls, escape_line, indent_lines
+
+_BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_ACTING = st.sampled_from("\x00\x07\x08\x1b\x7f\x85\x9b\x9d\r\n\t\x0b\x0c\u2028\u2029" + _BIDI)
+_TEXTS = st.text(st.one_of(st.characters(), _ACTING))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain ☂ é\U0001f600", "plain ☂ é\U0001f600"),
+        ("a\nb\r\tc", "a\\nb\\r\\tc"),
+        ("\x1b]0;PWN\x07\x1b[2J", "\\x1b]0;PWN\\x07\\x1b[2J"),
+        ("\x9b2J\x7f\x85", "\\x9b2J\\x7f\\x85"),
+        ("\u2028\u2029\u202e", "\\u2028\\u2029\\u202e"),
+    ],
+)
+def test_a_line_shows_what_acts_as_an_escape(text: str, shown: str) -> None:
+    assert escape_line(text) == shown
+
+
+@given(_TEXTS)
+def test_nothing_in_a_line_ends_it_or_acts_on_a_terminal(text: str) -> None:
+    line = escape_line(text)
+
+    assert len(line.splitlines()) <= 1
+    assert not any(unicodedata.category(char) in {"Cc", "Zl", "Zp"} for char in line)
+    assert not set(line) & set(_BIDI)
+
+
+@given(_TEXTS)
+def test_a_text_keeps_its_own_lines_and_tabs_alone(text: str) -> None:
+    found = escape_controls(text)
+
+    assert found.split("\n") == [escape_controls(line) for line in text.split("\n")]
+    assert not any(unicodedata.category(char) in {"Cc", "Zl", "Zp"} for char in found if char not in "\n\t")
+
+
+@given(_TEXTS)
+def test_every_line_of_a_traceback_is_indented(text: str) -> None:
+    assert all(line.startswith("    ") for line in indent_lines(text).splitlines())
+
+
+def test_a_message_within_a_traceback_begins_no_line_of_its_own() -> None:
+    assert indent_lines("ValueError: x\nERROR forged\r\x1b[2J\n") == (
+        "    ValueError: x\n    ERROR forged\\r\\x1b[2J"
+    )
