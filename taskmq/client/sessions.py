@@ -21,6 +21,7 @@ from taskmq.client.portal import Portal, current_portal
 from taskmq.client.session import Session
 from taskmq.client.settings import DEFAULT_URL, Settings, load_settings
 from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.loggers import contain_ours
 from taskmq.contracts.stores import BlobStore, Coordinator, DelayStore, coordinator_required, require_store
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, UnsupportedFeature
@@ -72,6 +73,8 @@ class Sessions:
         send_timeout: Duration,
         clock: Clock | None,
     ) -> None:
+        # The process of each app, whatever it does with it.
+        contain_ours()
         if delay not in ("broker", "state"):
             raise InvalidOption(f"delay={delay!r}: 'broker' or 'state'")
         self.delay: Literal["broker", "state"] = delay

@@ -9,6 +9,7 @@ from typing import Final
 
 import uvicorn
 
+from taskmq.contracts.loggers import contain_below, contain_ours
 from taskmq.errors import InvalidSetting
 from taskmq.server.connections import connections_within
 from taskmq.server.edge import Edge
@@ -24,6 +25,9 @@ class ServerProcess:
     """Serves an application until a signal stops it."""
 
     def __init__(self, application: Edge, settings: ServerSettings) -> None:
+        contain_ours()
+        for library in ("uvicorn", "litestar"):
+            contain_below(library)
         # When it begins and ends is said by the command.
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         config = uvicorn.Config(

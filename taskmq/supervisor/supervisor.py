@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from taskmq.contracts.loggers import contain_ours
 from taskmq.durable.health import Health, serving
 from taskmq.durable.task_set import TaskSet
 from taskmq.model.telemetry.metrics import Exporter, Snapshot
@@ -58,6 +59,7 @@ class Supervisor:
         on_ready: Callable[[ChildReady], None] | None = None,
         on_restart: Callable[[], None] = lambda: None,
     ) -> None:
+        contain_ours()
         self._order = order
         self._supervision = supervision = supervision or SupervisorConfig()
         self._on_ready = on_ready
@@ -256,11 +258,17 @@ class Supervisor:
             await asyncio.sleep(_LOOK)
             if self.is_stopping:
                 continue
-            self._look_for_hung()
-            self._look_for_limits()
-            if self._supervision.most is not None:
-                self._scale()
-            self._tell_systemd()
+            try:
+                self._look_for_hung()
+                self._look_for_limits()
+                if self._supervision.most is not None:
+                    self._scale()
+                self._tell_systemd()
+            except Exception:  # noqa: BLE001 - logged, and not the end of the looks
+                # A look that fails must not be the last one: processes that hang would go unseen.
+                _log.critical(
+                    "a look at the worker processes has failed; the next one is in %g s", _LOOK, exc_info=True
+                )
 
     def _look_for_hung(self) -> None:
         longest = self._supervision.unresponsive_after

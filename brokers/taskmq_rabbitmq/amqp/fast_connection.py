@@ -13,11 +13,11 @@ The hooks are private to pika, whose minor version is pinned for that reason.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from taskmq.contracts.broker import HeaderValue
+from taskmq.contracts.loggers import contained
 from taskmq_rabbitmq.amqp.ack_batch import AckBatch
 from taskmq_rabbitmq.amqp.direct_socket import DirectSocket
 from taskmq_rabbitmq.amqp.frames import (
@@ -63,7 +63,7 @@ __all__ = [
 TemplateKey = tuple[str, str, str, int | None]
 """Queue, task, content type and priority."""
 
-_log = logging.getLogger(__name__)
+_log = contained(__name__)
 _RECEIVE_BYTES: Final = 2**16
 # Seconds that an acknowledgement waits for others.
 _LINGER: Final = 0.001

@@ -10,6 +10,8 @@ import ssl
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from taskmq.contracts.loggers import contain_below
+
 if TYPE_CHECKING:
 
     class Method(Protocol):
@@ -338,7 +340,11 @@ __all__ = [
 
 
 def hush_pika() -> None:
-    """Keep pika from logging what is raised here as a typed error, unless its log level was chosen."""
+    """Keep pika from logging what is raised here as a typed error, unless its log level was chosen.
+
+    Where it does log, what a handler of the program raises does not end the connection.
+    """
+    contain_below("pika")
     logger = logging.getLogger("pika")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.CRITICAL)

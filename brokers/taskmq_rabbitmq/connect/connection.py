@@ -10,13 +10,13 @@ is a pause, so that a dead one costs its own attempt and nothing else.
 import asyncio
 import enum
 import functools
-import logging
 import math
 import random
 import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
+from taskmq.contracts.loggers import contained
 from taskmq.errors import AccessDenied, BrokerUnavailable
 from taskmq_rabbitmq.amqp.channels import OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpConnection
@@ -44,7 +44,7 @@ __all__ = ["OPEN_SECONDS", "Connection", "ConnectionState", "Role"]
 OPEN_SECONDS: Final = 10.0
 
 _T = TypeVar("_T")
-_log = logging.getLogger(__name__)
+_log = contained(__name__)
 _TCP_SECONDS: Final = 5.0
 _GOOD_SECONDS: Final = 3.0
 # Before the next node of the same round.

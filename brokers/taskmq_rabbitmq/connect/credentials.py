@@ -12,13 +12,13 @@ No secret is part of a message, a log line or a repr.
 
 import asyncio
 import contextlib
-import logging
 import random
 import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from taskmq.contracts.loggers import contained
 from taskmq.errors import BrokerUnavailable
 from taskmq_rabbitmq.amqp.pika_types import ExternalCredentials, PlainCredentials
 from taskmq_rabbitmq.connect.backoff import reconnect_backoff
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "CertificateCredentials", "CredentialSource", "LoginCredentials", "PasswordCredentials"]
 
-_log = logging.getLogger(__name__)
+_log = contained(__name__)
 # RabbitMQ's limit for a frame before the login, by the first version that has it; and what else is in that frame.
 _FRAME: Final = 4096
 _LARGER_FRAME: Final = ((4, 1), 8192)

@@ -1,10 +1,10 @@
 """A set of subscriptions that mend themselves."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from taskmq.contracts.broker import Delivery, Subscription
+from taskmq.contracts.loggers import contained
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts
 from taskmq_rabbitmq.consume.queue_consumer import QueueConsumer
@@ -14,7 +14,7 @@ from taskmq_rabbitmq.model import consumer_timeout as timeouts
 
 __all__ = ["RabbitMQConsumer"]
 
-_log = logging.getLogger(__name__)
+_log = contained(__name__)
 
 
 class RabbitMQConsumer:

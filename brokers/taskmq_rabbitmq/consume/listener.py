@@ -8,7 +8,6 @@ are transient queues that are not exclusive.
 
 import asyncio
 import contextlib
-import logging
 import os
 import platform
 import secrets
@@ -17,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from taskmq.contracts.broker import unheeded
+from taskmq.contracts.loggers import contained
 from taskmq.errors import AccessDenied, BrokerUnavailable, TaskMQError, TopologyMismatch
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel, Properties
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RabbitMQListener"]
 
-_log = logging.getLogger(__name__)
+_log = contained(__name__)
 _REFUSED_SECONDS: Final = 30.0
 _PAUSE: Final = 0.1
 _ARGUMENTS: Final[Mapping[str, str | int]] = {

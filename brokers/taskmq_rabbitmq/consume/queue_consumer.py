@@ -11,7 +11,6 @@ connection over a tag that it has cancelled itself.
 """
 
 import asyncio
-import logging
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from taskmq.contracts.broker import Delivery, Subscription
+from taskmq.contracts.loggers import contained
 from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, TaskMQError
 from taskmq.model.topology import dead_letter_queue, is_on_demand, is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelEnd, ChannelRefused, OpenChannel
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueConsumer", "consumer_tag"]
 
-_log = logging.getLogger(__name__)
+_log = contained(__name__)
 _CANCEL_SECONDS: Final = 5.0
 _TAG_BYTES: Final = 255
 _GOOD_SECONDS: Final = 10.0

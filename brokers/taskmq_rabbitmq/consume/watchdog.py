@@ -11,12 +11,12 @@ is not there; so where news of new queues arrives, which the look only is there 
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 import msgspec
 
+from taskmq.contracts.loggers import contained
 from taskmq.errors import BrokerUnavailable, QueueMissing, TaskMQError
 from taskmq.model.topology import is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelRefused
@@ -30,7 +30,7 @@ __all__ = ["WATCH_SECONDS", "Advice", "Sight", "Suspicion", "Watchdog"]
 
 WATCH_SECONDS: Final = 30.0
 
-_log = logging.getLogger(__name__)
+_log = contained(__name__)
 _PATIENT: Final = 8
 _MOST_PATIENT: Final = 128
 _IDLE_SIGHTS: Final = 10

@@ -10,10 +10,10 @@ then on this process knows them, and treats them as the others.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from taskmq.contracts.loggers import contained
 from taskmq.errors import QueueMissing, UnsupportedFeature
 from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, logical_queue
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
@@ -46,7 +46,7 @@ from taskmq_rabbitmq.model.entities import (
 
 __all__ = ["Declarations"]
 
-_log = logging.getLogger(__name__)
+_log = contained(__name__)
 _PATIENCE: Final = OPEN_SECONDS
 _AFTER_DELETION: Final = 0.5
 _QUORUM_PRIORITIES: Final = (4, 3)

@@ -1,10 +1,10 @@
 """Declaring at RabbitMQ, and looking what is there: requests, each on a throw-away channel, without any memory."""
 
-import logging
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, assert_never
 
+from taskmq.contracts.loggers import contained
 from taskmq.errors import BrokerUnavailable, QueueMissing, TaskMQError, TopologyMismatch
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connect.connection import Connection
@@ -30,7 +30,7 @@ __all__ = [
     "write_down",
 ]
 
-_log = logging.getLogger(__name__)
+_log = contained(__name__)
 APPLY: Final = "run `taskmq topology apply` as a user with the permission to configure"
 _RESOURCE_LOCKED: Final = 405
 _PRECONDITION_FAILED: Final = 406

@@ -12,10 +12,10 @@ declared again at once, where that is allowed.
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from typing import Final
 
+from taskmq.contracts.loggers import contained
 from taskmq.errors import AccessDenied, BrokerUnavailable
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
@@ -26,7 +26,7 @@ from taskmq_rabbitmq.model.entities import EVENTS
 
 __all__ = ["BroadcastPublisher"]
 
-_log = logging.getLogger(__name__)
+_log = contained(__name__)
 _WAITING: Final = 1_000
 _WAITING_BYTES: Final = 2**20
 _UNSENT_BYTES: Final = 2**20

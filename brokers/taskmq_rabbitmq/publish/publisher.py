@@ -16,13 +16,13 @@ alone each that was unconfirmed: the guilty one ends with its error, all others 
 
 import asyncio
 import itertools
-import logging
 import random
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from taskmq.contracts.broker import Outgoing
+from taskmq.contracts.loggers import contained
 from taskmq.errors import (
     AccessDenied,
     BrokerBlocked,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Publisher"]
 
-_log = logging.getLogger(__name__)
+_log = contained(__name__)
 
 _WINDOW: Final = 1000
 _WINDOW_BYTES: Final = 32 * 2**20

@@ -10,13 +10,13 @@ know what it is to be, its messages go to the work queue itself.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal
 
 from msgspec.structs import replace
 
+from taskmq.contracts.loggers import contained
 from taskmq.errors import (
     AccessDenied,
     BrokerUnavailable,
@@ -32,7 +32,7 @@ from taskmq_rabbitmq.publish.pending import Pending
 
 __all__ = ["QueueRepairs"]
 
-_log = logging.getLogger(__name__)
+_log = contained(__name__)
 
 _PAUSE: Final = 0.2
 # What is on its way is answered within this, or keeps its order no longer.

@@ -1,0 +1,118 @@
+"""Loggers whose handlers cannot fail the code that logs.
+
+A handler, filter or formatter is the program's own and may raise anything. Where its record is one of ours, or one of
+a library that our loops call, the error must not end what was going on: a connection would stay closed, a delivery
+unsettled, a beat silent. So it is written to standard error instead, once a minute at most.
+"""
+
+import contextlib
+import logging
+import signal
+import sys
+import threading
+import time
+import traceback
+from typing import Any, Final
+
+from taskmq.errors import SoftTimeout
+
+__all__ = ["contain_below", "contain_ours", "contained"]
+
+_PERIOD: Final = 60.0
+# The core's own, and those of the standard library that a loop calls in its own turn.
+_OURS: Final = (
+    "taskmq",
+    "taskmq.access",
+    "taskmq.beat",
+    "taskmq.bulks",
+    "taskmq.events",
+    "taskmq.jobs",
+    "taskmq.local",
+    "taskmq.redis",
+    "taskmq.scheduler",
+    "taskmq.schedules",
+    "taskmq.server",
+    "taskmq.worker",
+    "taskmq.workflow",
+    "asyncio",
+    "concurrent.futures",
+)
+
+
+def contained(name: str) -> logging.Logger:
+    """The logger of this name; no call of it raises what a handler, filter, formatter or record factory raises.
+
+    Two errors go on, because they are not the handler's: a `SoftTimeout`, which is raised in a run from outside, and
+    `KeyboardInterrupt` where Ctrl-C raises it, which is in the main thread of a program that has left it its meaning.
+    """
+    logger = logging.getLogger(name)
+    kind = type(logger)
+    if not issubclass(kind, _Contained):
+        # Loggers are known by their names all over the program: this one stays what it is, and of its own class.
+        logger.__class__ = _kinds.setdefault(kind, type(f"Contained{kind.__name__}", (_Contained, kind), {}))
+    return logger
+
+
+def contain_ours() -> None:
+    """Make the loggers of the core `contained`, and those that a loop itself calls. May be called twice."""
+    for name in _OURS:
+        contained(name)
+
+
+def contain_below(name: str) -> None:
+    """Make the logger of this name and those below it `contained`: for a library, once it is imported."""
+    contained(name)
+    for each in tuple(logging.Logger.manager.loggerDict):
+        if each.startswith(f"{name}."):
+            contained(each)
+
+
+class _Contained(logging.Logger):
+    """A logger's calls, without what they run into."""
+
+    def _log(self, *what: Any, **options: Any) -> None:
+        # The record's place in the code is the caller's, behind this frame.
+        options["stacklevel"] = options.get("stacklevel", 1) + 1
+        try:
+            super()._log(*what, **options)
+        except SoftTimeout:
+            raise
+        except KeyboardInterrupt:
+            if _is_of_keyboard():
+                raise
+            _complaint.make(self.name)
+        except BaseException:  # noqa: BLE001 - a handler of the program's, which may do anything
+            _complaint.make(self.name)
+
+
+class _Complaint:
+    """Words about the error that is being handled, now and then."""
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    def make(self, logger: str) -> None:
+        now = time.monotonic()
+        if not logging.raiseExceptions or now < self._due:
+            return
+        self._due = now + _PERIOD
+        kind, _, where = sys.exc_info()
+        with contextlib.suppress(BaseException):
+            # Not the error's own words: those may be what has failed, and may quote what is secret.
+            sys.stderr.write(
+                f"taskmq: a log handler, filter or formatter of this program raised {kind and kind.__name__} at a "
+                f"record of {logger!r}, which is lost; the next failure is shown after {_PERIOD:g} s at the "
+                f"earliest\n{''.join(traceback.format_tb(where))}"
+            )
+
+
+def _is_of_keyboard() -> bool:
+    """Whether Ctrl-C raises here; else only a handler can have done so."""
+    return (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+
+
+_kinds: Final[dict[type[logging.Logger], type[logging.Logger]]] = {}
+_complaint: Final = _Complaint()
