@@ -41,6 +41,7 @@ from taskmq.model.envelope import Envelope
 from taskmq.model.resources import Grant
 from taskmq.run.console_log import begin_console_log, keep_console_log
 from taskmq.run.context import Context, current_context
+from taskmq.run.execution import undone
 from taskmq.run.log_capture import LogCapture
 from taskmq.run.log_fields import install_job_fields
 
@@ -183,9 +184,14 @@ class _Child:
         call = partial(task.call, *args, **kwargs)
         with _environment(request), attached(self._app.producer.middleware, request.carry):
             if request.soft_timeout is None:
-                return call()
-            words = f"task {request.task} ran longer than its soft_timeout of {request.soft_timeout:g} s"
-            return call_with_alarm(call, request.soft_timeout, words=words)
+                value = call()
+            else:
+                words = f"task {request.task} ran longer than its soft_timeout of {request.soft_timeout:g} s"
+                value = call_with_alarm(call, request.soft_timeout, words=words)
+        # Here, where a coroutine can be closed; none can be pickled.
+        if (error := undone(value, request.task)) is not None:
+            raise error
+        return value
 
     def _new_context(self, request: Request) -> Context:
         envelope = Envelope(

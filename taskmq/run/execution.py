@@ -1,16 +1,23 @@
 """One run of a task's function, which middleware sees, and the contract of the executors that carry it out."""
 
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, Final, Protocol
 
 import msgspec
 
+from taskmq.control_flow import Reject
 from taskmq.model.envelope import Envelope
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.resources import Grant
 from taskmq.run.context import Context
 
-__all__ = ["Execution", "Executor"]
+__all__ = ["DONE", "Execution", "Executor", "undone"]
+
+_GENERATORS: Final = (GeneratorType, AsyncGeneratorType)
+DONE: Final = frozenset({type(None), int, str, bool, float, dict, list, tuple, bytes})
+"""Types of what most functions return, which needs no closer look."""
 
 
 class Execution(msgspec.Struct):
@@ -75,3 +82,25 @@ class Executor(Protocol):
     async def aclose(self) -> None:
         """Give up what still runs and release threads or processes. May be called twice."""
         ...
+
+
+def undone(value: object, task: str) -> Reject | None:
+    """The error for a run whose function has returned work instead of doing it; None for every other value.
+
+    That is a coroutine, a generator or whatever else is to be awaited: nothing would ever run it. A coroutine that
+    has not begun is closed.
+    """
+    kind = type(value)
+    if kind in DONE or not (kind in _GENERATORS or any("__await__" in vars(base) for base in kind.__mro__)):
+        return None
+    if kind in _GENERATORS:
+        return Reject(
+            f"task {task} returned a generator, whose code has not run: return a list of what it yields, or go "
+            "through it in the task"
+        )
+    if isinstance(value, CoroutineType) and inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
+        value.close()
+    return Reject(
+        f"task {task} returned a {kind.__qualname__} that nobody awaits, so its work is not done: await it in an "
+        "`async def`; where a decorator is between the task and a coroutine function, make its wrapper one"
+    )

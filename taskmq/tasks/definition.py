@@ -30,7 +30,12 @@ def define(function: Callable[..., Any], options: TaskOptions) -> Task[..., Any]
     label = f"{getattr(function, '__qualname__', function)}"
     if "name" not in options and not hasattr(function, "__qualname__"):
         raise InvalidOption(f"task {label}: it is not a function and has no name; give it a name=")
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+    # The functions themselves and what calls of an object come to. A decorator's plain wrapper may well run what is
+    # behind it (`asyncio.run`), so that is left to the run, which fails where it has not.
+    if any(
+        inspect.isasyncgenfunction(called) or inspect.isgeneratorfunction(called)
+        for called in (function, type(function).__call__)
+    ):
         raise InvalidOption(f"task {label}: a generator cannot be a task")
     name = options["name"] if "name" in options else _default_name(function)
     plan = plan_task(options, function=label, default_name=name, is_async=is_async)

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 
 from taskmq.contracts.broker import Delivery
 from taskmq.model.envelope import Envelope
-from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
+from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed
 from taskmq.model.topology import is_shard
 from taskmq.model.units import to_ms
 from taskmq.run.context import current_context
@@ -99,7 +99,10 @@ class Pipeline:
         assert execution is not None
         failure: BaseException | None = None
         try:
-            outcome = Succeeded(value) if error is None else self._processor.raised(attempt, execution, error)
+            processor = self._processor
+            outcome = (
+                processor.returned(attempt, value) if error is None else processor.raised(attempt, execution, error)
+            )
             outcome = _unless_cancelled(attempt, outcome)
             if not self._is_concluded(attempt, outcome):
                 variables = self._variables.copy()

@@ -25,11 +25,11 @@ from taskmq.contracts.broker import Delivery
 from taskmq.errors import MalformedMessage
 from taskmq.middleware.chain import is_bare
 from taskmq.model.envelope import JSON, MSGPACK, Envelope, Invitation, decode_envelope
-from taskmq.model.outcome import Outcome, Parked, Succeeded
+from taskmq.model.outcome import Outcome, Parked
 from taskmq.model.telemetry.metrics import Count
 from taskmq.model.topology import is_shard, logical_queue
 from taskmq.run.context import Context, current_context
-from taskmq.run.execution import Execution
+from taskmq.run.execution import DONE, Execution
 from taskmq.run.journal import JournalWriter
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt
@@ -204,7 +204,12 @@ class FastPath:
             stats.current = None
             is_clean = copy_context() == before
             self.ended = ended = self._monotonic()
-            if not plain.keeps_result and context.journal is None and envelope.store is None:
+            if (
+                not plain.keeps_result
+                and context.journal is None
+                and envelope.store is None
+                and type(stop.value) in DONE
+            ):
                 stats.succeeded(plain.count, delivery, envelope, ended - now, started=started)
                 delivery.ack()
                 context.is_settled = True
@@ -212,7 +217,7 @@ class FastPath:
             attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs, content_type))
             attempt.is_clean = is_clean
             stats.running[attempt] = now
-            return EndedRun(attempt, Succeeded(stop.value))
+            return EndedRun(attempt, self._processor.returned(attempt, stop.value))
         except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
             stats.current = None
             attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs, content_type))

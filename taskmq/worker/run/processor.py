@@ -30,7 +30,7 @@ from taskmq.model.resources import Grant
 from taskmq.model.topology import logical_queue
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.context import Context, current_context
-from taskmq.run.execution import Execution, Executor
+from taskmq.run.execution import Execution, Executor, undone
 from taskmq.run.journal import DETACHED, JournalWriter
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
@@ -132,6 +132,11 @@ class Processor:
             return Interrupted(attempt.preempted)
         return outcome
 
+    def returned(self, attempt: Attempt, value: object) -> Outcome:
+        """What an attempt comes to whose function has returned `value`."""
+        error = undone(value, attempt.envelope.task)
+        return Succeeded(value) if error is None else self.failed(attempt, error)
+
     def raised(self, attempt: Attempt, execution: Execution, error: BaseException) -> Outcome:
         """What an attempt comes to whose run has raised `error`, which may be that it was given up."""
         if isinstance(error, asyncio.CancelledError):
@@ -147,9 +152,10 @@ class Processor:
 
     async def _ended(self, attempt: Attempt, execution: Execution, run: Awaitable[object]) -> Outcome:
         try:
-            return Succeeded(await run)
+            value = await run
         except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
             return self.raised(attempt, execution, error)
+        return self.returned(attempt, value)
 
     def _execution(self, attempt: Attempt) -> Execution:
         envelope, task, plan = attempt.envelope, attempt.task, attempt.task.plan

@@ -16,7 +16,7 @@ from taskmq.contracts.broker import Delivery
 from taskmq.executors.coroutine import timed_out
 from taskmq.executors.thread import ThreadExecutor, ThreadRun
 from taskmq.model.telemetry.metrics import Count
-from taskmq.run.execution import Execution
+from taskmq.run.execution import DONE, Execution
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.run.stats import WorkerStats
 
@@ -118,6 +118,7 @@ class ThreadRuns:
         if (
             count is None
             or error is not None
+            or type(value) not in DONE
             or attempt.cancelled is not None
             or execution.context.journal is not None
         ):

@@ -321,3 +321,28 @@ async def test_a_report_that_the_broker_does_not_take_at_once_is_published_again
 
     assert await job.aresult(timeout=30) == 42
     await until(lambda: shop.broker.kinds()[-1] == "Acked")
+
+
+async def _number(number: int) -> int:
+    return number
+
+
+async def _hands_on(number: int) -> object:
+    return _number(number)
+
+
+@pytest.mark.parametrize("keeps_result", [True, False])
+def test_a_job_whose_work_was_only_returned_fails_with_the_reason(*, keeps_result: bool) -> None:
+    def define_it(app: TaskMQ) -> None:
+        app.task(name="hands_on", queue="work", result=keeps_result)(_hands_on)
+
+    async def test(shop: Shop) -> None:
+        job: Job[Any] = await shop.jobs.asubmit("hands_on", 7)
+        await until(lambda: shop.stage.job(job.id).state.is_final)
+
+        record = await shop.jobs.aget(job.id)
+        assert (record.state, record.attempt) == (JobState.FAILED, 1)
+        assert record.error is not None
+        assert "returned a coroutine that nobody awaits, so its work is not done" in record.error.message
+
+    in_shop(test, also=define_it)

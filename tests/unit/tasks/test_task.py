@@ -146,6 +146,15 @@ def test_a_generator_cannot_be_a_task(function: Callable[[], Any]) -> None:
         define(function, {})
 
 
+def test_an_object_whose_call_is_a_generator_cannot_be_a_task() -> None:
+    class Rows:
+        def __call__(self) -> Iterator[int]:
+            yield 1
+
+    with pytest.raises(InvalidOption, match="a generator cannot be a task"):
+        define(Rows(), {"name": "rows"})
+
+
 def test_a_task_cannot_be_made_of_a_task(app: TaskMQ) -> None:
     defined = app.task(add)
 
