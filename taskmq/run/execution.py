@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 
@@ -98,9 +98,11 @@ def undone(value: object, task: str) -> Reject | None:
             f"task {task} returned a generator, whose code has not run: return a list of what it yields, or go "
             "through it in the task"
         )
-    if isinstance(value, CoroutineType) and inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
-        value.close()
+    if kind is CoroutineType:
+        coroutine = cast("CoroutineType[Any, Any, Any]", value)
+        if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            coroutine.close()
     return Reject(
-        f"task {task} returned a {kind.__qualname__} that nobody awaits, so its work is not done: await it in an "
+        f"task {task} returned a {kind.__qualname__} that was never awaited, so its work is not done: await it in an "
         "`async def`; where a decorator is between the task and a coroutine function, make its wrapper one"
     )

@@ -71,7 +71,7 @@ def read_target(
     workflow: Workflow[Any] = target  # pyright: ignore[reportUnknownVariableType]
     first = workflow.first_task()
     if first is None:
-        raise InvalidOption(f"schedule {schedule!r}: a workflow without a step")
+        raise InvalidOption(f"schedule {schedule!r}: a workflow that names no task")
     task = cast("Task[..., Any]", first)
     if isinstance(workflow, Step) and not workflow.call.options and workflow.call.plan is None:
         return ScheduleTarget(task, workflow.call.args, workflow.call.kwargs)

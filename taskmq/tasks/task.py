@@ -222,7 +222,8 @@ class Call(Generic[P, R_co]):
         """A call for each sequence of arguments, beside each other."""
         from taskmq.workflow.parts import Group, Step
 
-        return Group(tuple(Step[R](self._step_call(tuple(call), {}, is_fed=False)) for call in calls))
+        members = tuple(Step[R](self._step_call(tuple(call), {}, is_fed=False)) for call in calls)
+        return Group(members, task=self._task)
 
     def chunks(self: "Call[Concatenate[Any, ...], R]", items: Iterable[Any], size: int) -> "Group[R]":
         """A call for each `size` items, of a task that takes a list of them."""

@@ -76,7 +76,7 @@ class Workflow(ABC, Generic[R_co]):
 
     @abstractmethod
     def first_task(self) -> "StepTask | None":
-        """The task of its first step, whose app sends the whole; None where it has no step."""
+        """The task of its first step, whose app sends the whole; None where it names none."""
         ...
 
     @abstractmethod
@@ -118,7 +118,10 @@ class Workflow(ABC, Generic[R_co]):
     def _service(self) -> WorkflowService:
         task = self.first_task()
         if task is None:
-            raise InvalidOption("a workflow without a step cannot be sent: it belongs to no app")
+            raise InvalidOption(
+                "this workflow names no task, so no app can send it: give it a step; a group of task.map(...) may be "
+                "empty"
+            )
         return WorkflowService(task.services)
 
     def then(self: "Workflow[A]", following: "OpenStep[A, B] | Workflow[B]") -> "Chain[B]":
@@ -249,7 +252,7 @@ class Chain(Workflow[R_co]):
         self.links: tuple[Part, ...] = links
 
     def first_task(self) -> StepTask | None:
-        return self.links[0].first_task()
+        return next((task for link in self.links if (task := link.first_task()) is not None), None)
 
     def place(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:
         placed = self.links[0].place(builder, before)
@@ -259,18 +262,23 @@ class Chain(Workflow[R_co]):
 
 
 class Group(Workflow[list[A]]):
-    """Beside each other; the value is the list of theirs, in the order of writing."""
+    """Beside each other; the value is the list of theirs, in the order of writing: `[]` where there are none.
 
-    __slots__ = ("members",)
+    Args:
+        task: what its members call, where it may have none.
+    """
 
-    def __init__(self, members: tuple["Part", ...]) -> None:
+    __slots__ = ("_task", "members")
+
+    def __init__(self, members: tuple["Part", ...], *, task: StepTask | None = None) -> None:
         self.members: tuple[Part, ...] = members
+        self._task = task
 
     def first_task(self) -> StepTask | None:
-        return self.members[0].first_task() if self.members else None
+        return next((task for part in self.members if (task := part.first_task()) is not None), self._task)
 
     def place(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:
-        return builder.join([member.place(builder, before) for member in self.members])
+        return builder.join([member.place(builder, before) for member in self.members], before)
 
 
 Part = Workflow[Any] | OpenStep[Any, Any]

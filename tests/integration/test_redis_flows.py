@@ -61,6 +61,20 @@ async def _all(flows: FlowStore, flow_id: str, taken: Taken, *, taker: str) -> l
     return found
 
 
+def test_a_node_that_joins_nothing_is_done_at_once_and_lets_the_next_one_go(redis_url: str) -> None:
+    async def test(flows: FlowStore, client: "redis.asyncio.Redis") -> None:
+        await flows.create(
+            "empty", b"", [FlowNode(key="0", kind="join"), FlowNode(key="1", after=("0",), call=b"x")], ttl=60
+        )
+
+        ready = await _all(flows, "empty", await flows.take("empty", taker="s", lease=60), taker="s")
+
+        assert ready == ["1"]
+        assert (await flows.states("empty"))["0"] is NodeState.SUCCEEDED
+
+    _in_redis(redis_url, test)
+
+
 def test_a_step_of_a_chain_costs_three_scripts(redis_url: str) -> None:
     length = 200
 

@@ -67,10 +67,13 @@ class GraphBuilder:
         )
         return Graph(head, self.nodes, {name: placed.shape for name, placed in leaves.items()}, names)
 
-    def join(self, placed: Sequence[Placed]) -> Placed:
-        """Add a node whose value is the list of theirs."""
+    def join(self, placed: Sequence[Placed], before: Sequence[Source]) -> Placed:
+        """Add a node whose value is the list of theirs; the empty list comes once all that is `before` has."""
         members = tuple(one.source for one in placed)
-        key = self._add("join", "all", [source.key for source in members], NodeCall(members=members))
+        after = tuple(dict.fromkeys(source.key for source in before)) if not members else ()
+        key = self._add(
+            "join", "all", after or [source.key for source in members], NodeCall(members=members, after=after)
+        )
         return Placed(Source(key, "join"), tuple(one.shape for one in placed))
 
     def step(

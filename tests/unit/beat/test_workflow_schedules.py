@@ -150,7 +150,7 @@ async def test_what_cannot_be_started_is_refused(stage: Stage, /) -> None:
         (lambda: None, {}, "can not be started: say a task"),
         ("load", {}, "names are for apps with a job store; say a task"),
         (load.s("a"), {"args": ("b",)}, r"args= and kwargs= are for a task"),
-        (group(), {}, "a workflow without a step"),
+        (group(), {}, "a workflow that names no task"),
         (chain(load.s("a"), shout.s()), {"overlap": "skip"}, "overlap='skip' is for tasks"),
         (chain(foreign.s("a"), foreign.s()), {}, "task load is none of this app's"),
     ]

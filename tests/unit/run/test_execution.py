@@ -47,7 +47,7 @@ def test_a_coroutine_that_nobody_awaits_is_closed_and_refused() -> None:
 
         assert isinstance(error, Reject)
         assert str(error).startswith(
-            "task shop.mail returned a coroutine that nobody awaits, so its work is not done"
+            "task shop.mail returned a coroutine that was never awaited, so its work is not done"
         )
         assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
@@ -61,7 +61,7 @@ def test_a_generator_is_refused_because_its_code_has_not_run(make: Any) -> None:
 
 @pytest.mark.parametrize("make", [_Later, _Laterer])
 def test_whatever_else_could_be_awaited_is_refused_by_its_type(make: Any) -> None:
-    assert f"returned a {make.__name__} that nobody awaits" in str(undone(make(), "shop.later"))
+    assert f"returned a {make.__name__} that was never awaited" in str(undone(make(), "shop.later"))
 
 
 async def test_a_coroutine_that_has_begun_and_a_future_are_left_as_they_are() -> None:

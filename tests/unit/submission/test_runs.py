@@ -343,6 +343,6 @@ def test_a_job_whose_work_was_only_returned_fails_with_the_reason(*, keeps_resul
         record = await shop.jobs.aget(job.id)
         assert (record.state, record.attempt) == (JobState.FAILED, 1)
         assert record.error is not None
-        assert "returned a coroutine that nobody awaits, so its work is not done" in record.error.message
+        assert "returned a coroutine that was never awaited, so its work is not done" in record.error.message
 
     in_shop(test, also=define_it)

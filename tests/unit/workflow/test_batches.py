@@ -186,7 +186,7 @@ def test_what_cannot_be_is_refused_before_anything_is_sent() -> None:
         batch(on_success=anything)
     with pytest.raises(InvalidOption, match="limit=0: at least 1"):
         batch(limit=0)
-    with pytest.raises(InvalidOption, match="it belongs to no app"):
+    with pytest.raises(InvalidOption, match="names no task, so no app can send it"):
         batch().send()
     with pytest.raises(InvalidOption, match="a batch cannot be a part of another workflow"):
         chain(batch(shop.double.s(1)), shop.total.s()).send()

@@ -28,6 +28,7 @@ from taskmq.contracts.stores.flows import NodeState
 from taskmq.operations.workflows import redrive_workflow
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.worker import Worker
+from taskmq.workflow.parts import Workflow
 from taskmq.workflow.service import Redriven
 from tests.servers.waiting import until
 
@@ -123,6 +124,49 @@ async def test_chains_groups_chords_and_maps_come_to_their_values(content_type: 
         assert await (await (numbers.s(30) | add.s(100).each(limit=4) | total.s()).asend()).aresult(10) == 3435
         assert await (await (numbers.s(0) | add.s().each()).asend()).aresult(10) == []
         assert await (await add.starmap([(1, 2), (3, 4)]).asend()).aresult(10) == [3, 7]
+
+
+@pytest.mark.parametrize("content_type", ["json", "msgpack"])
+async def test_what_is_behind_an_empty_group_is_given_an_empty_list(content_type: Any) -> None:
+    shop = Shop(content_type=content_type)
+    add, total = shop.add, shop.total
+
+    async with shop.open():
+        for empty in (add.map([]), add.starmap([]), add.chunks([], 5), group(), group([])):
+            assert await (await (empty | total.s()).asend()).aresult(10) == 0
+            assert await (await chord(empty, total.s()).asend()).aresult(10) == 0
+            assert await (await chain(empty, add.s(1).each(), total.s()).asend()).aresult(10) == 0
+            assert await (await (empty | empty | total.s()).asend()).aresult(10) == 0
+            assert await (await group(empty, add.s(1)).asend()).aresult(10) == [[], 2]
+        assert await (await chord([], total.s()).asend()).aresult(10) == 0
+        # Alone it has nothing to do, and its app is known.
+        assert await (await add.map([]).asend()).aresult(10) == []
+        graph = dag()
+        graph.add(total.s(), after=[graph.add(add.map([]), name="none")], name="sum")
+        assert await (await graph.asend()).aresult(10) == {"sum": 0}
+
+
+async def test_an_empty_group_waits_for_the_step_before_it() -> None:
+    shop = Shop()
+    shop.broken = {"b"}
+
+    async with shop.open():
+        flow = await chain(shop.named.s("a"), shop.add.map([]), shop.total.s()).asend()
+        assert await flow.aresult(10) == 0
+        assert shop.ran == ["a"]
+
+        flow = await chain(shop.named.s("b"), shop.add.map([]), shop.total.s()).asend()
+        with pytest.raises(FlowFailed, match="b is broken"):
+            await flow.aresult(10)
+
+
+def test_a_workflow_that_names_no_task_cannot_be_sent() -> None:
+    nothing: list[Workflow[Any]] = [group(), group([]) | group(), group(group())]
+    for workflow in nothing:
+        with pytest.raises(
+            InvalidOption, match=r"this workflow names no task, so no app can send it: give it a step"
+        ):
+            workflow.send()
 
 
 def test_a_workflow_is_sent_and_awaited_without_a_loop_of_ones_own(tmp_path: Any) -> None:
@@ -379,7 +423,7 @@ async def test_a_flow_that_is_not_known_is_reported_and_its_messages_are_dead() 
             await shop.app.flow("none").aresult(1)
         with pytest.raises(InvalidOption, match="flow_id"):
             await shop.named.s("a").asend(flow_id="a/b")
-        with pytest.raises(InvalidOption, match="belongs to no app"):
+        with pytest.raises(InvalidOption, match="names no task"):
             await dag().asend()
         flow = await shop.named.s("lost").asend()
         shop.app.sessions.current().state.flows._table.clear()  # type: ignore[union-attr]
