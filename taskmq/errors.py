@@ -32,6 +32,7 @@ __all__ = [
     "JobCancelled",
     "JobConflict",
     "JobNotFound",
+    "LimitReached",
     "LockLost",
     "LockTimeout",
     "LoginThrottled",
@@ -393,6 +394,18 @@ class IdentityConflict(TaskMQError):
     def __init__(self, message: str, *, version: int = 0) -> None:
         super().__init__(message)
         self.version = version
+
+
+class LimitReached(TaskMQError):
+    """There are as many tokens of a user, or alert rules and channels of a tenant, as there may be; nothing was kept.
+
+    Attributes:
+        most: how many there may be.
+    """
+
+    def __init__(self, message: str, *, most: int) -> None:
+        super().__init__(message)
+        self.most = most
 
 
 class ServerUnavailable(TaskMQError):

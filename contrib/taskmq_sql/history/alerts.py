@@ -7,8 +7,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.contracts.history import AlertNotice, KeptRule
-from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence
+from taskmq.contracts.history import AlertNotice, KeptRule, NoticeTurn
+from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence, check_limits
+from taskmq.model.history.channels import channel_host
 from taskmq.model.identity import AuditEntry
 from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.identity import note
@@ -78,10 +79,10 @@ class SqlAlerts:
             return True
         return await self._runner.write(partial(_commit, alerts=alerts, notices=notices))
 
-    async def take_notice(self, *, lease_ms: int) -> AlertNotice | None:
-        if not await self._runner.read(_has_notices):
+    async def take_notice(self, *, lease_ms: int, turn: NoticeTurn = NoticeTurn()) -> AlertNotice | None:  # noqa: B008 - frozen
+        if await self._runner.read(partial(_due_notice, turn=turn)) is None:
             return None
-        return await self._runner.write(partial(_take_notice, lease_ms=lease_ms))
+        return await self._runner.write(partial(_take_notice, lease_ms=lease_ms, turn=turn))
 
     async def settle_notice(self, notice: AlertNotice, *, retry_at: int | None) -> None:
         await self._runner.write(partial(_settle_notice, notice=notice, retry_at=retry_at))
@@ -106,10 +107,11 @@ def _rules(now: int, *, tenant: str | None) -> Steps[list[KeptRule]]:
 
 def _put_rule(now: int, *, rule: AlertRule, version: int | None, audit: AuditEntry | None) -> Steps[int | None]:
     yield LOCK
-    row = yield from first(f"{_RULES} where tenant = $1 and name = $2", rule.tenant, rule.name)
-    present = 0 if row is None else int(row[1])
+    rules = yield from _rules(now, tenant=rule.tenant)
+    present = next((each.version for each in rules if each.rule.name == rule.name), 0)
     if version is not None and version != present:
         return None
+    check_limits(rule, [each.rule for each in rules])
     yield from ask(_PUT_RULE, rule.tenant, rule.name, present + 1, _text(rule))
     yield from note(now, [] if audit is None else [audit])
     return present + 1
@@ -178,9 +180,9 @@ def _commit(now: int, *, alerts: Sequence[Alert], notices: Sequence[AlertNotice]
         )
     for start in range(0, len(notices), _TOGETHER):
         yield from _insert(
-            "alert_notice (id, at, next_at, tries, content, tenant)",
+            "alert_notice (id, at, next_at, tries, content, tenant, host)",
             [
-                (each.id, each.at, each.next, 0, _text(each), each.rule.tenant)
+                (each.id, each.at, each.next, 0, _text(each), each.rule.tenant, channel_host(each.channel))
                 for each in notices[start : start + _TOGETHER]
             ],
             "on conflict (id) do nothing",
@@ -212,14 +214,25 @@ def _insert(into: str, rows: Sequence[tuple[object, ...]], conflict: str) -> Ste
     yield from ask(f"insert into taskmq.{into} values {values} {conflict}", *(value for row in rows for value in row))
 
 
-def _has_notices(now: int) -> Steps[bool]:
-    row = yield from first("select id from taskmq.alert_notice where next_at <= $1 limit 1", now)
-    return row is not None
+def _due_notice(now: int, *, turn: NoticeTurn) -> Steps[Row | None]:
+    # Two walks down the index of tenants, from the one behind the last: to sort what is due would cost all of it.
+    for side in (">", "<="):
+        conditions = Conditions()
+        conditions.demand("next_at <= {}", now)
+        conditions.demand(f"tenant {side} {{}}", turn.after)
+        if turn.tenants:
+            conditions.demand("tenant not in ({})", *sorted(turn.tenants))
+        for tenant, host in sorted(turn.hosts):
+            conditions.demand("(tenant, host) <> ({})", tenant, host)
+        row = yield from first(f"{_NOTICE} {conditions.where} order by tenant, next_at, id limit 1", *conditions.args)
+        if row is not None:
+            return row
+    return None
 
 
-def _take_notice(now: int, *, lease_ms: int) -> Steps[AlertNotice | None]:
+def _take_notice(now: int, *, lease_ms: int, turn: NoticeTurn) -> Steps[AlertNotice | None]:
     yield LOCK
-    row = yield from first(f"{_NOTICE} where next_at <= $1 order by next_at, id limit 1", now)
+    row = yield from _due_notice(now, turn=turn)
     if row is None:
         return None
     notice = replace(_notice(row), next=now + lease_ms, tries=row[2] + 1)

@@ -1,6 +1,6 @@
 """Contracts of what a job store remembers of runs: logs, figures by the minute, failures, alerts."""
 
-from taskmq.contracts.history.alerts import AlertNotice, AlertStore, KeptRule
+from taskmq.contracts.history.alerts import AlertNotice, AlertStore, KeptRule, NoticeTurn
 from taskmq.contracts.history.logs import LogStore
 from taskmq.contracts.history.rollups import FailureFilter, FailurePage, RollupFilter, RollupStore
 from taskmq.contracts.history.store import HistoryStore, Remembering, history_of
@@ -13,6 +13,7 @@ __all__ = [
     "HistoryStore",
     "KeptRule",
     "LogStore",
+    "NoticeTurn",
     "Remembering",
     "RollupFilter",
     "RollupStore",

@@ -1,14 +1,14 @@
 """Rules, alerts, silences and notices, in a job store."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, Silence
 from taskmq.model.identity import AuditEntry
 
-__all__ = ["AlertNotice", "AlertStore", "KeptRule"]
+__all__ = ["AlertNotice", "AlertStore", "KeptRule", "NoticeTurn"]
 
 
 class KeptRule(msgspec.Struct, frozen=True):
@@ -36,6 +36,23 @@ class AlertNotice(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 0
 
 
+class NoticeTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tenant's turn it is to have a notice sent.
+
+    Attributes:
+        after: the tenants behind this one, by name, come first, and then those up to it.
+        tenants: those that get no notice now.
+        hosts: tenants and hosts of their channels (`channel_host`) to which no notice goes now.
+    """
+
+    after: str = ""
+    tenants: frozenset[str] = frozenset()
+    hosts: frozenset[tuple[str, str]] = frozenset()
+
+
+_ANY_TURN: Final = NoticeTurn()
+
+
 class AlertStore(Protocol):
     """What is known of alerts.
 
@@ -57,6 +74,9 @@ class AlertStore(Protocol):
 
         Returns:
             None, and nothing is changed, where it has another version.
+
+        Raises:
+            LimitReached: see `check_limits`; the same transaction counts.
         """
         ...
 
@@ -91,8 +111,8 @@ class AlertStore(Protocol):
         """
         ...
 
-    async def take_notice(self, *, lease_ms: int) -> AlertNotice | None:
-        """The first notice that is to be sent now, under a lease for so long; None where there is none."""
+    async def take_notice(self, *, lease_ms: int, turn: NoticeTurn = _ANY_TURN) -> AlertNotice | None:
+        """Take the first due notice of the tenant whose turn it is, under a lease; None where there is none."""
         ...
 
     async def settle_notice(self, notice: AlertNotice, *, retry_at: int | None) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from taskmq.errors import InvalidOption
+from taskmq.errors import InvalidOption, LimitReached
 
 __all__ = [
     "METRICS",
@@ -27,6 +27,7 @@ __all__ = [
     "Evaluation",
     "Severity",
     "Silence",
+    "check_limits",
     "check_rule",
     "evaluate",
     "is_silenced",
@@ -60,6 +61,9 @@ METRICS: Final[Mapping[str, str]] = {
 PER_QUEUE: Final = frozenset({"depth", "age", "dead_letters", "workers"})
 """Figures of queues; they belong to no tenant."""
 _OF_INSTANCE: Final = PER_QUEUE | {"schedules_late", "broker_alarm"}
+
+_MOST_RULES: Final = 100
+_MOST_CHANNELS: Final = 100
 
 Severity = Literal["info", "warning", "critical"]
 
@@ -201,6 +205,35 @@ def check_rule(rule: AlertRule) -> None:
         raise InvalidOption(f"rule {rule.name}: clear {rule.clear:g} is {beyond} the threshold {rule.threshold:g}")
     if not all(map(_is_finite, (rule.threshold, rule.clear or 0.0))):
         raise InvalidOption(f"rule {rule.name}: the threshold is a number")
+
+
+def check_limits(rule: AlertRule, present: Sequence[AlertRule]) -> None:
+    """Return if the rule's tenant may have it beside its present rules. The instance may have any number.
+
+    A rule that replaces the one of its name needs no room, and a channel that is used already neither.
+
+    Args:
+        present: all rules of the tenant.
+
+    Raises:
+        LimitReached: the tenant would have more rules, or more channels, than a tenant may.
+    """
+    if not rule.tenant:
+        return
+    if all(each.name != rule.name for each in present) and len(present) >= _MOST_RULES:
+        raise LimitReached(
+            f"rule {rule.name}: tenant {rule.tenant!r} has {len(present)} alert rules, and may have {_MOST_RULES}: "
+            "remove one, or let one rule look at several tasks by `each`",
+            most=_MOST_RULES,
+        )
+    used = {channel for each in present for channel in each.channels}
+    left = {channel for each in present if each.name != rule.name for channel in each.channels}
+    if not used.issuperset(rule.channels) and len(left.union(rule.channels)) > _MOST_CHANNELS:
+        raise LimitReached(
+            f"rule {rule.name}: tenant {rule.tenant!r} would have more than {_MOST_CHANNELS} channels in its rules: "
+            "use a channel that another rule has",
+            most=_MOST_CHANNELS,
+        )
 
 
 def is_silenced(alert: Alert, silences: Sequence[Silence], now: int) -> bool:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from taskmq.errors import InvalidOption
 from taskmq.model.history.alerts import Severity
 
-__all__ = ["Channel", "Kind", "is_told", "is_told_singly", "parse_channel", "shown_channel"]
+__all__ = ["Channel", "Kind", "channel_host", "is_told", "is_told_singly", "parse_channel", "shown_channel"]
 
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,190}")
 _HOST_END: Final = re.compile(r"[/?#\\]")
@@ -97,6 +97,12 @@ def shown_channel(text: str) -> str:
     """A channel without what may be a secret: the paths of webhooks often are."""
     scheme, separator, rest = text.partition("://")
     return f"{scheme}{separator}{_HOST_END.split(rest, maxsplit=1)[0]}" if separator else text
+
+
+def channel_host(text: str) -> str:
+    """Return who may keep a sender waiting: the host of a channel's URL, or "mail" for the server of all mail."""
+    rest = text.partition("://")[2]
+    return _HOST_END.split(rest, maxsplit=1)[0].lower() if rest else "mail"
 
 
 def _severity_of(text: str) -> Severity | None:

@@ -1,4 +1,4 @@
-"""Sends the notices of alerts to people: every scheduler takes notices from the store, a few at a time.
+"""Sends the notices of alerts to people: every scheduler takes notices from the store, a few at a time, in turns.
 
 take, under a lease of a minute -> send -> settled
                                           | not taken: again, later each time, for a day
@@ -23,6 +23,7 @@ from taskmq.scheduler.alerts.mail import send_mail
 from taskmq.scheduler.alerts.messages import ALERTMANAGER_MS, mail_of, signature
 from taskmq.scheduler.alerts.receivers import posts_of
 from taskmq.scheduler.alerts.settings import AlertSettings
+from taskmq.scheduler.alerts.turns import NoticeTurns
 
 __all__ = ["NoticeSender"]
 
@@ -49,6 +50,7 @@ class NoticeSender:
         self._alerts = alerts
         self._settings = settings
         self._longest = longest
+        self._turns = NoticeTurns()
         self._sending = TaskSet("notifies people of alerts", failure="a notice is sent again later")
         self._is_stopping = asyncio.Event()
         self._waking = asyncio.Event()
@@ -64,16 +66,27 @@ class NoticeSender:
             while not self._is_stopping.is_set():
                 self._waking.clear()
                 if len(self._sending) < _AT_ONCE and (notice := await self._next()) is not None:
-                    self._sending.start(self._tell(notice)).add_done_callback(lambda _: self._waking.set())
+                    self._begin(notice)
                 else:
                     await pause(self._waking, _LOOK)
             await self._sending.aclose(grace=self._longest)
         finally:
             await self._sending.aclose()
 
+    def _begin(self, notice: AlertNotice) -> None:
+        now = asyncio.get_running_loop().time
+        self._turns.begin(notice, now())
+
+        def end(_: asyncio.Task[None]) -> None:
+            self._turns.end(notice, now())
+            self._waking.set()
+
+        self._sending.start(self._tell(notice)).add_done_callback(end)
+
     async def _next(self) -> AlertNotice | None:
+        turn = self._turns.turn(asyncio.get_running_loop().time())
         try:
-            return await self._alerts.take_notice(lease_ms=_LEASE_MS)
+            return await self._alerts.take_notice(lease_ms=_LEASE_MS, turn=turn)
         except StoreUnavailable as error:
             _log.warning("alerts cannot be sent for now: %s", error)
             return None

@@ -25,6 +25,7 @@ _PERIOD_MS: Final = 60_000
 _PATIENCE: Final = 10.0
 # Of one request: the loop, on which jobs are dispatched, waits for no more of them than that.
 _TOGETHER: Final = 200
+_OF_TENANT: Final = 2
 
 
 class AlertRepetition:
@@ -45,12 +46,16 @@ class AlertRepetition:
         channels = _by_channel({(rule.tenant, rule.name): rule for rule in rules}, alerts, now)
         if channels:
             self._repeated = now
-            await asyncio.gather(*(self._send(channel, notices) for channel, notices in channels.items()))
+            # However many Alertmanagers a tenant names, it holds no more connections than that.
+            rooms = {tenant: asyncio.Semaphore(_OF_TENANT) for tenant, _ in channels}
+            await asyncio.gather(
+                *(self._send(channel, notices, rooms[tenant]) for (tenant, channel), notices in channels.items())
+            )
 
-    async def _send(self, channel: str, notices: list[AlertNotice]) -> None:
+    async def _send(self, channel: str, notices: list[AlertNotice], room: asyncio.Semaphore) -> None:
         url = f"{parse_channel(channel).target.rstrip('/')}/api/v2/alerts"
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_PATIENCE), room:
                 for notice in notices:
                     body = alertmanager_body(notice)
                     await post(url, body, headers={}, allows_private=self._settings.allows_private)
@@ -62,18 +67,18 @@ class AlertRepetition:
 
 def _by_channel(
     rules: Mapping[tuple[str, str], AlertRule], alerts: Iterable[Alert], now: int
-) -> dict[str, list[AlertNotice]]:
-    """What is sent over each Alertmanager's channel, rule by rule."""
+) -> dict[tuple[str, str], list[AlertNotice]]:
+    """What is sent over each tenant's channels to Alertmanagers, rule by rule."""
     changes: dict[tuple[str, str], list[AlertChange]] = {}
     for alert in alerts:
         if alert.state is AlertState.FIRING and alert.told is not None and (alert.tenant, alert.rule) in rules:
             changes.setdefault((alert.tenant, alert.rule), []).append(AlertChange(kind="again", alert=alert))
-    found: dict[str, list[AlertNotice]] = {}
+    found: dict[tuple[str, str], list[AlertNotice]] = {}
     for key, told in changes.items():
         rule = rules[key]
         for channel in rule.channels:
             if channel.startswith("alertmanager+") and is_told(channel, rule.severity):
-                found.setdefault(channel, []).extend(
+                found.setdefault((rule.tenant, channel), []).extend(
                     AlertNotice(id="", channel=channel, rule=rule, changes=told[start : start + _TOGETHER], at=now)
                     for start in range(0, len(told), _TOGETHER)
                 )

@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from taskmq.contracts.history import AlertNotice, FailureFilter, FailurePage, KeptRule, RollupFilter
+from taskmq.contracts.history import AlertNotice, FailureFilter, FailurePage, KeptRule, NoticeTurn, RollupFilter
 from taskmq.contracts.jobs import JobRecord
-from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence
+from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence, check_limits
+from taskmq.model.history.channels import channel_host
 from taskmq.model.history.logs import LogFilter, LogPage, RunLog, StoredLine, standard_level
 from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure
 from taskmq.model.identity import AuditEntry
@@ -200,6 +201,7 @@ class _MemoryAlerts:
         before = 0 if present is None else present.version
         if version not in (None, before):
             return None
+        check_limits(rule, [each.rule for each in at_work.model.rules.values() if each.rule.tenant == rule.tenant])
         at_work.model.rules[rule.tenant, rule.name] = KeptRule(rule, before + 1)
         _note(at_work, audit)
         return before + 1
@@ -244,12 +246,19 @@ class _MemoryAlerts:
             model.notices.setdefault(notice.id, notice)
         return True
 
-    async def take_notice(self, *, lease_ms: int) -> AlertNotice | None:
+    async def take_notice(self, *, lease_ms: int, turn: NoticeTurn = NoticeTurn()) -> AlertNotice | None:  # noqa: B008 - frozen
         model, now, _, _ = self._at_work()
-        due = sorted((one.next, one.id) for one in model.notices.values() if one.next is not None and one.next <= now)
+        due = sorted(
+            (one.rule.tenant <= turn.after, one.rule.tenant, one.next, one.id)
+            for one in model.notices.values()
+            if one.next is not None
+            and one.next <= now
+            and one.rule.tenant not in turn.tenants
+            and (one.rule.tenant, channel_host(one.channel)) not in turn.hosts
+        )
         if not due:
             return None
-        first = model.notices[due[0][1]]
+        first = model.notices[due[0][3]]
         taken = model.notices[first.id] = replace(first, next=now + lease_ms, tries=first.tries + 1)
         return taken
 

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from taskmq.contracts.history import AlertNotice, AlertStore
+from taskmq.contracts.history import AlertNotice, AlertStore, NoticeTurn
 from taskmq.scheduler.alerts import AlertSettings, NoticeSender
 
 __all__ = ["send_next"]
@@ -16,10 +16,10 @@ class _OneNotice:
         self.sender = NoticeSender(cast("AlertStore", self), settings, longest=longest)
         self.was_taken = False
 
-    async def take_notice(self, *, lease_ms: int) -> AlertNotice | None:
+    async def take_notice(self, *, lease_ms: int, turn: NoticeTurn) -> AlertNotice | None:
         if self.was_taken:
             return None
-        notice = await self._alerts.take_notice(lease_ms=lease_ms)
+        notice = await self._alerts.take_notice(lease_ms=lease_ms, turn=turn)
         self.was_taken = notice is not None
         if notice is None:
             self.sender.stop()

@@ -1,5 +1,6 @@
 """Alerts that go on are sent to an Alertmanager again and again: it ends those that are not."""
 
+import asyncio
 from datetime import datetime
 from typing import Any
 
@@ -8,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from taskmq import TaskMQ
-from taskmq.model.history.alerts import AlertRule, Silence
+from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence
 from taskmq.model.history.rollups import Rollup, RollupKey, minute_of
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch
+from taskmq.scheduler.alerts.repetition import AlertRepetition
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store import MemoryJobStore
@@ -122,3 +124,32 @@ def test_an_alertmanager_that_is_away_holds_nothing_up(caplog: pytest.LogCapture
     with_site(test, *[b"503 Away"] * 99)
 
     assert "are not repeated" in caplog.text
+
+
+async def test_a_tenant_with_many_alertmanagers_that_hang_holds_two_connections() -> None:
+    hanging = most = 0
+    both_hang, is_over = asyncio.Event(), asyncio.Event()
+
+    async def hang(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal hanging, most
+        hanging += 1
+        most = max(most, hanging)
+        if hanging == 2:
+            both_hang.set()
+        await is_over.wait()
+        hanging -= 1
+        writer.close()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
+        url = f"alertmanager+http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        channels = tuple(f"{url}/{number}" for number in range(8))
+        rule = AlertRule(name="fails", metric="failures", threshold=3, tenant="acme", channels=channels)
+        alert = Alert(
+            tenant="acme", rule="fails", subject="", state=AlertState.FIRING, since=1, value=5, changed=1, told=1
+        )
+        repeated = asyncio.create_task(AlertRepetition(_PRIVATE).repeat([rule], [alert], now=_START))
+        await both_hang.wait()
+        is_over.set()
+        await repeated
+
+    assert most == 2

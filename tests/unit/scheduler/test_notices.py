@@ -527,7 +527,7 @@ def test_eight_notices_are_sent_at_a_time_and_none_holds_up_the_others() -> None
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        await alerts.commit([], [_notice(url, id=each) for each in ids])
+        await alerts.commit([], [_notice(url, id=each, rule=replace(RULE, tenant=each)) for each in ids])
         sender = NoticeSender(alerts, _PRIVATE)
         async with server, asyncio.timeout(10), asyncio.TaskGroup() as group:
             group.create_task(sender.run())

@@ -291,6 +291,11 @@ _FAILURE_WORDS: Final = """
 ALTER TABLE run_failure ADD COLUMN message TEXT NOT NULL DEFAULT '';
 ALTER TABLE run_failure ADD COLUMN traceback TEXT NOT NULL DEFAULT ''"""
 
+_NOTICES_IN_TURN: Final = """
+ALTER TABLE alert_notice ADD COLUMN host TEXT NOT NULL DEFAULT '';
+CREATE INDEX alert_notice_due ON alert_notice (tenant, next_at, id) WHERE next_at IS NOT NULL;
+DROP INDEX alert_notice_next"""
+
 # One for each version, in their order. A step that was released never changes.
 _STEPS: Final = (
     _FIRST,
@@ -311,6 +316,7 @@ _STEPS: Final = (
     _SUMS,
     _RECENT_EVENTS,
     _FAILURE_WORDS,
+    _NOTICES_IN_TURN,
 )
 
 SCHEMA_VERSION: Final = len(_STEPS)

@@ -5,11 +5,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from taskmq.contracts.history import AlertNotice, KeptRule
+from taskmq.contracts.history import AlertNotice, KeptRule, NoticeTurn
+from taskmq.errors import LimitReached
 from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, AlertState, Silence
 from taskmq.testing.job_store_suite.history.kit import HistoryCase
 from taskmq.testing.job_store_suite.identity.kit import BY
-from taskmq.testing.runner import case
+from taskmq.testing.runner import case, raises
 
 __all__ = ["AlertCases"]
 
@@ -41,9 +42,12 @@ def _alert(subject: str = "task:mail.send", **fields: Any) -> Alert:
     return Alert(**given)
 
 
-def _notice(notice_id: str, *, due: int | None = 0) -> AlertNotice:
+def _notice(
+    notice_id: str, *, due: int | None = 0, tenant: str = "acme", channel: str = "mailto:a@b.c"
+) -> AlertNotice:
     change = AlertChange(kind="firing", alert=_alert())
-    return AlertNotice(id=notice_id, channel="mailto:a@b.c", rule=_RULE, changes=[change], at=3, next=due)
+    rule = replace(_RULE, tenant=tenant)
+    return AlertNotice(id=notice_id, channel=channel, rule=rule, changes=[change], at=3, next=due)
 
 
 class AlertCases(HistoryCase):
@@ -198,6 +202,58 @@ class AlertCases(HistoryCase):
             "b": False,
             "later": False,
         }
+
+    @case
+    async def test_tenants_have_their_notices_sent_in_turn(self) -> None:
+        alerts = self.history().alerts
+        many = [_notice(f"a{number}", due=number) for number in range(3)]
+        await alerts.commit([], [*many, _notice("b", due=7, tenant="beta"), _notice("i", due=8, tenant="")])
+
+        taken: list[str] = []
+        turn = NoticeTurn()
+        while (notice := await alerts.take_notice(lease_ms=_HOUR, turn=turn)) is not None:
+            taken.append(notice.id)
+            turn = NoticeTurn(after=notice.rule.tenant)
+
+        assert taken == ["a0", "b", "i", "a1", "a2"]
+
+    @case
+    async def test_what_is_not_to_be_sent_now_is_left(self) -> None:
+        alerts = self.history().alerts
+        slow, quick = "https://slow.test/x", "slack+https://Quick.test:8443/y"
+        await alerts.commit(
+            [],
+            [
+                _notice("a", channel=slow),
+                _notice("b", channel=quick),
+                _notice("c", tenant="beta", channel=slow),
+                _notice("d", tenant="beta"),
+            ],
+        )
+        no_beta = frozenset({"beta"})
+        hosts = frozenset({("acme", "slow.test"), ("acme", "quick.test:8443"), ("beta", "mail")})
+
+        assert await alerts.take_notice(lease_ms=_HOUR, turn=NoticeTurn(tenants=no_beta, hosts=hosts)) is None
+        third = await alerts.take_notice(lease_ms=_HOUR, turn=NoticeTurn(hosts=hosts))
+        first = await alerts.take_notice(lease_ms=_HOUR, turn=NoticeTurn(tenants=no_beta))
+
+        assert [notice and notice.id for notice in (third, first)] == ["c", "a"]
+
+    @case
+    async def test_a_tenant_has_so_many_rules_and_channels_and_no_more(self) -> None:
+        alerts = self.history().alerts
+        rules = [replace(_RULE, name=f"r{number:03}", channels=(f"mailto:a{number}@b.c",)) for number in range(100)]
+        await asyncio.gather(*(alerts.put_rule(rule) for rule in rules))
+
+        with raises(LimitReached):
+            await alerts.put_rule(_RULE)
+        with raises(LimitReached):
+            await alerts.put_rule(replace(rules[0], channels=("mailto:new@b.c", "mailto:newer@b.c")))
+        assert await alerts.put_rule(replace(rules[0], threshold=0.5)) == 2
+        assert await alerts.put_rule(replace(_RULE, tenant="")) == 1
+        assert await alerts.put_rule(replace(_RULE, tenant="beta")) == 1
+
+        assert len(await alerts.rules("acme")) == 100
 
     @case
     async def test_many_senders_take_each_notice_once(self) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from taskmq.errors import InvalidOption
+from taskmq.errors import InvalidOption, LimitReached
 from taskmq.model.history.alerts import (
     METRICS,
     Alert,
@@ -16,6 +16,7 @@ from taskmq.model.history.alerts import (
     AlertState,
     Evaluation,
     Silence,
+    check_limits,
     check_rule,
     evaluate,
     is_silenced,
@@ -258,3 +259,35 @@ def test_looking_twice_at_the_same_figures_changes_nothing_more(rule: AlertRule,
         if course.alerts:
             again = evaluate(rule, {"a": value}, course.alerts, course.now)
             assert again == Evaluation([], [])
+
+
+def _full(tenant: str = "acme", *, channels: int = 1) -> list[AlertRule]:
+    """As many rules as a tenant may have."""
+    return [
+        replace(RULE, name=f"r{number}", tenant=tenant, channels=(f"mailto:a{number % channels}@b.c",))
+        for number in range(100)
+    ]
+
+
+def test_a_tenant_with_very_many_rules_gets_no_more_and_may_change_what_it_has() -> None:
+    present = _full()
+
+    check_limits(replace(RULE, name="new", tenant="acme"), present[1:])
+    check_limits(replace(present[5], threshold=0.7, channels=("mailto:other@b.c",)), present)
+    with pytest.raises(LimitReached, match="has 100 alert rules") as caught:
+        check_limits(replace(RULE, name="new", tenant="acme"), present)
+    assert caught.value.most == 100
+
+
+def test_rules_of_a_tenant_have_so_many_channels_together() -> None:
+    present = _full(channels=100)
+    first = present[0]
+
+    check_limits(replace(first, channels=("mailto:new@b.c",)), present)
+    check_limits(replace(first, channels=("mailto:a1@b.c", "mailto:a2@b.c")), present)
+    with pytest.raises(LimitReached, match="more than 100 channels"):
+        check_limits(replace(first, channels=("mailto:new@b.c", "mailto:newer@b.c")), present)
+
+
+def test_the_instance_has_as_many_rules_and_channels_as_it_wants() -> None:
+    check_limits(replace(RULE, name="new", channels=("mailto:new@b.c",)), _full("", channels=100))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption, MalformedMessage
-from taskmq.model.history.channels import Channel, is_told, is_told_singly, parse_channel, shown_channel
+from taskmq.model.history.channels import Channel, channel_host, is_told, is_told_singly, parse_channel, shown_channel
 from taskmq.model.history.logs import (
     LEVELS,
     LONGEST_LINE,
@@ -199,3 +199,15 @@ def test_what_is_opened_and_closed_by_itself_gets_each_alert_singly() -> None:
 )
 def test_a_channel_is_shown_without_what_may_be_a_secret(text: str, shown: str) -> None:
     assert shown_channel(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("mailto:ops@example.com", "mail"),
+        ("https://Hooks.example.com:8443/services/secret", "hooks.example.com:8443"),
+        ("pagerduty+https://h?routing_key=K#critical", "h"),
+    ],
+)
+def test_the_host_of_a_channel_is_who_keeps_a_sender_waiting(text: str, host: str) -> None:
+    assert channel_host(text) == host
