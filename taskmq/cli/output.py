@@ -3,7 +3,6 @@
 import logging
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import zip_longest
 from textwrap import wrap
 from typing import Any, Final
@@ -11,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from taskmq.cli.globals import current_globals
+from taskmq.model.units import to_datetime
 
 __all__ = [
     "announce",
@@ -87,7 +87,7 @@ def when(milliseconds: int | None) -> str:
     """An instant for people."""
     if milliseconds is None:
         return ""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return to_datetime(milliseconds).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def duration_text(seconds: float) -> str:

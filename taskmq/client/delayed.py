@@ -4,7 +4,7 @@ What a broker holds until it is due can be neither listed nor changed. In the st
 `taskmq.stores.DelayStore` until a worker's relay publishes it.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -16,7 +16,7 @@ from taskmq.errors import InvalidOption
 from taskmq.model.envelope import LAST_INSTANT, amend, decode_envelope
 from taskmq.model.states import JobState
 from taskmq.model.topology import MOST_LANES, WorkQueue, check_queue_name, lanes_of, logical_queue, shard_queue
-from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.model.units import Duration, parse_duration, to_datetime, to_ms
 
 __all__ = [
     "WaitingJob",
@@ -129,4 +129,4 @@ def _job(message: WaitingMessage) -> WaitingJob:
 
 
 def _instant(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return to_datetime(milliseconds)

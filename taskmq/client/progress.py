@@ -1,11 +1,12 @@
 """How far a job is, as callers outside of its run read it. Pure."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
 from taskmq.contracts.stores import ProgressRecord
 from taskmq.model.states import JobState
+from taskmq.model.units import to_datetime
 
 __all__ = ["JobProgress", "progress_of"]
 
@@ -44,6 +45,6 @@ def progress_of(record: ProgressRecord) -> JobProgress:
         total=record.total,
         note=record.note,
         attempt=record.attempt,
-        updated=datetime.fromtimestamp(record.updated / 1000, UTC),
+        updated=to_datetime(record.updated),
         state=record.state,
     )

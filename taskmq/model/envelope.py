@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from taskmq.errors import EncodeError, InvalidOption, MalformedMessage
+from taskmq.model.units import LAST_INSTANT
 
 __all__ = [
     "JSON",
@@ -44,8 +45,7 @@ _TASK_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _NO_ARGS = msgspec.Raw(b"[]")
 NO_KWARGS: Final = msgspec.Raw(b"{}")
 """What a message without named arguments has; left out on the wire, in either content type."""
-# What brokers, stores and datetime can hold: up to the end of the year 9999, and 32 bits.
-LAST_INSTANT: Final = 253_402_300_799_999
+# Brokers, stores and datetime hold no later instant, and attempts have 32 bits.
 _Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 _LAST_ATTEMPT = 2**31 - 1
 # Of a job id's third random byte six bits count, after the variant's two.

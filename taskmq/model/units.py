@@ -1,13 +1,14 @@
-"""Durations, amounts of memory and numbers of processes as people write them, and their texts. Pure."""
+"""Instants, durations, amounts of memory and numbers of processes as people write them, and their texts. Pure."""
 
 import re
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from taskmq.errors import InvalidOption
 
 __all__ = [
+    "LAST_INSTANT",
     "Duration",
     "Size",
     "did_you_mean",
@@ -18,6 +19,7 @@ __all__ = [
     "seconds_in",
     "size_text",
     "storable",
+    "to_datetime",
     "to_ms",
 ]
 
@@ -27,6 +29,11 @@ Duration = timedelta | float | int | str
 Size = int | str
 """Bytes, or a number with a unit of 1024: K, M, G or T, also as KB or KiB."""
 
+LAST_INSTANT: Final = 253_402_300_799_999
+"""What brokers, stores and datetime can hold: the end of the year 9999, in milliseconds since the epoch."""
+
+_FIRST_INSTANT: Final = -62_135_596_800_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _PLAIN_NUMBER: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -74,6 +81,11 @@ def seconds_in(text: str) -> float | None:
         return float(text)
     found = _from_text(text)
     return None if found is None else found.total_seconds()
+
+
+def to_datetime(milliseconds: int) -> datetime:
+    """Return an instant (milliseconds since the epoch) in UTC; the first or the last there is for one beyond them."""
+    return _EPOCH + timedelta(milliseconds=min(max(milliseconds, _FIRST_INSTANT), LAST_INSTANT))
 
 
 def to_ms(value: timedelta) -> int:

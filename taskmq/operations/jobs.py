@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
-from taskmq.model.units import Duration
+from taskmq.model.units import Duration, to_datetime
 from taskmq.operations.dead_letters import DeadLetter, LetterSelection, browse, queues_with_letters
 from taskmq.operations.workers import list_workers
 
@@ -285,4 +285,4 @@ def _of_record(record: ResultRecord) -> dict[str, Any]:
 
 
 def _instant(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return None if milliseconds is None else to_datetime(milliseconds)

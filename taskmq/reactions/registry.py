@@ -12,7 +12,7 @@ from taskmq.contracts.stores import require_store
 from taskmq.errors import InvalidArguments, InvalidOption
 from taskmq.model.keys import reaction_record_key
 from taskmq.model.states import JobState
-from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.model.units import Duration, parse_duration, to_datetime, to_ms
 from taskmq.reactions.model.conditions import (
     AllOf,
     AnyOf,
@@ -198,7 +198,7 @@ class Reactions(Mapping[str, Reaction]):
             waiting=len(pending.firings),
             fired=pending.fired,
             failed=pending.failed,
-            last=None if pending.last is None else datetime.fromtimestamp(pending.last / 1000, UTC),
+            last=None if pending.last is None else to_datetime(pending.last),
         )
 
     def _check_arguments(self, reaction: Reaction) -> None:

@@ -14,7 +14,7 @@ from taskmq.contracts.stores import BegunRun
 from taskmq.errors import UnsupportedFeature
 from taskmq.model.envelope import Envelope, Invitation
 from taskmq.model.resources import Grant
-from taskmq.model.units import Duration
+from taskmq.model.units import Duration, to_datetime
 from taskmq.run.journal import CHECKPOINT, DETACHED, HEARTBEAT, JournalWriter, RunJournal, SavedStep, read_value
 from taskmq.run.locks import Lock, LockService
 
@@ -331,7 +331,7 @@ class Context(msgspec.Struct, eq=False):
     def scheduled_for(self) -> datetime | None:
         """The nominal instant of that schedule, UTC, however late the job runs."""
         instant = self.meta.get(SCHEDULED_FOR)
-        return None if instant is None else datetime.fromtimestamp(int(instant) / 1000, UTC)
+        return None if instant is None else to_datetime(int(instant))
 
     def __repr__(self) -> str:
         return f"<Context {self.task} job={self.job_id} attempt={self.attempt}/{self.max_attempts}>"

@@ -3,7 +3,7 @@
 import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -16,6 +16,7 @@ from taskmq.errors import InvalidOption, ScheduleNotFound
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import new_job_id
 from taskmq.model.keys import split_tenant_key, tenant_key
+from taskmq.model.units import to_datetime
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.definition import (
     ScheduleEntry,
@@ -329,7 +330,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         if record.paused is not None:
             return []
         following = islice(instants_after(entry.trigger, await records.now()), count)
-        return [datetime.fromtimestamp(instant / 1000, UTC) for instant in following]
+        return [to_datetime(instant) for instant in following]
 
     def explain(self, name: str) -> str:
         """What a schedule starts, and when, in words."""
@@ -442,7 +443,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
             await self._change(name, lambda record: record.backlogs.append(backlog))
         return Backfill(
             run=run,
-            instants=[datetime.fromtimestamp(instant / 1000, UTC) for instant in instants],
+            instants=[to_datetime(instant) for instant in instants],
             has_more=following is not None and following <= last,
         )
 

@@ -1,11 +1,12 @@
 """What people and monitoring see of schedules."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal, NamedTuple, Self, cast
 
 import msgspec
 
 from taskmq.model.telemetry.metrics import ScheduleCount
+from taskmq.model.units import LAST_INSTANT, to_datetime
 from taskmq.schedules.definition import ScheduleEntry
 from taskmq.schedules.record import Emitted, ScheduleRecord
 
@@ -160,8 +161,9 @@ def status_of(entry: ScheduleEntry, record: ScheduleRecord, history: list[Occurr
 
 
 def _utc(instant: int | None) -> datetime | None:
-    return None if instant is None else _instant(instant)
+    # A trigger of the app's own may name an instant that no datetime has.
+    return None if instant is None or instant > LAST_INSTANT else _instant(instant)
 
 
 def _instant(instant: int) -> datetime:
-    return datetime.fromtimestamp(instant / 1000, UTC)
+    return to_datetime(instant)

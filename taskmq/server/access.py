@@ -33,10 +33,20 @@ from taskmq.model.identity import (
 )
 from taskmq.model.units import did_you_mean
 from taskmq.server.edge import fact_of
-from taskmq.server.problems import Problem
+from taskmq.server.problems import NO_PATH, Problem
 from taskmq.server.rates import RateLimits
 
-__all__ = ["PUBLIC", "Caller", "Identify", "RequestLimits", "authorise", "caller_of", "permission_of", "refused"]
+__all__ = [
+    "PUBLIC",
+    "Caller",
+    "Identify",
+    "RequestLimits",
+    "authorise",
+    "caller_of",
+    "is_public",
+    "permission_of",
+    "refused",
+]
 
 PUBLIC: Final = "public"
 """Instead of a permission: every caller may, signed in or not."""
@@ -143,6 +153,9 @@ async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: Bas
         Problem: the caller is not signed in, may not, or the query has parameters that the handler does not know; or
             there were too many calls.
     """
+    if "permission" not in handler.opt:
+        # The framework added it, and the API does not have it.
+        raise Problem(404, "not_found", NO_PATH)
     needs = permission_of(handler)
     state = connection.app.state
     limits: RequestLimits = state["limits"]
@@ -178,6 +191,11 @@ def permission_of(handler: BaseRouteHandler) -> Permission | None:
     if declared is None:
         raise ValueError(f"handler {handler.handler_name} declares no permission")
     return Permission(declared)
+
+
+def is_public(handler: BaseRouteHandler) -> bool:
+    """Whether no sign-in is asked for before the handler; nothing is served where it declares no permission."""
+    return handler.opt.get("permission") in {None, PUBLIC}
 
 
 async def caller_of(scope: Scope) -> Caller:

@@ -12,6 +12,7 @@ from litestar import Litestar
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
+from litestar.routes import HTTPRoute
 
 from taskmq.app import TaskMQ
 from taskmq.durable.service import ServiceGroup
@@ -19,12 +20,12 @@ from taskmq.errors import StoreUnavailable, TaskMQError
 from taskmq.model.telemetry.metrics import ServerSnapshot
 from taskmq.operations.bulks import BulkRunner
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.access import Identify, RequestLimits, authorise, caller_of, permission_of
+from taskmq.server.access import PUBLIC, Identify, RequestLimits, authorise, caller_of, permission_of
 from taskmq.server.accounts import ACCOUNT_HANDLERS
 from taskmq.server.counts import ServerCounts, ServerStatus
 from taskmq.server.dashboard import DASHBOARD_HANDLERS
 from taskmq.server.dashboard.developer import identify_developer
-from taskmq.server.edge import Edge
+from taskmq.server.edge import Edge, restoring_slashes
 from taskmq.server.health import HEALTH_HANDLERS
 from taskmq.server.history import HISTORY_HANDLERS
 from taskmq.server.inputs import CallerGiven
@@ -94,7 +95,7 @@ def build(
         guards=[authorise],
         exception_handlers=dict.fromkeys((Exception, TaskMQError, Problem), problem_response),
         lifespan=[_connections],
-        middleware=[reading_in_time],
+        middleware=[restoring_slashes, reading_in_time],
         request_max_body_size=settings.body_limit,
         openapi_config=OPENAPI,
         state=State(
@@ -111,6 +112,7 @@ def build(
         # The process's own logging counts.
         logging_config=None,
     )
+    _declare_options(litestar)
     return ServerApplication(litestar, root_path=settings.root_path)
 
 
@@ -202,6 +204,19 @@ async def _connections(litestar: Litestar) -> AsyncGenerator[None]:
             oidc: OidcProvider | None = litestar.state.get("oidc")
             if oidc is not None:
                 await oidc.aclose()
+
+
+def _declare_options(litestar: Litestar) -> None:
+    """Let everybody ask which methods a path has: Litestar adds a handler for that to each path.
+
+    Where several handlers share a path, Litestar's own answer names the methods of the first alone.
+    """
+    for route in litestar.routes:
+        if isinstance(route, HTTPRoute):
+            for handler in route.route_handlers:
+                if handler.http_methods == {"OPTIONS"}:
+                    methods = ", ".join(sorted(route.methods))
+                    handler.opt.update(permission=PUBLIC, takes_any_parameter=True, methods=methods)
 
 
 def _learn_names(handler: HTTPRouteHandler) -> None:

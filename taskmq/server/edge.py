@@ -1,6 +1,7 @@
-"""What every answer has, whatever gave it: the outermost layer of the server.
+"""The outermost layer of the server: what every request and every answer goes through.
 
-It names each request (`X-Request-ID`), takes the root path off, and puts the security headers on.
+It names each request (`X-Request-ID`), strips the root path, keeps an encoded slash within its segment of the path,
+answers HEAD as GET without a body, and adds the security headers.
 """
 
 import asyncio
@@ -8,11 +9,12 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
+from urllib.parse import quote, unquote
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Edge", "fact_of"]
+__all__ = ["Edge", "fact_of", "link_path", "restoring_slashes"]
 
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _HEADERS: Final = (
@@ -26,6 +28,9 @@ _HEADERS: Final = (
 )
 # Of HTTPS alone: browsers ignore it elsewhere.
 _HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
+_ENCODED_SLASH: Final = re.compile(r"%2[fF]")
+# Stands for an encoded slash while the request is routed. No client can send it: it has no form in UTF-8.
+_SLASH: Final = "\ud800"
 
 
 class Edge:
@@ -70,18 +75,30 @@ class Edge:
         loop = asyncio.get_running_loop()
         began = loop.time()
         is_secure = fact_of(scope, "scheme") == "https"
+        is_head, is_complete = scope["method"] == "HEAD", False
+        if is_head:
+            own["method"] = "GET"
 
         async def send_with_headers(message: Message) -> None:
+            nonlocal is_complete
             if message["type"] == "http.response.start":
                 # Litestar has found it by now, where there is one.
-                operation = getattr(own.get("route_handler"), "operation_id", None)
+                handler = own.get("route_handler")
+                operation = getattr(handler, "operation_id", None)
+                methods = None if handler is None else handler.opt.get("methods")
                 self._answered(operation or "", message["status"], loop.time() - began)
                 there = {name.lower() for name, _ in message["headers"]}
                 added = [(b"x-request-id", request_id.encode())]
                 added += [pair for pair in (*_HEADERS, *((_HSTS,) if is_secure else ())) if pair[0] not in there]
                 if self.is_stopping:
                     added.append((b"connection", b"close"))
-                message["headers"] = [*message["headers"], *added]
+                message["headers"] = [*(_allowed(header, methods) for header in message["headers"]), *added]
+            elif is_head:
+                if is_complete:
+                    # A stream goes on until it learns that its client has gone.
+                    return
+                is_complete = True
+                message = {"type": "http.response.body", "body": b"", "more_body": False}
             await send(message)
 
         await self._app(own, receive, send_with_headers)
@@ -92,7 +109,7 @@ class Edge:
         self._closing()
 
     def _inside(self, scope: Scope) -> str:
-        path = scope["path"]
+        path = _segmented(scope)
         # Of the application that this one is mounted in, and our own.
         for prefix in (fact_of(scope, "root_path"), self._root_path):
             if prefix and (path == prefix or path.startswith(f"{prefix}/")):
@@ -104,6 +121,51 @@ def fact_of(scope: object, name: str) -> str:
     """A text of a connection's scope, ours (`taskmq_...`) or ASGI's; "" where it is not there."""
     found = cast("Mapping[str, object]", scope).get(name)
     return found if isinstance(found, str) else ""
+
+
+def link_path(scope: Scope) -> str:
+    """Return the path of a request below the root path, percent-encoded as a link has it."""
+    return "/".join(quote(part.replace(_SLASH, "/"), safe="") for part in fact_of(scope, "taskmq_path").split("/"))
+
+
+def restoring_slashes(app: ASGIApp) -> ASGIApp:
+    """Give handlers the slashes that the path parameters of a routed request have in them."""
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        if _SLASH in scope["path"]:
+            own: Any = scope
+            own["path"] = own["path"].replace(_SLASH, "/")
+            # The router shares its dictionaries between requests.
+            own["path_params"] = {
+                name: value.replace(_SLASH, "/") if isinstance(value, str) else value
+                for name, value in own["path_params"].items()
+            }
+        await app(scope, receive, send)
+
+    return run
+
+
+def _segmented(scope: Scope) -> str:
+    """Decode the path, but for the slashes within its segments.
+
+    A host that mounts the server may have taken a prefix off the path and left it in `raw_path`.
+    """
+    path: str = scope["path"]
+    raw: bytes = cast("Mapping[str, Any]", scope).get("raw_path") or b""
+    if b"%2f" not in raw.lower():
+        return path
+    parts = _ENCODED_SLASH.split(raw.partition(b"?")[0].decode("ascii", errors="replace"))
+    marked = _SLASH.join(map(unquote, parts))
+    return marked[len(marked) - len(path) :] if marked.replace(_SLASH, "/").endswith(path) else path
+
+
+def _allowed(header: tuple[bytes, bytes], methods: str | None) -> tuple[bytes, bytes]:
+    """Name all methods of the path in `Allow`, HEAD with GET; leave other headers as they are."""
+    name, value = header
+    if name.lower() != b"allow":
+        return header
+    known = value.decode() if methods is None else methods
+    return name, (f"{known}, HEAD" if "GET" in known else known).encode()
 
 
 def _request_id(scope: Scope) -> str:

@@ -1,10 +1,11 @@
 """What requests are made of, and how it is read: priorities, versions, keys, pages."""
 
+import logging
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import urlencode
 
 from litestar import Request
@@ -15,9 +16,10 @@ from litestar.params import QueryParameter
 from taskmq.api.values import Instant, ListPage, Note, PriorityLevel, ShortText
 from taskmq.app import TaskMQ
 from taskmq.errors import DefinitionConflict, IdentityConflict, JobConflict
+from taskmq.model.units import LAST_INSTANT
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Caller
-from taskmq.server.edge import fact_of
+from taskmq.server.edge import fact_of, link_path
 from taskmq.server.problems import Problem
 from taskmq.server.settings import MOST_PER_PAGE
 
@@ -35,10 +37,17 @@ __all__ = [
     "idempotency_key",
     "instant_text",
     "matched_version",
+    "milliseconds_of",
     "next_link",
     "priority_number",
+    "rendered",
     "selected",
 ]
+
+_log = logging.getLogger("taskmq.server")
+
+T = TypeVar("T")
+V = TypeVar("V")
 
 # What every handler may take.
 ServedApp = NamedDependency[TaskMQ]
@@ -103,12 +112,33 @@ def instant_text(milliseconds: int | None) -> str | None:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def milliseconds_of(instant: datetime) -> int:
+    """Milliseconds since the epoch of an instant that a request names; of one after the year 9999 in UTC, its end."""
+    return min(round(instant.timestamp() * 1000), LAST_INSTANT)
+
+
+def rendered(render: Callable[[T], V], items: Iterable[T]) -> list[V]:
+    """Render what is stored, item by item, for a list; leave out what cannot be rendered, and log that.
+
+    One item that this version cannot show does not take the list away from everybody.
+    """
+    shown: list[V] = []
+    for item in items:
+        try:
+            shown.append(render(item))
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one item, the others are shown
+            _log.warning(
+                "a list leaves out a %s, which cannot be rendered: %s", type(item).__name__, type(error).__name__
+            )
+            _log.debug("it cannot be rendered", exc_info=error)
+    return shown
+
+
 def next_link(request: Request[Any, Any, Any], cursor: str) -> str:
     """The `Link` to the next page of what was asked for."""
     asked = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
     root = fact_of(request.scope, "taskmq_root")
-    path = request.url.path.removeprefix(root)
-    return f'<{root}{path}?{urlencode([*asked, ("cursor", cursor)])}>; rel="next"'
+    return f'<{root}{link_path(request.scope)}?{urlencode([*asked, ("cursor", cursor)])}>; rel="next"'
 
 
 def selected(view: Mapping[str, Any], fields: str | None) -> dict[str, Any]:

@@ -25,10 +25,12 @@ from taskmq.errors import (
 from taskmq.model.units import did_you_mean
 from taskmq.server.edge import fact_of
 
-__all__ = ["MEDIA_TYPE", "FieldProblem", "Problem", "ProblemDetails", "problem_of", "problem_response"]
+__all__ = ["MEDIA_TYPE", "NO_PATH", "FieldProblem", "Problem", "ProblemDetails", "problem_of", "problem_response"]
 
 _log = logging.getLogger("taskmq.server")
 
+NO_PATH: Final = "there is nothing at this path: /api/openapi.json lists what there is"
+"""What a caller learns of a path that no handler serves."""
 _RETRY_SECONDS: Final = 5
 _UNKNOWN_FIELD: Final = re.compile(r"unknown field `(?P<field>[^`]*)`")
 _MOST_FIELDS: Final = 20
@@ -195,7 +197,7 @@ def _details(status: int, code: str, detail: str, *, request_id: str, **facts: A
 def _detail_of(error: HTTPException, status: int) -> str:
     match status:
         case 404:
-            return "there is nothing at this path: /api/openapi.json lists what there is"
+            return NO_PATH
         case 413:
             return "the body is larger than this server takes"
         case 400 if isinstance(error.__cause__, SerializationException):

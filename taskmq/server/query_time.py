@@ -7,7 +7,7 @@ from typing import Final
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from taskmq.server.access import permission_of
+from taskmq.server.access import is_public
 from taskmq.server.edge import fact_of
 from taskmq.server.problems import Problem
 from taskmq.server.settings import ServerSettings
@@ -22,7 +22,7 @@ def reading_in_time(app: ASGIApp) -> ASGIApp:
 
     async def bounded(scope: Scope, receive: Receive, send: Send) -> None:
         settings: ServerSettings = scope["litestar_app"].state["settings"]
-        if fact_of(scope, "method") != "GET" or permission_of(scope["route_handler"]) is None:
+        if fact_of(scope, "method") != "GET" or is_public(scope["route_handler"]):
             await app(scope, receive, send)
             return
         async with answered_in_time(settings) as timer:

@@ -1,7 +1,6 @@
 """Why a job of the store does not run yet."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -13,6 +12,7 @@ from taskmq.model.nodes import JobNeeds, added, why_unplaced
 from taskmq.model.resources import Amounts
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import jobs_queue, node_queue
+from taskmq.model.units import to_datetime
 from taskmq.options.limits import why_limited
 from taskmq.submission.new_jobs import name_of
 
@@ -202,4 +202,4 @@ async def _caps(store: JobStore, record: JobRecord, pools: Mapping[str, TenantPo
 def _when(milliseconds: int | None) -> str:
     if milliseconds is None:
         return "at an unknown time"
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
+    return to_datetime(milliseconds).isoformat(timespec="seconds")

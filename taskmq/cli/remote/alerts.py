@@ -1,6 +1,6 @@
 """`taskmq alert`, `taskmq stats` and `taskmq failures` through a server."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from taskmq.errors import RequestRefused
 from taskmq.http import Client
 from taskmq.model.history.alerts import AlertRule
 from taskmq.model.history.channels import shown_channel
-from taskmq.model.units import parse_seconds
+from taskmq.model.units import parse_seconds, to_datetime
 
 __all__ = [
     "apply",
@@ -159,7 +159,7 @@ def notices(client: Client, *, limit: int) -> int:
 def stats(client: Client, *, since: str, task: str | None, queue: str | None, tenant: str | None) -> int:
     span = timedelta(seconds=parse_seconds(since, what="since"))
     own = client if tenant is None else client.for_tenant(tenant)
-    begin = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC) - span
+    begin = to_datetime(SystemClock().now_ms()) - span
 
     def row(one: RollupView) -> dict[str, Any]:
         return {
@@ -200,7 +200,7 @@ def failures(
         facts = {"worker": one.worker, "seconds": one.seconds, "reason": one.reason, "tenant": one.tenant}
         show_record(one, lambda: {**_failure_row(one), **facts, "traceback": one.traceback})
         return OK
-    begin = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC) - span
+    begin = to_datetime(SystemClock().now_ms()) - span
     page = own.figures.failures(task=task, queue=queue, error=error, since=begin, limit=limit)
     show_rows(FAILURE_COLUMNS, page.items, _failure_row)
     return OK

@@ -8,7 +8,6 @@ done compares the job's version, so that of two who are at the same piece, since
 import asyncio
 import logging
 import uuid
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from taskmq.durable.service import pause
 from taskmq.errors import JobConflict, StoreUnavailable, TaskMQError
 from taskmq.model.jobs.bulks import MOST_REFUSALS, Bulk, BulkRefused, add_outcomes
 from taskmq.model.jobs.filter_text import parse_filter
+from taskmq.model.units import to_datetime
 from taskmq.operations.bulks.tenant_bulks import bulk_entry
 from taskmq.operations.tenant_jobs import TenantJobs
 
@@ -198,7 +198,7 @@ class _Act:
         given: dict[str, Any] = {"version": record.version, "note": self._note}
         match bulk.action:
             case "change":
-                at = None if bulk.at is None else datetime.fromtimestamp(bulk.at / 1000, UTC)
+                at = None if bulk.at is None else to_datetime(bulk.at)
                 await self._jobs.change(record, at=at, priority=bulk.priority, **given)
             case "retry":
                 # The same id at each repetition: so it is made once.

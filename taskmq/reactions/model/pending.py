@@ -9,11 +9,11 @@ one.
 """
 
 import hashlib
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
+from taskmq.model.units import to_datetime
 from taskmq.reactions.model.conditions import Condition, Expression, TimeComes, conditions_of, is_met, rule_of
 from taskmq.reactions.model.events import ReactionEvent, TimeCame
 from taskmq.schedules.triggers.trigger import most_recent
@@ -177,7 +177,7 @@ def _look_at_clock(pending: PendingReaction, plan: ReactionPlan, number: int, co
         return
     instant = most_recent(condition.trigger, following, now)
     pending.marks = {**pending.marks, number: instant}
-    came = TimeCame(instant=datetime.fromtimestamp(instant / 1000, UTC))
+    came = TimeCame(instant=to_datetime(instant))
     _come(pending, plan, number, RecordedEvent(str(instant), came), now)
 
 

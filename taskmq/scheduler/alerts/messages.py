@@ -3,7 +3,6 @@
 import hashlib
 import hmac
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from email.message import EmailMessage
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import msgspec
 
 from taskmq.contracts.history import AlertNotice
 from taskmq.model.history.alerts import METRICS, AlertChange, AlertRule
+from taskmq.model.units import to_datetime
 
 __all__ = [
     "ALERTMANAGER_MS",
@@ -144,4 +144,4 @@ def line_of(rule: AlertRule, change: AlertChange) -> str:
 
 
 def _instant(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return to_datetime(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")

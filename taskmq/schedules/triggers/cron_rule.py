@@ -5,6 +5,7 @@ from datetime import tzinfo
 from typing import Final, get_args
 
 from taskmq.errors import InvalidOption
+from taskmq.model.units import LAST_INSTANT
 from taskmq.schedules.triggers.cron_parser import follows_real_time, is_hashed, parse_fields
 from taskmq.schedules.triggers.fields import Fields
 from taskmq.schedules.triggers.trigger import DstFold, DstGap
@@ -65,7 +66,7 @@ class Cron:
         gap: DstGap = "skip" if self.follows_real_time else self.dst_gap
         fold: DstFold = "both" if self.follows_real_time else self.dst_fold
         found = next_instant(self.fields, self.zone, instant // 1000, gap=gap, fold=fold)
-        return None if found is None else found * 1000
+        return None if found is None or found * 1000 > LAST_INSTANT else found * 1000
 
     def describe(self) -> str:
         """Such as "at 02:30 on Monday to Friday, Europe/Paris time"."""

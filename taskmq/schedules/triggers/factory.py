@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Unpack
 
 from taskmq.errors import InvalidOption
-from taskmq.model.units import Duration
+from taskmq.model.units import LAST_INSTANT, Duration
 from taskmq.schedules.triggers.cron_rule import Cron
 from taskmq.schedules.triggers.days_off import DaysOff
 from taskmq.schedules.triggers.rules import Every, Limited, Once
@@ -22,7 +22,7 @@ def every(
     """Each `period` of elapsed time, counted from the epoch, so that all replicas agree.
 
     Args:
-        period: at least 100 ms.
+        period: at least 100 ms; with the phase no later than the year 9999 after 1970.
         phase: how long after each multiple of the period.
         anchor: instead of `phase`, an instant that is one of the multiples; past or future.
 
@@ -33,7 +33,7 @@ def every(
     if anchor is not None:
         if rule.phase:
             raise InvalidOption("every: phase= or anchor=, not both")
-        rule = replace(rule, phase=instant_of(anchor, what="anchor") % rule.period)
+        rule = replace(rule, phase=instant_of(anchor, what="anchor") % rule.period).checked(period)
     return _limited(rule, limits)
 
 
@@ -75,9 +75,9 @@ def for_schedule(trigger: Trigger, name: str) -> Trigger:
 
 
 def instants_after(trigger: Trigger, instant: int) -> Iterator[int]:
-    """The nominal instants after `instant` one by one, as long as there are any and the caller asks."""
+    """The nominal instants after `instant` one by one, up to the year 9999 and as long as the caller asks."""
     following = trigger.next_after(instant)
-    while following is not None:
+    while following is not None and following <= LAST_INSTANT:
         yield following
         following = trigger.next_after(following)
 

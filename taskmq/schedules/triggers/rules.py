@@ -1,12 +1,12 @@
 """Rules that are due by elapsed time, once, or within limits; and how much later than due they are sent."""
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from hashlib import blake2b
 from typing import Final
 
 from taskmq.errors import InvalidOption
-from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.model.units import LAST_INSTANT, Duration, parse_duration, to_ms
 from taskmq.schedules.triggers.days_off import DaysOff
 from taskmq.schedules.triggers.trigger import Trigger
 from taskmq.schedules.triggers.zones import first_instant_of, instant_in_words, instant_of, wall_clock
@@ -38,7 +38,8 @@ class Every:
             phase: how long after each multiple of the period; less than the period.
 
         Raises:
-            InvalidOption: a duration is none, the period is too short, or the phase is not within it.
+            InvalidOption: a duration is none, the period is too short or ends after the year 9999, or the phase is
+                not within it.
         """
         milliseconds = to_ms(parse_duration(period, what="every"))
         if milliseconds < 100:
@@ -46,11 +47,25 @@ class Every:
         shift = to_ms(parse_duration(phase, what="phase"))
         if shift >= milliseconds:
             raise InvalidOption(f"phase={phase!r}: less than the period, {period!r}")
-        return cls(milliseconds, shift)
+        return cls(milliseconds, shift).checked(period)
 
-    def next_after(self, instant: int, /) -> int:
-        """The first multiple of the period, shifted by the phase, that is later than `instant`."""
-        return ((instant - self.phase) // self.period + 1) * self.period + self.phase
+    def checked(self, period: Duration) -> "Every":
+        """Return the rule itself where it is due a second time before the year 10000.
+
+        Raises:
+            InvalidOption: it is not; names the period as it was given.
+        """
+        if self.period + self.phase > LAST_INSTANT:
+            raise InvalidOption(f"every={period!r}: it is due after the year 9999; choose a shorter period")
+        return self
+
+    def next_after(self, instant: int, /) -> int | None:
+        """The first multiple of the period, shifted by the phase, that is later than `instant`.
+
+        None only after the year 9999.
+        """
+        following = ((instant - self.phase) // self.period + 1) * self.period + self.phase
+        return following if following <= LAST_INSTANT else None
 
     def describe(self) -> str:
         """Such as "every 30 seconds", or "every hour, 5 minutes after the full one"."""
@@ -150,6 +165,8 @@ class Limited:
         if not self.days_off.has(day):
             return None
         while self.days_off.has(day):
+            if day == date.max:
+                return LAST_INSTANT + 1
             day += _DAY
         return first_instant_of(self.zone, datetime.combine(day, time())) * 1000
 

@@ -5,6 +5,7 @@ from typing import Final, cast
 from zoneinfo import ZoneInfo, available_timezones
 
 from taskmq.errors import InvalidOption
+from taskmq.model.units import LAST_INSTANT
 from taskmq.schedules.triggers.fields import Fields
 from taskmq.schedules.triggers.trigger import DstFold, DstGap
 
@@ -136,12 +137,15 @@ def instant_of(when: datetime, *, what: str) -> int:
     """Milliseconds since the epoch.
 
     Raises:
-        InvalidOption: it is no datetime, or has no zone; names the option `what`.
+        InvalidOption: it is no datetime, has no zone, or is after the year 9999 in UTC; names the option `what`.
     """
     # Options arrive from callers whom no type checker has seen.
     if not isinstance(cast("object", when), datetime) or when.utcoffset() is None:
         raise InvalidOption(f"{what}={when!r}: a datetime with a zone, such as datetime(2027, 1, 31, 9, tzinfo=UTC)")
-    return (when - _EPOCH_UTC) // _MILLISECOND
+    instant = (when - _EPOCH_UTC) // _MILLISECOND
+    if instant > LAST_INSTANT:
+        raise InvalidOption(f"{what}={when!r}: it is after the year 9999, UTC")
+    return instant
 
 
 def instant_in_words(instant: int) -> str:

@@ -10,7 +10,7 @@ from taskmq.api.values import Instant
 from taskmq.contracts.identity import AuditFilter
 from taskmq.model.identity import AuditRecord, Permission, Scope
 from taskmq.operations.audit import chain_head, exported, verify_chain
-from taskmq.server.inputs import CallerGiven, Limit, instant_text
+from taskmq.server.inputs import CallerGiven, Limit, instant_text, milliseconds_of, rendered
 from taskmq.server.settings import API, MOST_PER_PAGE
 from taskmq.server.sign_in import accounts_of
 
@@ -43,11 +43,11 @@ async def list_entries(
         user_id=user_id,
         kind=kind,
         subject=subject,
-        since=None if since is None else round(since.timestamp() * 1000),
-        until=None if until is None else round(until.timestamp() * 1000),
+        since=None if since is None else milliseconds_of(since),
+        until=None if until is None else milliseconds_of(until),
     )
     page = await accounts_of(request.app.state).store.audit.entries(scope, which, after=after, limit=limit)
-    return AuditEntries([_view(record) for record in page.entries], page.after)
+    return AuditEntries(rendered(_view, page.entries), page.after)
 
 
 @get(

@@ -10,7 +10,7 @@ from taskmq.api.sign_in import SessionList, SessionView, TokenList
 from taskmq.contracts.identity import BrowserSession
 from taskmq.model.identity import Permission
 from taskmq.server.accounts.tokens import token_view
-from taskmq.server.inputs import CallerGiven, instant_text
+from taskmq.server.inputs import CallerGiven, instant_text, rendered
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
 
@@ -87,7 +87,7 @@ async def end_user_session(
 async def list_user_tokens(user_id: FromPath[str], request: Request[Any, Any, Any]) -> TokenList:
     """A user's tokens that were not revoked, without their secrets."""
     store = accounts_of(request.app.state).store
-    return TokenList([token_view(token) for token in await store.credentials.tokens(user_id)])
+    return TokenList(rendered(token_view, await store.credentials.tokens(user_id)))
 
 
 @delete(
@@ -119,7 +119,7 @@ SESSION_HANDLERS: Final[tuple[Any, ...]] = (
 
 async def _sessions(request: Request[Any, Any, Any], user_id: str, own: str) -> SessionList:
     found = await accounts_of(request.app.state).store.credentials.sessions(user_id)
-    return SessionList([_view(session, own) for session in found])
+    return SessionList(rendered(lambda session: _view(session, own), found))
 
 
 def _view(session: BrowserSession, own: str) -> SessionView:

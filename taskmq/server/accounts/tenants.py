@@ -11,7 +11,7 @@ from taskmq.contracts.identity import Tenant
 from taskmq.errors import NotPermitted
 from taskmq.model.identity import Permission, Scope, may_give, scope_for
 from taskmq.server.access import Caller
-from taskmq.server.inputs import CallerGiven, instant_text
+from taskmq.server.inputs import CallerGiven, instant_text, rendered
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
@@ -30,7 +30,7 @@ async def list_tenants(request: Request[Any, Any, Any], caller: CallerGiven) -> 
     """The tenants in which one has a role; a role on the instance sees all."""
     scope = scope_for(caller.identity, Permission.JOBS_READ)
     found = await accounts_of(request.app.state).store.accounts.tenants(scope)
-    return TenantList([_view(tenant) for tenant in found])
+    return TenantList(rendered(_view, found))
 
 
 @post(

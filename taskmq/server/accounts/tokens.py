@@ -10,7 +10,7 @@ from litestar.params import FromPath, JSONBody
 from taskmq.api.sign_in import NewTokenView, TokenBody, TokenList, TokenView
 from taskmq.contracts.identity import ApiToken
 from taskmq.model.identity import Permission, read_scopes
-from taskmq.server.inputs import CallerGiven, instant_text
+from taskmq.server.inputs import CallerGiven, instant_text, milliseconds_of, rendered
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
@@ -28,7 +28,7 @@ __all__ = ["TOKEN_HANDLERS", "token_view"]
 async def list_tokens(request: Request[Any, Any, Any], caller: CallerGiven) -> TokenList:
     """One's own tokens that were not revoked, without their secrets."""
     store = accounts_of(request.app.state).store
-    return TokenList([token_view(token) for token in await store.credentials.tokens(caller.identity.user_id)])
+    return TokenList(rendered(token_view, await store.credentials.tokens(caller.identity.user_id)))
 
 
 @post(
@@ -52,7 +52,7 @@ async def add_token(data: JSONBody[TokenBody], request: Request[Any, Any, Any], 
         scopes=None if data.scopes is None else read_scopes(data.scopes),
         tenants=None if data.tenants is None else frozenset(data.tenants),
         tasks=data.tasks,
-        expires=None if data.expires_at is None else round(data.expires_at.timestamp() * 1000),
+        expires=None if data.expires_at is None else milliseconds_of(data.expires_at),
     )
     return NewTokenView(**msgspec.structs.asdict(token_view(made.token)), secret=made.secret)
 

@@ -12,7 +12,7 @@ from taskmq.api.sign_in import MembershipView
 from taskmq.contracts.identity import User, UserAccount, UserChange
 from taskmq.errors import IdentityNotFound
 from taskmq.model.identity import Membership, Permission
-from taskmq.server.inputs import CallerGiven, instant_text, matched_version
+from taskmq.server.inputs import CallerGiven, instant_text, matched_version, rendered
 from taskmq.server.settings import API, MOST_PER_PAGE
 from taskmq.server.sign_in import accounts_of
 
@@ -27,7 +27,7 @@ async def list_users(
 ) -> UserList:
     """Users by name."""
     found = await accounts_of(request.app.state).store.accounts.users(after=after, limit=limit)
-    return UserList([_view(user) for user in found], found[-1].name if len(found) == limit else None)
+    return UserList(rendered(_view, found), found[-1].name if len(found) == limit else None)
 
 
 @post(

@@ -37,7 +37,7 @@ from taskmq.model.identity import Permission, may
 from taskmq.operations.history import TenantAlerts
 from taskmq.server.access import Caller
 from taskmq.server.history.inputs import parts
-from taskmq.server.inputs import CallerGiven, Limit, ServedApp, instant_text, matched_version
+from taskmq.server.inputs import CallerGiven, Limit, ServedApp, instant_text, matched_version, rendered
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
@@ -62,7 +62,10 @@ async def list_alerts(app: ServedApp, caller: CallerGiven, states: States = "pen
     silences = await book.silences()
     now = await app.sessions.store().now_ms()
     return AlertList(
-        [_alert(each, is_silenced(each, silences, now)) for each in found if each.state in wanted],
+        rendered(
+            lambda each: _alert(each, is_silenced(each, silences, now)),
+            (each for each in found if each.state in wanted),
+        ),
         sum(each.state is AlertState.FIRING for each in found),
         sum(each.state is AlertState.PENDING for each in found),
     )
@@ -90,7 +93,7 @@ async def list_metrics() -> MetricsView:
 async def list_rules(app: ServedApp, caller: CallerGiven) -> RuleList:
     """The rules, by name; paths of webhooks are shown to those who may change rules."""
     is_whole = may(caller.identity, Permission.ALERTS_CHANGE, caller.tenant)
-    return RuleList([_rule(each, is_whole=is_whole) for each in await _book(app, caller).rules()])
+    return RuleList(rendered(lambda each: _rule(each, is_whole=is_whole), await _book(app, caller).rules()))
 
 
 @put(
@@ -154,7 +157,7 @@ async def test_rule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) ->
 )
 async def list_silences(app: ServedApp, caller: CallerGiven) -> SilenceList:
     """The silences that have not ended."""
-    return SilenceList([_silence(each) for each in await _book(app, caller).silences()])
+    return SilenceList(rendered(_silence, await _book(app, caller).silences()))
 
 
 @post(
@@ -196,7 +199,7 @@ async def delete_silence(app: ServedApp, caller: CallerGiven, silence_id: FromPa
 )
 async def list_notices(app: ServedApp, caller: CallerGiven, limit: Limit = 50) -> NoticeList:
     """The last notices, the latest first."""
-    return NoticeList([_notice(each) for each in await _book(app, caller).notices(limit=limit)])
+    return NoticeList(rendered(_notice, await _book(app, caller).notices(limit=limit)))
 
 
 @post(

@@ -21,7 +21,7 @@ from taskmq.model.history.rollups import Rollup, RunFailure
 from taskmq.model.identity import Permission
 from taskmq.operations.history import TenantFigures
 from taskmq.server.history.inputs import By, Since, Until, ms, number_of, parts
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text, rendered
 from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.settings import API
 
@@ -54,7 +54,7 @@ async def list_rollups(
     """
     figures = TenantFigures(app, caller.tenant)
     begin, end, found = await figures.totals(since=ms(since), until=ms(until), task=task, queue=queue, by=parts(by))
-    return RollupList(since=instant_text(begin), until=instant_text(end), items=[_rollup(one) for one in found])
+    return RollupList(since=instant_text(begin), until=instant_text(end), items=rendered(_rollup, found))
 
 
 @get(
@@ -131,7 +131,7 @@ async def list_failures(
     which = FailureFilter(task=task, queue=queue, job=job_id, error=error, since=ms(since), until=ms(until))
     page = await TenantFigures(app, caller.tenant).failures(which, after=number_of(cursor), limit=limit)
     after = None if page.after is None else str(page.after)
-    return FailureList([_failure(one, has_traceback=traceback) for one in page.failures], after)
+    return FailureList(rendered(lambda one: _failure(one, has_traceback=traceback), page.failures), after)
 
 
 FIGURE_HANDLERS: Final[tuple[Any, ...]] = (list_rollups, query_metrics, get_metrics, list_failures)

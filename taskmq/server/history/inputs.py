@@ -5,7 +5,7 @@ from typing import Annotated
 
 from litestar.params import QueryParameter
 
-from taskmq.server.inputs import Instant
+from taskmq.server.inputs import Instant, milliseconds_of
 from taskmq.server.problems import Problem
 
 __all__ = ["By", "Since", "Until", "ms", "number_of", "parts"]
@@ -17,7 +17,7 @@ By = Annotated[str, QueryParameter(description="Figures for each of task, queue,
 
 def ms(instant: datetime | None) -> int | None:
     """Milliseconds since the epoch."""
-    return None if instant is None else max(round(instant.timestamp() * 1000), 0)
+    return None if instant is None else max(milliseconds_of(instant), 0)
 
 
 def number_of(cursor: str | None) -> int | None:

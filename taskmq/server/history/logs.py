@@ -12,7 +12,7 @@ from taskmq.model.history.logs import LEVELS, LogFilter, LogPage, StoredLine, le
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.history.inputs import Since, Until, ms, number_of
-from taskmq.server.inputs import Cursor, Limit, OwnJobs, instant_text
+from taskmq.server.inputs import Cursor, Limit, OwnJobs, instant_text, rendered
 from taskmq.server.settings import API
 
 __all__ = ["LOG_HANDLERS"]
@@ -148,7 +148,7 @@ async def _queried(
 
 def _listed(page: LogPage) -> LineList:
     after = None if page.after is None else str(page.after)
-    return LineList(items=[_view(line) for line in page.lines], next=after, is_bounded=page.is_bounded)
+    return LineList(items=rendered(_view, page.lines), next=after, is_bounded=page.is_bounded)
 
 
 def _view(line: StoredLine) -> LineView:

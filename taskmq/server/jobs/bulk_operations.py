@@ -22,6 +22,7 @@ from taskmq.server.inputs import (
     idempotency_key,
     instant_text,
     priority_number,
+    rendered,
 )
 from taskmq.server.jobs.bulk import check_filter
 from taskmq.server.problems import Problem
@@ -79,7 +80,7 @@ async def list_bulks(
 ) -> BulkOperationList:
     """A tenant's bulk operations, the last one first; they are kept for a month after their end."""
     page = await _own(app, caller).page(after=cursor or None, limit=limit)
-    return BulkOperationList([_view(bulk) for bulk in page.bulks], page.after)
+    return BulkOperationList(rendered(_view, page.bulks), page.after)
 
 
 @get(

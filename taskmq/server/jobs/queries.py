@@ -18,7 +18,7 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, OwnJobs, next_link, selected
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, OwnJobs, milliseconds_of, next_link, rendered, selected
 from taskmq.server.jobs.views import (
     attempt_view,
     history_view,
@@ -77,7 +77,7 @@ async def list_jobs(
     expansions = _expansions(expand, _EXPANSIONS_OF_LISTS) | _fields_to_expand(fields, _EXPANSIONS_OF_LISTS)
     page = await jobs.list(which, after=cursor or None, limit=limit)
     progress = await jobs.progress(page.jobs) if expansions else None
-    shown: Any = [_shown(jobs, record, words, fields, progress) for record in page.jobs]
+    shown: Any = rendered(lambda record: _shown(jobs, record, words, fields, progress), page.jobs)
     headers = {} if page.after is None else {"Link": next_link(request, page.after)}
     content = shown if cursor is None else ListPage(items=shown, next=page.after, is_bounded=page.is_bounded)
     return Response(content, headers=headers)
@@ -159,7 +159,7 @@ async def get_job(
 )
 async def get_history(job_id: FromPath[str], jobs: OwnJobs) -> HistoryList:
     """What happened to a job beside the ordinary steps, the earliest first: by whom, and why."""
-    return HistoryList([history_view(entry) for entry in await jobs.history(job_id)])
+    return HistoryList(rendered(history_view, await jobs.history(job_id)))
 
 
 @get(
@@ -171,7 +171,7 @@ async def get_history(job_id: FromPath[str], jobs: OwnJobs) -> HistoryList:
 )
 async def get_attempts(job_id: FromPath[str], jobs: OwnJobs) -> AttemptList:
     """Attempts that did not end the job, the earliest first; the last one is in the job itself."""
-    return AttemptList([attempt_view(one) for one in await jobs.attempts(job_id)])
+    return AttemptList(rendered(attempt_view, await jobs.attempts(job_id)))
 
 
 @get(
@@ -203,9 +203,9 @@ async def _filter(
     if job_type is not None:
         further["tasks"] = (job_type,)
     if since is not None:
-        further["due_from"] = round(since.timestamp() * 1000)
+        further["due_from"] = milliseconds_of(since)
     if until is not None:
-        further["due_before"] = round(until.timestamp() * 1000) + 1
+        further["due_before"] = milliseconds_of(until) + 1
     return await jobs.filter(text, **further)
 
 

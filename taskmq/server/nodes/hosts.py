@@ -9,7 +9,7 @@ from taskmq.api.nodes import HostNodeView, NodeList, RegisterBody, RegisteredVie
 from taskmq.model.identity import Permission
 from taskmq.model.nodes import HostNode, NodeTold, lost_after
 from taskmq.operations import nodes as operations
-from taskmq.server.inputs import CallerGiven, ServedApp, instant_text
+from taskmq.server.inputs import CallerGiven, ServedApp, instant_text, rendered
 from taskmq.server.nodes.amounts import read_capacity
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
@@ -26,7 +26,7 @@ __all__ = ["HOST_HANDLERS", "node_or_problem"]
 )
 async def list_nodes(app: ServedApp) -> NodeList:
     """The nodes that the store knows, with what is allocated of them."""
-    return NodeList([_view(node) for node in await operations.list_nodes(app)])
+    return NodeList(rendered(_view, await operations.list_nodes(app)))
 
 
 @get(
@@ -138,7 +138,7 @@ async def update_status(data: JSONBody[StatusBody], app: ServedApp, caller: Call
 )
 async def list_nodes_of_document(app: ServedApp) -> list[HostNodeView]:
     """All nodes, as an array."""
-    return [_view(node) for node in await operations.list_nodes(app)]
+    return rendered(_view, await operations.list_nodes(app))
 
 
 HOST_HANDLERS: Final[tuple[Any, ...]] = (

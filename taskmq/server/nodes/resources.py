@@ -9,7 +9,16 @@ from taskmq.api.nodes import AllocateBody, AllocationView, ReleaseBody, UsageVie
 from taskmq.model.identity import Permission
 from taskmq.model.nodes import Allocation, AllocationFilter
 from taskmq.operations import nodes as operations
-from taskmq.server.inputs import CallerGiven, Cursor, Instant, Limit, ServedApp, instant_text
+from taskmq.server.inputs import (
+    CallerGiven,
+    Cursor,
+    Instant,
+    Limit,
+    ServedApp,
+    instant_text,
+    milliseconds_of,
+    rendered,
+)
 from taskmq.server.nodes.amounts import read_wanted
 from taskmq.server.nodes.hosts import node_or_problem
 from taskmq.server.problems import Problem
@@ -98,8 +107,8 @@ async def get_usage(
         node=node,
         job=job_id,
         tenant=of_tenant,
-        since=None if start_time is None else round(start_time.timestamp() * 1000),
-        until=None if end_time is None else round(end_time.timestamp() * 1000),
+        since=None if start_time is None else milliseconds_of(start_time),
+        until=None if end_time is None else milliseconds_of(end_time),
         is_open=is_open,
     )
     total = await operations.usage(app, which)
@@ -109,7 +118,7 @@ async def get_usage(
         hours={name: round(amount, 6) for name, amount in total.hours.items()},
         allocations=total.allocations,
         is_bounded=total.is_bounded,
-        items=[_view(each, ids) for each in page[:limit]],
+        items=rendered(lambda each: _view(each, ids), page[:limit]),
         next=page[limit - 1].id if len(page) > limit else None,
     )
 

@@ -34,7 +34,7 @@ from taskmq.operations.dead_letters import (
     queues_with_letters,
     replay,
 )
-from taskmq.server.inputs import CallerGiven, Limit, ServedApp, instant_text
+from taskmq.server.inputs import CallerGiven, Limit, ServedApp, instant_text, rendered
 from taskmq.server.nouns.queues import check_typed_name
 from taskmq.server.settings import API
 
@@ -78,7 +78,7 @@ async def list_letters(
     choose = LetterSelection(task=task, error=error, fingerprint=fingerprint, job=job).at(_now(app))
     broker = app.sessions.current().broker
     letters = await browse(broker, queue, limit=limit, choose=choose, depth=_DEPTH)
-    return LetterList([_view(letter) for letter in letters])
+    return LetterList(rendered(_view, letters))
 
 
 @get(
@@ -91,7 +91,7 @@ async def list_letters(
 async def list_groups(app: ServedApp, queue: FromPath[str]) -> LetterGroups:
     """The failures behind the oldest 10,000 letters of a queue, the most frequent first."""
     found = await group_letters(app.sessions.current().broker, queue, depth=_DEPTH)
-    return LetterGroups([_group(group) for group in found])
+    return LetterGroups(rendered(_group, found))
 
 
 @post(

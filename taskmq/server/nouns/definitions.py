@@ -12,7 +12,16 @@ from taskmq.errors import NotPermitted
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.definitions import Definition
 from taskmq.server.access import Caller
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text, matched_version, priority_number
+from taskmq.server.inputs import (
+    CallerGiven,
+    Cursor,
+    Limit,
+    ServedApp,
+    instant_text,
+    matched_version,
+    priority_number,
+    rendered,
+)
 from taskmq.server.settings import API
 
 __all__ = ["DEFINITION_HANDLERS"]
@@ -34,7 +43,7 @@ async def list_definitions(
 ) -> DefinitionList:
     """A tenant's definitions by name; of a role on the instance that names no tenant, those that have none."""
     page = await app.definitions.alist(prefix, tenant=caller.tenant or "", after=cursor or None, limit=limit)
-    return DefinitionList([_view(one) for one in page.definitions], page.after)
+    return DefinitionList(rendered(_view, page.definitions), page.after)
 
 
 @get(
@@ -70,7 +79,7 @@ async def list_versions(
 ) -> DefinitionVersions:
     """Its versions below `before`, the last one first."""
     found = await app.definitions.aversions(name, tenant=caller.tenant or "", before=before, limit=limit)
-    return DefinitionVersions([_view(one) for one in found])
+    return DefinitionVersions(rendered(_view, found))
 
 
 @put(

@@ -10,7 +10,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from taskmq.api.pools import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaList, QuotaView
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.pools import QueuePolicy, TenantPool
-from taskmq.server.inputs import CallerGiven, ServedApp
+from taskmq.server.inputs import CallerGiven, ServedApp, rendered
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.submission import QuotaState
@@ -124,7 +124,7 @@ async def remove_policy(app: ServedApp, caller: CallerGiven, name: FromPath[str]
 )
 async def list_quotas(app: ServedApp) -> QuotaList:
     """How much tenants and users may submit, and what of it is used up."""
-    return QuotaList([_quota_view(state) for state in await app.pools.aquotas()])
+    return QuotaList(rendered(_quota_view, await app.pools.aquotas()))
 
 
 @put(

@@ -30,7 +30,7 @@ from taskmq.operations.queues import (
     report_queue,
     resume_queues,
 )
-from taskmq.server.inputs import CallerGiven, ServedApp, instant_text
+from taskmq.server.inputs import CallerGiven, ServedApp, instant_text, rendered
 from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
@@ -54,7 +54,7 @@ async def get_queues(app: ServedApp, state: State, within: Within = 1.0, max_age
     async def look() -> QueueLines:
         found = await list_queues(app, within=within)
         pauses = await find_pauses(app)
-        return QueueLines(items=[_line(each, pauses) for each in found.queues], delayed=found.delayed)
+        return QueueLines(items=rendered(lambda each: _line(each, pauses), found.queues), delayed=found.delayed)
 
     return await shared_look(state, f"queues:{within}", max_age, look)
 

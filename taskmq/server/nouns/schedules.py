@@ -29,7 +29,7 @@ from taskmq.model.identity import Permission
 from taskmq.operations.tenant_schedules import TenantSchedule, TenantSchedules
 from taskmq.schedules import ScheduleOptions
 from taskmq.schedules.triggers import Trigger, cron, every, explain_trigger, instants_after, once, zone_of
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text, milliseconds_of, rendered
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
@@ -52,7 +52,7 @@ async def list_schedules(
 ) -> ScheduleList:
     """A tenant's schedules by name; for a role on the instance those of the app, and everybody's."""
     page = await _own(app, caller).list(prefix, after=cursor, limit=limit)
-    return ScheduleList([_line(one) for one in page.schedules], page.after)
+    return ScheduleList(rendered(_line, page.schedules), page.after)
 
 
 @get(
@@ -135,7 +135,7 @@ async def get_next(
 ) -> InstantList:
     """The instants at which a schedule is due next, whether or not it is paused."""
     entry = await _own(app, caller).entry(name)
-    start = app.sessions.clock.now_ms() if after is None else round(after.timestamp() * 1000)
+    start = app.sessions.clock.now_ms() if after is None else milliseconds_of(after)
     return InstantList([instant_text(at) for at in islice(instants_after(entry.trigger, start), count)])
 
 

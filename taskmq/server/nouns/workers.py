@@ -11,7 +11,7 @@ from taskmq.model.commands import Command, CommandAnswer
 from taskmq.model.identity import Permission
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.operations.workers import list_workers, tell_workers
-from taskmq.server.inputs import CallerGiven, ServedApp, instant_text
+from taskmq.server.inputs import CallerGiven, ServedApp, instant_text, rendered
 from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.nouns.queues import Within
 from taskmq.server.problems import Problem
@@ -33,7 +33,7 @@ async def get_workers(app: ServedApp, state: State, within: Within = 1.0, max_ag
     """The workers that answer within this time; one whose event loop is held up does not."""
 
     async def look() -> WorkerList:
-        return WorkerList([_view(answer.status) for answer in await list_workers(app, within=within)])
+        return WorkerList(rendered(lambda answer: _view(answer.status), await list_workers(app, within=within)))
 
     return await shared_look(state, f"workers:{within}", max_age, look)
 

@@ -22,7 +22,7 @@ from taskmq.operations.workflows import (
 )
 from taskmq.server.access import Caller
 from taskmq.server.history.inputs import Since, Until
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text, rendered
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.workflow.catalogue import WorkflowLine, read_states
@@ -62,7 +62,7 @@ async def list_all(
         )
     except InvalidOption as error:
         raise Problem.about("cursor", f"{(cursor or '')[:40]!r} is no cursor", "`next` of the page before") from error
-    items = [_line(caller, line) for line in page.lines]
+    items = rendered(lambda line: _line(caller, line), page.lines)
     return WorkflowList(items=items, next=page.after, is_bounded=page.is_bounded)
 
 

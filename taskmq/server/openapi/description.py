@@ -3,7 +3,7 @@
 import copy
 from typing import Any, Final
 
-from litestar import Request, Response, get
+from litestar import Request, Response, Router, get
 from litestar.openapi import OpenAPIConfig
 
 from taskmq.server.access import PUBLIC, permission_of
@@ -15,7 +15,18 @@ from taskmq.version import VERSION
 
 __all__ = ["OPENAPI", "OPENAPI_HANDLERS", "describe"]
 
-OPENAPI: Final = OpenAPIConfig(title="taskmq", version=VERSION, path="/api/schema-of-litestar", render_plugins=[])
+
+class _NoRoutes(Router):
+    """Registers nothing: Litestar has handlers of its own for a description, which declare no permission."""
+
+    def register(self, value: object) -> list[Any]:
+        del value
+        return []
+
+
+OPENAPI: Final = OpenAPIConfig(
+    title="taskmq", version=VERSION, render_plugins=[], openapi_router=_NoRoutes("/", route_handlers=[])
+)
 _JSON: Final = "application/json"
 _ABOUT: Final = (
     "Jobs, queues, schedules and workflows of a taskmq app. Every call but health, login and this page needs "

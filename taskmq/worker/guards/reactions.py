@@ -7,12 +7,12 @@
 So a job that ended here is followed at least once; workers run what follows once, where there is a state.
 """
 
-from datetime import UTC, datetime
 from typing import Any
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.stores import ResultRecord
 from taskmq.model.outcome import Outcome
+from taskmq.model.units import to_datetime
 from taskmq.reactions import Cause, ReactionDelivery
 from taskmq.reactions.model.events import JobEnded
 from taskmq.reactions.model.pending import RecordedEvent
@@ -51,7 +51,7 @@ class ReactionGuard:
             job_id=attempt.job_id,
             task=attempt.task.name,
             state=record.state.value,
-            finished=datetime.fromtimestamp(record.finished / 1000, UTC),
+            finished=to_datetime(record.finished),
         )
         cause = Cause(attempt.job_id, attempt.envelope.root or attempt.job_id)
         for reaction, number, condition in self._app.reactions.of_job(attempt.task.name):

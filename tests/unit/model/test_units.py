@@ -1,6 +1,6 @@
 """Durations, amounts of memory and numbers of processes."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import cast
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption
 from taskmq.model.units import (
+    LAST_INSTANT,
     Duration,
     parse_duration,
     parse_processes,
@@ -18,6 +19,7 @@ from taskmq.model.units import (
     parse_size,
     seconds_in,
     size_text,
+    to_datetime,
     to_ms,
 )
 
@@ -198,3 +200,12 @@ def test_a_duration_in_seconds_names_its_option_where_it_is_none() -> None:
     assert [parse_seconds(value, what="x") for value in ("1m", 2, timedelta(seconds=3))] == [60, 2, 3]
     with pytest.raises(InvalidOption, match="timeout='soon' is no duration"):
         parse_seconds("soon", what="timeout")
+
+
+@given(st.integers())
+def test_every_number_of_milliseconds_is_shown_as_some_datetime(milliseconds: int) -> None:
+    moment = to_datetime(milliseconds)
+
+    if 0 <= milliseconds <= LAST_INSTANT:
+        assert moment - datetime(1970, 1, 1, tzinfo=UTC) == timedelta(milliseconds=milliseconds)
+    assert (to_datetime(LAST_INSTANT).year, to_datetime(2**80).year, to_datetime(-(2**80)).year) == (9999, 9999, 1)

@@ -8,6 +8,9 @@ import pytest
 
 from taskmq.contracts.broker import Broker, Outgoing
 from taskmq.model.topology import WorkQueue
+from taskmq.operations.tenant_schedules import TenantSchedules
+from taskmq.schedules.triggers import Every, every
+from taskmq.server.inputs import rendered
 from tests.unit.server.kit import Site
 
 
@@ -223,3 +226,61 @@ def test_what_is_done_to_definitions_is_in_the_audit_without_their_arguments(sit
     ]
     assert "data_processing" in answer.text
     assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize("period", ["3000000d", "9999999d", 3.2e11])
+def test_a_schedule_that_is_never_due_before_the_year_10000_is_refused(site: Site, period: Any) -> None:
+    rule = {"every": period}
+    put = site("PUT", "/schedules/poison", {"task": "report", **rule})
+    explained = site("POST", "/schedules/explain", rule)
+
+    assert (put.status_code, explained.status_code) == (400, 400), (put.text, explained.text)
+    assert "year 9999" in put.json()["detail"]
+    assert site("GET", "/schedules/poison").status_code == 404
+
+
+def test_one_tenants_schedule_takes_the_list_away_from_nobody(site: Site) -> None:
+    own = TenantSchedules(site.app, "acme", allows=lambda _: True)
+
+    async def store() -> None:
+        # As a version stored it that took any period.
+        for name in ("poison", "good"):
+            trigger = Every(3_000_000 * 86_400_000) if name == "poison" else every("1h")
+            await own.add(name, "report", trigger, args=(), kwargs={}, options={})
+
+    with site.client.portal() as portal:
+        portal.call(store)
+
+    mine = site("GET", "/schedules").json()["items"]
+    everybodys = site("GET", "/schedules", by="all-viewer").json()["items"]
+    shown = site("GET", "/schedules/poison").json()
+    assert [one["name"] for one in mine] == ["good", "poison"]
+    assert {"@acme:good", "@acme:poison", "nightly"} <= {one["name"] for one in everybodys}
+    assert (shown["next"], shown["rule"]) == (None, "every 3000000 days")
+    assert site("GET", "/schedules/poison/next").json() == {"items": []}
+    assert site("GET", "/schedules/poison/explain").json()["next"] == []
+    assert site("DELETE", "/schedules/poison").status_code == 200
+
+
+def test_instants_beyond_the_calendar_are_refused_or_the_last_there_is(site: Site) -> None:
+    beyond = "9999-12-31T23:59:59.999999-12:00"
+    asked = [
+        site("GET", f"/schedules/nightly/next?after={beyond}", by="all-viewer"),
+        site("GET", f"/jobs?start_time={beyond}"),
+        site("POST", "/jobs", {"job_type": "report", "schedule_time": beyond}),
+        site("PUT", "/schedules/late", {"task": "report", "at": beyond}),
+        site("POST", "/alerts/silences", {"rule": "x", "until": beyond, "note": "x"}),
+        site("GET", f"/audit?since={beyond}"),
+    ]
+
+    assert {answer.status_code // 100 for answer in asked} <= {2, 4}, [answer.text for answer in asked]
+    assert site("GET", "/jobs").status_code == 200
+    assert site("GET", "/schedules").status_code == 200
+    assert site("GET", "/alerts/silences").status_code == 200
+
+
+def test_a_list_leaves_out_what_cannot_be_rendered_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    assert rendered(lambda one: 6 // one, [3, 0, 2]) == [2, 3]
+
+    (record,) = caplog.records
+    assert record.getMessage() == "a list leaves out a int, which cannot be rendered: ZeroDivisionError"

@@ -1,4 +1,4 @@
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption
-from taskmq.schedules.triggers import Every
+from taskmq.model.units import LAST_INSTANT
+from taskmq.schedules.triggers import Every, every
 
 _periods = st.integers(100, 10**10)
 _instants = st.integers(0, 2**45)
@@ -47,6 +48,7 @@ def test_the_instants_are_the_multiples_since_the_epoch() -> None:
 def test_the_next_instant_is_the_first_one_strictly_later(period: int, instant: int) -> None:
     later = Every(period).next_after(instant)
 
+    assert later is not None
     assert instant < later <= instant + period
     assert later % period == 0
 
@@ -55,6 +57,7 @@ def test_the_next_instant_is_the_first_one_strictly_later(period: int, instant: 
 def test_whoever_looks_between_two_instants_sees_the_same_next_one(period: int, instant: int, wait: int) -> None:
     later = Every(period).next_after(instant)
 
+    assert later is not None
     assert Every(period).next_after(min(instant + wait, later - 1)) == later
 
 
@@ -63,4 +66,24 @@ def test_no_instant_is_skipped(period: int, instant: int) -> None:
     every = Every(period)
     first = every.next_after(instant)
 
+    assert first is not None
     assert every.next_after(first) == first + period
+
+
+@pytest.mark.parametrize("written", ["3000000d", "9999999d", 3.2e11])
+def test_a_period_that_is_due_after_the_year_9999_is_refused(written: Any) -> None:
+    with pytest.raises(InvalidOption, match="it is due after the year 9999"):
+        Every.parse(written)
+    with pytest.raises(InvalidOption, match="it is due after the year 9999"):
+        every("2000000d", anchor=datetime(7000, 1, 1, tzinfo=UTC))
+
+
+@given(st.integers(100, 2**53), st.integers(0, 2**53), st.integers(-(2**45), 2**53))
+def test_nothing_is_due_after_the_year_9999(period: int, phase: int, instant: int) -> None:
+    following = Every(period, phase % period).next_after(instant)
+
+    assert following is None or instant < following <= LAST_INSTANT
+
+
+def test_a_period_that_was_stored_by_an_older_version_is_never_due() -> None:
+    assert Every(3_000_000 * 86_400_000).next_after(1_900_000_000_000) is None

@@ -1,6 +1,6 @@
 import subprocess
 import sys
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from itertools import islice
 from typing import Any
 
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption
+from taskmq.model.units import LAST_INSTANT
 from taskmq.schedules.triggers import (
     DaysOff,
     Every,
@@ -116,6 +117,7 @@ def test_the_instants_of_a_phase_are_a_period_apart(period: int, phase: int, ins
     rule = Every(period, phase % period)
     later = rule.next_after(instant)
 
+    assert later is not None
     assert instant < later <= instant + period
     assert (later - rule.phase) % period == 0
 
@@ -235,3 +237,41 @@ def test_jitter_follows_from_the_name_and_spreads() -> None:
     tenths = [sum(shift * 10 // 60_001 == tenth for shift in shifts) for tenth in range(10)]
     assert all(480 < count < 720 for count in tenths)
     assert jitter_of("any", 0) == 0
+
+
+def test_limits_after_the_year_9999_are_refused() -> None:
+    last = datetime(9999, 12, 31, 23, tzinfo=timezone(-timedelta(hours=12)))
+
+    with pytest.raises(InvalidOption, match=r"^once=.*: it is after the year 9999, UTC"):
+        once(last)
+    with pytest.raises(InvalidOption, match=r"^start=.*: it is after the year 9999, UTC"):
+        every("1d", start=last)
+    with pytest.raises(InvalidOption, match=r"^end=.*: it is after the year 9999, UTC"):
+        every("1d", end=last)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Etc/GMT+12", "Etc/GMT-14", "Europe/Paris"])
+def test_the_end_of_the_calendar_ends_a_cron_expression(zone: str) -> None:
+    found = list(instants_after(cron("* * * * *", tz=zone), LAST_INSTANT - 3 * _DAY))
+
+    assert found == sorted(found)
+    assert 0 < len(found) <= 3 * _DAY // 60_000
+    assert found[-1] <= LAST_INSTANT
+
+
+def test_days_off_at_the_end_of_the_calendar_end_a_schedule() -> None:
+    trigger = every("1h", exclude=["12-31"])
+
+    assert trigger.next_after(LAST_INSTANT - 2 * _HOUR) is None
+    assert trigger.next_after(LAST_INSTANT - 2 * _DAY) is not None
+
+
+def test_instants_of_a_trigger_of_the_apps_own_end_with_the_calendar() -> None:
+    class Later:
+        def next_after(self, instant: int, /) -> int | None:
+            return instant + _DAY
+
+        def describe(self) -> str:
+            return "later"
+
+    assert len(list(instants_after(Later(), LAST_INSTANT - 3 * _DAY))) == 3
