@@ -56,18 +56,22 @@ Token = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 """Of one dispatch of a job of the store; up to here every language's numbers are exact."""
 
 
+# As `topology.reports_queue` makes it, and short enough for a queue's name (255 bytes) in any script.
+_REPORTS: Final = r"\Ataskmq\.reports\.(?:[\x20-\x7e]{1,240}|[^\x00-\x1f\x7f]{1,60})\Z"
+
+
 class Invitation(msgspec.Struct, frozen=True, kw_only=True):
     """What the message of a job of the store says beside its call: the field `store` of its body.
 
     Attributes:
         id: the store's id of the job; the job's own, which people see, may be one that its submitter chose.
         token: of this dispatch.
-        reports: the queue that reports go to.
+        reports: the queue that reports go to; a message that names any other queue is malformed.
     """
 
     id: str
     token: Token
-    reports: str
+    reports: Annotated[str, msgspec.Meta(pattern=_REPORTS)]
 
 
 class BlobReference(msgspec.Struct, frozen=True, kw_only=True):

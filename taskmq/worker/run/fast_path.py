@@ -27,7 +27,7 @@ from taskmq.middleware.chain import is_bare
 from taskmq.model.envelope import JSON, MSGPACK, Envelope, Invitation, decode_envelope
 from taskmq.model.outcome import Outcome, Parked
 from taskmq.model.telemetry.metrics import Count
-from taskmq.model.topology import is_shard, logical_queue
+from taskmq.model.topology import is_jobs_queue, is_shard, logical_queue
 from taskmq.run.context import Context, current_context
 from taskmq.run.execution import DONE, Execution
 from taskmq.run.journal import JournalWriter
@@ -244,7 +244,7 @@ class FastPath:
             or is_marked(envelope)
             or delivery.redelivered
             or (self._cancelled is not None and self._cancelled(envelope.id) is not None)
-            or (self._recalled and envelope.store is not None)
+            or (envelope.store is not None and (self._recalled or not is_jobs_queue(delivery.queue)))
         ):
             return None
         return plain

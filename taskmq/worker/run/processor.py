@@ -27,7 +27,7 @@ from taskmq.model.outcome import (
     Succeeded,
 )
 from taskmq.model.resources import Grant
-from taskmq.model.topology import logical_queue
+from taskmq.model.topology import is_jobs_queue, jobs_queue, logical_queue
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.context import Context, current_context
 from taskmq.run.execution import Execution, Executor, undone
@@ -83,7 +83,12 @@ class Processor:
         return self.identify(delivery, envelope)
 
     def identify(self, delivery: Delivery, envelope: Envelope) -> Attempt | Parked:
-        """The same, of a delivery that was decoded."""
+        """The same, of a delivery that was decoded.
+
+        An invitation counts in a queue that schedulers alone publish to: the right to send jobs gives none to invite.
+        """
+        if envelope.store is not None and not is_jobs_queue(delivery.queue):
+            return Parked(f"an invitation of a stored job outside {jobs_queue(delivery.queue)!r}")
         task = self._tasks.get(envelope.task)
         if task is None:
             return self._unknown(delivery, envelope)

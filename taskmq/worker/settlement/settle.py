@@ -61,7 +61,7 @@ from taskmq.model.outcome import (
 )
 from taskmq.model.retry import coarse_delay
 from taskmq.model.states import JobState
-from taskmq.model.topology import PARKING, dead_letter_queue, is_shard, logical_queue
+from taskmq.model.topology import PARKING, dead_letter_queue, is_jobs_queue, is_shard, logical_queue
 from taskmq.model.units import to_ms
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import LogErrors, WorkerConfig
@@ -370,7 +370,9 @@ class Settler:
 
 
 def _invited(delivery: Delivery) -> Envelope | None:
-    """What an invitation says that no attempt was made of; None where the message cannot be read at all."""
+    """Decode an invitation of which no attempt was made; None where the message is none, or cannot be read."""
+    if not is_jobs_queue(delivery.queue):
+        return None
     try:
         return decode_envelope(delivery.body, delivery.content_type)
     except MalformedMessage:
