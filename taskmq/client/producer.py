@@ -110,13 +110,12 @@ class Producer:
         portal = self.sessions.portal("asend")
         with self._open_send(sending):
             if sending.submission is not None:
-                portal.call(functools.partial(self._jobs.submit_sending, sending))
-                return
-            if sending.unique is not None:
-                portal.call(functools.partial(self._send_unique, sending, sending.unique, self._start))
-                return
-            queue, message = self._message(sending)
-            portal.call(functools.partial(self._start, queue, message))
+                start: Callable[[], Awaitable[None]] = functools.partial(self._jobs.submit_sending, sending)
+            elif sending.unique is not None:
+                start = functools.partial(self._send_unique, sending, sending.unique, self._start)
+            else:
+                start = functools.partial(self._start, *self._message(sending))
+            portal.call(start, patience=self.sessions.send_timeout)
 
     async def send_async(self, sending: Sending, *, declares: bool = True) -> None:
         """Send one; see `Call.asend`.
@@ -161,9 +160,11 @@ class Producer:
 
     def stream_one_by_one_sync(self, sendings: Iterable[Sending]) -> Iterator[str]:
         """`stream_sync` for jobs of which each asks the state first, or goes to the store."""
-        portal = self.sessions.portal("asend_many")
+        portal, patience = self.sessions.portal("asend_many"), self.sessions.send_timeout
         send = functools.partial(send_all, self.send_async)
-        return stream_one_by_one_sync(sendings, lambda chunk: portal.call(functools.partial(send, chunk)))
+        return stream_one_by_one_sync(
+            sendings, lambda chunk: portal.call(functools.partial(send, chunk), patience=patience)
+        )
 
     def stream_one_by_one_async(
         self, sendings: Iterable[Sending] | AsyncIterable[Sending]
@@ -177,7 +178,7 @@ class Producer:
 
         def run(start: Callable[[], Awaitable[list[Outcomes]]]) -> list[Outcomes]:
             # A stream that was left in the middle may be collected there, where nothing can be waited for.
-            return [] if portal.is_current else portal.call(start)
+            return [] if portal.is_current else portal.call(start, patience=self.sessions.send_timeout)
 
         return stream_sync(sendings, self._batches(linger), ConfirmWindow(self._publish_chunk), run)
 

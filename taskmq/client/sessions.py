@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from taskmq.client.large_values import LargeArguments
 from taskmq.client.plugins import open_blobs, open_broker, open_state, open_store
-from taskmq.client.portal import Portal, current_portal
+from taskmq.client.portal import Portal, close_on_portals, current_portal, is_portal_thread
 from taskmq.client.session import Session
 from taskmq.client.settings import DEFAULT_URL, Settings, load_settings
 from taskmq.contracts.broker import BrokerOptions
@@ -53,6 +53,7 @@ class Sessions:
 
     Attributes:
         patience: how long results are waited for where no timeout is given; None: as long as need be.
+        send_timeout: seconds within which every send ends.
 
     Raises:
         InvalidOption: a value that cannot be.
@@ -79,7 +80,7 @@ class Sessions:
             raise InvalidOption(f"delay={delay!r}: 'broker' or 'state'")
         self.delay: Literal["broker", "state"] = delay
         self.clock: Clock = clock or SystemClock()
-        self._send_timeout = parse_duration(send_timeout, what="send_timeout").total_seconds()
+        self.send_timeout: float = parse_duration(send_timeout, what="send_timeout").total_seconds()
         self._result_inline = parse_size(result_inline, what="result_inline")
         self._args_inline = None if args_inline is None else parse_size(args_inline, what="args_inline")
         self._args_ttl = parse_duration(args_ttl, what="args_ttl").total_seconds()
@@ -193,7 +194,7 @@ class Sessions:
         session = Session(
             open_broker(self.url, options),
             state,
-            send_timeout=self._send_timeout,
+            send_timeout=self.send_timeout,
             store=self._opened_store(options),
             delays=require_store(state, _DELAYS).delays if self.delay == "state" else None,
             blobs=blobs,
@@ -260,7 +261,7 @@ class Sessions:
     def close(self) -> None:
         """Close the connections that `send` without a loop has opened. Using the app again opens new ones."""
         if any(pid == os.getpid() for pid, _, _ in list(self._sessions.values())):
-            current_portal().call(self.aclose)
+            close_on_portals(self.aclose)
 
     def exchange(self, settings: Settings | None, clock: Clock, sessions: _Sessions) -> _Exchanged:
         """Use these from now on; those that were used before."""
@@ -284,19 +285,16 @@ class Sessions:
             instead: the coroutine that those who have a loop should call.
 
         Raises:
-            UnsupportedFeature: this is that thread.
+            BrokerUnavailable: the interpreter is shutting down.
         """
-        self._warn_inside_loop(instead)
         portal = current_portal()
-        if portal.is_current:
-            raise UnsupportedFeature(
-                "a blocking call inside taskmq's own I/O thread would never end: use its async twin"
-            )
+        self._warn_inside_loop(instead)
         _close_at_exit(self)
         return portal
 
     def _warn_inside_loop(self, instead: str) -> None:
-        if self._has_warned:
+        # A finalizer or a logging handler may run in a portal's thread as well, and can do nothing else.
+        if self._has_warned or is_portal_thread():
             return
         try:
             asyncio.get_running_loop()

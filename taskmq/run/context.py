@@ -57,7 +57,7 @@ _NO_META: Mapping[str, str] = MappingProxyType({})
 
 
 _NOTHING: Final = Grant(MappingProxyType({}))
-_opening: Final = threading.Lock()
+_opening: Final = threading.RLock()
 
 
 class Context(msgspec.Struct, eq=False):

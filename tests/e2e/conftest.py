@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.kit import Project
+from tests.e2e.producer import Producer
 
 
 @pytest.fixture(
@@ -28,3 +29,8 @@ def local_project(tmp_path: Path) -> Iterator[Project]:
     it = Project(tmp_path, url, url)
     yield it
     it.close()
+
+
+@pytest.fixture
+def producer(tmp_path: Path, amqp_url: str) -> Producer:
+    return Producer(tmp_path, amqp_url)

@@ -130,7 +130,7 @@ class LaneChoice:
                 tenant.noisy_since = None
             tenant.waiting = min(tenant.waiting * fade, self._in_lanes(tenant))
             if tenant.waiting < 1 and tenant.noisy_since is None:
-                del self._tenants[name]
+                self._tenants.pop(name, None)
 
     def _new(self, tenant: str) -> _Tenant:
         if len(self._tenants) >= _MOST_TENANTS:

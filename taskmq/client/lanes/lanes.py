@@ -1,8 +1,11 @@
-"""The lanes of an app's queues: jobs are placed from any thread, and depths are looked up beside the sends."""
+"""The lanes of an app's queues: jobs are placed from any thread, and depths are looked up beside the sends.
+
+Threads share the counts without a lock, which a send from a finalizer or a signal handler could wait for in vain. A
+count that two of them change at the same time may be off by one; lanes are chosen by estimates.
+"""
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -26,36 +29,28 @@ class Lanes:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._choices: dict[str, LaneChoice] = {}
-        # Threads that send, and the loop that learns.
-        self._lock = threading.Lock()
 
     def place(self, queue: WorkQueue, tenant: str | None, *, is_delayed: bool = False) -> str:
-        """The physical queue for a job of this tenant."""
-        with self._lock:
-            return self._choice(queue).place(tenant, now=self._monotonic(), is_delayed=is_delayed)
+        """Return the physical queue for a job of this tenant."""
+        return self._choice(queue).place(tenant, now=self._monotonic(), is_delayed=is_delayed)
 
     def look(self, queue: WorkQueue, session: Session) -> None:
         """Find out how much waits in each lane, unless that is known well enough; no sender waits for it.
 
         A queue that the session has not declared is not looked at: it may not be there yet.
         """
-        with self._lock:
-            choice = self._choice(queue)
-            now = self._monotonic()
-            if not session.is_declared(queue) or not choice.wants_look(now=now):
-                return
-        session.start(self._learn(choice, session, now))
+        choice = self._choice(queue)
+        now = self._monotonic()
+        if session.is_declared(queue) and choice.wants_look(now=now):
+            session.start(self._learn(choice, session, now))
 
     async def _learn(self, choice: LaneChoice, session: Session, asked: float) -> None:
         # A broker that does not tell leaves the choice with what was sent from here.
         with contextlib.suppress(TaskMQError, TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 found = await session.broker.stats(choice.watched)
-            with self._lock:
-                choice.learn({each.queue: each.ready for each in found}, asked=asked, now=self._monotonic())
+            choice.learn({each.queue: each.ready for each in found}, asked=asked, now=self._monotonic())
 
     def _choice(self, queue: WorkQueue) -> LaneChoice:
         choice = self._choices.get(queue.name)
-        if choice is None:
-            choice = self._choices[queue.name] = LaneChoice(queue)
-        return choice
+        return choice if choice is not None else self._choices.setdefault(queue.name, LaneChoice(queue))

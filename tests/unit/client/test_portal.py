@@ -1,5 +1,6 @@
 import asyncio
 import concurrent.futures
+import logging
 import os
 import sys
 import threading
@@ -9,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from taskmq.client.portal import Portal, current_portal
-from tests.servers.waiting import eventually
+from taskmq.client.portal import Portal, current_portal, is_portal_thread
+from taskmq.errors import BrokerUnavailable, PublishUnknown
+from tests.servers.waiting import eventually, until
 
 
 @pytest.fixture
@@ -158,7 +160,7 @@ def test_a_call_that_waits_for_its_turn_when_the_portal_is_stopped_is_cancelled_
         first = threads.submit(portal.call, busy)
         assert is_busy.wait(timeout=30)
         late = threads.submit(portal.call, _thread_name)
-        eventually(lambda: portal._queue)
+        eventually(lambda: portal._calls)
         stops = [threads.submit(portal.stop) for _ in range(2)]
         eventually(lambda: portal._is_stopped)
         go_on.set()
@@ -197,3 +199,119 @@ def test_a_forked_child_has_a_portal_of_its_own() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert current_portal() is parents
     assert parents.call(_thread_name) == "taskmq-io"
+
+
+class Gate:
+    """Code that runs in the portal's thread until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.is_reached, self.go_on = threading.Event(), threading.Event()
+
+    async def pass_through(self) -> str:
+        self.is_reached.set()
+        self.go_on.wait(timeout=30)
+        return "passed"
+
+
+def test_a_call_that_a_stuck_thread_has_not_begun_is_withdrawn(portal: Portal) -> None:
+    gate, begun = Gate(), threading.Event()
+
+    async def begin() -> None:
+        begun.set()
+
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(portal.call, gate.pass_through)
+        assert gate.is_reached.wait(timeout=30)
+        with pytest.raises(BrokerUnavailable, match=r"has not answered for 0.2 s: .* Nothing was sent"):
+            portal.call(begin, patience=0.2)
+        gate.go_on.set()
+
+        assert first.result(timeout=30) == "passed"
+    assert portal.call(_thread_name) == "taskmq-io"
+    assert not begun.is_set()
+
+
+def test_a_call_in_which_the_thread_gets_stuck_has_an_unknown_outcome(portal: Portal) -> None:
+    gate = Gate()
+
+    with pytest.raises(PublishUnknown, match=r"has not answered for 0.2 s"):
+        portal.call(gate.pass_through, patience=0.2)
+    gate.go_on.set()
+
+    assert portal.call(_thread_name) == "taskmq-io"
+
+
+def test_a_call_may_take_longer_than_its_patience_while_the_loop_turns(portal: Portal) -> None:
+    async def take_long() -> str:
+        end = portal.loop.time() + 0.3
+        await until(lambda: portal.loop.time() > end, "three times the patience")
+        return "done"
+
+    assert portal.call(take_long, patience=0.1) == "done"
+
+
+def test_a_timeout_inside_a_call_is_the_call_s_own_error(portal: Portal) -> None:
+    async def time_out() -> None:
+        raise TimeoutError("mine")
+
+    with pytest.raises(TimeoutError, match="mine"):
+        portal.call(time_out, patience=0.05)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError], ids=lambda error: error.__name__)
+def test_a_callback_that_raises_does_not_end_the_thread(
+    portal: Portal, error: type[BaseException], capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error("from a callback")
+
+    portal.loop.call_soon_threadsafe(fail)
+
+    assert portal.call(_thread_name) == "taskmq-io"
+
+
+def test_a_logging_handler_that_raises_does_not_end_the_thread(
+    portal: Portal, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Chat(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise ConnectionError("the chat is down")
+
+    def fail() -> None:
+        raise RuntimeError("from a callback")
+
+    chat = Chat()
+    logging.getLogger("asyncio").addHandler(chat)
+    try:
+        portal.loop.call_soon_threadsafe(fail)
+        assert portal.call(_thread_name) == "taskmq-io"
+    finally:
+        logging.getLogger("asyncio").removeHandler(chat)
+    assert "the chat is down" in capfd.readouterr().err
+
+
+def test_code_in_the_portal_s_thread_has_a_spare_one() -> None:
+    async def call_again() -> bool:
+        spare = current_portal()
+        return spare is not main and spare.call(_is_portal_thread) and current_portal() is spare
+
+    async def _is_portal_thread() -> bool:
+        return is_portal_thread()
+
+    main = current_portal()
+
+    assert main.call(call_again)
+    assert current_portal() is main
+    assert not is_portal_thread()
+
+
+def test_portals_that_wait_for_each_other_give_up_in_time() -> None:
+    async def call_back(depth: int) -> str:
+        if depth == 0:
+            return "answered"
+        return current_portal().call(lambda: call_back(depth - 1), patience=0.3)
+
+    assert current_portal().call(lambda: call_back(1)) == "answered"
+    with pytest.raises((BrokerUnavailable, PublishUnknown)):
+        current_portal().call(lambda: call_back(2), patience=0.6)
+    assert current_portal().call(_thread_name) == "taskmq-io"
