@@ -12,7 +12,7 @@ RUN := $(UV) run --frozen --no-sync
 # Where an image forbids bytecode, each of the hundreds of processes that the tests start would compile taskmq anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check docs release test-browser test-coverage test-properties test-matrix faults-worker bench bench-quick clean
+.PHONY: help demo test check docs release test-browser test-coverage test-properties test-matrix test-nightly faults-worker bench bench-quick clean
 
 help:
 	@echo "make demo         the main job on real files, on an embedded broker"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-coverage  at least 90 % of everything is run by the tests of one process"
 	@echo "make test-properties  2,000 new examples of every property"
 	@echo "make test-matrix  conformance and integration on RabbitMQ 3.10, 4.0 and 4.3"
+	@echo "make test-nightly every test that the gate has no time for: browser, properties, matrix, campaigns at small size"
 	@echo "make faults-worker workers that are killed, frozen, held up, starved, at full size; takes an hour"
 	@echo "make bench-quick  what a task costs in instructions, the working tree against the last commit; 3 minutes"
 	@echo "make bench        taskmq beside its peers, into benchmarks/results; see benchmarks/README.md"
@@ -72,6 +73,10 @@ test-coverage: .venv/dev
 test-matrix: .venv/dev
 	$(RUN) poe servers
 	$(RUN) poe test-matrix
+
+test-nightly: .venv/dev
+	$(RUN) poe servers
+	$(RUN) poe test-nightly
 
 faults-worker: .venv/dev
 	$(RUN) poe servers
