@@ -304,13 +304,23 @@ class TenantJobs:
         )
 
     async def cancel(self, job: JobRef, *, version: int | None = None, note: str = "") -> JobRecord:
-        """Cancel a job: for good where no worker has it, else its worker is asked to stop it; the job afterwards."""
+        """Cancel a job: for good where no worker has it, else its worker is asked to stop it; the job afterwards.
+
+        Raises:
+            NotPermitted: the caller may not call its task.
+        """
         record = await self._read(job)
+        self._check_task(record.task)
         return await self._jobs.acancel(record, version=version, by=self._by, note=note)
 
     async def hold(self, job: JobRef, *, version: int | None = None, note: str = "") -> JobRecord:
-        """Have a job that waits not run until it is released."""
+        """Have a job that waits not run until it is released.
+
+        Raises:
+            NotPermitted: the caller may not call its task.
+        """
         record = await self._read(job)
+        self._check_task(record.task)
         return await self._jobs.ahold(record, version=version, by=self._by, note=note)
 
     async def release(self, job: JobRef, *, version: int | None = None, note: str = "") -> JobRecord:

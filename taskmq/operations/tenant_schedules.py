@@ -5,6 +5,7 @@ of the store whose names begin with it, and knows them without that.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -137,7 +138,7 @@ class TenantSchedules:
 
         Raises:
             UnknownTask: there is no task and no definition of that name.
-            NotPermitted: the caller may not call the task.
+            NotPermitted: the caller may not call the task, or that of the schedule which has the name.
             InvalidOption, InvalidArguments, EncodeError: it cannot be; nothing was changed.
         """
         await self.check_put(name, task)
@@ -151,24 +152,36 @@ class TenantSchedules:
         return False
 
     async def check_put(self, name: str, task: str) -> None:
-        """Refuse what the caller may not call, and names that the code has; raises as `put` does."""
+        """Refuse what the caller may not call, names of schedules of such tasks, and names that the code has.
+
+        Raises as `put` does.
+        """
         full = self.full_name(name)
         if self._app.sessions.store_url is None:
             raise UnsupportedFeature("schedules are made at run time where there is a job store")
         if full in self._schedules:
             raise InvalidOption(f"schedule {name!r} is defined in the code already")
         self._check((await self._app.jobs.named(task, tenant=self._tenant)).task)
+        with suppress(ScheduleNotFound):
+            await self.check_run(name)
 
     async def remove(self, name: str) -> None:
         """End its emission, within a second.
 
         Raises:
             InvalidOption: the code defines it.
+            NotPermitted: the caller may not call its task.
         """
+        await self.check_run(name)
         await self._schedules.aremove(self.full_name(name))
 
     async def pause(self, name: str, *, note: str) -> None:
-        """Have nothing emitted until it is resumed."""
+        """Have nothing emitted until it is resumed.
+
+        Raises:
+            NotPermitted: the caller may not call its task.
+        """
+        await self.check_run(name)
         await self._schedules.apause(self.full_name(name), note=note)
 
     async def resume(self, name: str) -> None:

@@ -14,10 +14,12 @@ __all__ = [
     "Identity",
     "Membership",
     "Scope",
+    "allows_pattern",
     "allows_task",
     "home",
     "may",
     "may_give",
+    "may_take",
     "roles_in",
     "scope_for",
     "task_patterns",
@@ -48,6 +50,7 @@ class Scope(msgspec.Struct, frozen=True):
 EVERYTHING_OF_ALL: Final = Scope(None)
 """For the instance's own processes and its administrators."""
 NOTHING_AT_ALL: Final = Scope(frozenset())
+_WILDCARDS: Final = frozenset("*?[")
 
 
 class Membership(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -171,6 +174,19 @@ def allows_task(identity: Identity, tenant: str, task: str) -> bool:
     return all(_fits(task, patterns) for patterns in task_patterns(identity, tenant))
 
 
+def allows_pattern(identity: Identity, tenant: str, pattern: str) -> bool:
+    """Whether the identity may surely call every task that fits a pattern."""
+    return all(any(_includes(own, pattern) for own in have) for have in task_patterns(identity, tenant))
+
+
+def _includes(own: str, pattern: str) -> bool:
+    """Whether all that fits a pattern fits one of one's own."""
+    begin = own.removesuffix("*")
+    if pattern == own or (begin != own and not _WILDCARDS.intersection(begin) and pattern.startswith(begin)):
+        return True
+    return not _WILDCARDS.intersection(pattern) and fnmatchcase(pattern, own)
+
+
 def task_patterns(identity: Identity, tenant: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Patterns, one of each of which a task has to fit for the identity to call it for the tenant."""
     by_role = tuple(
@@ -194,6 +210,15 @@ def may_give(identity: Identity, tenant: str, tasks: Iterable[str]) -> bool:
         for pattern in membership.tasks
     }
     return all("*" in have or pattern in have for pattern in tasks for have in (own, identity.tasks))
+
+
+def may_take(identity: Identity, present: Iterable[Membership]) -> bool:
+    """Whether the identity, an admin, may change or remove a user who has those roles.
+
+    An admin has no power over a user who may call more tasks than the admin. The patterns of viewers, who may call
+    none, do not count.
+    """
+    return all(may_give(identity, one.tenant, one.tasks) for one in present if one.role.includes(Role.SUBMITTER))
 
 
 def _fits(task: str, patterns: Sequence[str]) -> bool:

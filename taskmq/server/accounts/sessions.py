@@ -10,6 +10,7 @@ from taskmq.api.sign_in import SessionList, SessionView, TokenList
 from taskmq.contracts.identity import BrowserSession
 from taskmq.model.identity import Permission
 from taskmq.server.accounts.tokens import token_view
+from taskmq.server.accounts.users import check_user
 from taskmq.server.inputs import CallerGiven, instant_text, rendered
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
@@ -73,6 +74,7 @@ async def end_user_session(
 ) -> dict[str, str]:
     """Sign a user out somewhere."""
     administration = accounts_of(request.app.state).administration
+    await check_user(request, caller, user_id)
     await administration.end_session(session_id, user_id=user_id, by=caller.actor())
     return {"status": "ended"}
 
@@ -103,6 +105,7 @@ async def revoke_user_token(
 ) -> dict[str, str]:
     """Revoke a token of a user: nothing it is presented with is answered any more."""
     administration = accounts_of(request.app.state).administration
+    await check_user(request, caller, user_id)
     await administration.revoke_token(token_id, user_id=user_id, by=caller.actor())
     return {"status": "revoked"}
 

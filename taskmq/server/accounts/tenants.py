@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody
 from taskmq.api.accounts import MemberList, MemberView, RoleBody, TenantBody, TenantChangeBody, TenantList, TenantView
 from taskmq.contracts.identity import Tenant
 from taskmq.errors import NotPermitted
-from taskmq.model.identity import Permission, Scope, may_give, scope_for
+from taskmq.model.identity import Permission, Scope, may_give, may_take, scope_for
 from taskmq.server.access import Caller
 from taskmq.server.inputs import CallerGiven, instant_text, rendered
 from taskmq.server.problems import Problem
@@ -112,11 +112,12 @@ async def set_member(
 
     A tenant's admin knows the users that have a role in a tenant of theirs: any other one is as unknown, and gets the
     first role from an admin of the instance. A caller cannot give more than they have: patterns of tasks are among
-    those of the caller's own role.
+    those of the caller's own role, and so are those of the role that is replaced.
     """
     tenant = _named_tenant(caller)
     if not may_give(caller.identity, tenant, data.tasks):
         raise NotPermitted("you may let others call the tasks only that you may call yourself: say your own patterns")
+    await _check_member(request, caller, user, tenant)
     await accounts_of(request.app.state).administration.set_member(
         user,
         tenant,
@@ -137,8 +138,9 @@ async def set_member(
     tags=["tenants"],
 )
 async def remove_member(user: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven) -> dict[str, str]:
-    """Take the role in the tenant away from the user of that name."""
+    """Take the role in the tenant away from the user of that name, who may call no more tasks than the caller."""
     tenant = _named_tenant(caller)
+    await _check_member(request, caller, user, tenant)
     await accounts_of(request.app.state).administration.remove_member(user, tenant, by=caller.actor())
     return {"status": "removed"}
 
@@ -152,6 +154,16 @@ TENANT_HANDLERS: Final[tuple[Any, ...]] = (
     set_member,
     remove_member,
 )
+
+
+async def _check_member(request: Request[Any, Any, Any], caller: Caller, user: str, tenant: str) -> None:
+    """Refuse to change or remove a member who may call more tasks than the caller."""
+    found = await accounts_of(request.app.state).store.accounts.account_named(user)
+    present = [] if found is None else [one for one in found[0].memberships if one.tenant == tenant]
+    if not may_take(caller.identity, present):
+        raise NotPermitted(
+            f"{user[:80]!r} may call tasks there that you may not call: ask an admin who may call them"
+        )
 
 
 def _named_tenant(caller: Caller) -> str:

@@ -1,5 +1,6 @@
 """`/users`: who they are and which roles they have."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -10,13 +11,14 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from taskmq.api.accounts import RoleBody, UserBody, UserChangeBody, UserList, UserView
 from taskmq.api.sign_in import MembershipView
 from taskmq.contracts.identity import User, UserAccount, UserChange
-from taskmq.errors import IdentityNotFound
-from taskmq.model.identity import Membership, Permission
+from taskmq.errors import IdentityNotFound, NotPermitted
+from taskmq.model.identity import Membership, Permission, may_give, may_take
+from taskmq.server.access import Caller
 from taskmq.server.inputs import CallerGiven, instant_text, matched_version, rendered
 from taskmq.server.settings import API, MOST_PER_PAGE
 from taskmq.server.sign_in import accounts_of
 
-__all__ = ["USER_HANDLERS"]
+__all__ = ["USER_HANDLERS", "check_user"]
 
 
 @get(f"{API}/users", permission=Permission.USERS_READ, operation_id="listUsers", summary="List users", tags=["users"])
@@ -43,6 +45,7 @@ async def add_user(
 ) -> Response[UserView]:
     """Add a user with their roles."""
     roles = [Membership(one.tenant, one.role, tuple(one.tasks)) for one in data.memberships]
+    _check_roles(caller, roles)
     user = await accounts_of(request.app.state).administration.add_user(
         data.name, data.password, by=caller.actor(), email=data.email, memberships=roles
     )
@@ -74,6 +77,7 @@ async def change_user(
 ) -> Response[UserView]:
     """Change a user: another name or password, or disable them; a new password ends their sessions."""
     administration = accounts_of(request.app.state).administration
+    await check_user(request, caller, user_id)
     with matched_version(request.headers) as version:
         change = UserChange(version=version, name=data.name, email=data.email, is_disabled=data.is_disabled)
         if data.password is msgspec.UNSET:
@@ -94,6 +98,7 @@ async def change_user(
 )
 async def erase_user(user_id: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven) -> dict[str, str]:
     """Remove a user for good, with what the audit says about the person; its hashes stay."""
+    await check_user(request, caller, user_id)
     await accounts_of(request.app.state).administration.erase_user(user_id, by=caller.actor())
     return {"status": "erased"}
 
@@ -114,6 +119,8 @@ async def set_role(
 ) -> dict[str, str]:
     """Give a user a role on a tenant, `*` for the instance, in place of the one that they have there."""
     administration = accounts_of(request.app.state).administration
+    _check_roles(caller, [Membership(role_tenant, data.role, data.tasks)])
+    await check_user(request, caller, user_id)
     await administration.set_role(user_id, role_tenant, data.role, by=caller.actor(), tasks=data.tasks)
     return {"status": "updated"}
 
@@ -131,6 +138,7 @@ async def remove_role(
 ) -> dict[str, str]:
     """Take a user's role on a tenant away."""
     administration = accounts_of(request.app.state).administration
+    await check_user(request, caller, user_id)
     await administration.remove_role(user_id, role_tenant, by=caller.actor())
     return {"status": "removed"}
 
@@ -144,6 +152,22 @@ USER_HANDLERS: Final[tuple[Any, ...]] = (
     set_role,
     remove_role,
 )
+
+
+async def check_user(request: Request[Any, Any, Any], caller: Caller, user_id: str) -> None:
+    """Refuse to change a user who may call more tasks than the caller.
+
+    Raises:
+        NotPermitted: they may.
+    """
+    account = await accounts_of(request.app.state).store.accounts.account(user_id)
+    if account is not None and not may_take(caller.identity, account.memberships):
+        raise NotPermitted(f"user {account.user.name!r} may call tasks that you may not call: ask an admin who may")
+
+
+def _check_roles(caller: Caller, roles: Sequence[Membership]) -> None:
+    if not all(may_give(caller.identity, one.tenant, one.tasks) for one in roles):
+        raise NotPermitted("you may let others call the tasks only that you may call yourself: say your own patterns")
 
 
 async def _account(request: Request[Any, Any, Any], user_id: str) -> UserAccount:

@@ -1,5 +1,6 @@
 """`/alerts`: what is wrong now, when that is said, and to whom it is not."""
 
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -24,6 +25,7 @@ from taskmq.api.history.alerts import (
 )
 from taskmq.app import TaskMQ
 from taskmq.contracts.history import AlertNotice, KeptRule
+from taskmq.errors import NotPermitted
 from taskmq.model.history.alerts import (
     METRICS,
     Alert,
@@ -33,7 +35,7 @@ from taskmq.model.history.alerts import (
     is_silenced,
 )
 from taskmq.model.history.channels import shown_channel
-from taskmq.model.identity import Permission, may
+from taskmq.model.identity import Permission, allows_pattern, may
 from taskmq.operations.history import TenantAlerts
 from taskmq.server.access import Caller
 from taskmq.server.history.inputs import parts
@@ -110,8 +112,12 @@ async def put_rule(
     data: JSONBody[RuleBody],
     request: Request[Any, Any, Any],
 ) -> Response[RuleView]:
-    """Make the rule, or put it in the place of the one of its name; `If-Match` says which version that must have."""
+    """Make the rule, or put it in the place of the one of its name; `If-Match` says which version that must have.
+
+    A rule about tasks is replaced by callers who may call these.
+    """
     rule = _read(name, data)
+    await _check_rules(app, caller, name)
     with matched_version(request.headers) as version:
         made = await _book(app, caller).put(rule, version=version)
     return Response(_rule(made), headers={"ETag": f'"{made.version}"'})
@@ -126,7 +132,8 @@ async def put_rule(
     tags=["alerts"],
 )
 async def delete_rule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> dict[str, str]:
-    """Remove a rule and its alerts, without a notice of their end."""
+    """Remove a rule and its alerts, without a notice of their end; one about tasks, if the caller may call these."""
+    await _check_rules(app, caller, name)
     if not await _book(app, caller).remove(name):
         raise _no_rule(name)
     return {"status": "deleted", "name": name}
@@ -168,7 +175,11 @@ async def list_silences(app: ServedApp, caller: CallerGiven) -> SilenceList:
     tags=["alerts"],
 )
 async def add_silence(app: ServedApp, caller: CallerGiven, data: JSONBody[SilenceBody]) -> SilenceView:
-    """Alerts that fit are shown as before, and send no notices until the silence ends."""
+    """Alerts that fit are shown as before, and send no notices until the silence ends.
+
+    Those of rules about tasks that the caller may not call cannot be silenced.
+    """
+    await _check_rules(app, caller, data.rule or "*")
     made = await _book(app, caller).silence(
         rule=data.rule, subject=data.subject, seconds=data.seconds, note=data.note
     )
@@ -212,6 +223,7 @@ async def list_notices(app: ServedApp, caller: CallerGiven, limit: Limit = 50) -
 )
 async def set_up_alert(app: ServedApp, caller: CallerGiven, data: JSONBody[SetupBody]) -> RuleView:
     """A rule and its channels."""
+    await _check_rules(app, caller, data.name)
     return _rule(await _book(app, caller).put(_read(data.name, data)))
 
 
@@ -232,6 +244,22 @@ ALERT_HANDLERS: Final[tuple[Any, ...]] = (
 
 def _book(app: TaskMQ, caller: Caller) -> TenantAlerts:
     return TenantAlerts(app, caller.tenant, by=caller.actor())
+
+
+async def _check_rules(app: TaskMQ, caller: Caller, names: str) -> None:
+    """Refuse to take away a rule about tasks that the caller may not call.
+
+    Args:
+        names: the rule's name, or a pattern.
+    """
+    for each in await _book(app, caller).rules():
+        rule = each.rule
+        if (
+            rule.task
+            and fnmatchcase(rule.name, names)
+            and not allows_pattern(caller.identity, rule.tenant, rule.task)
+        ):
+            raise NotPermitted(f"rule {rule.name!r} is about {rule.task!r}, which you may not call")
 
 
 def _no_rule(name: str) -> Problem:

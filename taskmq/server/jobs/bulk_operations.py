@@ -10,7 +10,8 @@ from taskmq.api.job_requests import BeginBulkBody
 from taskmq.api.jobs import BulkOperationList, BulkOperationView, RefusalView
 from taskmq.api.problems import PROBLEMS
 from taskmq.app import TaskMQ
-from taskmq.model.identity import Permission, task_patterns
+from taskmq.errors import NotPermitted
+from taskmq.model.identity import Permission, allows_pattern, task_patterns
 from taskmq.model.jobs.bulks import Bulk
 from taskmq.operations.bulks import BulkOrder, BulkRunner, TenantBulks
 from taskmq.server.access import Caller
@@ -104,8 +105,15 @@ async def get_bulk(app: ServedApp, caller: CallerGiven, bulk_id: FromPath[str]) 
     tags=["jobs"],
 )
 async def abort_bulk(app: ServedApp, caller: CallerGiven, bulk_id: FromPath[str]) -> BulkOperationView:
-    """Have it be done to no more jobs; up to 20 may be under way. One that has ended stays as it is."""
-    return _found(bulk_id, await _own(app, caller).abort(bulk_id))
+    """Have it be done to no more jobs; up to 20 may be under way. One that has ended stays as it is.
+
+    One's own, or one for jobs of which one may call all tasks.
+    """
+    own = _own(app, caller)
+    bulk = await own.get(bulk_id)
+    if bulk is not None and bulk.user_id != caller.identity.user_id and not _covers(caller, bulk):
+        raise NotPermitted("it was begun for tasks that you may not call: ask who has begun it, or an admin")
+    return _found(bulk_id, await own.abort(bulk_id))
 
 
 BULK_OPERATIONS: Final[tuple[Any, ...]] = (begin_bulk, list_bulks, get_bulk, abort_bulk)
@@ -113,6 +121,12 @@ BULK_OPERATIONS: Final[tuple[Any, ...]] = (begin_bulk, list_bulks, get_bulk, abo
 
 def _own(app: TaskMQ, caller: Caller) -> TenantBulks:
     return TenantBulks(app, caller.tenant, by=caller.actor())
+
+
+def _covers(caller: Caller, bulk: Bulk) -> bool:
+    """Whether the caller may call all tasks to whose jobs the bulk does something."""
+    tenant = caller.tenant or ""
+    return any(all(allows_pattern(caller.identity, tenant, one) for one in each) for each in bulk.tasks)
 
 
 def _found(bulk_id: str, bulk: Bulk | None) -> BulkOperationView:

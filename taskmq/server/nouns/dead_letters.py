@@ -20,7 +20,7 @@ from taskmq.api.dead_letters import (
 )
 from taskmq.api.queues import PurgedView
 from taskmq.app import TaskMQ
-from taskmq.model.identity import Permission
+from taskmq.model.identity import Permission, task_patterns
 from taskmq.model.units import parse_duration
 from taskmq.operations.dead_letters import (
     Choose,
@@ -34,6 +34,7 @@ from taskmq.operations.dead_letters import (
     queues_with_letters,
     replay,
 )
+from taskmq.server.access import Caller
 from taskmq.server.inputs import CallerGiven, Limit, ServedApp, instant_text, rendered
 from taskmq.server.nouns.queues import check_typed_name
 from taskmq.server.settings import API
@@ -105,8 +106,11 @@ async def list_groups(app: ServedApp, queue: FromPath[str]) -> LetterGroups:
 async def replay_letters(
     app: ServedApp, caller: CallerGiven, queue: FromPath[str], data: JSONBody[ReplayBody]
 ) -> ReplayedView:
-    """Send the jobs of the letters that are chosen again; each is taken off once the broker has its copy."""
-    choose = _chosen(app, data)
+    """Send the jobs of the letters that are chosen again; each is taken off once the broker has its copy.
+
+    Letters of tasks that the caller may not call stay where they are.
+    """
+    choose = _allowed(caller, _chosen(app, data))
     await caller.note_action(app, "dead_letters.replay", subject=queue, after=msgspec.to_builtins(data))
     done = await replay(
         app.sessions.current().broker,
@@ -136,11 +140,16 @@ async def replay_letters(
 async def purge_letters(
     app: ServedApp, caller: CallerGiven, queue: FromPath[str], data: JSONBody[PurgeLettersBody]
 ) -> PurgedView:
-    """Delete the letters that are chosen; the body names the queue once more."""
+    """Delete the letters that are chosen; the body names the queue once more.
+
+    Letters of tasks that the caller may not call stay where they are.
+    """
     check_typed_name(data.name, queue)
     await caller.note_action(app, "dead_letters.purge", subject=queue, after=msgspec.to_builtins(data))
     selection = LetterSelection(task=data.task, error=data.error, fingerprint=data.fingerprint, job=data.job)
-    choose = None if selection.is_everything else selection.at(_now(app))
+    # All of a queue at once, without a look at each, by who may call whatever there is.
+    is_whole = selection.is_everything and all("*" in have for have in task_patterns(caller.identity, ""))
+    choose = None if is_whole else _allowed(caller, selection.at(_now(app)))
     return PurgedView(purged=await purge(app.sessions.current().broker, queue, choose=choose))
 
 
@@ -168,6 +177,10 @@ def _chosen(app: TaskMQ, choice: LetterChoice) -> Choose:
         newer_than=_span(choice.newer_than, "newer_than"),
     )
     return selection.at(_now(app))
+
+
+def _allowed(caller: Caller, choose: Choose) -> Choose:
+    return lambda letter: caller.allows(letter.task) and choose(letter)
 
 
 def _span(text: str | None, what: str) -> timedelta | None:

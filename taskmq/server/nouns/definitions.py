@@ -1,5 +1,6 @@
 """`/definitions`: named, versioned templates that jobs are made from."""
 
+from contextlib import suppress
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -8,7 +9,7 @@ from litestar.handlers import delete, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from taskmq.api.definitions import DefinitionBody, DefinitionList, DefinitionVersions, DefinitionView
-from taskmq.errors import NotPermitted
+from taskmq.errors import DefinitionNotFound, NotPermitted
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.definitions import Definition
 from taskmq.server.access import Caller
@@ -101,6 +102,8 @@ async def put_definition(
     412: it has another version than `If-Match` says; with `If-None-Match: *`, it is there.
     """
     _check_task(caller, data.task)
+    with suppress(DefinitionNotFound):
+        _check_task(caller, (await app.definitions.aget(name, tenant=caller.tenant or "")).content.task)
     await caller.note_action(app, "definition.put", subject=name, after={"task": data.task})
     with matched_version(request.headers) as version:
         made = await app.definitions.aput(

@@ -113,7 +113,7 @@ async def put_schedule(
 async def remove_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> dict[str, str]:
     """Have it start nothing any more; what it has started goes on. One of the code cannot be removed."""
     own = _own(app, caller)
-    await own.entry(name)
+    await own.check_run(name)
     await caller.note_action(app, "schedule.remove", subject=own.full_name(name))
     await own.remove(name)
     return {"status": "removed", "name": name}
@@ -198,7 +198,7 @@ async def pause_schedule(
 ) -> ScheduleView:
     """Have nothing emitted until it is resumed."""
     own = _own(app, caller)
-    await own.entry(name)
+    await own.check_run(name)
     note = "" if data is None else data.note
     await caller.note_action(app, "schedule.pause", subject=own.full_name(name), note=note)
     await own.pause(name, note=note)

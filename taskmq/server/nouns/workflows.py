@@ -1,5 +1,6 @@
 """`/workflows`: which there are, how far they are, ending them, and running again what has failed."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 from litestar import get, post
@@ -98,7 +99,7 @@ async def cancel(
 ) -> dict[str, str]:
     """End a workflow: what has not started never will, what runs is stopped. 409: it has ended already."""
     full_id, reason = _full_id(caller, workflow_id), (data or CancelFlowBody()).reason
-    await report_workflow(app, full_id)
+    _check_tasks(caller, (await report_workflow(app, full_id)).steps)
     await caller.note_action(app, "workflow.cancel", subject=full_id, note=reason)
     if not await cancel_workflow(app, full_id, reason=reason):
         state = (await report_workflow(app, full_id)).state
@@ -117,7 +118,7 @@ async def cancel(
 async def close(app: ServedApp, caller: CallerGiven, workflow_id: FromPath[str]) -> dict[str, str]:
     """Have no more jobs come to a batch: it ends when those that it has have ended. 409: cancelled, or no batch."""
     full_id = _full_id(caller, workflow_id)
-    await report_workflow(app, full_id)
+    _check_tasks(caller, (await report_workflow(app, full_id)).steps)
     await caller.note_action(app, "workflow.close", subject=full_id)
     await app.flow(full_id).aclose()
     return {"status": "closed", "workflow_id": workflow_id}
@@ -134,14 +135,18 @@ async def close(app: ServedApp, caller: CallerGiven, workflow_id: FromPath[str])
 async def redrive(app: ServedApp, caller: CallerGiven, workflow_id: FromPath[str]) -> Redriven:
     """Run again what has not succeeded, and take the dead letters of its earlier runs off their queues."""
     full_id = _full_id(caller, workflow_id)
-    steps = (await report_workflow(app, full_id)).steps
-    if refused := next((step.task for step in steps if step.task and not caller.allows(step.task)), None):
-        raise NotPermitted(f"you may not call task {refused!r}, which is one of its steps")
+    _check_tasks(caller, (await report_workflow(app, full_id)).steps)
     await caller.note_action(app, "workflow.redrive", subject=full_id)
     return await redrive_workflow(app, full_id)
 
 
 WORKFLOW_HANDLERS: Final[tuple[Any, ...]] = (list_all, get_workflow, cancel, close, redrive)
+
+
+def _check_tasks(caller: Caller, steps: Iterable[FlowStep]) -> None:
+    """Refuse a workflow with a step that the caller may not call."""
+    if refused := next((step.task for step in steps if step.task and not caller.allows(step.task)), None):
+        raise NotPermitted(f"you may not call task {refused!r}, which is one of its steps")
 
 
 def _full_id(caller: Caller, workflow_id: str) -> str:

@@ -47,6 +47,8 @@ CALLERS = {
         _identity("other-admin", Membership("other", Role.ADMIN)),
         _identity("both", Membership("acme", Role.ADMIN), Membership("other", Role.VIEWER)),
         _identity("picky", Membership("acme", Role.OPERATOR, ("billing.*",))),
+        _identity("picky-admin", Membership("acme", Role.ADMIN, ("billing.*",))),
+        _identity("picky-all", Membership(EVERYWHERE, Role.ADMIN, ("billing.*",))),
         _identity("nobody"),
         # A token that only submits.
         Identity(

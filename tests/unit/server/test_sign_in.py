@@ -223,6 +223,9 @@ def test_a_tenants_admin_gives_roles_in_the_tenant_and_nowhere_else(served: _Ser
     assert ask("PUT", "/members/ann", {"role": "admin", "tasks": ["mail.*"]}).json()["code"] == "tenant_missing"
     assert ask("PUT", "/members/ann?tenant=acme", {"role": "admin", "tasks": ["mail.*"]}).status_code == 200
     assert ask("PUT", "/members/ann", {"role": "admin"}, by=by).json()["code"] == "not_allowed"
+    for change in (("DELETE", None), ("PUT", {"role": "viewer", "tasks": ["mail.*"]})):
+        assert ask(change[0], "/members/bob", change[1], by=by).json()["code"] == "not_allowed"
+    ask("PUT", "/members/bob?tenant=acme", {"role": "operator", "tasks": ["mail.*"]})
     assert ask("DELETE", "/members/bob", by=by).json() == {"status": "removed"}
     assert ask("DELETE", "/members/bob", by=by).json()["code"] == "identity_not_found"
     # The last role in a tenant of theirs: from now on they are a stranger again.

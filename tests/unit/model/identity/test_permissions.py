@@ -1,5 +1,6 @@
 """Who may do what."""
 
+from fnmatch import fnmatchcase
 from itertools import combinations
 
 import pytest
@@ -20,10 +21,12 @@ from taskmq.model.identity import (
     Place,
     Role,
     Scope,
+    allows_pattern,
     allows_task,
     home,
     may,
     may_give,
+    may_take,
     permissions_of,
     read_scopes,
     roles_in,
@@ -270,3 +273,52 @@ def test_an_admin_gives_no_more_than_they_have(
     ann = Identity(user_id="1", user="ann", memberships=memberships, via="token", tasks=of_token)
 
     assert may_give(ann, "acme", given) is expected
+
+
+@pytest.mark.parametrize(
+    ("present", "expected"),
+    [
+        ((), True),
+        ((Membership("acme", Role.OPERATOR, ("mail.*",)),), True),
+        ((Membership("acme", Role.OPERATOR, ("mail.*", "billing.*")),), False),
+        ((Membership("acme", Role.SUBMITTER),), False),
+        # They may call nothing, whatever their patterns are.
+        ((Membership("acme", Role.VIEWER),), True),
+        ((Membership("acme", Role.ADMIN, ("mail.*",)), Membership("north", Role.SUBMITTER, ("mail.*",))), False),
+    ],
+)
+def test_who_may_call_more_than_an_admin_is_not_changed_by_them(
+    present: tuple[Membership, ...], expected: bool
+) -> None:
+    ann = _of(Membership("acme", Role.ADMIN, ("mail.*",)))
+
+    assert may_take(ann, present) is expected
+    assert may_take(_of(Membership(EVERYWHERE, Role.ADMIN)), present)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("mail.*", True),
+        ("mail.send", True),
+        ("mail.s*", True),
+        ("mail.?", True),
+        ("*", False),
+        ("billing.*", False),
+        ("m*", False),
+    ],
+)
+def test_a_pattern_is_ones_own_where_all_that_fits_it_may_be_called(pattern: str, expected: bool) -> None:
+    assert allows_pattern(_of(Membership("acme", Role.OPERATOR, ("mail.*",))), "acme", pattern) is expected
+    assert allows_pattern(_of(Membership("acme", Role.OPERATOR)), "acme", pattern)
+
+
+_any_pattern = st.text("ab*?[]", max_size=4)
+
+
+@given(st.lists(_any_pattern, max_size=3), _any_pattern, st.text("ab*", max_size=4))
+def test_what_fits_an_allowed_pattern_is_allowed(own: list[str], pattern: str, task: str) -> None:
+    user = _of(Membership("north", Role.OPERATOR, tuple(own)))
+
+    if allows_pattern(user, "north", pattern) and fnmatchcase(task, pattern):
+        assert allows_task(user, "north", task)

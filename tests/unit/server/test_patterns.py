@@ -1,0 +1,215 @@
+"""What callers may do to things of tasks that they may not call: look at them.
+
+The calls are those of the OpenAPI document: one that is added and changes something fails here until it says what it
+does to a thing of such a task, or that it is about no task.
+"""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from taskmq.contracts.broker import Outgoing
+from taskmq.contracts.identity import Actor, NewApiToken, NewBrowserSession, NewUser, Tenant
+from taskmq.model.identity import RULES, Membership, Permission, Place, Role, session_key, token_key
+from taskmq.model.topology import WorkQueue
+from tests.servers import eventually
+from tests.unit.server.kit import Site, open_site
+
+_JOB: Final = {"job_type": "data_processing", "job_id": "new"}
+_RULE: Final = {"metric": "failures", "threshold": 1, "task": "data_*"}
+_SCHEDULE: Final = {"task": "billing.charge", "kwargs": {"amount": 1}, "every": 60}
+_PAST: Final = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T12:00:00Z"}
+_MEMBER: Final = {"role": "viewer", "tasks": ["billing.*"]}
+_ROLES: Final = [{"tenant": "acme", "role": "submitter"}]
+
+
+class _Call(NamedTuple):
+    """A call that changes something of a task that the caller may not call."""
+
+    path: str
+    body: Any = None
+    by: str = "picky"
+
+
+_REFUSED: Final = {
+    "submitJobs": _Call("/jobs", _JOB),
+    "createJobOfDocument": _Call("/jobs/create", {"name": "data_processing", "parameters": {}}),
+    "scheduleJobOfDocument": _Call("/jobs/schedule", {"job_id": "order-17", "status": "canceled"}),
+    "putJob": _Call("/jobs/order-17", {"priority": "low"}),
+    "patchJob": _Call("/jobs/order-17", {"priority": "low"}),
+    "cancelJob": _Call("/jobs/order-17"),
+    "holdJob": _Call("/jobs/order-17/hold"),
+    "releaseJob": _Call("/jobs/order-17/release"),
+    "retryJob": _Call("/jobs/order-17/retry"),
+    "cloneJob": _Call("/jobs/order-17/clone"),
+    "abortBulk": _Call("/bulk/operations/{bulk}"),
+    "putDefinition": _Call("/definitions/monthly", {"task": "billing.charge", "kwargs": {"amount": 1}}),
+    "deleteDefinition": _Call("/definitions/monthly"),
+    "putSchedule": _Call("/schedules/hourly", _SCHEDULE),
+    "removeSchedule": _Call("/schedules/hourly"),
+    "pauseSchedule": _Call("/schedules/hourly/pause"),
+    "resumeSchedule": _Call("/schedules/hourly/resume"),
+    "runSchedule": _Call("/schedules/hourly/run"),
+    "backfillSchedule": _Call("/schedules/hourly/backfill", _PAST),
+    "cancelWorkflow": _Call("/workflows/close/cancel"),
+    "closeWorkflow": _Call("/workflows/close/close"),
+    "redriveWorkflow": _Call("/workflows/close/redrive"),
+    "putAlertRule": _Call("/alerts/rules/late", {**_RULE, "task": "billing.*"}),
+    "deleteAlertRule": _Call("/alerts/rules/late"),
+    "addSilence": _Call("/alerts/silences", {"rule": "l*", "seconds": 60}),
+    "setUpAlertOfDocument": _Call("/alerts/setup", {**_RULE, "name": "late", "task": "billing.*"}),
+    "setMember": _Call("/members/ann", _MEMBER, "picky-admin"),
+    "removeMember": _Call("/members/ann", by="picky-admin"),
+    "addUser": _Call("/users", {"name": "new", "memberships": _ROLES}, "picky-all"),
+    "changeUser": _Call("/users/{user}", {"is_disabled": True}, "picky-all"),
+    "eraseUser": _Call("/users/{user}", by="picky-all"),
+    "setRole": _Call("/users/{user}/roles/acme", _MEMBER, "picky-all"),
+    "removeRole": _Call("/users/{user}/roles/acme", by="picky-all"),
+    "endUserSession": _Call("/users/{user}/sessions/{session}", by="picky-all"),
+    "revokeUserToken": _Call("/users/{user}/tokens/{token}", by="picky-all"),
+}
+_LEFT: Final = {
+    "actOnJobs": _Call("/bulk", {"action": "cancel", "everything": True}),
+    "beginBulk": _Call("/bulk/operations", {"action": "cancel", "everything": True}),
+    "replayDeadLetters": _Call("/dead-letters/work/replay", {}, "picky-all"),
+    "purgeDeadLetters": _Call("/dead-letters/work/purge", {"name": "work"}, "picky-all"),
+}
+"""Calls about many things, which do nothing to those."""
+_NO_TASK: Final = {
+    # A look, a test notice to channels, and the end of a silence take nothing away.
+    "explainRule", "testAlertRule", "deleteSilence",
+    # A source has its task, and a sender without a signature the patterns of the caller: `test_outside_events`.
+    "sendEvent",
+    # What belongs to the instance and to no task.
+    "addTenant", "removeTenant", "changeTenant", "pauseQueue", "resumeQueue", "purgeQueue", "moveMessages",
+    "controlWorkers", "putPool", "removePool", "putQueuePolicy", "removeQueuePolicy", "putQuota", "removeQuota",
+    "removeNode", "drainNode", "resumeNode", "registerNodeOfDocument", "updateNodeStatusOfDocument",
+    "allocateResourcesOfDocument", "releaseResourcesOfDocument",
+}  # fmt: skip
+
+
+async def _populate(site: Site) -> dict[str, str]:
+    """What is not made over HTTP; ids of what was made."""
+    identity, by = site.app.sessions.store().identity, Actor(user="tests")
+    await identity.accounts.add_tenant(Tenant(name="acme"), by=by)
+    ids = {name: str(uuid.uuid4()) for name in ("user", "session", "token")}
+    roles = (Membership("acme", Role.SUBMITTER),)
+    await identity.accounts.add_user(NewUser(id=ids["user"], name="ann", memberships=roles), by=by)
+    session, token = session_key(b"s" * 32), token_key(b"t" * 32)
+    await identity.credentials.add_session(
+        NewBrowserSession(
+            id=ids["session"], user_id=ids["user"], digest=session.digest, idle_ms=10**7, longest_ms=10**7
+        ),
+        by=by,
+    )
+    await identity.credentials.add_token(
+        NewApiToken(id=ids["token"], user_id=ids["user"], name="ci", digest=token.digest), by=by
+    )
+    await site.app.tasks["data_processing"].s("a").asend(flow_id="close", tenant="acme")
+    broker = site.app.sessions.current().broker
+    await broker.declare([WorkQueue("work")])
+    letter = Outgoing(
+        queue="work.dlq",
+        body=b'{"id": "m", "task": "data_processing", "attempt": 3}',
+        content_type="application/json",
+        job_id="m",
+        task="data_processing",
+        headers={"x-taskmq-reason": "error", "x-taskmq-error": "OSError: full", "x-taskmq-origin": "work"},
+    )
+    await broker.publish(letter, timeout=10)
+    return ids
+
+
+class _Filled(NamedTuple):
+    site: Site
+    ids: dict[str, str]
+
+    def ask(self, operation: str, call: _Call) -> Any:
+        method = self.methods[operation]
+        return self.site(method, call.path.format(**self.ids), call.body, by=call.by)
+
+    @property
+    def methods(self) -> dict[str, str]:
+        """The method of each call that changes something where a role is needed."""
+        found: dict[str, str] = {}
+        for methods in self.site("GET", "/api/openapi.json").json()["paths"].values():
+            for method, operation in methods.items():
+                if method == "get" or not operation["security"]:
+                    continue
+                permission = operation["description"].rpartition("Permission: `")[2].removesuffix("`.")
+                if RULES[Permission(permission)].place in _PLACES:
+                    found[operation["operationId"]] = method.upper()
+        return found
+
+    def things(self) -> list[Any]:
+        """All that the calls are about."""
+        paths = (
+            "/jobs/order-17", "/definitions/monthly", "/schedules/hourly", "/workflows/close", "/members",
+            "/alerts/rules", "/alerts/silences",
+        )  # fmt: skip
+        users = f"/users/{self.ids['user']}"
+        of_instance = (users, f"{users}/sessions", f"{users}/tokens", "/dead-letters/work")
+        return [
+            *(self.site("GET", path).json() for path in paths),
+            *(self.site("GET", path, by="all-admin").json() for path in of_instance),
+        ]
+
+
+_PLACES: Final = {Place.TENANT, Place.INSTANCE, Place.ANYWHERE}
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Iterator[_Filled]:
+    with open_site(tmp_path) as site:
+        with site.client.portal() as portal:
+            ids = portal.call(_populate, site)
+        site.submit()
+        for path, body in (
+            ("/definitions/monthly", {"task": "data_processing"}),
+            ("/schedules/hourly", {"task": "monthly", "every": 3600}),
+            ("/alerts/rules/late", _RULE),
+        ):
+            assert site("PUT", path, body).status_code in {200, 201}
+        bulk = {"action": "hold", "filter": "task:nothing", "rate": 0.01}
+        ids["bulk"] = site("POST", "/bulk/operations", bulk).json()["bulk_id"]
+        yield _Filled(site, ids)
+
+
+def test_every_call_says_what_it_does_to_tasks_that_its_caller_may_not_call(filled: _Filled) -> None:
+    assert filled.methods.keys() == _REFUSED.keys() | _LEFT.keys() | _NO_TASK
+
+
+def test_nothing_of_a_task_that_one_may_not_call_is_changed_or_taken_away(filled: _Filled) -> None:
+    before = filled.things()
+
+    answers = {name: filled.ask(name, call) for name, call in _REFUSED.items()}
+
+    refused = {name for name, answer in answers.items() if answer.json().get("code") == "not_allowed"}
+    assert refused == _REFUSED.keys(), {name: answers[name].text for name in _REFUSED.keys() - refused}
+    assert filled.things() == before
+    assert filled.site("GET", f"/bulk/operations/{filled.ids['bulk']}").json()["state"] != "aborted"
+
+
+def test_calls_about_many_things_leave_those_of_tasks_that_one_may_not_call(filled: _Filled) -> None:
+    before = filled.things()
+
+    answers = {name: filled.ask(name, call) for name, call in _LEFT.items()}
+
+    assert {answer.status_code for answer in answers.values()} == {200, 202}
+    bulk = f"/bulk/operations/{answers['beginBulk'].json()['bulk_id']}"
+    eventually(lambda: filled.site("GET", bulk).json()["state"] == "done", "the bulk operation is done")
+    assert filled.site("GET", bulk).json()["refused"] == 1
+    assert filled.things() == before
+
+
+def test_what_is_refused_to_some_is_done_for_who_may_call_the_task(filled: _Filled) -> None:
+    order = sorted(_REFUSED, key=lambda name: name.startswith(("cancel", "remove", "delete", "erase", "schedule")))
+
+    for name in order:
+        call = _REFUSED[name]
+        by = "all-admin" if call.by == "picky-all" else "acme-admin"
+        answer = filled.ask(name, call._replace(by=by))
+        assert answer.json().get("code") != "not_allowed", (name, answer.text)
