@@ -19,7 +19,6 @@ from taskmq.access import actor_of
 from taskmq.api.problems import FieldProblem
 from taskmq.app import TaskMQ
 from taskmq.contracts.identity import Actor
-from taskmq.errors import NotAuthenticated
 from taskmq.model.identity import (
     RULES,
     Identity,
@@ -27,20 +26,19 @@ from taskmq.model.identity import (
     Place,
     allows_task,
     may,
-    network_of,
     roles_in,
     scope_for,
 )
 from taskmq.model.units import did_you_mean
 from taskmq.server.edge import fact_of
 from taskmq.server.problems import NO_PATH, Problem
-from taskmq.server.rates import RateLimits
+from taskmq.server.rates import RequestLimits
+from taskmq.server.sign_in import credential_of, is_signed
 
 __all__ = [
     "PUBLIC",
     "Caller",
     "Identify",
-    "RequestLimits",
     "authorise",
     "caller_of",
     "is_public",
@@ -50,6 +48,7 @@ __all__ = [
 
 PUBLIC: Final = "public"
 """Instead of a permission: every caller may, signed in or not."""
+_JSON: Final = "application/json"
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _ALWAYS: Final = frozenset({"tenant"})
 
@@ -106,46 +105,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return allows_task(self.identity, self.tenant or "", task)
 
 
-class RequestLimits:
-    """How much one server takes of one credential, and of one address without a good one.
-
-    Of an address count bad credentials, and calls for everybody that cost something (`is_limited=`), such as a
-    sign-in. IPv6 addresses count by their network (/64), of which one client has all addresses.
-    """
-
-    def __init__(self, rate: float) -> None:
-        self._requests = RateLimits(rate=rate, burst=max(rate * 10, 1))
-        # Each costs a look into the store; who is signed in is not held up by those who are not.
-        self._strangers = RateLimits(rate=min(rate, 10.0), burst=min(max(rate * 10, 1), 100.0))
-
-    def take_call(self, connection: ASGIConnection[Any, Any, Any, Any]) -> None:
-        """Count a call of an address.
-
-        Raises:
-            Problem: there were too many; it says how long to wait.
-        """
-        _check_wait(self._strangers.take(_network(connection), now=_now(connection)))
-
-    async def identify(
-        self, connection: ASGIConnection[Any, Any, Any, Any], find: Callable[[], Awaitable[Identity]]
-    ) -> Identity:
-        """Whom a credential belongs to; a bad one is counted for the address, a good one by itself.
-
-        Raises:
-            NotAuthenticated: it is not good.
-            Problem: there were too many; it says how long to wait.
-        """
-        network, now = _network(connection), _now(connection)
-        _check_wait(self._strangers.wait(network, now=now))
-        try:
-            identity = await find()
-        except NotAuthenticated:
-            self._strangers.take(network, now=now)
-            raise
-        _check_wait(self._requests.take(identity.credential or identity.user_id, now=now))
-        return identity
-
-
 async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
     """The guard of every handler.
 
@@ -156,6 +115,7 @@ async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: Bas
     if "permission" not in handler.opt:
         # The framework added it, and the API does not have it.
         raise Problem(404, "not_found", NO_PATH)
+    _check_type(connection, handler)
     needs = permission_of(handler)
     state = connection.app.state
     limits: RequestLimits = state["limits"]
@@ -164,7 +124,9 @@ async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: Bas
             limits.take_call(connection)
         _check_query(connection, handler)
         return
-    identity = await limits.identify(connection, lambda: state["identify"](connection))
+    identity = await limits.identify(
+        connection, lambda: state["identify"](connection), credential=credential_of(connection)
+    )
     tenant = _tenant_of(connection, identity, needs)
     method = fact_of(connection.scope, "method")
     if state["settings"].read_only and method not in _READS and not handler.opt.get("changes_nothing"):
@@ -174,7 +136,7 @@ async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: Bas
         identity=identity,
         permission=needs,
         tenant=tenant,
-        address=_address(connection),
+        address="" if connection.client is None else connection.client.host,
         request_id=fact_of(connection.scope, "taskmq_request_id"),
     )
 
@@ -235,24 +197,19 @@ def _tenant_of(connection: ASGIConnection[Any, Any, Any, Any], identity: Identit
     raise Problem(400, "tenant_missing", f"which tenant? Say ?tenant= with one of {names}")
 
 
-def _address(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
-    return "" if connection.client is None else connection.client.host
-
-
-def _network(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
-    return network_of(_address(connection))
-
-
-def _now(connection: ASGIConnection[Any, Any, Any, Any]) -> float:
-    app: TaskMQ = connection.app.state["app"]
-    return app.sessions.clock.monotonic()
-
-
-def _check_wait(seconds: int) -> None:
-    if seconds:
-        raise Problem(
-            429, "too_many_requests", f"too many requests: wait {seconds} s", headers={"Retry-After": str(seconds)}
-        )
+def _check_type(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Refuse a body that is not JSON by its own account: forms of foreign pages can send all but that."""
+    headers = connection.headers
+    if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+        return
+    is_json = headers.get("content-type", "").partition(";")[0].strip().lower() == _JSON
+    if is_json or (handler.opt.get("takes_any_type") and (is_signed(connection) or "authorization" in headers)):
+        return
+    raise Problem(
+        415,
+        "unsupported_media_type",
+        f"the body has to be JSON, and say so: send Content-Type: {_JSON} (curl: --json)",
+    )
 
 
 def _check_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:

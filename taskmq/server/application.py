@@ -20,7 +20,7 @@ from taskmq.errors import StoreUnavailable, TaskMQError
 from taskmq.model.telemetry.metrics import ServerSnapshot
 from taskmq.operations.bulks import BulkRunner
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.access import PUBLIC, Identify, RequestLimits, authorise, caller_of, permission_of
+from taskmq.server.access import PUBLIC, Identify, authorise, caller_of, permission_of
 from taskmq.server.accounts import ACCOUNT_HANDLERS
 from taskmq.server.counts import ServerCounts, ServerStatus
 from taskmq.server.dashboard import DASHBOARD_HANDLERS
@@ -37,6 +37,7 @@ from taskmq.server.oidc import OIDC_HANDLERS, OidcProvider
 from taskmq.server.openapi import OPENAPI, OPENAPI_HANDLERS
 from taskmq.server.problems import Problem, problem_response
 from taskmq.server.query_time import reading_in_time
+from taskmq.server.rates import RequestLimits
 from taskmq.server.settings import ServerSettings
 from taskmq.server.sign_in import identify_by_store
 

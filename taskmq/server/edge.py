@@ -1,13 +1,15 @@
 """The outermost layer of the server: what every request and every answer goes through.
 
 It names each request (`X-Request-ID`), strips the root path, keeps an encoded slash within its segment of the path,
-answers HEAD as GET without a body, and adds the security headers.
+answers HEAD as GET without a body, reads the client's address, and adds the security headers.
 """
 
 import asyncio
 import re
 import secrets
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from ipaddress import ip_address
 from typing import Any, Final, cast
 from urllib.parse import quote, unquote
 
@@ -67,6 +69,8 @@ class Edge:
         own: Any = dict(scope)
         request_id = _request_id(scope)
         own["taskmq_request_id"] = request_id
+        if scope["client"] is not None:
+            own["client"] = (_parsed_address(scope["client"][0]), scope["client"][1])
         own["path"], own["root_path"] = self._inside(scope), ""
         # Litestar takes a slash off at the end.
         own["taskmq_path"] = own["path"]
@@ -143,6 +147,15 @@ def restoring_slashes(app: ASGIApp) -> ASGIApp:
         await app(scope, receive, send)
 
     return run
+
+
+@lru_cache(maxsize=1_024)
+def _parsed_address(text: str) -> str:
+    """Return the client's address in its one form; "" for what is no address, which a proxy may hand on."""
+    try:
+        return str(ip_address(text.partition("%")[0]))
+    except ValueError:
+        return ""
 
 
 def _segmented(scope: Scope) -> str:

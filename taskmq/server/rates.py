@@ -1,13 +1,21 @@
 """How many requests a caller may send: token buckets, kept by each server for itself."""
 
 import math
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 import msgspec
+from litestar.connection import ASGIConnection
 
-__all__ = ["RateLimits"]
+from taskmq.app import TaskMQ
+from taskmq.errors import NotAuthenticated
+from taskmq.model.identity import Identity, digest, network_of
+from taskmq.server.problems import Problem
+
+__all__ = ["RateLimits", "RequestLimits"]
 
 _MOST_KEPT: Final = 10_000
+_ALL: Final = "all addresses"
 
 
 class _Bucket(msgspec.Struct):
@@ -28,27 +36,34 @@ class RateLimits:
         self._burst = burst
         self._buckets: dict[str, _Bucket] = {}
 
-    def take(self, key: str, *, now: float) -> int:
+    def take(self, key: str, *, now: float, leaving: float = 0.0) -> int:
         """Count one request: 0, or the whole seconds to wait until the next may come; then nothing is counted.
 
         Args:
             now: seconds, by a clock that never goes back.
+            leaving: this part of the burst stays for others.
         """
-        wait = self.wait(key, now=now)
+        wait = self.wait(key, now=now, leaving=leaving)
         if not wait and self._rate:
             self._buckets[key].left -= 1
         return wait
 
-    def wait(self, key: str, *, now: float) -> int:
+    def give_back(self, key: str) -> None:
+        """Take back the count of a request that has turned out to cost nothing."""
+        if (bucket := self._buckets.get(key)) is not None:
+            bucket.left = min(bucket.left + 1, self._burst)
+
+    def wait(self, key: str, *, now: float, leaving: float = 0.0) -> int:
         """The whole seconds until a request may come; 0: it may."""
         if not self._rate:
             return 0
+        needed = 1 + leaving * self._burst
         if len(self._buckets) >= _MOST_KEPT and key not in self._buckets:
             self._forget_full(now)
         bucket = self._buckets.setdefault(key, _Bucket(self._burst, now))
         bucket.left = min(bucket.left + (now - bucket.at) * self._rate, self._burst)
         bucket.at = now
-        return 0 if bucket.left >= 1 else max(math.ceil((1 - bucket.left) / self._rate), 1)
+        return 0 if bucket.left >= needed else max(math.ceil((needed - bucket.left) / self._rate), 1)
 
     def _forget_full(self, now: float) -> None:
         """Forget those that are as good as new, or all where there are too many others."""
@@ -59,3 +74,109 @@ class RateLimits:
         }
         if len(self._buckets) >= _MOST_KEPT:
             self._buckets.clear()
+
+
+class RequestLimits:
+    """How much one server takes of one credential, and of those who bring none that is good.
+
+    A credential that was good here before has its own limit and no other, so nobody else can use it up. One that is
+    new costs a look into the store. Failed looks are counted for the address, 10 a second; an address that has spent
+    these gets what others leave of the 100 a second that all strangers share, the half of which is kept for
+    addresses that have not. Of a sign-in by password name and address are known in the same way.
+
+    IPv6 addresses count by their network (/64), of which one client has all addresses.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._requests = RateLimits(rate=rate, burst=max(rate * 10, 1))
+        self._strangers = RateLimits(rate=min(rate, 10.0), burst=min(max(rate * 10, 1), 100.0))
+        self._shared = RateLimits(rate=min(rate, 100.0), burst=min(max(rate * 10, 1), 200.0))
+        self._recognised: dict[bytes, None] = {}
+
+    def recognise(self, credential: str) -> None:
+        """Remember a credential that is good: it is not a stranger's any more."""
+        self._remember(digest(credential))
+
+    def take_call(self, connection: ASGIConnection[Any, Any, Any, Any]) -> None:
+        """Count a call of an address.
+
+        Raises:
+            Problem: there were too many; it says how long to wait.
+        """
+        network, now = _network(connection), _now(connection)
+        if self._strangers.take(network, now=now):
+            _check_wait(self._shared.take(_ALL, now=now, leaving=0.5))
+
+    def take_login(self, connection: ASGIConnection[Any, Any, Any, Any], name: str) -> str:
+        """Count an attempt to sign in by password; returns what to `recognise` where it succeeds.
+
+        Raises:
+            Problem: there were too many; it says how long to wait.
+        """
+        pair = f"{name.casefold()}\0{_network(connection)}"
+        if digest(pair) in self._recognised:
+            _check_wait(self._strangers.take(pair, now=_now(connection)))
+        else:
+            self.take_call(connection)
+        return pair
+
+    async def identify(
+        self,
+        connection: ASGIConnection[Any, Any, Any, Any],
+        find: Callable[[], Awaitable[Identity]],
+        *,
+        credential: str | None,
+    ) -> Identity:
+        """Find out whom a credential belongs to; a bad one is counted for the address, a good one by itself.
+
+        Args:
+            credential: None where nothing is asked of a store, as for a signature.
+
+        Raises:
+            NotAuthenticated: it is not good.
+            Problem: there were too many; it says how long to wait.
+        """
+        network, now = _network(connection), _now(connection)
+        key = None if credential is None else digest(credential)
+        is_new = key is not None and key not in self._recognised
+        if is_new:
+            is_spent = self._strangers.wait(network, now=now) > 0
+            _check_wait(self._shared.take(_ALL, now=now, leaving=0.5 if is_spent else 0.0))
+        try:
+            identity = await find()
+        except NotAuthenticated:
+            if key is not None:
+                self._recognised.pop(key, None)
+            wait = self._strangers.take(network, now=now)
+            if not is_new:
+                _check_wait(wait)
+            raise
+        if is_new:
+            self._shared.give_back(_ALL)
+        if key is not None:
+            self._remember(key)
+        _check_wait(self._requests.take(identity.credential or identity.user_id, now=now))
+        return identity
+
+    def _remember(self, key: bytes) -> None:
+        # The one that was not used for longest is the first to go.
+        self._recognised.pop(key, None)
+        if len(self._recognised) >= _MOST_KEPT:
+            self._recognised.pop(next(iter(self._recognised)))
+        self._recognised[key] = None
+
+
+def _network(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
+    return network_of("" if connection.client is None else connection.client.host)
+
+
+def _now(connection: ASGIConnection[Any, Any, Any, Any]) -> float:
+    app: TaskMQ = connection.app.state["app"]
+    return app.sessions.clock.monotonic()
+
+
+def _check_wait(seconds: int) -> None:
+    if seconds:
+        raise Problem(
+            429, "too_many_requests", f"too many requests: wait {seconds} s", headers={"Retry-After": str(seconds)}
+        )

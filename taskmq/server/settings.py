@@ -31,6 +31,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             load balancer may take to see that.
         grace: seconds that requests have to end in after that.
         request_seconds: a client has so many for each request, its body included.
+        trusted_proxies: addresses and networks, with commas between, of the proxies whose `X-Forwarded-For` and
+            `X-Forwarded-Proto` count; "" for none, `*` for every peer. A server for development trusts none.
         query_time: so many seconds each read may take until its answer begins, and so long the store works for it;
             what takes longer is given up, here and in the store; 0: as long as it takes.
 
@@ -51,6 +53,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     grace: int = 10
     request_seconds: float = 30.0
     query_time: float = 10.0
+    trusted_proxies: str = ""
 
     def __post_init__(self) -> None:
         if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):

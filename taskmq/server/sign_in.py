@@ -5,6 +5,7 @@ CSRF token (`X-CSRF-Token`), too. What is presented by hand, in `Authorization`,
 """
 
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from litestar.connection import ASGIConnection
 from litestar.datastructures import State
@@ -17,10 +18,23 @@ from taskmq.model.identity import Identity, is_token
 from taskmq.server.edge import fact_of
 from taskmq.server.problems import Problem
 
-__all__ = ["IdentityServices", "accounts_of", "cookie_name", "identify_by_store", "presented"]
+__all__ = [
+    "SIGNATURE",
+    "IdentityServices",
+    "accounts_of",
+    "cookie_name",
+    "credential_of",
+    "identify_by_store",
+    "is_from_own_pages",
+    "is_signed",
+    "presented",
+]
 
+SIGNATURE: Final = "taskmq-signature"
+"""The header by which senders of events from outside sign them."""
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LONGEST: Final = 512
+_OWN_SITES: Final = frozenset({"same-origin", "none"})
 
 
 class IdentityServices(NamedTuple):
@@ -95,6 +109,35 @@ def presented(connection: ASGIConnection[Any, Any, Any, Any]) -> Presented:
         return Presented(token=secret) if is_token(secret) else Presented(session=secret)
     cookie = connection.cookies.get(cookie_name(connection))
     return Presented(session=cookie[:_LONGEST] if cookie else None, is_cookie=cookie is not None)
+
+
+def credential_of(connection: ASGIConnection[Any, Any, Any, Any]) -> str | None:
+    """The secret by which a request is identified, whoever does it; None where no store has to be asked about one."""
+    if is_signed(connection):
+        return None
+    header = connection.headers.get("authorization")
+    if header is not None:
+        return header.partition(" ")[2].strip() or header
+    # A host that mounts the server has cookies of its own.
+    return connection.cookies.get(cookie_name(connection)) or connection.headers.get("cookie")
+
+
+def is_signed(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
+    """Whether a request brings a signature, and no token."""
+    return SIGNATURE in connection.headers and "authorization" not in connection.headers
+
+
+def is_from_own_pages(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
+    """Whether no page of another site has sent a request, as far as browsers report that.
+
+    `Sec-Fetch-Site` decides: a page cannot set it, and it holds behind proxies that change `Host`. Browsers leave it
+    out for plain HTTP to other machines; there `Origin` has to name this host. Other programs send neither.
+    """
+    site = connection.headers.get("sec-fetch-site")
+    if site is not None:
+        return site in _OWN_SITES
+    origin = connection.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == connection.headers.get("host", "")
 
 
 def cookie_name(connection: ASGIConnection[Any, Any, Any, Any]) -> str:

@@ -14,7 +14,7 @@ from taskmq.contracts.identity import (
     UserAccount,
 )
 from taskmq.errors import IdentityConflict, IdentityNotFound
-from taskmq.model.identity import FORGET_AFTER_MS, ThrottleKey, failures_at, touches, wait_after
+from taskmq.model.identity import FORGET_AFTER_MS, REMEMBER_MS, ThrottleKey, failures_at, touches, wait_after
 from taskmq_sql.identity.accounts import account_of
 from taskmq_sql.identity.audit import note
 from taskmq_sql.identity.rows import KEY_COLUMNS, SESSION_COLUMNS, USER_COLUMNS, browser_session, listed, token
@@ -39,6 +39,11 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict do nothing returning id"
 _TAKE: Final = """
 insert into taskmq.login_failure as f (key, failures, at) values ($1, 0, $2)
 on conflict (key) do update set failures = f.failures returning failures, at"""
+# A success has a negative count, so no failure is ever counted for its key.
+_REMEMBER: Final = """
+insert into taskmq.login_failure as f (key, failures, at) values ($1, -1, $2)
+on conflict (key) do update set at = excluded.at"""
+_IS_KNOWN: Final = "select 1 from taskmq.login_failure where key = $1 and failures < 0 and at > $2"
 _SESSION_WIDTH: Final = 8
 _TOKEN_WIDTH: Final = 9
 
@@ -99,7 +104,9 @@ def _begin_login(now: int, *, keys: Sequence[ThrottleKey]) -> Steps[int]:
     for each in keys:
         failures, at = (yield from ask(_TAKE, each.key, now))[0]
         counted[each.key] = failures_at(failures, at=at, now=now)
-        if (wait := at + wait_after(each, counted[each.key]) - now) > 0:
+        if (wait := at + wait_after(each, counted[each.key]) - now) > 0 and not (
+            each.known and (yield from ask(_IS_KNOWN, each.known, now - REMEMBER_MS))
+        ):
             return int(wait)
     for key, failures in counted.items():
         yield from ask(
@@ -109,7 +116,8 @@ def _begin_login(now: int, *, keys: Sequence[ThrottleKey]) -> Steps[int]:
 
 
 def _end_login(now: int, *, keys: Sequence[ThrottleKey]) -> Steps[None]:
-    del now
+    for known in sorted({each.known for each in keys if each.known}):
+        yield from ask(_REMEMBER, known, now)
     for each in keys:
         if each.is_shared:
             yield from ask(
@@ -238,4 +246,8 @@ def _revoke_token(now: int, *, token_id: str, user_id: str | None, by: Actor) ->
 
 def _sweep(now: int) -> Steps[None]:
     yield from ask("delete from taskmq.session where ends <= $1 or last_used + idle_ms <= $1", now)
-    yield from ask("delete from taskmq.login_failure where at <= $1", now - FORGET_AFTER_MS)
+    yield from ask(
+        "delete from taskmq.login_failure where (failures >= 0 and at <= $1) or at <= $2",
+        now - FORGET_AFTER_MS,
+        now - REMEMBER_MS,
+    )

@@ -42,6 +42,9 @@ def server(
 ) -> int:
     """Serve an app and its dashboard by HTTP until stopped; any number may run. Needs a job store and taskmq[server].
 
+    Behind a proxy, set $FORWARDED_ALLOW_IPS to its address or network: without it every client has the proxy's
+    address, and they share its limits.
+
     Parameters
     ----------
     target
@@ -88,6 +91,7 @@ def server(
     try:
         from taskmq.server import GroupRole, OidcProvider, OidcSettings, ServerSettings, build, read_sources
         from taskmq.server.process import ServerProcess
+        from taskmq.server.process.proxies import check_proxies
     except ImportError as error:
         raise UnsupportedFeature(f"the server needs {error.name}: pip install 'taskmq[server]'") from error
 
@@ -103,6 +107,8 @@ def server(
         rate=rate,
         query_time=query_time,
         drain=drain,
+        # Nobody forwards requests to a server without sign-in.
+        trusted_proxies="" if development else check_proxies(os.environ.get("FORWARDED_ALLOW_IPS", "")),
     )
     app, _ = load_app(target_of(target))
     keep_console_log()

@@ -31,7 +31,10 @@ class CredentialStore(Protocol):
         ...
 
     async def end_login(self, keys: Sequence[ThrottleKey]) -> None:
-        """It was no failure: of the pair and the name nothing is counted any more, of the address one less."""
+        """Report that it was no failure: it stops counting for the address, and all do for the pair and the name.
+
+        For `REMEMBER_MS` the name is known at the address: keys with that `known` make nobody wait.
+        """
         ...
 
     async def add_session(

@@ -50,6 +50,7 @@ from taskmq.model.identity.roles import (
 from taskmq.model.identity.secret_keys import SecretKey, csrf_token, digest, is_token, session_key, token_key
 from taskmq.model.identity.throttle import (
     FORGET_AFTER_MS,
+    REMEMBER_MS,
     ThrottleKey,
     failures_at,
     network_of,
@@ -64,6 +65,7 @@ __all__ = [
     "FORGET_AFTER_MS",
     "GENESIS",
     "NOTHING_AT_ALL",
+    "REMEMBER_MS",
     "RULES",
     "SELF_SERVICE",
     "AuditEntry",

@@ -1,17 +1,30 @@
 """How long a login has to wait after others have failed, and when a credential's use is written down.
 
-Failures are counted for the pair of name and address, for the name, and for the address: a client that guesses from
-one place is stopped soon, and does not lock out the user, who comes from another.
+Failures are counted for the pair of name and address, for the name, and for the address. A client that guesses from
+one place is stopped soon, and does not lock out the user, who comes from another. A user who has signed in from an
+address within a month waits there for failures of the pair alone: others at the address do not lock them out, and
+neither does a client elsewhere that guesses for their name.
 """
 
 import hashlib
 from ipaddress import AddressValueError, IPv6Address, IPv6Network
 from typing import Final, NamedTuple
 
-__all__ = ["FORGET_AFTER_MS", "ThrottleKey", "failures_at", "network_of", "throttle_keys", "touches", "wait_after"]
+__all__ = [
+    "FORGET_AFTER_MS",
+    "REMEMBER_MS",
+    "ThrottleKey",
+    "failures_at",
+    "network_of",
+    "throttle_keys",
+    "touches",
+    "wait_after",
+]
 
 FORGET_AFTER_MS: Final = 15 * 60 * 1000
 """Failures count for so long after the last of them."""
+REMEMBER_MS: Final = 30 * 24 * 3600 * 1000
+"""A user is known at an address for so long after the last sign-in there."""
 _TOUCH_MS: Final = 60_000
 
 
@@ -23,21 +36,24 @@ class ThrottleKey(NamedTuple):
         free: so many failures cost nothing.
         longest_ms: no wait is longer.
         is_shared: others are counted for it as well, and a success of one takes back no more than its own count.
+        known: the key of a success; within `REMEMBER_MS` of it failures are counted, and nobody waits for them.
     """
 
     key: str
     free: int
     longest_ms: int
     is_shared: bool = False
+    known: str = ""
 
 
 def throttle_keys(name: str, address: str) -> tuple[ThrottleKey, ...]:
     """What a failed login of that name from that address counts for."""
     network = network_of(address)
+    known = _hashed("known", name.casefold(), network)
     return (
         ThrottleKey(_hashed("pair", name.casefold(), network), 5, FORGET_AFTER_MS),
-        ThrottleKey(_hashed("name", name.casefold()), 20, 60_000),
-        ThrottleKey(_hashed("address", network), 50, FORGET_AFTER_MS, is_shared=True),
+        ThrottleKey(_hashed("name", name.casefold()), 20, 60_000, known=known),
+        ThrottleKey(_hashed("address", network), 50, 60_000, is_shared=True, known=known),
     )
 
 

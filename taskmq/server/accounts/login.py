@@ -17,18 +17,23 @@ from taskmq.api.sign_in import (
 )
 from taskmq.errors import InvalidOption, NotAuthenticated
 from taskmq.model.identity import RULES, Identity, Permission, Place, is_token, may, scope_for
-from taskmq.server.access import PUBLIC, RequestLimits
+from taskmq.server.access import PUBLIC
 from taskmq.server.edge import fact_of
 from taskmq.server.inputs import CallerGiven, instant_text
 from taskmq.server.problems import Problem
+from taskmq.server.rates import RequestLimits
 from taskmq.server.settings import API
-from taskmq.server.sign_in import accounts_of, cookie_name, presented
+from taskmq.server.sign_in import accounts_of, cookie_name, is_from_own_pages, presented
 
 __all__ = ["LOGIN_HANDLERS"]
 
 
 async def log_in(data: JSONBody[LoginBody], request: Request[Any, Any, Any]) -> Response[LoginView]:
     """Begin a session. What is wrong with a login is never said; too many that fail have to wait (429)."""
+    if not is_from_own_pages(request):
+        raise Problem(403, "foreign_site", "a page of another site has sent this: sign in on the page of this server")
+    limits: RequestLimits = request.app.state["limits"]
+    attempt = limits.take_login(request, data.username)
     access = accounts_of(request.app.state).access
     replaced = request.cookies.get(cookie_name(request))
     begun = await access.login(
@@ -39,6 +44,8 @@ async def log_in(data: JSONBody[LoginBody], request: Request[Any, Any, Any]) -> 
         request_id=fact_of(request.scope, "taskmq_request_id"),
         replaces=replaced,
     )
+    limits.recognise(attempt)
+    limits.recognise(begun.secret)
     is_secure = fact_of(request.scope, "scheme") == "https"
     cookie = Cookie(
         key=cookie_name(request), value=begun.secret, path="/", secure=is_secure, httponly=True, samesite="strict"
@@ -71,14 +78,13 @@ async def authorize(data: JSONBody[AuthorizeBody], request: Request[Any, Any, An
     access = accounts_of(request.app.state).access
     given = {"token" if is_token(data.token) else "session": data.token}
     limits: RequestLimits = request.app.state["limits"]
-    identity = await limits.identify(request, lambda: access.authenticate(**given))
+    identity = await limits.identify(request, lambda: access.authenticate(**given), credential=data.token)
     return AuthorizeView(may(identity, Permission(data.action), data.resource or None))
 
 
 _LOGIN: Final[dict[str, Any]] = {
     "status_code": 200,
     "permission": PUBLIC,
-    "is_limited": True,
     "changes_nothing": True,
     "summary": "Sign in",
     "tags": ["sign-in"],

@@ -12,10 +12,10 @@ from litestar.connection import ASGIConnection
 from taskmq.errors import NotAuthenticated
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Role
 from taskmq.server.settings import LOOPBACK
+from taskmq.server.sign_in import is_from_own_pages
 
 __all__ = ["identify_developer"]
 
-_OWN_SITES: Final = frozenset({"same-origin", "none"})
 _DEVELOPER: Final = Identity(
     user_id="developer",
     user="developer",
@@ -33,12 +33,12 @@ async def identify_developer(connection: ASGIConnection[Any, Any, Any, Any]) -> 
     """
     host = connection.headers.get("host", "")
     address = "" if connection.client is None else connection.client.host
-    origin = connection.headers.get("origin")
+    # A proxy on this machine would let others in.
+    forwarded = [text.strip() for text in connection.headers.get("x-forwarded-for", "").split(",") if text.strip()]
     is_own = (
-        address in LOOPBACK
+        {address, *forwarded} <= LOOPBACK
         and urlsplit(f"//{host}").hostname in LOOPBACK
-        and connection.headers.get("sec-fetch-site", "none") in _OWN_SITES
-        and (origin is None or urlsplit(origin).netloc == host)
+        and is_from_own_pages(connection)
     )
     if not is_own:
         raise NotAuthenticated("this server is for development: open it on its own machine, by http://127.0.0.1")

@@ -13,9 +13,10 @@ from taskmq.model.identity import Identity, Permission, allows_task
 from taskmq.operations.tenant_jobs import JobOrder, TenantJobs
 from taskmq.server.access import Identify
 from taskmq.server.inputs import CallerGiven, ServedApp, idempotency_key
-from taskmq.server.live.sources import SIGNATURE, EventSignature, EventSource, signed_identity
+from taskmq.server.live.sources import EventSignature, EventSource, signed_identity
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
+from taskmq.server.sign_in import SIGNATURE, is_signed
 
 __all__ = ["OUTSIDE_HANDLERS", "identify_signed"]
 
@@ -24,12 +25,11 @@ def identify_signed(identify: Identify, sources: Mapping[str, EventSource]) -> I
     """Find out who calls by a signature, where a request brings one and nothing else, and else as `identify` does."""
 
     async def run(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:
-        header = connection.headers.get(SIGNATURE)
-        if header is None or "authorization" in connection.headers or not isinstance(connection, Request):
+        if not is_signed(connection) or not isinstance(connection, Request):
             return await identify(connection)
         source = sources.get(connection.query_params.get("source", ""))
         now = connection.app.state["app"].sessions.clock.now_ms() / 1000
-        return signed_identity(source, header, await connection.body(), now=now)
+        return signed_identity(source, connection.headers[SIGNATURE], await connection.body(), now=now)
 
     return run
 
@@ -37,6 +37,8 @@ def identify_signed(identify: Identify, sources: Mapping[str, EventSource]) -> I
 @post(
     f"{API}/events",
     permission=Permission.EVENTS_SEND,
+    # Senders name the types that they like; a signature or a token is nothing that a form of a browser can bring.
+    takes_any_type=True,
     operation_id="sendEvent",
     summary="Send an event from outside",
     tags=["events"],

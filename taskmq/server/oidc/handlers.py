@@ -27,6 +27,7 @@ from taskmq.server.access import PUBLIC
 from taskmq.server.edge import fact_of
 from taskmq.server.oidc.provider import OidcProvider, PendingLogin, ProvidedUser
 from taskmq.server.problems import Problem
+from taskmq.server.rates import RequestLimits
 from taskmq.server.sign_in import accounts_of, cookie_name
 
 __all__ = ["OIDC_HANDLERS"]
@@ -85,6 +86,8 @@ async def end_login(request: Request[Any, Any, Any]) -> Response[None]:
         begun = await _session(request, provider, user, address)
     except ServerUnavailable as error:
         raise _unavailable(error) from error
+    limits: RequestLimits = request.app.state["limits"]
+    limits.recognise(begun)
     is_secure = fact_of(request.scope, "scheme") == "https"
     session = Cookie(
         key=cookie_name(request), value=begun, path="/", secure=is_secure, httponly=True, samesite="strict"

@@ -18,8 +18,8 @@ from taskmq.errors import NotAuthenticated
 from taskmq.model.clock import Clock
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Permission, Role
 from taskmq.server import EventSource, Identify, OidcProvider, ServerApplication, ServerSettings, build
-from taskmq.server.access import RequestLimits
 from taskmq.server.live import EventHub, identify_signed
+from taskmq.server.rates import RequestLimits
 from taskmq.server.sign_in import identify_by_store
 from tests.unit.app_kit import new_url
 

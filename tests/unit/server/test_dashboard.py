@@ -111,6 +111,9 @@ def _asked_from(address: str, app: TaskMQ) -> "TestClient[Any]":
         ({"origin": "http://127.0.0.1:9999"}, 401),
         ({"origin": "null"}, 401),
         ({"host": "evil.example:8787"}, 401),
+        # Through a proxy on this machine.
+        ({"x-forwarded-for": "127.0.0.1, ::1"}, 201),
+        ({"x-forwarded-for": "203.0.113.9, 127.0.0.1"}, 401),
     ],
 )
 def test_nobody_signs_in_for_development_but_no_other_site_may_do_anything(

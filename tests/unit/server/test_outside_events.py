@@ -139,7 +139,10 @@ def test_an_event_is_a_json_object_of_bounded_size(send: _Sender) -> None:
 
 def test_a_signature_is_good_for_events_of_its_source_alone(send: _Sender) -> None:
     body = json.dumps(_PAID).encode()
-    headers = {"Taskmq-Signature": sign(_SECRET, body, event_id="e1", at=send.clock.now_ms() // 1000)}
+    headers = {
+        "Taskmq-Signature": sign(_SECRET, body, event_id="e1", at=send.clock.now_ms() // 1000),
+        "Content-Type": "application/json",
+    }
 
     for method, path in (("POST", "/jobs"), ("POST", "/bulk"), ("POST", "/queues/work/purge")):
         answer = send.site(method, f"{path}?source=shop", by=None, headers=headers, content=body)
@@ -206,3 +209,21 @@ def test_sources_are_read_from_the_command_line_and_their_secrets_are_not_shown(
 def test_a_source_that_cannot_be_is_refused_at_the_start(texts: list[str], secrets: str, said: str) -> None:
     with pytest.raises(InvalidSetting, match=said):
         read_sources(texts, secrets)
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain; charset=UTF-8", "application/cloudevents+json", "application/octet-stream", None]
+)
+def test_a_signed_event_may_have_any_content_type_and_none(send: _Sender, kind: str | None) -> None:
+    body = json.dumps(_PAID).encode()
+    headers = {"Taskmq-Signature": sign(_SECRET, body, event_id="e1", at=send.clock.now_ms() // 1000)}
+    if kind is not None:
+        headers["Content-Type"] = kind
+
+    signed = send.site("POST", "/events?source=shop", by=None, headers=headers, content=body)
+    by_token = send.site(
+        "POST", "/events?source=plain", by="all-admin", headers={"Content-Type": "x/y"}, content=body
+    )
+    by_nobody = send.site("POST", "/events?source=shop", by=None, headers={"Content-Type": "x/y"}, content=body)
+
+    assert (signed.status_code, by_token.status_code, by_nobody.status_code) == (201, 201, 415)

@@ -8,10 +8,12 @@ import pytest
 from taskmq.access import IdentityAdministration, PasswordHasher
 from taskmq.contracts.identity import Actor
 from taskmq.errors import InvalidSetting
-from taskmq.server import ServerSettings
-from taskmq.server.rates import RateLimits
+from taskmq.model.identity import digest
+from taskmq.server import EventSource, ServerSettings
+from taskmq.server.live.sources import sign
+from taskmq.server.rates import RateLimits, RequestLimits
 from taskmq.testing import FakeClock
-from tests.unit.server.kit import Site, open_site
+from tests.unit.server.kit import CALLERS, Site, open_site
 
 
 def test_a_burst_is_taken_and_then_as_many_as_the_rate_allows() -> None:
@@ -142,6 +144,85 @@ def _token_of_a_user(site: Site) -> str:
 
     with site.client.portal() as portal:
         return portal.call(add)
+
+
+def test_what_others_leave_of_a_burst_can_be_taken_and_given_back() -> None:
+    limits = RateLimits(rate=1, burst=4)
+
+    assert [limits.take("all", now=0.0, leaving=0.5) for _ in range(3)] == [0, 0, 1]
+    assert [limits.take("all", now=0.0) for _ in range(3)] == [0, 0, 1]
+    limits.give_back("all")
+    limits.give_back("nobody")
+    assert [limits.take("all", now=0.0) for _ in range(2)] == [0, 1]
+
+
+def test_a_client_without_a_sign_in_holds_up_nobody_whose_credential_is_known(tmp_path: Path) -> None:
+    with open_site(tmp_path, ServerSettings(rate=2), clock=FakeClock()) as site:
+        before = site("GET", "/jobs/count").status_code
+        flood = [site("GET", "/jobs", by=f"made-up-{number}").status_code for number in range(60)]
+        nothing = [site("GET", "/jobs", by=None).status_code for _ in range(30)]
+        during = [site("GET", "/jobs/count").status_code for _ in range(10)]
+        public = site("GET", "/health/ready", by=None).status_code
+
+    assert (before, set(flood), flood[0], flood[-1]) == (200, {401, 429}, 401, 429)
+    assert set(nothing) == {429}
+    assert (set(during), public) == ({200}, 200)
+
+
+def test_a_credential_that_is_new_shares_what_a_flood_leaves(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_site(tmp_path, ServerSettings(rate=2), clock=clock) as site:
+        while site("GET", "/jobs", by="made-up").status_code == 401:
+            pass
+        refused = site("GET", "/jobs/count", by="picky")
+        clock.advance(10)
+        again = [site("GET", "/jobs/count", by="picky").status_code for _ in range(5)]
+
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) <= 10
+    assert again == [200] * 5
+
+
+def test_a_credential_that_is_not_good_any_more_is_a_strangers(tmp_path: Path) -> None:
+    with open_site(tmp_path, ServerSettings(rate=2), clock=FakeClock()) as site:
+        assert site("GET", "/jobs/count", by="picky").status_code == 200
+        taken = CALLERS.pop("picky")
+        try:
+            answers = [site("GET", "/jobs/count", by="picky").status_code for _ in range(60)]
+        finally:
+            CALLERS["picky"] = taken
+
+    assert (answers[0], answers[-1]) == (401, 429)
+
+
+def test_signed_events_go_on_while_an_address_sends_what_is_not_good(tmp_path: Path) -> None:
+    clock, secret = FakeClock(), "of the shop and of us"
+    source = EventSource(name="shop", task="on_event", tenant="acme", secrets=(secret,))
+    with open_site(tmp_path, ServerSettings(rate=2), clock=clock, sources=[source]) as site:
+
+        @site.app.task(name="on_event", queue="work")
+        def on_event(event: dict[str, Any]) -> None: ...
+
+        for number in range(60):
+            site("GET", "/jobs", by=f"made-up-{number}")
+        signature = sign(secret, b"{}", event_id="e1", at=clock.now_ms() // 1000)
+        good = site("POST", "/events?source=shop", {}, by=None, headers={"Taskmq-Signature": signature})
+        bad = site("POST", "/events?source=shop", {}, by=None, headers={"Taskmq-Signature": "t=1,n=a,v1=00"})
+
+    assert (good.status_code, bad.status_code) == (201, 429)
+
+
+def test_credentials_are_remembered_up_to_a_number_the_used_ones_longest() -> None:
+    limits = RequestLimits(1.0)
+    limits.recognise("used")
+    for number in range(10_000 - 1):
+        limits.recognise(f"old-{number}")
+    limits.recognise("used")
+    limits.recognise("new")
+
+    assert len(limits._recognised) == 10_000
+    assert {digest("used"), digest("new")} <= limits._recognised.keys()
+    assert digest("old-0") not in limits._recognised
 
 
 def test_a_flood_of_probes_asks_the_store_once_a_second(tmp_path: Path) -> None:

@@ -98,6 +98,72 @@ def test_logins_that_fail_again_and_again_have_to_wait(served: _Served) -> None:
     assert int(answers[-1].headers["retry-after"]) >= 1
 
 
+def test_wrong_passwords_do_not_lock_out_who_has_signed_in_from_the_address(served: _Served) -> None:
+    served.log_in()
+    wrong = [
+        served("POST", "/auth/login", {"username": f"user-{number}", "password": "wrong"}).status_code
+        for number in range(55)
+    ]
+
+    assert (wrong[0], wrong[-1]) == (401, 429)
+    assert served("POST", "/auth/login", {"username": "somebody", "password": "wrong"}).status_code == 429
+    served.log_in()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonx", None],
+)
+@pytest.mark.parametrize("path", ["/auth/login", "/auth/authorize", "/jobs", "/bulk", "/tokens", "/events?source=x"])
+def test_a_body_that_a_form_of_a_foreign_page_can_send_is_refused(
+    served: _Served, kind: str | None, path: str
+) -> None:
+    """A form sends text/plain with a name that is JSON up to the password's equals sign, and its value the rest."""
+    csrf = served.log_in()["csrf_token"]
+    cookie = served.client.cookies.get("taskmq")
+    headers = {"X-CSRF-Token": csrf} | ({} if kind is None else {"Content-Type": kind})
+    body = b'{"username": "root", "password": "correct horse battery"}\r\n'
+
+    answer = served.client.post(f"/api/v1{path}", content=body, headers=headers)
+
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+    assert served.client.cookies.get("taskmq") == cookie
+
+
+def test_a_body_of_json_in_any_charset_and_no_body_at_all_are_taken(served: _Served) -> None:
+    body = {"Content-Type": "Application/JSON; charset=utf-8"}
+    content = f'{{"username": "root", "password": "{_PASSWORD}"}}'.encode()
+    begun = served.client.post("/api/v1/auth/login", content=content, headers=body)
+    headers = {"Authorization": f"Bearer {begun.json()['token']}", "Content-Type": "text/plain"}
+
+    assert begun.status_code == 200
+    assert served.client.post("/api/v1/auth/logout", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"sec-fetch-site": "same-origin", "origin": "https://jobs.example.com"}, 200),
+        ({"sec-fetch-site": "none"}, 200),
+        ({"origin": "http://testserver.local"}, 200),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"sec-fetch-site": "cross-site", "origin": "http://testserver.local"}, 403),
+        ({"origin": "http://evil.test"}, 403),
+        ({"origin": "http://testserver.local:81"}, 403),
+        ({"origin": "null"}, 403),
+    ],
+)
+def test_a_page_of_another_site_signs_nobody_in(served: _Served, headers: dict[str, str], status: int) -> None:
+    body = {"username": "root", "password": _PASSWORD}
+    for path in ("/api/v1/auth/login", "/auth/login"):
+        answer = served.client.post(path, json=body, headers=headers)
+
+        assert answer.status_code == status, answer.text
+        assert ("set-cookie" in answer.headers) == (status == 200)
+
+
 def test_the_document_signs_in_asks_and_signs_out(served: _Served) -> None:
     begun = served.client.post("/auth/login", json={"username": "root", "password": _PASSWORD}).json()
     served.client.cookies.clear()

@@ -14,7 +14,7 @@ from taskmq.contracts.identity import (
     UserAccount,
 )
 from taskmq.errors import IdentityConflict, IdentityNotFound
-from taskmq.model.identity import ThrottleKey, failures_at, touches, wait_after
+from taskmq.model.identity import REMEMBER_MS, ThrottleKey, failures_at, touches, wait_after
 from taskmq.testing.job_store.identity.model import IdentityModel, Secret, Throttled
 
 __all__ = ["MemoryCredentials"]
@@ -33,13 +33,15 @@ class MemoryCredentials:
         for each in keys:
             found = self._model.throttled.get(each.key, Throttled(0, now))
             counted[each.key] = failures_at(found.failures, at=found.at, now=now)
-            if (wait := found.at + wait_after(each, counted[each.key]) - now) > 0:
+            is_known = now - self._model.known_logins.get(each.known, -REMEMBER_MS) < REMEMBER_MS
+            if not is_known and (wait := found.at + wait_after(each, counted[each.key]) - now) > 0:
                 return wait
         self._model.throttled |= {key: Throttled(failures + 1, now) for key, failures in counted.items()}
         return 0
 
     async def end_login(self, keys: Sequence[ThrottleKey]) -> None:
-        self._look()
+        now = self._look()
+        self._model.known_logins |= {each.known: now for each in keys if each.known}
         for each in keys:
             found = self._model.throttled.get(each.key)
             if found is not None and each.is_shared and found.failures > 1:
@@ -163,6 +165,9 @@ class MemoryCredentials:
         for key, each in list(self._model.throttled.items()):
             if not failures_at(each.failures, at=each.at, now=now):
                 del self._model.throttled[key]
+        for key, at in list(self._model.known_logins.items()):
+            if now - at >= REMEMBER_MS:
+                del self._model.known_logins[key]
 
     def _session(self, digest: bytes, now: int) -> BrowserSession | None:
         """The session with that secret, if it has not ended."""

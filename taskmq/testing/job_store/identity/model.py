@@ -40,6 +40,7 @@ class IdentityModel:
         self.memberships: dict[tuple[str, str], Membership] = {}
         self.secrets: dict[bytes, Secret] = {}
         self.throttled: dict[str, Throttled] = {}
+        self.known_logins: dict[str, int] = {}
         self.audit: list[AuditRecord] = []
         self._dice = random.Random(0)
 

@@ -72,6 +72,35 @@ class LoginCases(IdentityCase):
         assert await people.credentials.begin_login((mine,)) == 0
 
     @case
+    async def test_who_has_signed_in_from_an_address_waits_for_no_failures_of_others(self) -> None:
+        people = self.people()
+        office = "192.0.2.1"
+        known = throttle_keys("ann", office)
+        assert await people.credentials.begin_login(known) == 0
+        await people.credentials.end_login(known)
+
+        for number in range(max(key.free for key in known)):
+            # Wrong passwords for other names at the address, and for the name at other addresses.
+            await people.credentials.begin_login(throttle_keys(f"user-{number}", office))
+            await people.credentials.begin_login(throttle_keys("ann", f"198.51.100.{number}"))
+        await people.credentials.sweep()
+
+        assert await people.credentials.begin_login(throttle_keys("bob", office)) > 0
+        assert await people.credentials.begin_login(throttle_keys("ann", "203.0.113.9")) > 0
+        assert await people.credentials.begin_login(known) == 0
+
+    @case
+    async def test_who_is_known_at_an_address_is_guessed_there_no_faster(self) -> None:
+        people = self.people()
+        keys = throttle_keys("ann", "192.0.2.1")
+        await people.credentials.begin_login(keys)
+        await people.credentials.end_login(keys)
+
+        waits = [await people.credentials.begin_login(keys) for _ in range(2 * keys[0].free)]
+
+        assert waits.count(0) == keys[0].free
+
+    @case
     async def test_a_sweep_forgets_nothing_that_still_counts(self) -> None:
         people = self.people()
         ann = await people.user("ann")

@@ -45,7 +45,18 @@ def test_one_place_waits_longer_than_one_name() -> None:
     pair, name, address = throttle_keys("ann", "192.0.2.1")
 
     assert pair.free < name.free < address.free
-    assert name.longest_ms < pair.longest_ms
+    assert name.longest_ms == address.longest_ms < pair.longest_ms
+
+
+def test_a_success_lifts_what_others_have_failed_and_nothing_of_the_pair() -> None:
+    pair, name, address = throttle_keys("ann", "192.0.2.1")
+    (elsewhere, *_), (other, *_) = (
+        {key.known for key in keys if key.known}
+        for keys in (throttle_keys("ann", "192.0.2.2"), throttle_keys("bob", "192.0.2.1"))
+    )
+
+    assert (pair.known, name.known) == ("", address.known)
+    assert len({name.known, elsewhere, other, pair.key, name.key, address.key}) == 6
 
 
 def test_a_use_is_written_down_once_a_minute_or_sooner_for_what_ends_sooner() -> None:

@@ -11,8 +11,9 @@ import uvicorn
 
 from taskmq.contracts.loggers import contain_below, contain_ours
 from taskmq.errors import InvalidSetting
-from taskmq.server.connections import connections_within
 from taskmq.server.edge import Edge
+from taskmq.server.process.connections import connections_within
+from taskmq.server.process.proxies import behind_proxies
 from taskmq.server.settings import ServerSettings
 
 __all__ = ["ServerProcess"]
@@ -31,10 +32,11 @@ class ServerProcess:
         # When it begins and ends is said by the command.
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         config = uvicorn.Config(
-            application,
+            behind_proxies(application, settings.trusted_proxies),
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             lifespan="on",
             # One parser, in Python: what it refuses is the same everywhere.
             http=connections_within(settings.request_seconds),
