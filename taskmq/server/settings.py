@@ -30,7 +30,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         drain: seconds for which the server goes on after a signal to stop, saying that it is not ready: so long a
             load balancer may take to see that.
         grace: seconds that requests have to end in after that.
-        request_seconds: a client has so many for each request, its body included.
+        request_seconds: a client has so many for each request, its body included, and so many in which it has to read
+            at least 16 KiB of an answer.
+        connections: so many may be open at a time, fewer where the process may open fewer files; for one more, the
+            one that has waited for its client for longest is cut.
         trusted_proxies: addresses and networks, with commas between, of the proxies whose `X-Forwarded-For` and
             `X-Forwarded-Proto` count; "" for none, `*` for every peer. A server for development trusts none.
         query_time: so many seconds each read may take until its answer begins, and so long the store works for it;
@@ -52,6 +55,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     drain: float = 0.0
     grace: int = 10
     request_seconds: float = 30.0
+    connections: int = 4_096
     query_time: float = 10.0
     trusted_proxies: str = ""
 
@@ -68,5 +72,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidSetting(f"drain {self.drain}: seconds, or 0 for none")
         if not 0 <= self.query_time < math.inf:
             raise InvalidSetting(f"query time {self.query_time}: seconds, or 0 for no limit")
+        if self.connections < 1:
+            raise InvalidSetting(f"connections {self.connections}: at least one")
         if not 0 <= self.port < 1 << 16:
             raise InvalidSetting(f"port {self.port}: 1 to 65535, or 0 for any that is free")

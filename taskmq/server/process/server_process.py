@@ -12,7 +12,7 @@ import uvicorn
 from taskmq.contracts.loggers import contain_below, contain_ours
 from taskmq.errors import InvalidSetting
 from taskmq.server.edge import Edge
-from taskmq.server.process.connections import connections_within
+from taskmq.server.process.connections import OpenConnections, connections_within, descriptors
 from taskmq.server.process.proxies import behind_proxies
 from taskmq.server.settings import ServerSettings
 
@@ -31,6 +31,7 @@ class ServerProcess:
             contain_below(library)
         # When it begins and ends is said by the command.
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        connections = OpenConnections(settings.connections, descriptors=descriptors())
         config = uvicorn.Config(
             behind_proxies(application, settings.trusted_proxies),
             log_config=None,
@@ -39,7 +40,7 @@ class ServerProcess:
             proxy_headers=False,
             lifespan="on",
             # One parser, in Python: what it refuses is the same everywhere.
-            http=connections_within(settings.request_seconds),
+            http=connections_within(settings.request_seconds, connections),
             ws="none",
             timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=settings.grace,

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self, cast
 
 import pytest
 from litestar.connection import ASGIConnection
@@ -18,7 +18,9 @@ from taskmq.model.identity import Identity
 from taskmq.model.telemetry.events import JobEvent
 from taskmq.server import ServerApplication, ServerSettings
 from taskmq.server.process import ServerProcess
+from taskmq.server.process.connections import OpenConnections, descriptors
 from taskmq_sql.sqlite.file.connection import Care
+from tests.servers.waiting import until
 from tests.unit.app_kit import new_url
 from tests.unit.server.kit import CALLERS, define, served
 
@@ -175,6 +177,109 @@ def test_a_request_that_is_not_complete_in_time_ends_its_connection_and_no_other
     _run(tmp_path, test, request_seconds=0.5)
 
 
+_PIPELINED = 40
+
+
+async def _unread(served: Served, requests: int) -> socket.socket:
+    """A connection that has asked so often for something large, and reads nothing."""
+    deaf = socket.socket()
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    deaf.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(deaf, ("127.0.0.1", served.port))
+    await loop.sock_sendall(deaf, (_head("GET", "/api/openapi.json") + b"\r\n") * requests)
+    return deaf
+
+
+def test_a_client_that_reads_nothing_is_cut_however_many_requests_it_sends(tmp_path: Path) -> None:
+    async def test(served: Served) -> None:
+        state = served.process._server.server_state
+        deaf = [await _unread(served, _PIPELINED) for _ in range(5)]
+        await until(lambda: len(state.connections) == 5, "connections of clients that read nothing")
+
+        assert (await served.ask("/api/v1/health/live"))[0] == 200
+        await until(lambda: not state.connections and not state.tasks, "their end")
+        for one in deaf:
+            one.close()
+
+    _run(tmp_path, test, request_seconds=0.5)
+
+
+def test_connections_that_wait_give_way_to_new_ones_the_quietest_first(tmp_path: Path) -> None:
+    async def test(served: Served) -> None:
+        opened = served.process._server.server_state.connections
+        async with AsyncExitStack() as stack:
+            silent = [await stack.enter_async_context(await served.connect()) for _ in range(10)]
+            deaf = [await _unread(served, _PIPELINED) for _ in range(3)]
+            kept = await stack.enter_async_context(await served.connect())
+            for _ in range(25):
+                await stack.enter_async_context(await served.connect())
+                # What was used last is the last to go.
+                assert (await kept.ask("/api/v1/health/live"))[0] == 200
+                assert (await served.ask("/api/v1/health/ready"))[0] == 200
+                assert len(opened) <= 20
+            for connection in silent:
+                assert await connection.ended() == b""
+            for one in deaf:
+                one.close()
+
+    _run(tmp_path, test, connections=20)
+
+
+def test_a_server_whose_connections_all_work_takes_no_more(tmp_path: Path) -> None:
+    async def test(served: Served) -> None:
+        async with AsyncExitStack() as stack:
+            for _ in range(3):
+                stream = await stack.enter_async_context(await served.connect())
+                await stream.send(_head("GET", "/api/v1/events") + b"\r\n")
+                await stream.reader.readuntil(b"retry: 3000")
+            async with await served.connect() as refused:
+                assert await refused.ended() == b""
+
+    _run(tmp_path, test, connections=3)
+
+
+def test_a_client_that_reads_slowly_gets_all_of_its_answer(tmp_path: Path) -> None:
+    async def test(served: Served) -> None:
+        loop = asyncio.get_running_loop()
+        slow = await _unread(served, 1)
+        found = bytearray()
+        async with asyncio.timeout(_PATIENCE):
+            while not found.endswith(b"}"):
+                # Less than what is on its way at once, again and again.
+                found += await loop.sock_recv(slow, 2_048)
+        slow.close()
+        head, _, body = bytes(found).partition(b"\r\n\r\n")
+
+        assert b" 200 " in head
+        assert json.loads(body)["openapi"].startswith("3.1")
+
+    _run(tmp_path, test, request_seconds=1.0)
+
+
+def test_connections_leave_descriptors_for_other_things() -> None:
+    class Quiet:
+        cuts: ClassVar[list[Any]] = []
+
+        def is_waiting(self) -> bool:
+            return True
+
+        def cut(self) -> None:
+            self.cuts.append(self)
+            opened.remove(cast("Any", self))
+
+    opened = OpenConnections(10_000, descriptors=130)
+    first, second, third = (cast("Any", Quiet()) for _ in range(3))
+    opened.add(first)
+    opened.add(second)
+    opened.touch(first)
+    opened.add(third)
+    opened.touch(second)
+
+    assert (len(opened), Quiet.cuts) == (2, [second])
+    assert descriptors() == descriptors() >= 256
+
+
 def test_an_answer_does_not_wait_for_what_the_client_acknowledges(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         async with await served.connect() as connection:
@@ -262,6 +367,11 @@ def test_a_server_that_drains_says_so_and_serves_until_its_time_is_over(tmp_path
         assert served.application.not_ready() == "it is about to stop"
 
     _run(tmp_path, test, drain=600.0)
+
+
+def test_no_connections_are_refused_as_a_setting() -> None:
+    with pytest.raises(InvalidSetting, match="connections 0"):
+        ServerSettings(connections=0)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
