@@ -79,7 +79,7 @@ class RateLimits:
 class RequestLimits:
     """How much one server takes of one credential, and of those who bring none that is good.
 
-    A credential that was good here before has its own limit and no other, so nobody else can use it up. One that is
+    A credential that was good here before has its own limit and no other, so no other caller can use it up. One that is
     new costs a look into the store. Failed looks are counted for the address, 10 a second; an address that has spent
     these gets what others leave of the 100 a second that all strangers share, the half of which is kept for
     addresses that have not. Of a sign-in by password name and address are known in the same way.

@@ -112,7 +112,7 @@ def presented(connection: ASGIConnection[Any, Any, Any, Any]) -> Presented:
 
 
 def credential_of(connection: ASGIConnection[Any, Any, Any, Any]) -> str | None:
-    """The secret by which a request is identified, whoever does it; None where no store has to be asked about one."""
+    """The secret that identifies a request, the host's own included; None where no store has to be asked about one."""
     if is_signed(connection):
         return None
     header = connection.headers.get("authorization")

@@ -107,7 +107,7 @@ def server(
         rate=rate,
         query_time=query_time,
         drain=drain,
-        # Nobody forwards requests to a server without sign-in.
+        # No proxy stands before a server without sign-in.
         trusted_proxies="" if development else check_proxies(os.environ.get("FORWARDED_ALLOW_IPS", "")),
     )
     app, _ = load_app(target_of(target))

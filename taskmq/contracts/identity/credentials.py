@@ -33,7 +33,7 @@ class CredentialStore(Protocol):
     async def end_login(self, keys: Sequence[ThrottleKey]) -> None:
         """Report that it was no failure: it stops counting for the address, and all do for the pair and the name.
 
-        For `REMEMBER_MS` the name is known at the address: keys with that `known` make nobody wait.
+        For `REMEMBER_MS` the name is known at the address: keys with that `known` make no login wait.
         """
         ...
 

@@ -36,7 +36,7 @@ class ThrottleKey(NamedTuple):
         free: so many failures cost nothing.
         longest_ms: no wait is longer.
         is_shared: others are counted for it as well, and a success of one takes back no more than its own count.
-        known: the key of a success; within `REMEMBER_MS` of it failures are counted, and nobody waits for them.
+        known: the key of a success; within `REMEMBER_MS` of it failures are counted, and no login waits for them.
     """
 
     key: str
