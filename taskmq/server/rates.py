@@ -77,12 +77,12 @@ class RateLimits:
 
 
 class RequestLimits:
-    """How much one server takes of one credential, and of those who bring none that is good.
+    """Limits of one server for each credential, and for callers that bring none that is good.
 
-    A credential that was good here before has its own limit and no other, so no other caller can use it up. One that is
-    new costs a look into the store. Failed looks are counted for the address, 10 a second; an address that has spent
-    these gets what others leave of the 100 a second that all strangers share, the half of which is kept for
-    addresses that have not. Of a sign-in by password name and address are known in the same way.
+    A credential that was good here before has its own limit alone, so no other caller can use it up. A new one costs
+    a look into the store: failed looks count for the address, 10 a second. An address that has spent these gets what
+    others leave of the 100 a second that all strangers share, half of which is kept for other addresses. A sign-in
+    by password is known by its name and address in the same way.
 
     IPv6 addresses count by their network (/64), of which one client has all addresses.
     """

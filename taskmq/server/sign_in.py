@@ -112,7 +112,7 @@ def presented(connection: ASGIConnection[Any, Any, Any, Any]) -> Presented:
 
 
 def credential_of(connection: ASGIConnection[Any, Any, Any, Any]) -> str | None:
-    """The secret that identifies a request, the host's own included; None where no store has to be asked about one."""
+    """The secret that identifies a request, in whatever form the host has it; None where no store is asked for it."""
     if is_signed(connection):
         return None
     header = connection.headers.get("authorization")
