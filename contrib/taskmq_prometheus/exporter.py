@@ -117,7 +117,8 @@ def _scheduler(snapshot: SchedulerSnapshot) -> Iterator[Metric]:
     yield from _schedules(snapshot.schedules)
     reports = CounterMetricFamily(
         "taskmq_scheduler_reports",
-        "Reports of workers: `accepted`; `superseded`, of an earlier dispatch; `unknown`, the store has no such job; "
+        "Reports of workers: `accepted`; `superseded`, of an earlier dispatch; `invented`, with a token that the "
+        "store has not given out; `unknown`, the store has no such job; "
         "`malformed`.",
         labels=["outcome"],
     )

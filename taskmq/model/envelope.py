@@ -60,18 +60,20 @@ Token = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 _REPORTS: Final = r"\Ataskmq\.reports\.(?:[\x20-\x7e]{1,240}|[^\x00-\x1f\x7f]{1,60})\Z"
 
 
-class Invitation(msgspec.Struct, frozen=True, kw_only=True):
+class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the message of a job of the store says beside its call: the field `store` of its body.
 
     Attributes:
         id: the store's id of the job; the job's own, which people see, may be one that its submitter chose.
         token: of this dispatch.
         reports: the queue that reports go to; a message that names any other queue is malformed.
+        proof: that the store has given out this token; echoed in every report. Empty: of a scheduler before it.
     """
 
     id: str
     token: Token
     reports: Annotated[str, msgspec.Meta(pattern=_REPORTS)]
+    proof: str = ""
 
 
 class BlobReference(msgspec.Struct, frozen=True, kw_only=True):

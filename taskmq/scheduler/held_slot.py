@@ -33,6 +33,7 @@ from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.lost_jobs import InFlightWatch
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.preemption import PreemptionWatch, gives_way
+from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.publish import InvitationPublisher
 from taskmq.scheduler.reports import AcceptedResults, ParkedReports, ReportConsumer
 from taskmq.scheduler.signals import LiveWorkers
@@ -54,7 +55,7 @@ class HeldSlot:
     """One slot at work.
 
     Args:
-        clock, pace: of all slots of this process.
+        clock, pace, proofs: of all slots of this process.
         fired: called with lanes, of whichever slot, that have got jobs which are ready.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
         upstream_ended: called when jobs have ended that others wait for.
@@ -69,6 +70,7 @@ class HeldSlot:
         *,
         clock: StoreClock,
         pace: FiringPace,
+        proofs: InvitationProofs,
         fired: Callable[[set[Lane]], None],
         again: Callable[[str, str, float], None],
         upstream_ended: Callable[[], None],
@@ -91,6 +93,7 @@ class HeldSlot:
             lease=lease,
             began=self._began,
             reports=reports,
+            prove=proofs.prove,
             queue=app.producer.queue,
             runs_once=self._runs_once,
             counts=counts,

@@ -75,6 +75,7 @@ class InvitationPublisher:
         lease: of the slot.
         began: called with a job that is known to run.
         reports: the name of the slot's reports queue.
+        prove: makes the proof for a job's dispatch, by its token and the reports queue.
         queue: what a queue of that name is to be.
         runs_once: whether the jobs of a task must not run a second time.
         room: called when there may be room for jobs again: some have left, or a pause is over.
@@ -89,6 +90,7 @@ class InvitationPublisher:
         lease: HeldLease,
         began: Callable[[str], None],
         reports: str,
+        prove: Callable[[str, int, str], str],
         queue: Callable[[str], WorkQueue],
         runs_once: Callable[[str], bool],
         counts: SchedulerCounts,
@@ -100,6 +102,7 @@ class InvitationPublisher:
         self._lease = lease
         self._began = began
         self._reports = reports
+        self._prove = prove
         self._queue = queue
         self._runs_once = runs_once
         self._counts = counts
@@ -274,7 +277,8 @@ class InvitationPublisher:
         return failures
 
     def _outgoing(self, job: DispatchedJob) -> Outgoing:
-        invitation = Invitation(id=job.id, token=job.token, reports=self._reports)
+        proof = self._prove(job.id, job.token, self._reports)
+        invitation = Invitation(id=job.id, token=job.token, reports=self._reports, proof=proof)
         return Outgoing(
             queue=jobs_queue(_way(job)),
             body=invite(job.body, attempt=job.attempt, invitation=invitation),

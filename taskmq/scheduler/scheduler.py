@@ -28,6 +28,7 @@ from taskmq.scheduler.firing.due_loop import FiringPace, StoreClock
 from taskmq.scheduler.held_slot import HeldSlot
 from taskmq.scheduler.history import RunHistory
 from taskmq.scheduler.nodes import NodeRegistrar
+from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.signals import LiveWorkers, Signals
 from taskmq.scheduler.slots import HeldLease, SlotLeases
 from taskmq.scheduler.status import SchedulerCounts, SchedulerStatus
@@ -97,6 +98,7 @@ class Scheduler:
         self._leases: SlotLeases | None = None
         self._signals: Signals | None = None
         self._releases: DependentReleases | None = None
+        self._proofs: InvitationProofs | None = None
 
     def __repr__(self) -> str:
         return f"<Scheduler {self._me} slots={sorted(self._held)}>"
@@ -117,6 +119,9 @@ class Scheduler:
                 return
             records = StoredRecords(store, self._app.name, self._app.producer)
             if not await self._until_reached(lambda: records.upsert(self._app.schedules)):
+                return
+            proofs = self._proofs = InvitationProofs(store.dispatching)
+            if not await self._until_reached(proofs.read):
                 return
             tasks = TaskRegistrar(self._app, store.tasks, me=self._me) if isinstance(store, Catalogued) else None
             nodes = NodeRegistrar(store, me=self._me, knows_all=lambda: self._workers.knows_all)
@@ -148,6 +153,7 @@ class Scheduler:
                 await group.start(releases, "lets jobs go that waited for others")
                 await group.start(AuditSeal(store, me=self._me), "seals the audit")
                 await group.start(BulkRunner(self._app, me=self._me), "carries out what is done to many jobs")
+                await group.start(proofs, "looks whether there is a new key of reports")
                 await group.start(nodes, "writes down which nodes there are")
                 if tasks is not None:
                     await group.start(tasks, "writes down which tasks there are")
@@ -261,6 +267,7 @@ class Scheduler:
 
     def _taken(self, lease: HeldLease) -> None:
         assert self._store is not None
+        assert self._proofs is not None
         held = HeldSlot(
             self._app,
             self._store,
@@ -268,6 +275,7 @@ class Scheduler:
             self._workers,
             clock=self._clock,
             pace=self._pace,
+            proofs=self._proofs,
             fired=self._fired,
             again=self._runs_again,
             upstream_ended=self._upstream_ended,

@@ -23,7 +23,8 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
         paused: why queues take no jobs for now, by queue.
         dispatched: jobs that were handed to the broker since the start.
         fired: jobs whose time has come.
-        reports: what workers' reports came to: `accepted`, `superseded`, `unknown`, `malformed`.
+        reports: what workers' reports came to: `accepted`, `superseded`, `invented`, `unknown`,
+            `malformed`.
         lost: jobs that were given up, and dispatched again or ended.
         preempted: runs that were asked to give way to others.
         occurrences: of schedules, that were submitted since the start.

@@ -16,6 +16,7 @@ from taskmq.contracts.broker import Consumer, Delivery, Outgoing, Subscription
 from taskmq.contracts.jobs import DispatchedJob, Pick, slot_key
 from taskmq.model.envelope import JSON, Invitation
 from taskmq.model.history.logs import LOGS_TASK, decode_logs
+from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.reports import Report, decode_reports, invite
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
@@ -76,6 +77,7 @@ class StoreRun:
         self._arrived: list[Delivery] = []
         self._consumer: Consumer | None = None
         self._epochs: dict[int, int] = {}
+        self._key: ReportKey | None = None
 
     async def start(self) -> None:
         """Hold all slots, and hear reports; what an earlier one has left at the broker is there still."""
@@ -83,6 +85,7 @@ class StoreRun:
         self._consumer = await self._session.broker.consume(
             [Subscription(self._reports, _MANY)], self._arrived.append
         )
+        self._key = (await self._dispatching.report_keys())[0]
         for slot in range(self._dispatching.slots):
             epoch = await self._dispatching.leases.acquire(slot_key(slot), owner="test", seconds=_FOR_EVER)
             assert isinstance(epoch, int)
@@ -129,7 +132,7 @@ class StoreRun:
                 self.moved += 1
                 continue
             reports = [report for report in decode_reports(delivery.body) if report.kind != "alive"]
-            applied = await self._dispatching.apply(reports)
+            applied = await self._dispatching.apply(reports, came_by=self._reports)
             ends: list[AcceptedEnd] = []
             for report, one in zip(reports, applied, strict=True):
                 if one.outcome == "accepted" and one.state is not None and one.state.is_final:
@@ -167,7 +170,9 @@ class StoreRun:
         await self._dispatching.confirm([batch.id])
 
     def _outgoing(self, job: DispatchedJob) -> Outgoing:
-        invitation = Invitation(id=job.id, token=job.token, reports=self._reports)
+        assert self._key is not None
+        proof = self._key.prove(job.id, job.token, self._reports)
+        invitation = Invitation(id=job.id, token=job.token, reports=self._reports, proof=proof)
         return Outgoing(
             queue=jobs_queue(job.queue),
             body=invite(job.body, attempt=job.attempt, invitation=invitation),

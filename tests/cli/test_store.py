@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from taskmq.contracts.broker import BrokerOptions
+from taskmq.model.jobs.proofs import ReportKey
 from taskmq.operations.retention import ArchivedDay, archive_days
 from taskmq_sql import open_job_store
 from tests.cli.kit import Here
@@ -54,6 +55,41 @@ def test_ended_jobs_are_forgotten_on_an_operators_word_in_whole_days(taskmq: Her
     assert (pruned.code, "ended over 7d ago" in pruned.err) == (0, True)
     assert (hours.code, none.code) == (2, 2)
     assert "whole days, at least 1d" in hours.err
+
+
+def test_a_key_of_reports_is_rotated_with_an_entry_of_the_audit_and_never_shown(taskmq: Here, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'jobs.db'}"
+
+    before = _keys(store)
+    first = taskmq("store", "rotate-key", "--store", store)
+    second = taskmq("store", "rotate-key", "--store", store)
+    kept = _keys(store)
+    third = taskmq("store", "rotate-key", "--forget-older", "--store", store)
+    audit = taskmq("-o", "json", "audit", "list", "--store", store)
+
+    (left,) = _keys(store)
+    assert [one.code for one in (first, second, third)] == [0, 0, 0]
+    assert [key.id for key in kept[2:]] == [key.id for key in before]
+    assert [f"key {key.id} " in said.err for key, said in zip(kept, (second, first), strict=False)] == [True, True]
+    assert f"key {left.id} within half a minute; back the store up" in third.err
+    assert [(entry["action"], entry["after"]) for entry in audit.data] == [
+        ("store.rotate_key", {"forgets_older": True}),
+        ("store.rotate_key", {"forgets_older": False}),
+        ("store.rotate_key", {"forgets_older": False}),
+    ]
+    printed = "".join(one.out + one.err for one in (first, second, third, audit))
+    assert all(secret not in printed for key in (*kept, left) for secret in (key.secret.hex(), repr(key.secret)))
+
+
+def _keys(url: str) -> list[ReportKey]:
+    async def read() -> list[ReportKey]:
+        store = open_job_store(url, BrokerOptions(name="tests"))
+        try:
+            return await store.dispatching.report_keys()
+        finally:
+            await store.aclose()
+
+    return asyncio.run(read())
 
 
 def test_schedules_of_beats_move_to_the_store_after_they_were_shown(taskmq: Here, tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 import os
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
@@ -11,8 +13,9 @@ import pytest
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobStore
 from taskmq.testing import FakeClock, JobModel, MemoryJobStore
-from taskmq.testing.job_store_suite import JobStoreSuite, JobTransactions, MovedClocks
+from taskmq.testing.job_store_suite import JobStoreSuite, JobTransactions, MovedClocks, RestoredStores
 from taskmq_sql import open_job_store
+from tests.servers import PostgreSQL
 
 
 class TestMemory(JobStoreSuite):
@@ -105,3 +108,54 @@ class TestSqliteAsTimePasses(MovedClocks):
 
     async def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
+
+
+class TestMemoryRestored(RestoredStores):
+    @pytest.fixture(autouse=True)
+    def _database(self) -> None:
+        self.model, self.clock = JobModel(), FakeClock()
+
+    def open_store(self) -> JobStore:
+        return MemoryJobStore(self.model, clock=self.clock)
+
+    async def back_up(self) -> None:
+        self.copy = deepcopy(self.model)
+
+    async def restore(self) -> None:
+        self.model = self.copy
+
+
+class TestSqliteRestored(RestoredStores):
+    @pytest.fixture(autouse=True)
+    def _database(self, tmp_path: Path) -> None:
+        self.path, self.copy = tmp_path / "jobs.db", tmp_path / "copy.db"
+
+    def open_store(self) -> JobStore:
+        return open_job_store(f"sqlite:///{self.path}", BrokerOptions(name="suite"))
+
+    async def back_up(self) -> None:
+        with closing(sqlite3.connect(self.path)) as there, closing(sqlite3.connect(self.copy)) as here:
+            there.backup(here)
+
+    async def restore(self) -> None:
+        self.path = self.copy
+
+
+class TestPostgreSQLRestored(RestoredStores):
+    @pytest.fixture(autouse=True)
+    def _database(self, postgres_server: PostgreSQL, job_store_url: str) -> Iterator[None]:
+        self.server, self.url = postgres_server, job_store_url
+        self.copy = postgres_server.create_database()
+        yield
+        postgres_server.drop_database(self.copy)
+
+    def open_store(self) -> JobStore:
+        return open_job_store(self.url, BrokerOptions(name="suite"))
+
+    async def back_up(self) -> None:
+        there, here = (urlsplit(url).path.removeprefix("/") for url in (self.url, self.copy))
+        self.server.drop_database(self.copy)
+        self.server.sql(f'create database "{here}" template "{there}"')
+
+    async def restore(self) -> None:
+        self.url = self.copy

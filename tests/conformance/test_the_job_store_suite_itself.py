@@ -124,16 +124,31 @@ class _KeepsItsTokens(JobModel):
 
 
 class _ComparesNoToken(JobModel):
-    def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
+    def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
         known = [self.jobs.get(report.id) for report in reports]
         return super().apply(
-            [replace(report, token=job.token) if job else report for report, job in zip(reports, known, strict=True)]
+            [replace(report, token=job.token) if job else report for report, job in zip(reports, known, strict=True)],
+            came_by=came_by,
         )
 
 
+class _BelievesEveryToken(JobModel):
+    def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
+        (key, *_) = self.report_keys
+        return super().apply(
+            [replace(report, proof=key.prove(report.id, report.token, came_by)) for report in reports],
+            came_by=came_by,
+        )
+
+
+class _BelievesNoProof(JobModel):
+    def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
+        return super().apply([replace(report, proof="") for report in reports], came_by=came_by)
+
+
 class _CountsTheLastOfACall(JobModel):
-    def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
-        return super().apply(reports[::-1])[::-1]
+    def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
+        return super().apply(reports[::-1], came_by=came_by)[::-1]
 
 
 class _ForgetsCancellations(JobModel):
@@ -145,8 +160,8 @@ class _ForgetsCancellations(JobModel):
 
 
 class _CountsSnoozes(JobModel):
-    def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
-        applied = super().apply(reports)
+    def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
+        applied = super().apply(reports, came_by=came_by)
         for report, each in zip(reports, applied, strict=True):
             if report.kind == "snoozed" and each.outcome == "accepted":
                 self.jobs[report.id] = replace(self.jobs[report.id], attempt=self.jobs[report.id].attempt + 1)
@@ -222,8 +237,8 @@ class _ForgetsConfirms(JobModel):
 
 
 class _ReadsEndedJobsWithoutResult(JobModel):
-    def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
-        return super().apply([replace(report, result=b"") for report in reports])
+    def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
+        return super().apply([replace(report, result=b"") for report in reports], came_by=came_by)
 
 
 class _StepsAsItLikes(JobModel):
@@ -359,6 +374,8 @@ _NOTICED_BY: Final[dict[type[JobModel], int]] = {
         _HasNoFence,
         _KeepsItsTokens,
         _ComparesNoToken,
+        _BelievesEveryToken,
+        _BelievesNoProof,
         _ForgetsCancellations,
         _CountsSnoozes,
         _ForgetsAttempts,

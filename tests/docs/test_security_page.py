@@ -15,6 +15,8 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.identity import Actor, NewUser, Tenant
 from taskmq.errors import StoreUnavailable
 from taskmq.model.identity import FORGET_AFTER_MS, throttle_keys
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq_sql import open_job_store
 from tests.cli.kit import run_here
 from tests.docs.blocks import blocks_of
@@ -98,3 +100,23 @@ async def test_the_role_of_the_page_adds_to_the_audit_and_changes_nothing_of_it(
         assert await connection.fetchval("select count(*) from taskmq.audit") == 2
     finally:
         await connection.close()
+
+
+@pytest.mark.real_time
+async def test_the_role_of_the_page_submits_jobs_and_cannot_read_the_keys_of_reports(
+    append_only: str, job_store_url: str
+) -> None:
+    owner, server = (open_job_store(url, BrokerOptions(name="test")) for url in (job_store_url, append_only))
+    try:
+        assert len(await owner.dispatching.report_keys()) == 1
+        driver = JobDriver(server)
+        job = await driver.submit()
+        await driver.updated(job, JobState.CANCELLED, kind="cancel")
+        await server.check()
+        assert not [finding for finding in await server.diagnose() if "report_key" in str(finding)]
+        for denied in (server.dispatching.report_keys, server.dispatching.rotate_report_key):
+            with pytest.raises((StoreUnavailable, asyncpg.InsufficientPrivilegeError), match="permission denied"):
+                await denied()
+    finally:
+        await server.aclose()
+        await owner.aclose()

@@ -2,8 +2,8 @@
 const amqp = require("amqplib");
 const [url, queue, count] = process.argv.slice(2);
 
-function run({ task, args: [number], attempt = 1, store: { id, token } }) {
-  const report = { id, token, attempt, worker: "node", started: Date.now(), ran: 3 };
+function run({ task, args: [number], attempt = 1, store: { id, token, proof } }) {
+  const report = { id, token, proof, attempt, worker: "node", started: Date.now(), ran: 3 };
   if (task === "fail") {
     return { ...report, kind: "failed", error: { type_name: "RangeError", message: "too large", traceback: "" } };
   }

@@ -186,7 +186,9 @@ class Stage:
         for delivery in taken:
             invitation = decode_envelope(delivery.body).store
             assert invitation is not None
-            report = Report(id=invitation.id, token=invitation.token, kind="succeeded", worker="w")
+            report = Report(
+                id=invitation.id, token=invitation.token, proof=invitation.proof, kind="succeeded", worker="w"
+            )
             (body,) = encode_reports([report])
             message = Outgoing(
                 queue=invitation.reports, body=body, content_type=JSON, job_id="", task="taskmq.reports"

@@ -97,7 +97,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0017"
+HEAD: Final = "0018"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -532,6 +532,18 @@ setting: Final = Table(
     Column("name", Text, nullable=False),
     Column("value", Text, nullable=False),
     PrimaryKeyConstraint("name", name="setting_pkey"),
+)
+
+report_key: Final = Table(
+    "report_key",
+    metadata,
+    # The newest key has the highest.
+    Column("number", BigInteger, Identity(always=True), nullable=False),
+    Column("id", Text, nullable=False),
+    Column("secret", LargeBinary, nullable=False),
+    Column("created", BigInteger, nullable=False),
+    PrimaryKeyConstraint("number", name="report_key_pkey"),
+    UniqueConstraint("id", name="report_key_id_key"),
 )
 
 BY_DAY: Final = {"job_history": "ended", "attempt": "at", "event": "at"}

@@ -19,6 +19,8 @@ from taskmq.contracts.jobs import (
     Withdrawn,
     slot_key,
 )
+from taskmq.model.identity import AuditEntry
+from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import UNDERWAY, JobState
@@ -53,7 +55,9 @@ from taskmq_sql.postgres.statements import (
     UNDISPATCH,
     WITHDRAWN,
 )
+from taskmq_sql.postgres.transactions import PostgresRunner
 from taskmq_sql.postgres.upkeep.days import drop_days, make_days
+from taskmq_sql.report_keys import SqlReportKeys
 
 __all__ = ["PostgresDispatch"]
 
@@ -77,6 +81,7 @@ class PostgresDispatch:
         self._names = database.names
         self._leases = PostgresLeases(database.leases)
         self._fires = _Fires(database)
+        self._keys = SqlReportKeys(PostgresRunner(database.reads, database.accounts))
 
     @property
     def slots(self) -> int:
@@ -251,8 +256,14 @@ class PostgresDispatch:
             batches.setdefault(row["batch"], (row["confirmed"], []))[1].append(job)
         return [DispatchBatch(number, *found) for number, found in sorted(batches.items())]
 
-    async def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
-        return await apply(self._database, reports)
+    async def report_keys(self) -> list[ReportKey]:
+        return await self._keys.read()
+
+    async def rotate_report_key(self, *, forgets: bool = False, audit: AuditEntry | None = None) -> str:
+        return await self._keys.rotate(forgets=forgets, audit=audit)
+
+    async def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
+        return await apply(self._database, reports, came_by)
 
     async def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
         shards = [shard for shard in range(_SHARDS) if shard % self.slots == slot]

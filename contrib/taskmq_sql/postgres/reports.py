@@ -1,25 +1,31 @@
 """Applying reports: grouped by what follows from them, each group one statement, all of them one transaction."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
 
-from taskmq.contracts.jobs import AppliedReport
+from taskmq.contracts.jobs import AppliedReport, forgotten_end
+from taskmq.model.jobs.proofs import ReportKeys
 from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
-from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten
+from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_invented
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq.model.units import storable
+from taskmq_sql.identity import note as note_audit
 from taskmq_sql.jobs.codes import CODES, EVENT_CODES, STATES, EventKind
 from taskmq_sql.jobs.values import escaped_error, is_job_id
 from taskmq_sql.postgres.connections import Connection, Row, column_of
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.records import error_columns
 from taskmq_sql.postgres.statements import AGAIN, END, EVENTS, EXISTING, FORGOTTEN, STARTED
+from taskmq_sql.postgres.transactions import drive
+from taskmq_sql.report_keys import read_keys
 
 __all__ = ["Ending", "Note", "apply", "end", "note"]
 
+_NOW: Final = "select taskmq.now_ms()"
+_TENANT: Final = "select name from taskmq.tenant where id = $1"
 _ENDED: Final = """
 select distinct on (h.id) h.id, h.state, h.version, h.queue, h.token from taskmq.job_history h
 where h.id = any($1::uuid[]) order by h.id, h.ended desc"""
@@ -58,14 +64,15 @@ class _Step(msgspec.Struct, frozen=True, gc=False):
     version: int
     is_accepted: bool = True
     is_forgotten: bool = False
+    is_invented: bool = False
     has_dependents: bool = False
 
 
-async def apply(database: Database, reports: Sequence[Report]) -> list[AppliedReport]:
+async def apply(database: Database, reports: Sequence[Report], came_by: str) -> list[AppliedReport]:
     """What `DispatchStore.apply` does."""
     workers = await database.names.ids("worker", {storable(report.worker) for report in reports if report.worker})
     places = [place for place, report in enumerate(reports) if is_job_id(report.id)]
-    applying = _Applying(reports, workers)
+    applying = _Applying(reports, workers, came_by)
     steps: dict[int, _Step] = {}
     if places and len(turns := _turns(reports, places)) == 1 and all(_is_end(reports[place]) for place in places):
         # The ordinary case: one statement is a transaction of its own.
@@ -81,9 +88,10 @@ async def apply(database: Database, reports: Sequence[Report]) -> list[AppliedRe
 class _Applying:
     """One call, which may begin again: it keeps nothing of what it has done."""
 
-    def __init__(self, reports: Sequence[Report], workers: dict[str, int]) -> None:
+    def __init__(self, reports: Sequence[Report], workers: dict[str, int], came_by: str) -> None:
         self._reports = reports
         self._workers = workers
+        self._came_by = came_by
 
     async def apply(self, connection: Connection, turns: Sequence[Sequence[int]]) -> dict[int, _Step]:
         """Let them count, turn by turn; what became of each that the store knows."""
@@ -157,16 +165,18 @@ class _Applying:
             by_id = {self._reports[place].id: place for place in cancelled}
             for row in await end(connection, endings):
                 steps[by_id[str(row[0])]] = _Step(JobState.CANCELLED, row[1], row[2], has_dependents=bool(row[3]))
+        live = rows
+        if gone := [job_id for job_id in wanted if job_id not in live]:
+            rows = live | {str(row["id"]): row for row in await connection.fetch(_ENDED, gone)}
+        keys = await self._keys(connection, places, rows)
         forgotten = [
             place
             for place in places
-            if (row := rows.get(self._reports[place].id)) is not None
-            and ends_forgotten_dispatch(self._reports[place], row["token"])
+            if (row := live.get(self._reports[place].id)) is not None
+            and ends_forgotten_dispatch(self._reports[place], row["token"], keys, self._came_by)
         ]
         if forgotten:
-            steps |= await self._end_forgotten(connection, forgotten)
-        if gone := [job_id for job_id in wanted if job_id not in rows]:
-            rows |= {str(row["id"]): row for row in await connection.fetch(_ENDED, gone)}
+            steps |= await self._end_forgotten(connection, forgotten, live)
         for place in places:
             row = rows.get(self._reports[place].id)
             if place not in steps and row is not None:
@@ -176,15 +186,30 @@ class _Applying:
                     row["version"],
                     is_accepted=False,
                     is_forgotten=is_forgotten(self._reports[place].token, row["token"]),
+                    is_invented=is_invented(self._reports[place], row["token"], keys, self._came_by),
                 )
         return steps
 
-    async def _end_forgotten(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
+    async def _keys(self, connection: Connection, places: Sequence[int], rows: Mapping[str, Row]) -> ReportKeys:
+        """Those of the store, where a report is of a dispatch that is not written down."""
+        reports = [self._reports[place] for place in places]
+        if any((row := rows.get(each.id)) is not None and is_forgotten(each.token, row["token"]) for each in reports):
+            return ReportKeys(await drive(connection, read_keys(0)))
+        return ReportKeys(())
+
+    async def _end_forgotten(
+        self, connection: Connection, places: Sequence[int], live: Mapping[str, Row]
+    ) -> dict[int, _Step]:
         """End jobs by dispatches that are not written down here, as if they were."""
         ids, tokens = zip(*((self._reports[place].id, self._reports[place].token) for place in places), strict=True)
         for statement in FORGOTTEN:
             await connection.execute(statement, *((ids, tokens) if "$2" in statement else (ids,)))
         ended = await self.end(connection, places)
+        entries = [
+            forgotten_end(report, step.state, await connection.fetchval(_TENANT, live[report.id]["tenant"]))
+            for report, step in [(self._reports[place], step) for place, step in ended.items()]
+        ]
+        await drive(connection, note_audit(await connection.fetchval(_NOW), entries))
         return {place: msgspec.structs.replace(step, is_forgotten=True) for place, step in ended.items()}
 
     def _note(self, place: int, step: _Step | None) -> Note | None:
@@ -288,7 +313,9 @@ def _is_cancelled(report: Report, row: Row | None) -> bool:
 def _applied(step: _Step | None, queues: dict[int | None, str]) -> AppliedReport:
     if step is None:
         return AppliedReport("unknown")
-    outcome: Literal["accepted", "superseded"] = "accepted" if step.is_accepted else "superseded"
+    outcome: Literal["accepted", "superseded", "invented"] = "invented" if step.is_invented else "superseded"
+    if step.is_accepted:
+        outcome = "accepted"
     return AppliedReport(outcome, step.state, queues[step.queue], step.has_dependents)
 
 

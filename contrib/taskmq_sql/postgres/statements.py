@@ -447,7 +447,7 @@ where j.id = any($1::uuid[]) and exists (select from fence) order by j.id for up
 """What has become of jobs that are to end without a run. No lease: nothing."""
 
 EXISTING: Final = """
-select j.id, j.token, j.state, j.version, j.queue, j.cancel_requested from taskmq.job j
+select j.id, j.token, j.state, j.version, j.queue, j.tenant, j.cancel_requested from taskmq.job j
 where j.id = any($1::uuid[]) order by j.id for update"""
 """What has become of jobs whose reports did not count, as far as they live."""
 

@@ -32,15 +32,18 @@ from taskmq.contracts.jobs import (
     slot_of,
 )
 from taskmq.model.clock import Clock
+from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
+from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq.model.jobs.reports import Report
 from taskmq_sql.bulks import SqlBulks
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.nodes import SqlNodes
+from taskmq_sql.report_keys import SqlReportKeys
 from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks
 from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
 from taskmq_sql.sqlite.file.diagnosis import diagnose
@@ -256,6 +259,7 @@ class SqliteDispatch:
         self._schedules = schedules
         self._keep_days = keep_days
         self._leases = SqliteLeases(writer)
+        self._keys = SqlReportKeys(SqliteRunner(writer, reader))
 
     @property
     def slots(self) -> int:
@@ -324,8 +328,14 @@ class SqliteDispatch:
     async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
         return await self._writer.call(partial(dispatches.take_over, slot=slot, epoch=epoch), care=Care.DURABLE)
 
-    async def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
-        return await self._writer.add(apply_reports, reports, care=Care.DURABLE)
+    async def report_keys(self) -> list[ReportKey]:
+        return await self._keys.read()
+
+    async def rotate_report_key(self, *, forgets: bool = False, audit: AuditEntry | None = None) -> str:
+        return await self._keys.rotate(forgets=forgets, audit=audit)
+
+    async def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
+        return await self._writer.add(apply_reports, [(report, came_by) for report in reports], care=Care.DURABLE)
 
     async def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
         shards = range(slot, _SHARDS, SLOTS)

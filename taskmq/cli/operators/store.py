@@ -25,7 +25,7 @@ __all__ = ["app"]
 
 app = App(
     name="store",
-    help="The job store: upgrade, current, check, prune, archive, read, erase, import from beats.",
+    help="The job store: upgrade, current, check, rotate-key, prune, archive, read, erase, import from beats.",
     result_action="return_value",
 )
 
@@ -82,6 +82,30 @@ def check() -> int:
         return found.address
 
     note(f"{run_with_app(lambda target: run(_store(target)))} is fit for this version")
+    return OK
+
+
+@app.command
+def rotate_key(*, forget_older: Annotated[bool, Parameter(negative="")] = False) -> int:
+    """Make a new key, by which the store knows reports of dispatches that it has forgotten.
+
+    Schedulers use it within half a minute. What older keys have proven stays good. Back up afterwards: a store that
+    is restored from before refuses the ends of later dispatches, and those jobs run again.
+
+    Parameters
+    ----------
+    forget_older
+        Nothing that older keys have proven is good any more: they have leaked. Needed only where a store is restored.
+    """
+
+    async def run(found: "JobStore") -> str:
+        from taskmq.cli.administration.store import me
+
+        entry = me().entry("store.rotate_key", kind="store", after={"forgets_older": forget_older})
+        return await found.dispatching.rotate_report_key(forgets=forget_older, audit=entry)
+
+    key = run_with_app(lambda target: run(_store(target)))
+    note(f"new dispatches are proven by key {key} within half a minute; back the store up")
     return OK
 
 

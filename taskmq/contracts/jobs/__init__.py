@@ -26,6 +26,7 @@ from taskmq.contracts.jobs.dispatch import (
     ReadyJob,
     Released,
     Withdrawn,
+    forgotten_end,
     slot_of,
 )
 from taskmq.contracts.jobs.nodes import NodeStore, PlacedJob, UnplacedJob
@@ -110,6 +111,7 @@ __all__ = [
     "counted",
     "decode_lanes",
     "encode_lanes",
+    "forgotten_end",
     "over_quota",
     "ready_topic",
     "renamed",

@@ -16,6 +16,8 @@ import msgspec
 
 from taskmq.contracts.jobs.records import JobRecord
 from taskmq.contracts.stores.leases import Coordinator
+from taskmq.model.identity import AuditEntry
+from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
@@ -33,6 +35,7 @@ __all__ = [
     "ReadyJob",
     "Released",
     "Withdrawn",
+    "forgotten_end",
     "slot_of",
 ]
 
@@ -127,14 +130,14 @@ class AppliedReport(msgspec.Struct, frozen=True, gc=False):
     """What a report came to.
 
     Attributes:
-        outcome: `accepted`; `superseded`: of an earlier dispatch, or the job has ended; `unknown`: the store has no
-            such job.
+        outcome: `accepted`; `superseded`: of an earlier dispatch, or the job has ended; `invented`: of a dispatch
+            that the store has no memory of, without a proof that there was one; `unknown`: the store has no such job.
         state: the job's afterwards; None where it is unknown.
         queue: the job's.
         has_dependents: it has ended, and others wait, or waited, for that: `release_dependents` has something to do.
     """
 
-    outcome: Literal["accepted", "superseded", "unknown"]
+    outcome: Literal["accepted", "superseded", "invented", "unknown"]
     state: JobState | None = None
     queue: str = ""
     has_dependents: bool = False
@@ -294,16 +297,32 @@ class DispatchStore(Protocol):
         """
         ...
 
-    async def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
+    async def report_keys(self) -> list[ReportKey]:
+        """The keys of proofs, the newest first. There is one from the beginning: what makes the tables makes it."""
+        ...
+
+    async def rotate_report_key(self, *, forgets: bool = False, audit: AuditEntry | None = None) -> str:
+        """Make a new key, by which new dispatches are proven from now on; its id, which is no secret.
+
+        Proofs by older keys stay good, unless the store forgets those: then an end counts only where the store
+        remembers its dispatch.
+        """
+        ...
+
+    async def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
         """Let the reports count, all of them in one transaction; what each came to, in their order.
 
         No epoch: the token decides, whichever scheduler applies it. An end of a later dispatch than the store knows
-        of (it was restored from a backup) counts, too, with an event `unknown_attempt`; other reports of such a
-        dispatch get the event alone (`taskmq.model.jobs.tokens`). Several reports of one job in one call count in
-        their order. `started` counts for a job that runs already, too: its message was delivered again, to another
-        worker perhaps. An `interrupted` job is ready at once, and its `due` is what it was, or now. One that says why
-        was preempted: that is an event, and no error of the job.
-        `detached` and `alive` are starts as well, and the store remembers a `detached` one as an event.
+        of (it was restored from a backup) counts, too, where its proof is by one of the store's keys: with an event
+        `unknown_attempt`, and an entry of the audit (`forgotten_end`). Other reports of such a dispatch get the event
+        alone, and so do those without a proof, which are `invented` (`taskmq.model.jobs.tokens`). Several reports of
+        one job in one call count in their order. `started` counts for a job that runs already, too: its message was
+        delivered again, to another worker perhaps. An `interrupted` job is ready at once, and its `due` is what it
+        was, or now. One that says why was preempted: that is an event, and no error of the job. `detached` and
+        `alive` are starts as well, and the store remembers a `detached` one as an event.
+
+        Args:
+            came_by: the reports queue by which they came: a proof is good for the queue of its invitation alone.
         """
         ...
 
@@ -341,3 +360,17 @@ class DispatchStore(Protocol):
             forgets: False: jobs that have ended stay, however old they are.
         """
         ...
+
+
+def forgotten_end(report: Report, state: JobState, tenant: str) -> AuditEntry:
+    """The entry of the audit that a job has ended by a dispatch which its store does not remember."""
+    return AuditEntry(
+        action="job.end",
+        kind="job",
+        subject=report.id,
+        tenant=tenant,
+        user=report.worker,
+        via="report",
+        after={"state": str(state), "attempt": report.attempt},
+        note="its dispatch was forgotten, and the report has a proof of it",
+    )

@@ -3,8 +3,10 @@
     invitation (id, attempt, token)  ->  the worker runs the task  ->  report (id, token, kind, ...)
 
 A report counts only with the job's present token, which is new with every dispatch: one that is late, doubled, or of
-a run that was given up is superseded, and harmless. Reports travel as lists, JSON, at most `LONGEST` bytes a message:
-part of the wire format, which docs/wire.md describes for workers in other languages.
+a run that was given up is superseded, and harmless. Where a store was restored it may not remember the dispatch: then
+an end counts by its proof (`taskmq.model.jobs.proofs`), and one with a made-up token does not. Reports travel as
+lists, JSON, at most `LONGEST` bytes a message: part of the wire format, which docs/wire.md describes for workers in
+other languages.
 """
 
 from collections.abc import Iterable, Iterator
@@ -85,6 +87,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         id: the store's id of the job.
         token: of the invitation.
+        proof: of the invitation: by it a store that has forgotten the dispatch knows its token for its own.
         attempt: its number, from 1.
         worker: who ran it.
         started: when its run began; None where it had none.
@@ -98,6 +101,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     token: Token
     kind: ReportKind
+    proof: str = ""
     attempt: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 1
     worker: str = ""
     started: _Instant | None = None

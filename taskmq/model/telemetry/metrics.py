@@ -185,7 +185,7 @@ class SchedulerSnapshot(NamedTuple):
         dispatched: jobs that were handed to the broker.
         fired: jobs whose time has come.
         lost: jobs that were given up, and dispatched again or ended.
-        reports: of workers, by what they came to: `accepted`, `superseded`, `unknown`, `malformed`.
+        reports: of workers, by what they came to: `accepted`, `superseded`, `invented`, `unknown`, `malformed`.
         store_silence: seconds since the store last answered; None: it never has.
         schedules: occurrences of schedules, since it started.
         preempted: runs that were asked to give way to others.

@@ -10,15 +10,17 @@
 
 That a job which has no message any more is `alive` still is for the ledger alone: the store is not asked.
 
-A report that comes twice, late or out of order changes nothing: the job's token decides. What the store does not know
-at all goes to the parking queue: its database may have been restored, and people have to see that.
+A report that comes twice, late or out of order changes nothing: the job's token decides, and for a dispatch that the
+store has forgotten the proof. One whose token is made up is counted, and logged now and then. One of a job
+that the store does not know at all goes to the parking queue: its database may have been restored, and people have to
+see that.
 """
 
 import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Consumer, Delivery, Subscription
@@ -38,6 +40,7 @@ from taskmq.model.history.logs import LOGS_TASK, RunLog, decode_logs
 from taskmq.model.jobs.reports import Report, after_report, goes_on, read_reports
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.scheduler.ledger import Ledger
+from taskmq.scheduler.reports.inventions import Inventions
 from taskmq.scheduler.reports.letters import ParkedReports, report_of_letter
 from taskmq.scheduler.reports.refusals import judge
 from taskmq.scheduler.reports.results import AcceptedEnd, AcceptedResults
@@ -110,6 +113,7 @@ class ReportConsumer:
         self._again = again
         self._upstream_ended = upstream_ended
         self._counts = counts
+        self._inventions = Inventions(name)
         self._waiting: deque[Delivery] = deque()
         self._in_work: list[Delivery] = []
         self._arrived = asyncio.Event()
@@ -250,7 +254,7 @@ class ReportConsumer:
         if not batch:
             return
         try:
-            applied = await self._store.dispatching.apply([one.report for one in batch])
+            applied = await self._store.dispatching.apply([one.report for one in batch], came_by=self._name)
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - one bad report must not stop all the others
@@ -280,12 +284,11 @@ class ReportConsumer:
                         self._turned_back(report.id, report.delay / 1000)
                     self._ledger.left(report.id, report.token, seconds=_seconds_of(report))
                     ended[flight.queue] += 1
-            if one.outcome == "unknown":
-                _log.error("job %s: its report is parked, the store has no such job", report.id)
-                await self._parked.park_report(report, "the store has no such job")
+            if one.outcome in ("invented", "unknown"):
+                await self._put_aside(report, one.outcome)
             elif one.state is not None and one.state in TERMINAL:
                 # What was applied by one who died before the result was kept is superseded here.
-                if one.outcome == "accepted" or (is_again and one.state is _end_of(report)):
+                if one.outcome == "accepted" or (is_again and await self._has_ended_by(report, one.state)):
                     ends.append(AcceptedEnd(report, one.state, flight))
             elif one.outcome == "accepted" and not goes_on(report.kind):
                 self._again(report.id, one.queue, 0.0 if one.state is JobState.QUEUED else report.delay / 1000)
@@ -295,6 +298,21 @@ class ReportConsumer:
             self._upstream_ended()
         if ends:
             await self._results.put(ends)
+
+    async def _put_aside(self, report: Report, outcome: Literal["invented", "unknown"]) -> None:
+        """What becomes of a report that can be of no job here."""
+        if outcome == "invented":
+            self._inventions.note(report, now=asyncio.get_running_loop().time())
+            return
+        _log.error("job %s: its report is parked, the store has no such job", report.id)
+        await self._parked.park_report(report, "the store has no such job")
+
+    async def _has_ended_by(self, report: Report, state: JobState) -> bool:
+        """Whether the job, which has ended like this, did so by the very dispatch that is reported again."""
+        if state is not after_report(report.kind, cancel_requested=False):
+            return False
+        record = await self._store.get(report.id)
+        return record is not None and record.token == report.token
 
     def _note_run(self, report: Report) -> None:
         self._began(report.id)
@@ -309,7 +327,3 @@ def _seconds_of(report: Report) -> float | None:
     if report.kind in _RAN and report.started is None:
         return None
     return report.ran / 1000
-
-
-def _end_of(report: Report) -> JobState:
-    return after_report(report.kind, cancel_requested=False)

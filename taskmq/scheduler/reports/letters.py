@@ -43,6 +43,7 @@ def report_of_letter(delivery: Delivery) -> Report | None:
         return Report(
             id=invitation.id,
             token=invitation.token,
+            proof=invitation.proof,
             attempt=envelope.attempt,
             kind="failed",
             error=worker_lost("its message came back from workers that died too often: the queue's delivery limit"),
@@ -50,6 +51,7 @@ def report_of_letter(delivery: Delivery) -> Report | None:
     return Report(
         id=invitation.id,
         token=invitation.token,
+        proof=invitation.proof,
         attempt=envelope.attempt,
         kind="snoozed",
         delay=_DROPPED_DELAY,

@@ -32,7 +32,8 @@ async def judge(report: Report, store: JobStore) -> Report:
         StoreUnavailable: it is not known how often that was before.
     """
     record = await store.get(report.id)
-    if record is None:
+    if record is None or record.token != report.token:
+        # It will not count: no history is read for it.
         return report
     refusals = _in_a_row(await store.events(report.id), record.version)
     found = judged(report, refusals, await store.now_ms())

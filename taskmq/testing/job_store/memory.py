@@ -1,6 +1,7 @@
 """A job store in this process, for tests of what uses one."""
 
 import builtins
+import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,9 +37,11 @@ from taskmq.contracts.jobs import (
 from taskmq.contracts.stores import Lease
 from taskmq.errors import StateUnavailable, StoreUnavailable, UnsupportedFeature
 from taskmq.model.clock import Clock
+from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
+from taskmq.model.jobs.proofs import ReportKey, new_report_key
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage, RunBook, looked_at
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import TERMINAL, UNDERWAY
@@ -272,8 +275,20 @@ class _MemoryDispatch:
     async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
         return self._store.at_work().take_over(slot, epoch)
 
-    async def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
-        return self._store.at_work().apply(reports)
+    async def report_keys(self) -> list[ReportKey]:
+        return list(self._store.at_work().report_keys)
+
+    async def rotate_report_key(self, *, forgets: bool = False, audit: AuditEntry | None = None) -> str:
+        model = self._store.at_work()
+        if forgets:
+            model.report_keys.clear()
+        model.report_keys.insert(0, new_report_key(secrets.token_bytes(35)))
+        if audit is not None:
+            model.identity.note(model.now, [audit])
+        return model.report_keys[0].id
+
+    async def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
+        return self._store.at_work().apply(reports, came_by=came_by)
 
     async def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
         return self._store.at_work().due(slot, until=until, limit=limit)

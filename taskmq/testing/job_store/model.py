@@ -34,6 +34,7 @@ from taskmq.contracts.jobs import (
     Submitted,
     Withdrawn,
     counted,
+    forgotten_end,
     over_quota,
     replacement,
     slot_key,
@@ -44,9 +45,10 @@ from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
+from taskmq.model.jobs.proofs import ReportKeys, new_report_key
 from taskmq.model.jobs.quotas import KEPT_DAYS, QuotaBook, Quotas, QuotaUsage, usage_prefix
 from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
-from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, next_token
+from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_invented, next_token
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
@@ -95,6 +97,7 @@ class JobModel:
         nodes: machines, and what is allocated of them.
         quotas, quota_usage: what they have said about quotas, and what was submitted of late.
         gates: behind which jobs wait that are ready, by their ids.
+        report_keys: by which tokens are proven, the newest first.
     """
 
     def __init__(self, *, slots: int = SLOTS, now: int = 0, dice: random.Random | None = None) -> None:
@@ -115,6 +118,7 @@ class JobModel:
         self.quota_usage: dict[str, QuotaUsage] = {}
         self.gates: dict[str, str] = {}
         self._dice = dice or random.Random(0)
+        self.report_keys = [new_report_key(self._dice.randbytes(35))]
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
         self._unique: dict[str, tuple[str, int]] = {}
         # With numbers that tell the order of those of several jobs.
@@ -406,14 +410,14 @@ class JobModel:
                 del self._batches[batch.id]
         return found
 
-    def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
-        return [self._apply(report) for report in reports]
+    def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
+        return [self._apply(report, came_by) for report in reports]
 
-    def _apply(self, report: Report) -> AppliedReport:
+    def _apply(self, report: Report, came_by: str) -> AppliedReport:
         if (known := self.jobs.get(report.id)) is None:
             return AppliedReport("unknown")
         if (job := self.under_way(report.id, report.token)) is None:
-            return self._apply_to_other(known, report)
+            return self._apply_to_other(known, report, came_by)
         after = after_report(report.kind, cancel_requested=job.cancel_requested is not None)
         changed = self._set(job, after, **self._reported(job, report, after))
         if after is JobState.RETRYING:
@@ -435,17 +439,21 @@ class JobModel:
         has_dependents = after in TERMINAL and self.dependencies.has_dependents(job.id)
         return AppliedReport("accepted", after, job.queue, has_dependents)
 
-    def _apply_to_other(self, job: JobRecord, report: Report) -> AppliedReport:
+    def _apply_to_other(self, job: JobRecord, report: Report, came_by: str) -> AppliedReport:
         """The report has another token than the job, or finds it waiting or ended."""
-        if job.state not in TERMINAL and ends_forgotten_dispatch(report, job.token):
+        keys = ReportKeys(self.report_keys)
+        if job.state not in TERMINAL and ends_forgotten_dispatch(report, job.token, keys, came_by):
             # As if the dispatch had been written down here as well.
             self.jobs[job.id] = replace(job, state=JobState.DISPATCHED, token=report.token)
-            applied = self._apply(report)
-            self._note(self.jobs[job.id], "unknown_attempt", by=report.worker, note=report.kind)
+            applied = self._apply(report, came_by)
+            ended = self.jobs[job.id]
+            self._note(ended, "unknown_attempt", by=report.worker, note=report.kind)
+            self.identity.note(self.now, [forgotten_end(report, ended.state, job.tenant)])
             return applied
         kind = "unknown_attempt" if is_forgotten(report.token, job.token) else "superseded"
         self._note(job, kind, by=report.worker, note=report.kind)
-        return AppliedReport("superseded", job.state, job.queue)
+        is_made_up = is_invented(report, job.token, keys, came_by)
+        return AppliedReport("invented" if is_made_up else "superseded", job.state, job.queue)
 
     def _reported(self, job: JobRecord, report: Report, after: JobState) -> dict[str, Any]:
         fields: dict[str, Any] = {"worker": report.worker or job.worker}

@@ -10,8 +10,9 @@
 
 Each test begins with a database without jobs. One test calls `open_store` several times: that is several processes'
 worth of stores on one database. Nothing waits for time to pass: what is to be over has an instant that is over. A
-store whose clock can be moved adds `MovedClocks`, one that submits in the caller's transaction `JobTransactions`. For
-telling failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_suite")` in conftest.py.
+store whose clock can be moved adds `MovedClocks`, one that submits in the caller's transaction `JobTransactions`, one
+whose database can be copied `RestoredStores`. For telling failures call
+`pytest.register_assert_rewrite("taskmq.testing.job_store_suite")` in conftest.py.
 """
 
 from taskmq.testing.job_store_suite.bulks import BulkCases
@@ -28,7 +29,7 @@ from taskmq.testing.job_store_suite.models.jobs import JobsByModel
 from taskmq.testing.job_store_suite.nodes import AllocationCases, NodeCases, PlacementCases
 from taskmq.testing.job_store_suite.quotas import QuotaCases
 from taskmq.testing.job_store_suite.races import Races
-from taskmq.testing.job_store_suite.reports import Reports
+from taskmq.testing.job_store_suite.reports import ReportProofs, Reports, RestoredStores
 from taskmq.testing.job_store_suite.retention import Retention
 from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
 from taskmq.testing.job_store_suite.submissions import Submissions
@@ -36,7 +37,7 @@ from taskmq.testing.job_store_suite.transactions import JobTransactions
 from taskmq.testing.job_store_suite.uniqueness import UniqueJobs, UniqueRaces
 from taskmq.testing.job_store_suite.updates import Updates
 
-__all__ = ["JobStoreCase", "JobStoreSuite", "JobTransactions", "MovedClocks"]
+__all__ = ["JobStoreCase", "JobStoreSuite", "JobTransactions", "MovedClocks", "RestoredStores"]
 
 
 class JobStoreSuite(
@@ -49,6 +50,7 @@ class JobStoreSuite(
     Dispatches,
     Batches,
     Reports,
+    ReportProofs,
     Retention,
     Timers,
     ScheduleRows,

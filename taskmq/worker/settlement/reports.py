@@ -110,6 +110,7 @@ class ReportSender:
         return Report(
             id=invitation.id,
             token=invitation.token,
+            proof=invitation.proof,
             kind=kind,
             attempt=attempt.envelope.attempt,
             worker=self._worker,
@@ -202,6 +203,7 @@ def _without_result(report: Report, error: TooLarge) -> Report:
     return Report(
         id=report.id,
         token=report.token,
+        proof=report.proof,
         kind="failed",
         attempt=report.attempt,
         worker=report.worker,

@@ -106,6 +106,7 @@ class StoredJobSettler:
         report = Report(
             id=invitation.id,
             token=invitation.token,
+            proof=invitation.proof,
             kind="refused",
             attempt=envelope.attempt,
             worker=self._worker,
@@ -176,6 +177,7 @@ class StoredJobSettler:
         return Report(
             id=invitation.id,
             token=invitation.token,
+            proof=invitation.proof,
             kind=kind,
             attempt=attempt.envelope.attempt,
             worker=self._worker,

@@ -132,7 +132,12 @@ class Player:
         assert envelope.store is not None
         fields = {"worker": "player", "started": START, "ran": 1, **fields}
         report = Report(
-            id=envelope.store.id, token=envelope.store.token, attempt=envelope.attempt, kind=kind, **fields
+            id=envelope.store.id,
+            token=envelope.store.token,
+            proof=envelope.store.proof,
+            attempt=envelope.attempt,
+            kind=kind,
+            **fields,
         )
         await self.send(envelope.store.reports, report)
 

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.jobs import AppliedReport
 from taskmq.contracts.stores import ErrorRecord
 from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model import headers as header
-from taskmq.model.envelope import JSON, new_job_id
-from taskmq.model.jobs.reports import Report, encode_reports
+from taskmq.model.envelope import JSON, Envelope, Invitation, encode_envelope, new_job_id
+from taskmq.model.jobs.reports import Report, ReportKind, encode_reports
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue, reports_queue
 from taskmq.testing.job_store import MemoryJobStore
@@ -79,11 +80,11 @@ def test_one_report_that_the_store_cannot_apply_stops_no_other() -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(self._inner, name)
 
-        async def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
+        async def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
             self._store.calls += 1
             if any(report.worker == "odd" for report in reports):
                 raise ValueError("odd")
-            return list(await self._inner.apply(reports))
+            return list(await self._inner.apply(reports, came_by=came_by))
 
     async def test(stage: Stage) -> None:
         store = Picky(stage.model, clock=stage.clock)
@@ -108,9 +109,9 @@ async def test_few_reports_share_a_transaction_and_the_first_waits_for_none(stag
     store = stage.start().store
     apply, sizes = store.dispatching.apply, list[int]()
 
-    async def counted(reports: Sequence[Report]) -> list[AppliedReport]:
+    async def counted(reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
         sizes.append(len(reports))
-        return list(await apply(reports))
+        return list(await apply(reports, came_by=came_by))
 
     vars(store.dispatching)["apply"] = counted
     player = await _in_hand(stage, 6)
@@ -185,6 +186,89 @@ async def test_an_invitation_that_was_given_back_too_often_has_failed(stage: Sta
     assert job.error.type_name == "WorkerLost"
 
 
+@pytest.mark.parametrize("reason", ["delivery_limit", "expired", "maxlen", "rejected"])
+@run_by(play)
+async def test_a_letter_whose_token_was_made_up_neither_fails_a_job_nor_sends_it_again(
+    stage: Stage, /, reason: str
+) -> None:
+    process = stage.start()
+    player = await _in_hand(stage)
+    await player.report(player.envelopes[0], "started")
+    await until(lambda: JobState.RUNNING in stage.states())
+    await stage.submit(1, held=True)
+    before = dict(stage.model.jobs)
+    for job_id in before:
+        envelope = Envelope(
+            id=job_id, task="t", store=Invitation(id=job_id, token=2**53 - 1, reports=_reports(stage))
+        )
+        await _drop(stage, encode_envelope(envelope), reason)
+
+    await until(lambda: process.scheduler.status().reports == {"accepted": 1, "invented": 2})
+    await stage.pass_by(30)
+
+    assert stage.model.jobs == before
+    assert len(player.deliveries) == 1
+
+
+@run_by(play)
+async def test_a_letter_of_a_dispatch_that_was_forgotten_fails_its_job_by_its_proof(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await _in_hand(stage)
+    (delivery,) = player.deliveries
+    (job,) = stage.model.jobs.values()
+    # As a restored store has it.
+    stage.model.jobs[job.id] = replace(job, state=JobState.HELD, token=0)
+    await _drop(stage, delivery.body, "delivery_limit")
+    delivery.ack()
+
+    await until(lambda: process.scheduler.status().reports == {"accepted": 1})
+
+    assert stage.states() == {JobState.FAILED: 1}
+
+
+@run_by(play)
+async def test_reports_with_made_up_tokens_are_counted_and_logged_once_a_minute(
+    stage: Stage, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = stage.start()
+    player = await _in_hand(stage)
+    (envelope,) = player.envelopes
+    assert envelope.store is not None
+    forged = Report(id=envelope.store.id, token=2**53 - 1, kind="succeeded", result=b'"FORGED"', worker="ev\nil")
+
+    for _ in range(3):
+        await player.send(envelope.store.reports, *[forged] * 50)
+        await stage.pass_by(1)
+    await stage.pass_by(60)
+    await player.send(envelope.store.reports, forged)
+    await until(lambda: process.scheduler.status().reports == {"invented": 151})
+
+    said = [record.message for record in caplog.records if "not given out" in record.message]
+    assert len(said) == 2
+    assert f"{envelope.store.reports}: 1 reports have tokens" in said[0]
+    assert "150 reports have tokens" in said[1]
+    assert f"worker 'ev\\nil' has succeeded job {envelope.store.id!r}" in said[1]
+    assert stage.states() == {JobState.DISPATCHED: 1}
+    await player.finish()
+    await stage.all_ended()
+    assert stage.states() == {JobState.SUCCEEDED: 1}
+
+
+@pytest.mark.parametrize("kind", ["refused", "succeeded", "failed", "expired", "retry", "started"])
+@run_by(play)
+async def test_a_report_with_an_invented_token_changes_no_job(stage: Stage, /, kind: ReportKind) -> None:
+    process = stage.start()
+    player = await _in_hand(stage)
+    await stage.submit(1, held=True)
+    before = dict(stage.model.jobs)
+    for job_id in before:
+        await player.send(_reports(stage), Report(id=job_id, token=2**53 - 1, kind=kind, worker="evil"))
+
+    await until(lambda: process.scheduler.status().reports == {"invented": 2})
+
+    assert stage.model.jobs == before
+
+
 async def _drop(stage: Stage, body: bytes, reason: str) -> None:
     """As a broker does that dead-letters."""
     message = Outgoing(
@@ -226,6 +310,30 @@ async def test_a_result_is_put_after_a_crash_between_applying_and_acknowledging(
         await stage.store.dispatching.apply([report])
 
     second = stage.start()
+    record = await second.app.jobs.wait_for_result(envelope.id, 30)
+
+    assert record is not None
+    assert record.value == b"7"
+
+
+@run_by(play)
+async def test_a_forged_report_that_is_delivered_again_replaces_no_result_in_the_state(stage: Stage, /) -> None:
+    first = stage.start()
+    player = await _in_hand(stage)
+    (envelope,) = player.envelopes
+    assert envelope.store is not None
+    await player.finish(content_type=JSON, result=b"7")
+    await stage.all_ended()
+    await first.app.jobs.wait_for_result(envelope.id, 30)
+    await first.kill()
+    forged = Report(id=envelope.store.id, token=1, kind="succeeded", content_type=JSON, result=b"8")
+    await player.send(envelope.store.reports, forged)
+    # It has read the report, and died.
+    async with stage.broker.peek(envelope.store.reports, limit=1):
+        pass
+
+    second = stage.start()
+    await until(lambda: second.scheduler.status().reports == {"superseded": 1})
     record = await second.app.jobs.wait_for_result(envelope.id, 30)
 
     assert record is not None

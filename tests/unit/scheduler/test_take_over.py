@@ -127,10 +127,10 @@ async def test_what_an_earlier_holder_applies_after_the_take_over_leaves_room_fo
     store, has_begun, goes_on = stage.store, asyncio.Event(), asyncio.Event()
     apply = stage.store.dispatching.apply
 
-    async def apply_late(reports: Sequence[Report]) -> list[AppliedReport]:
+    async def apply_late(reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
         has_begun.set()
         await goes_on.wait()
-        return await apply(reports)
+        return await apply(reports, came_by=came_by)
 
     vars(store.dispatching)["apply"] = apply_late
     first = stage.start(store=store)

@@ -11,10 +11,12 @@ yet. `sharing` has one row: what operators have said about policies and pools;
 The version is the file's `user_version`. Its `application_id` tells a job store from other SQLite files.
 """
 
+import secrets
 import sqlite3
 from typing import Final
 
 from taskmq.errors import StoreMismatch
+from taskmq.model.jobs.proofs import new_report_key
 
 __all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "create", "current", "mismatch", "upgrade"]
 
@@ -290,6 +292,11 @@ _RECENT_EVENTS: Final = "CREATE INDEX event_at ON event (at)"
 _FAILURE_WORDS: Final = """
 ALTER TABLE run_failure ADD COLUMN message TEXT NOT NULL DEFAULT '';
 ALTER TABLE run_failure ADD COLUMN traceback TEXT NOT NULL DEFAULT ''"""
+_REPORT_KEYS: Final = """
+CREATE TABLE report_key (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, secret BLOB NOT NULL, created INTEGER NOT NULL
+)
+"""
 
 _NOTICES_IN_TURN: Final = """
 ALTER TABLE alert_notice ADD COLUMN host TEXT NOT NULL DEFAULT '';
@@ -317,7 +324,13 @@ _STEPS: Final = (
     _RECENT_EVENTS,
     _FAILURE_WORDS,
     _NOTICES_IN_TURN,
+    _REPORT_KEYS,
 )
+
+_KEYED: Final = _STEPS.index(_REPORT_KEYS) + 1
+_FIRST_KEY: Final = """
+INSERT INTO report_key (id, secret, created) VALUES (?, ?, CAST(strftime('%s', 'now') AS INTEGER) * 1000)
+"""
 
 SCHEMA_VERSION: Final = len(_STEPS)
 """The version that this taskmq works with."""
@@ -386,6 +399,10 @@ def _take_steps(connection: sqlite3.Connection, version: int) -> None:
     for step in _STEPS[version:]:
         for statement in step.split(";"):
             connection.execute(statement)
+    if version < _KEYED:
+        # With the tables: every backup has it, also one from before the first dispatch.
+        key = new_report_key(secrets.token_bytes(35))
+        connection.execute(_FIRST_KEY, (key.id, key.secret))
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 

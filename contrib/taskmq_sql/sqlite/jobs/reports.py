@@ -1,15 +1,19 @@
 """What workers report, and what follows from it."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from taskmq.contracts.jobs import AppliedReport, HistoryEntry
+from taskmq.contracts.jobs import AppliedReport, HistoryEntry, forgotten_end
+from taskmq.model.jobs.proofs import ReportKeys
 from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
-from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten
+from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_invented
 from taskmq.model.states import JobState
 from taskmq.model.units import storable
+from taskmq_sql.identity import note
+from taskmq_sql.report_keys import read_keys
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import run_each, select_each
+from taskmq_sql.sqlite.identity import drive
 from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, UNDER_WAY, id_bytes
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
 
@@ -23,15 +27,15 @@ _UNKNOWN: Final = AppliedReport("unknown")
 _AGAIN: Final = frozenset({JobState.RETRYING, JobState.SCHEDULED})
 
 
-def apply(transaction: Transaction, reports: Sequence[Report]) -> list[AppliedReport]:
-    """Let the reports count; what each came to, in their order."""
-    return _Reporting(transaction, [(id_bytes(report.id), report) for report in reports]).run()
+def apply(transaction: Transaction, reports: Sequence[tuple[Report, str]]) -> list[AppliedReport]:
+    """Let the reports count, each with the queue by which it came; what each came to, in their order."""
+    return _Reporting(transaction, [(id_bytes(report.id), report, came_by) for report, came_by in reports]).run()
 
 
 class _Reporting:
     """Some reports and the jobs that they are about."""
 
-    def __init__(self, transaction: Transaction, reports: Sequence[tuple[bytes | None, Report]]) -> None:
+    def __init__(self, transaction: Transaction, reports: Sequence[tuple[bytes | None, Report, str]]) -> None:
         self._transaction = transaction
         self._names = transaction.names
         self._connection = transaction.connection
@@ -41,43 +45,62 @@ class _Reporting:
         self._ended: dict[bytes, tuple[int, int, int, int]] = {}
         self._events: list[tuple[bytes, HistoryEntry]] = []
         self._attempts: list[tuple[Any, ...]] = []
+        self._known_keys: ReportKeys | None = None
 
     def run(self) -> list[AppliedReport]:
-        ids = list({job_id for job_id, _ in self._reports if job_id is not None})
+        ids = list({job_id for job_id, *_ in self._reports if job_id is not None})
         self._live = load(self._transaction, ids)
         if gone := [job_id for job_id in ids if job_id not in self._live]:
             for job_id, *ended in select_each(self._connection, _ENDED, gone):
                 self._ended[job_id] = (ended[0], ended[1], ended[2], ended[3])
-        answers = [self._answer(job_id, report) for job_id, report in self._reports]
+        answers = [self._answer(job_id, report, came_by) for job_id, report, came_by in self._reports]
         save(self._transaction, self._live.values())
         run_each(self._connection, _ATTEMPT, self._attempts)
         note_events(self._transaction, self._events)
         return answers
 
-    def _answer(self, job_id: bytes | None, report: Report) -> AppliedReport:
+    def _answer(self, job_id: bytes | None, report: Report, came_by: str) -> AppliedReport:
         if job_id is None:
             return _UNKNOWN
         if (job := self._live.get(job_id)) is None:
             if (ended := self._ended.get(job_id)) is None:
                 return _UNKNOWN
-            return self._superseded(job_id, report, ended)
+            return self._superseded(job_id, report, ended, came_by)
         is_known = job.token == report.token and job.state in UNDER_WAY
-        if not is_known and (job.state in ENDED or not ends_forgotten_dispatch(report, job.token)):
-            return self._superseded(job_id, report, (job.state, job.version, job.queue, job.token))
+        if not is_known and (job.state in ENDED or not self._ends_forgotten(report, job.token, came_by)):
+            return self._superseded(job_id, report, (job.state, job.version, job.queue, job.token), came_by)
         if not is_known:
             # As if the dispatch had been written down here as well.
             job.state, job.token = CODES[JobState.DISPATCHED], report.token
         after = self._take(job, report)
         if not is_known:
             self._note(job_id, after, job.version, "unknown_attempt", by=report.worker, note=report.kind)
+            entry = forgotten_end(report, after, self._names.name(self._connection, job.tenant))
+            drive(self._transaction, note(self._now, [entry]))
         has_dependents = job.state in ENDED and bool(job.has_dependents)
         return AppliedReport("accepted", after, self._names.name(self._connection, job.queue), has_dependents)
 
-    def _superseded(self, job_id: bytes, report: Report, known: tuple[int, int, int, int]) -> AppliedReport:
+    def _superseded(
+        self, job_id: bytes, report: Report, known: tuple[int, int, int, int], came_by: str
+    ) -> AppliedReport:
         state, version, queue, token = known
-        kind = "unknown_attempt" if is_forgotten(report.token, token) else "superseded"
+        is_made_up = False
+        kind = "superseded"
+        if is_forgotten(report.token, token):
+            kind, is_made_up = "unknown_attempt", is_invented(report, token, self._keys(), came_by)
         self._note(job_id, STATES[state], version, kind, by=report.worker, note=report.kind)
-        return AppliedReport("superseded", STATES[state], self._names.name(self._connection, queue))
+        outcome: Literal["invented", "superseded"] = "invented" if is_made_up else "superseded"
+        return AppliedReport(outcome, STATES[state], self._names.name(self._connection, queue))
+
+    def _ends_forgotten(self, report: Report, token: int, came_by: str) -> bool:
+        is_other = is_forgotten(report.token, token)
+        return is_other and ends_forgotten_dispatch(report, token, self._keys(), came_by)
+
+    def _keys(self) -> ReportKeys:
+        """Those of the store; they are read once, where a report needs them."""
+        if self._known_keys is None:
+            self._known_keys = ReportKeys(drive(self._transaction, read_keys(self._now)))
+        return self._known_keys
 
     def _take(self, job: LiveJob, report: Report) -> JobState:
         after = after_report(report.kind, cancel_requested=job.cancel_requested is not None)

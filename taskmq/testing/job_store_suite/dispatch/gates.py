@@ -140,7 +140,10 @@ class GateCases(JobStoreCase):
         job = await driver.accepted(sent, "interrupted")
         await _put(driver, {job.id: "k"})
 
-        (applied,) = await driver.schedulers.apply([Report(id=job.id, token=later(sent.token), kind="succeeded")])
+        (key, *_) = await driver.schedulers.report_keys()
+        token = later(sent.token)
+        said = Report(id=job.id, token=token, proof=key.prove(job.id, token, ""), kind="succeeded")
+        (applied,) = await driver.schedulers.apply([said])
 
         assert applied.outcome == "accepted"
         assert await driver.schedulers.gate_of(job.id) == ""

@@ -32,6 +32,7 @@ from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, 
 __all__ = ["JobHistory"]
 
 _QUEUES: Final = ("mail", "sms", "fax")
+_REPORTS: Final = "taskmq.reports.suite.0"
 _ACTIONS: Final[tuple[Action, ...]] = ("change", "cancel", "hold", "release", "retry")
 _KINDS: Final[tuple[ReportKind, ...]] = (
     "started", "started", "succeeded", "failed", "retry", "retry", "snoozed", "expired", "cancelled", "refused",
@@ -255,8 +256,8 @@ class JobHistory:
         if self.reported and self.dice.random() < 0.3:
             reports.append(self.dice.choice(self.reported))
         self.dice.shuffle(reports)
-        applied = await self._any().schedulers.apply(reports)
-        expected = self.model.apply(reports)
+        applied = await self._any().schedulers.apply(reports, came_by=_REPORTS)
+        expected = self.model.apply(reports, came_by=_REPORTS)
         if len({each.id for each in reports}) == len(reports):
             assert applied == expected, f"{reports}: {applied} instead of {expected}"
         outcomes = [each.outcome for each in applied]
@@ -270,12 +271,15 @@ class JobHistory:
         token = unlike(job.token) if self.dice.random() < 0.1 else job.token
         if self.dice.random() < 0.03:
             token = later(job.token)
+        # Half of those with another token are of a dispatch that was forgotten, and half were made up.
+        is_proven = token == job.token or self.dice.random() < 0.5
         started = self.model.now - 5_000 if self.dice.random() < 0.8 else None
         failure = error("no", self.dice.choice(("A", "B")))
         kind = self.dice.choice(_KINDS)
         return Report(
             id=job.id,
             token=token,
+            proof=self.model.report_keys[0].prove(job.id, token, _REPORTS) if is_proven else "",
             kind=kind,
             attempt=job.attempt,
             worker=self.dice.choice(("w1", "w2")),

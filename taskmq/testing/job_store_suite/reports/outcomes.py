@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from taskmq.contracts.jobs import AppliedReport, AttemptRecord, DispatchBatch, JobRecord, JobUpdate
-from taskmq.model.jobs.reports import PREEMPTED, Report, ReportKind, after_report, goes_on
+from taskmq.model.jobs.reports import PREEMPTED, ReportKind, after_report, goes_on
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, error, later, new_id, report, unlike
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, error, new_id, report, unlike
 from taskmq.testing.runner import case
 
 __all__ = ["Reports"]
@@ -245,7 +245,7 @@ class Reports(JobStoreCase):
         record = await driver.read(job)
 
         for kind in _KINDS:
-            for token in (old.token, unlike(job.token), 0):
+            for token in (old.token, 0):
                 applied = await driver.report(job, kind, token=token)
                 assert applied == AppliedReport("superseded", JobState.DISPATCHED, QUEUE), kind
 
@@ -300,57 +300,6 @@ class Reports(JobStoreCase):
 
         events = await driver.store.events(old.id)
         assert [(event.kind, event.state) for event in events] == [("superseded", JobState.DISPATCHED)]
-
-    @case
-    async def test_an_end_of_a_dispatch_that_is_not_written_down_counts_and_is_noted(self) -> None:
-        driver, other = self.driver(), self.driver()
-
-        for state in JobState:
-            if state is JobState.UNKNOWN or state in TERMINAL:
-                continue
-            for kind in _ENDS:
-                job = await driver.make(state, queue=f"{state} {kind}")
-                said = Report(id=job.id, token=later(job.token), kind=kind, worker="w8")
-                (applied,) = await driver.schedulers.apply([said])
-                ended = after_report(kind, cancel_requested=False)
-                assert applied == AppliedReport("accepted", ended, job.queue), f"{state}, {kind}"
-                record = await other.read(job)
-                assert (record.state, record.version, record.worker) == (ended, job.version + 1, "w8")
-                event = (await other.store.events(job.id))[-1]
-                assert (event.kind, event.state, event.by) == ("unknown_attempt", ended, "w8")
-                # It waits nowhere any more.
-                assert await driver.lanes(job.queue) == []
-                assert job.id not in [timer.id for timer in await driver.timers()]
-                (again,) = await driver.schedulers.apply([said])
-                assert again.outcome == "superseded"
-
-    @case
-    async def test_what_was_begun_in_a_dispatch_that_is_not_written_down_is_noted_and_runs_again(self) -> None:
-        driver = self.driver()
-
-        for kind in ("started", *_AGAIN):
-            job = await driver.submit(queue=kind)
-            said = Report(id=job.id, token=later(job.token), kind=kind, worker="w8", delay=HOUR)
-            (applied,) = await driver.schedulers.apply([said])
-            assert applied == AppliedReport("superseded", JobState.QUEUED, job.queue), kind
-            (event,) = await driver.store.events(job.id)
-            assert (event.kind, event.state) == ("unknown_attempt", JobState.QUEUED)
-            assert [one.id for one in (await driver.dispatch(queue=kind)).jobs] == [job.id]
-
-    @case
-    async def test_of_two_dispatches_of_one_number_the_one_that_is_written_down_counts(self) -> None:
-        driver = self.driver()
-        job = await driver.dispatched()
-
-        applied = await driver.report(job, "succeeded", token=unlike(job.token), worker="w8")
-
-        assert applied.outcome == "superseded"
-        (event,) = await driver.store.events(job.id)
-        assert (event.kind, event.state, event.by) == ("unknown_attempt", JobState.DISPATCHED, "w8")
-        assert (await driver.accepted(job, "failed")).state is JobState.FAILED
-        # Also once it has ended.
-        await driver.report(job, "succeeded", token=unlike(job.token))
-        assert [event.kind for event in await driver.store.events(job.id)] == ["unknown_attempt"] * 2
 
     @case
     async def test_a_report_of_a_job_that_nobody_has_is_unknown(self) -> None:
@@ -434,7 +383,7 @@ class Reports(JobStoreCase):
 
         applied = await driver.schedulers.apply(reports)
 
-        assert [each.outcome for each in applied] == ["accepted", "superseded", "unknown", "accepted"]
+        assert [each.outcome for each in applied] == ["accepted", "invented", "unknown", "accepted"]
         assert [await driver.state(job) for job in jobs] == [
             JobState.SUCCEEDED,
             JobState.DISPATCHED,

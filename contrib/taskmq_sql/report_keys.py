@@ -1,0 +1,55 @@
+"""The keys by which a store knows the tokens that it has given out, the newest first.
+
+The first one comes with the tables. They have a table of their own, so that a role of the database which applies no
+reports needs no right to read it.
+"""
+
+import secrets
+from functools import partial
+from typing import Final
+
+from taskmq.model.identity import AuditEntry
+from taskmq.model.jobs.proofs import ReportKey, new_report_key
+from taskmq_sql.identity import note
+from taskmq_sql.identity.steps import LOCK, Runner, Steps, ask
+
+__all__ = ["SqlReportKeys", "read_keys"]
+
+_READ: Final = "select id, secret from taskmq.report_key order by number desc"
+_ADD: Final = "insert into taskmq.report_key (id, secret, created) values ($1, $2, $3)"
+_FORGET: Final = "delete from taskmq.report_key"
+
+
+class SqlReportKeys:
+    """What a `DispatchStore` does with its keys, in the database's table."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def read(self) -> list[ReportKey]:
+        """See `DispatchStore.report_keys`."""
+        return await self._runner.read(read_keys)
+
+    async def rotate(self, *, forgets: bool, audit: AuditEntry | None) -> str:
+        """See `DispatchStore.rotate_report_key`."""
+        return await self._runner.write(partial(_rotate, forgets=forgets, audit=audit))
+
+
+def read_keys(now: int) -> Steps[list[ReportKey]]:
+    """The keys that there are; a part of the transaction in which reports are applied."""
+    del now
+    return [ReportKey(key_id, bytes(secret)) for key_id, secret in (yield from ask(_READ))]
+
+
+def _rotate(now: int, *, forgets: bool, audit: AuditEntry | None) -> Steps[str]:
+    yield LOCK
+    known = {key.id for key in (yield from read_keys(now))}
+    key = new_report_key(secrets.token_bytes(35))
+    while key.id in known:
+        key = new_report_key(secrets.token_bytes(35))
+    if forgets:
+        yield from ask(_FORGET)
+    yield from ask(_ADD, key.id, key.secret, now)
+    if audit is not None:
+        yield from note(now, [audit])
+    return key.id
