@@ -66,7 +66,10 @@ def probe(what: str, where: str, *, timeout: float = _TIMEOUT) -> int:
     head, _, body = answer.partition(b"\r\n\r\n")
     if head.startswith(b"HTTP/1.1 200 "):
         return OK
-    sys.stderr.write(f"taskmq probe: not {what}: {body.decode('utf-8', 'replace').strip()}\n")
+    # Whatever listens there: what it says does nothing to a terminal.
+    said = body.decode("utf-8", "replace").strip()
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in said)
+    sys.stderr.write(f"taskmq probe: not {what}: {shown}\n")
     return FAILED
 
 

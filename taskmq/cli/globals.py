@@ -1,6 +1,8 @@
 """Options that every command has."""
 
+import contextlib
 import logging
+import sys
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ class Globals:
 
     Attributes:
         server: the URL of the server that commands go through, in place of app, broker, state and store.
+        is_insecure: whether a token may go to a server on another machine without TLS.
     """
 
     app: str | None = None
@@ -34,6 +37,7 @@ class Globals:
     output: Format = "table"
     log_level: int = logging.INFO
     server: str | None = None
+    is_insecure: bool = False
 
 
 _current: ContextVar[Globals | None] = ContextVar("taskmq_cli_globals", default=None)
@@ -72,7 +76,9 @@ def open_app() -> "TaskMQ":
             "$TASKMQ_SERVER out, and say which app, broker or store it is about"
         )
     target = options.app or _settings_app()
-    app = TaskMQ() if target is None else load_app(target)[0]
+    # Standard output is for data: what the app's modules print when they are imported goes to standard error.
+    with contextlib.redirect_stdout(sys.stderr):
+        app = TaskMQ() if target is None else load_app(target)[0]
     app.sessions.configure(url=options.url, state=options.state, store=options.store, name="taskmq cli")
     return app
 

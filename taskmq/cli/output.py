@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from taskmq.cli.globals import current_globals
+from taskmq.model.telemetry.plain_text import escape_controls, escape_json
 from taskmq.model.units import to_datetime
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "print_rows",
     "printable",
     "when",
+    "write_json",
     "write_line",
     "write_plain",
 ]
@@ -29,7 +31,6 @@ __all__ = [
 # Characters of a line of a table, and of a column that is folded.
 _LINE: Final = 118
 _NARROWEST: Final = 24
-_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, folded: Collection[str] = ()) -> None:
@@ -40,10 +41,10 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, fol
     """
     match current_globals().output:
         case "json":
-            write_line(msgspec.json.format(msgspec.json.encode(list(rows))).decode())
+            write_json(list(rows), is_pretty=True)
         case "jsonl":
             for row in rows:
-                write_line(msgspec.json.encode(row).decode())
+                write_json(row)
         case "table" if sys.stdout.isatty():
             _print_table(columns, rows)
         case "table":
@@ -58,9 +59,9 @@ def print_record(record: Mapping[str, Any]) -> None:
             text = printable(value)
             write_line(f"{name:<{width}}  {text}" if "\n" not in text else f"{name}:\n{text}")
     elif current_globals().output == "jsonl":
-        write_line(msgspec.json.encode(record).decode())
+        write_json(record)
     else:
-        write_line(msgspec.json.format(msgspec.json.encode(record)).decode())
+        write_json(record, is_pretty=True)
 
 
 def print_line(record: Mapping[str, Any], text: str) -> None:
@@ -68,13 +69,13 @@ def print_line(record: Mapping[str, Any], text: str) -> None:
     if current_globals().output == "table":
         write_line(printable(text))
     else:
-        write_line(msgspec.json.encode(record).decode())
+        write_json(record)
     sys.stdout.flush()
 
 
 def note(text: str) -> None:
-    """Say something that is not data."""
-    sys.stderr.write(f"{text}\n")
+    """Say something that is not data. It may quote a server or a name: nothing in it acts on the terminal."""
+    sys.stderr.write(f"{escape_controls(text)}\n")
 
 
 def announce(text: str) -> None:
@@ -108,7 +109,7 @@ def confirm(question: str, *, yes: bool) -> bool:
     if not sys.stdin.isatty():
         note(f"{question} Not a terminal: say --yes.")
         return False
-    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.write(f"{escape_controls(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -150,7 +151,13 @@ def printable(value: object) -> str:
     """A value for people, which does nothing to their terminal."""
     text = "" if value is None else str(value)
     # What a message says must not move the cursor or write into the terminal's answers.
-    return text.translate(_CONTROLS) if sys.stdout.isatty() else text
+    return escape_controls(text) if sys.stdout.isatty() else text
+
+
+def write_json(value: object, *, is_pretty: bool = False) -> None:
+    """Write a value as JSON, on one line or over several; no character in it acts on a terminal."""
+    encoded = msgspec.json.encode(value)
+    write_line(escape_json((msgspec.json.format(encoded) if is_pretty else encoded).decode()))
 
 
 def write_line(text: str) -> None:

@@ -13,6 +13,7 @@ from cyclopts import App, CycloptsError, CycloptsPanel, Parameter, UnusedCliToke
 from taskmq.cli.exits import FAILED, INTERRUPTED, USAGE, exit_code
 from taskmq.cli.globals import Format, Globals, set_globals
 from taskmq.errors import InvalidSetting, TaskMQError
+from taskmq.model.telemetry.plain_text import escape_controls
 from taskmq.version import VERSION
 
 __all__ = ["HERE_ALONE", "goes_through_a_server", "run_command"]
@@ -167,6 +168,15 @@ def _build(tokens: Sequence[str]) -> App:
                 show=goes_through_a_server(_words(tokens)),
             ),
         ] = None,
+        insecure: Annotated[
+            bool,
+            Parameter(
+                negative="",
+                help="Send $TASKMQ_TOKEN to a --server at http:// that is not this machine.",
+                env_var="TASKMQ_INSECURE",
+                show=goes_through_a_server(_words(tokens)),
+            ),
+        ] = False,
         output: Annotated[Format, Parameter(name=["--output", "-o"], help="How data is printed.")] = "table",
         quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Errors only.")] = False,
         verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", help="Say more.")] = False,
@@ -174,7 +184,16 @@ def _build(tokens: Sequence[str]) -> App:
         level = logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO
         through = _server(server, app, url, state, store)
         set_globals(
-            Globals(app=app, url=url, state=state, store=store, output=output, log_level=level, server=through)
+            Globals(
+                app=app,
+                url=url,
+                state=state,
+                store=store,
+                output=output,
+                log_level=level,
+                server=through,
+                is_insecure=insecure,
+            )
         )
         return root(tokens, exit_on_error=False, print_error=True, result_action="return_value")
 
@@ -224,9 +243,10 @@ def run_command(tokens: Sequence[str]) -> int:
         # Cyclopts has printed what is wrong.
         return USAGE
     except TaskMQError as error:
-        sys.stderr.write(f"taskmq: {error}\n")
-        for line in getattr(error, "__notes__", ()):
-            sys.stderr.write(f"taskmq: {line}\n")
+        # The texts may be those of a server, which forge no lines here.
+        for text in (str(error), *getattr(error, "__notes__", ())):
+            first, *rest = escape_controls(text).split("\n")
+            sys.stderr.write("\n    ".join((f"taskmq: {first}", *rest)) + "\n")
         return exit_code(error)
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -300,3 +300,12 @@ def test_an_error_in_the_apps_module_comes_through_as_it_is(home: Path) -> None:
 
     assert (result.code, result.out) == (1, "")
     assert "json.decoder.JSONDecodeError" in result.err
+
+
+def test_what_an_app_prints_when_it_is_imported_is_no_data(home: Path, taskmq: Here) -> None:
+    (home / "shop.py").write_text("from taskmq import TaskMQ\nprint('loading the shop')\napp = TaskMQ()\n")
+
+    result = taskmq("--app", "shop:app", "-o", "json", "queue", "list", "-Q", "default")
+
+    assert (result.code, [row["queue"] for row in result.data]) == (0, ["taskmq.unroutable"])
+    assert result.err == "loading the shop\n"

@@ -1,6 +1,5 @@
 """`taskmq audit`."""
 
-import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -11,7 +10,7 @@ from cyclopts import App, Parameter
 from taskmq.cli.administration.store import at_store, user_named
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals
-from taskmq.cli.output import note, print_record, print_rows, when
+from taskmq.cli.output import note, print_record, print_rows, when, write_json
 from taskmq.cli.server_link import over_http
 from taskmq.contracts.identity import AuditFilter
 from taskmq.model.identity import EVERYTHING_OF_ALL, AuditRecord, Scope
@@ -123,7 +122,7 @@ def export() -> None:
 
     async def run(store: "IdentityStore") -> None:
         async for record in _chain(store):
-            sys.stdout.write(msgspec.json.encode(exported(record)).decode() + "\n")
+            write_json(exported(record))
 
     at_store(run)
 

@@ -1,6 +1,5 @@
 """`taskmq store`."""
 
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -10,7 +9,7 @@ from cyclopts import App, Parameter
 
 from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
-from taskmq.cli.output import confirm, note, print_record, print_rows
+from taskmq.cli.output import confirm, note, print_record, print_rows, write_json
 from taskmq.cli.progress import progress
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.units import parse_duration, to_ms
@@ -196,7 +195,7 @@ def read(file: str, /, *, job: str | None = None) -> int:
         for one in read_archive(Path(file)):
             if job in (None, one.job.id, one.job.key):
                 count += 1
-                sys.stdout.write(msgspec.json.encode(_readable(one)).decode() + "\n")
+                write_json(_readable(one))
     except OSError as error:
         raise InvalidOption(f"{file}: {error.strerror}") from None
     return OK if count or job is None else NOT_FOUND

@@ -1,6 +1,5 @@
 """`taskmq worker control`."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
@@ -9,7 +8,7 @@ from cyclopts import App, Parameter
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.operators.workers import at_app, describe, seconds_of
-from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.output import note, print_record, print_rows, printable, write_line
 from taskmq.cli.server_link import over_http
 from taskmq.errors import InvalidOption
 from taskmq.model.commands import Command, CommandAnswer
@@ -138,8 +137,7 @@ def print_workers(workers: Sequence[WorkerStatus]) -> None:
 
 def print_stacks(worker: str, verdict: str, text: str) -> None:
     """Print where a worker's threads and tasks are, for people."""
-    # The functions' names are the app's own, and no words of a message.
-    sys.stdout.write(f"== {worker} ({verdict})\n{text}\n")
+    write_line(printable(f"== {worker} ({verdict})\n{text}"))
 
 
 def note_silence(answers: int, missing: Sequence[str], within: str) -> None:

@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
-from taskmq.cli.output import note, print_record, print_rows, when, write_line
+from taskmq.cli.output import note, print_record, print_rows, printable, when, write_line
 from taskmq.cli.server_link import over_http
 from taskmq.operations.workflow_graph import GraphFormat, GraphStep, graph_text
 from taskmq.operations.workflows import WorkflowReport, cancel_workflow, redrive_workflow, report_workflow
@@ -107,7 +107,7 @@ def graph(workflow: str, /, *, form: Annotated[GraphFormat, Parameter(name="--fo
         _print_report(report)
         return
     steps = [GraphStep(step.name, step.task, step.state, step.after, step.part_of) for step in report.steps]
-    write_line(graph_text(steps, form))
+    write_line(printable(graph_text(steps, form)))
 
 
 @app.command

@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.operators.workers import describe
-from taskmq.cli.output import printable, when, write_line, write_plain
+from taskmq.cli.output import printable, when, write_json, write_line, write_plain
 from taskmq.cli.server_link import over_http
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption
@@ -178,11 +178,11 @@ def _seconds_text(seconds: float | None) -> str:
 def _print(sample: Sample) -> None:
     match current_globals().output:
         case "json":
-            write_line(msgspec.json.format(msgspec.json.encode(sample)).decode())
+            write_json(sample, is_pretty=True)
         case "jsonl":
-            write_line(msgspec.json.encode(sample).decode())
+            write_json(sample)
         case "table":
-            write_line(_title(sample))
+            write_line(printable(_title(sample)))
             for columns, rows in _parts(sample):
                 write_plain(columns, rows)
 

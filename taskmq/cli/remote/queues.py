@@ -12,7 +12,7 @@ from taskmq.cli.globals import current_globals
 from taskmq.cli.operators.queue import QUEUE_COLUMNS, sums_text
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.operators.workflow import STEP_COLUMNS, WORKFLOW_COLUMNS, in_utc
-from taskmq.cli.output import confirm, note, print_record, print_rows, write_line
+from taskmq.cli.output import confirm, note, print_record, print_rows, printable, write_line
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.errors import InvalidOption, RequestRefused
 from taskmq.http import Client
@@ -166,7 +166,7 @@ def show_graph(client: Client, *, workflow: str, form: GraphFormat) -> int:
         show_record(found, dict)
         return OK
     steps = [GraphStep(step.step, step.task, step.state, step.after, step.part_of) for step in found.steps]
-    write_line(graph_text(steps, form))
+    write_line(printable(graph_text(steps, form)))
     return OK
 
 

@@ -1,6 +1,5 @@
 """`taskmq admin tenant`, `taskmq admin role` and `taskmq audit` through a server."""
 
-import sys
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -12,7 +11,7 @@ from taskmq.cli.administration.audit import AUDIT_COLUMNS
 from taskmq.cli.administration.roles import ROLE_COLUMNS, place_name, place_of
 from taskmq.cli.administration.tenants import TENANT_COLUMNS
 from taskmq.cli.exits import FAILED, OK
-from taskmq.cli.output import confirm, note
+from taskmq.cli.output import confirm, note, write_json
 from taskmq.cli.remote.accounts import user_id_of
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.http import Client
@@ -129,7 +128,7 @@ def export_chain(client: Client) -> int:
     while after is not None:
         page = client.audit.chain(after=after)
         for entry in page.items:
-            sys.stdout.write(msgspec.json.encode(entry).decode() + "\n")
+            write_json(entry)
         after = page.next
     return OK
 

@@ -10,7 +10,7 @@ written as escapes, so that one record stays one line and a terminal shows text 
 
 from typing import Final
 
-__all__ = ["escape_controls", "escape_line", "indent_lines"]
+__all__ = ["escape_controls", "escape_json", "escape_line", "indent_lines"]
 
 _BIDI: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _ACTING: Final = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *_BIDI)
@@ -19,6 +19,7 @@ _LINE: Final = {
     code: _WORDS.get(chr(code), f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}") for code in _ACTING
 }
 _TEXT: Final = {code: escape for code, escape in _LINE.items() if chr(code) not in "\n\t"}
+_JSON: Final = {code: f"\\u{code:04x}" for code in _ACTING if code >= 0x7F}
 _INDENT: Final = "    "
 
 
@@ -31,6 +32,14 @@ def escape_line(text: str) -> str:
 def escape_controls(text: str) -> str:
     """Escape all of these characters but line feeds and tabs."""
     return text if text.isprintable() else text.translate(_TEXT)
+
+
+def escape_json(text: str) -> str:
+    """Escape what acts in a text of JSON, whose meaning stays the same.
+
+    Only strings of JSON hold such characters, and encoders escape those below U+0020 themselves.
+    """
+    return text.translate(_JSON)
 
 
 def indent_lines(text: str) -> str:

@@ -1,12 +1,13 @@
 """Text for logs and terminals: what acts is written as an escape, and everything else stays."""
 
+import json
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq.model.telemetry.plain_text import escape_controls, escape_line, indent_lines
+from taskmq.model.telemetry.plain_text import escape_controls, escape_json, escape_line, indent_lines
 
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _ACTING = st.sampled_from("\x00\x07\x08\x1b\x7f\x85\x9b\x9d\r\n\t\x0b\x0c\u2028\u2029" + _BIDI)
@@ -53,3 +54,11 @@ def test_a_message_within_a_traceback_begins_no_line_of_its_own() -> None:
     assert indent_lines("ValueError: x\nERROR forged\r\x1b[2J\n") == (
         "    ValueError: x\n    ERROR forged\\r\\x1b[2J"
     )
+
+
+@given(_TEXTS)
+def test_json_means_the_same_and_nothing_in_it_acts(text: str) -> None:
+    written = escape_json(json.dumps([text], ensure_ascii=False))
+
+    assert json.loads(written) == [text]
+    assert not any(unicodedata.category(char) in {"Cc", "Zl", "Zp"} for char in written)

@@ -1,0 +1,210 @@
+"""Commands that go through a server which means harm, on a terminal: what it says is shown, and acts on nothing."""
+
+import json
+import re
+import unicodedata
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import StringIO
+from pathlib import Path
+from threading import Thread
+from typing import Any, ClassVar, Final, cast
+
+import pytest
+
+from taskmq.cli import run
+from taskmq.http.operations import OPERATIONS
+from taskmq.server.examples import EXAMPLES
+from tests.cli.kit import Here, Result, run_on_terminal
+
+_PWN: Final = "x\x1b]0;PWN\x07\x1b[2J\rERROR\x9b2J\x7f\u2028\u202e"
+# Words that a client reads: with another value the answer is refused before it is shown.
+_READ: Final = re.compile(
+    r"state|status|kind|at|on|by_.*|.*_at|.*_time|started|ended|seen|severity|mode|role|level|policy|expires.*|next"
+    r"|since|until|created|from|to|when|oldest.*|last.*|day|priority|lane|type|version|emitted|scheduled_for"
+)
+_COMMANDS: Final = (
+    ("job", "show", "a"),
+    ("job", "list"),
+    ("job", "history", "a"),
+    ("job", "explain", "a"),
+    ("job", "attempts", "a"),
+    ("job", "logs", "a"),
+    ("job", "cancel", "a"),
+    ("job", "hold", "a"),
+    ("queue", "list"),
+    ("queue", "show", "a"),
+    ("dlq", "list", "a"),
+    ("dlq", "show", "a", "b"),
+    ("dlq", "groups", "a"),
+    ("schedule", "list"),
+    ("schedule", "next", "a"),
+    ("schedule", "history", "a"),
+    ("definition", "list"),
+    ("definition", "show", "a"),
+    ("task", "list"),
+    ("task", "show", "a"),
+    ("node", "list"),
+    ("node", "show", "a"),
+    ("pool", "list"),
+    ("quota", "list"),
+    ("workflow", "list"),
+    ("workflow", "show", "a"),
+    ("workflow", "graph", "a"),
+    ("workers",),
+    ("worker", "control", "stacks"),
+    ("bulk", "list"),
+    ("bulk", "show", "a"),
+    ("alert", "list"),
+    ("alert", "rules"),
+    ("stats",),
+    ("failures",),
+    ("admin", "user", "list"),
+    ("admin", "token", "list", "a"),
+    ("admin", "tenant", "list"),
+    ("audit", "list"),
+    ("audit", "export"),
+)
+
+
+def _spoilt(value: object, key: str = "") -> object:
+    """The same value with harm in each of its texts that people read."""
+    if isinstance(value, dict):
+        # A list has one page, or a command would follow it for ever.
+        record = cast("dict[str, object]", value)
+        one_page = {"next": None} if {"items", "next"} <= record.keys() else {}
+        return {name: _spoilt(one, name) for name, one in {**record, **one_page}.items()}
+    if isinstance(value, list):
+        return [_spoilt(one, key) for one in cast("list[object]", value)]
+    return f"{value}{_PWN}" if isinstance(value, str) and not _READ.fullmatch(key) else value
+
+
+class _Harmful(BaseHTTPRequestHandler):
+    """Answers each call by its example with harm in it, or by an error with harm in it."""
+
+    fails: ClassVar[bool] = False
+
+    def do_GET(self) -> None:
+        content: object = {
+            "type": "about:blank",
+            "title": _PWN,
+            "status": 404,
+            "detail": f"gone {_PWN}\ntaskmq: all is well",
+            "code": "job_not_found",
+            "request_id": _PWN,
+            "hint": _PWN,
+        }
+        status = 404
+        name = None if self.fails else self._operation()
+        if name is not None:
+            answers = EXAMPLES[name].answers
+            status = min(answers)
+            content = _spoilt(answers[status])
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/problem+json" if name is None else "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - the standard library's names
+
+    def _operation(self) -> str | None:
+        path = self.path.partition("?")[0]
+        for name, one in OPERATIONS.items():
+            wanted = re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(one.path))
+            if one.method == self.command and re.fullmatch(f".*{wanted}", path) and name in EXAMPLES:
+                return name
+        return None
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
+        """Nothing: the standard library would write each request to standard error."""
+
+
+class _Failing(_Harmful):
+    fails = True
+
+
+@contextmanager
+def _harmful(kind: type[_Harmful]) -> Generator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _assert_is_harmless(done: Result, command: tuple[str, ...]) -> None:
+    text = done.out.replace("\r\n", "\n")
+    acting = [char for char in text if char not in "\n\t" and unicodedata.category(char) in {"Cc", "Zl", "Zp"}]
+    assert (acting, "\u202e" in text) == ([], False), (command, text)
+    assert "Traceback" not in text, (command, text)
+
+
+class _Terminal(StringIO):
+    """Where a command writes in this process, which takes it for a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("output", ["table", "json", "jsonl"])
+def test_what_a_harmful_server_answers_does_nothing_to_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "300")
+    shown = 0
+    with _harmful(_Harmful) as address:
+        for command in _COMMANDS:
+            terminal = _Terminal()
+            monkeypatch.setattr("sys.stdout", terminal)
+            monkeypatch.setattr("sys.stderr", terminal)
+            code = run(("--server", address, "-o", output, *command))
+            _assert_is_harmless(Result(code, terminal.getvalue(), ""), command)
+            shown += "PWN" in terminal.getvalue()
+    assert shown > len(_COMMANDS) / 2
+
+
+def test_what_a_harmful_server_refuses_does_nothing_to_a_terminal(home: Path) -> None:
+    command = ("job", "show", "a")
+    with _harmful(_Failing) as address:
+        done = run_on_terminal(home, "--server", address, *command, columns=300)
+
+    _assert_is_harmless(done, command)
+    assert "taskmq: gone x\\x1b]0;PWN" in done.out
+    assert "\ntaskmq: all is well" not in done.out.replace("\r", "")
+
+
+def test_a_token_goes_to_another_machine_over_tls_alone(taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKMQ_TOKEN", "tmq_secret")
+
+    refused = taskmq("--server", "http://192.0.2.1:1", "job", "list")
+
+    assert refused.code == 2
+    assert "http://192.0.2.1:1 has no TLS, so $TASKMQ_TOKEN could be read on the way" in refused.err
+    assert "--insecure" in refused.err
+    assert "tmq_secret" not in refused.err
+
+
+@pytest.mark.parametrize("how", ["option", "variable", "no token", "this machine", "v6", "a name of this machine"])
+def test_a_token_goes_without_tls_where_that_was_asked_for_or_nobody_reads_it(
+    taskmq: Here, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    # A port of this machine where nobody listens, by a name that is not known to be this machine's.
+    address, options = "http://0.0.0.0:1", ("--insecure",) if how == "option" else ()
+    if how != "no token":
+        monkeypatch.setenv("TASKMQ_TOKEN", "tmq_secret")
+    if how == "variable":
+        monkeypatch.setenv("TASKMQ_INSECURE", "1")
+    own = {"this machine": "127.0.0.1", "v6": "[::1]", "a name of this machine": "localhost"}
+    address = f"http://{own[how]}:1" if how in own else address
+
+    tried = taskmq("--server", address, *options, "job", "list")
+
+    assert (tried.code, f"no server answers at {address}" in tried.err) == (5, True)
