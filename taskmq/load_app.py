@@ -24,10 +24,12 @@ def load_app(target: str) -> tuple[TaskMQ, str]:
     """
     name, separator, attribute = target.partition(":")
     here = os.getcwd()  # noqa: PTH109 - sys.path holds strings
-    if name.endswith(".py"):
-        name = name.removeprefix(here + os.sep).removeprefix("./").removesuffix(".py").replace(os.sep, ".")
     if here not in sys.path:
         sys.path.insert(0, here)
+    if name.endswith(".py"):
+        folder, name = _imported_as(name, target)
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
     module = _imported(name, target)
     if not separator:
         attribute = _only_app(module, target)
@@ -38,6 +40,22 @@ def load_app(target: str) -> tuple[TaskMQ, str]:
         apps = ", ".join(_apps(module)) or "none"
         raise AppNotFound(f"{target!r}: {name} has no app called {attribute!r}; apps in it: {apps}")
     return found, f"{name}:{attribute}"
+
+
+def _imported_as(path: str, target: str) -> tuple[str, str]:
+    """The folder that a module's file is imported from, and the module's name: those of `python PATH`.
+
+    A file of a package is a module of that package; in other folders it is one of its own, so that its tasks have the
+    same names where the file is run as a program.
+    """
+    if not os.path.isfile(path):  # noqa: PTH113 - sys.path holds strings
+        raise AppNotFound(f"{target!r}: there is no file {path}; use MODULE:ATTRIBUTE, or FILE:ATTRIBUTE")
+    folder, file = os.path.split(os.path.abspath(path))  # noqa: PTH100 - as above
+    name = file.removesuffix(".py")
+    while os.path.isfile(os.path.join(folder, "__init__.py")):  # noqa: PTH113, PTH118 - as above
+        folder, package = os.path.split(folder)
+        name = f"{package}.{name}"
+    return folder, name
 
 
 def _imported(name: str, target: str) -> ModuleType:

@@ -70,7 +70,8 @@ def main(target: str, control: int) -> None:
         install_job_fields()
         begin_console_log(setup.log_level)
     module, _, attribute = target.partition(":")
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` has it
+    # The worker may have the app from a folder that is not the current one.
+    sys.path[:] = [os.getcwd(), *setup.path]  # noqa: PTH109 - as `python -m` has it
     app: Any = importlib.import_module(module)
     for name in attribute.split("."):
         app = getattr(app, name)

@@ -56,6 +56,7 @@ class Setup(msgspec.Struct, array_like=True, tag="setup"):
         log_level: of the root logger; None leaves logging alone.
         answer_limit: bytes of an answer.
         capture: what runs log is sent; None: it is not.
+        path: where the worker finds modules.
     """
 
     url: str
@@ -64,6 +65,7 @@ class Setup(msgspec.Struct, array_like=True, tag="setup"):
     answer_limit: int = 1 << 30
     store: str | None = None
     capture: CaptureSettings | None = None
+    path: list[str] = []
 
 
 class Request(msgspec.Struct, array_like=True, tag="request"):

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import pickle
+import sys
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
@@ -71,7 +72,8 @@ class ProcessExecutor:
         root = logging.getLogger()
         self.lines: ProcessLines | None = None
         self._target = target
-        self._setup = Setup(url, state, root.level if root.handlers else None, store=store, capture=capture)
+        log_level = root.level if root.handlers else None
+        self._setup = Setup(url, state, log_level, store=store, capture=capture, path=[*sys.path])
         self._size = size
         self._slots = asyncio.Semaphore(size)
         self._max_tasks = max_tasks

@@ -3,9 +3,10 @@
 import inspect
 import os
 import sys
-from collections.abc import Callable, Coroutine
+import warnings
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from taskmq.errors import InvalidOption
 from taskmq.options.task_options import TaskOptions, plan_task
@@ -16,6 +17,9 @@ __all__ = ["TaskDecorator", "define", "task"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+# A process that multiprocessing spawns imports the program under the second name.
+_MAIN: Final = frozenset({"__main__", "__mp_main__"})
 
 
 def define(function: Callable[..., Any], options: TaskOptions) -> Task[..., Any]:
@@ -47,16 +51,51 @@ def define(function: Callable[..., Any], options: TaskOptions) -> Task[..., Any]
 
 def _default_name(function: Callable[..., Any]) -> str:
     module = function.__module__
+    if module in _MAIN:
+        # A worker imports the file under its own name: use that name where the file is run as a program, too.
+        module = _program_name(_globals_of(function))
+    name = f"{module}.{function.__qualname__}".replace("<locals>.", "").replace("<lambda>", "lambda")
     if module == "__main__":
-        # A worker will import the file under its own name: use that name when it is run as a script, too.
-        main = sys.modules["__main__"]
-        spec = getattr(main, "__spec__", None)
-        path: str | None = getattr(main, "__file__", None)
-        if spec is not None:
-            module = spec.name
-        elif path is not None and path != "<stdin>":
-            module = os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - pathlib costs import time
-    return f"{module}.{function.__qualname__}".replace("<locals>.", "").replace("<lambda>", "lambda")
+        _warn_of_main(function, name)
+    return name
+
+
+def _globals_of(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """The variables of the program that defines a function: a profiler runs it beside `sys.modules["__main__"]`."""
+    found: Mapping[str, Any] = getattr(inspect.unwrap(function), "__globals__", {})
+    return found if found.get("__name__") in _MAIN else vars(sys.modules["__main__"])
+
+
+def _program_name(variables: Mapping[str, Any]) -> str:
+    """The name under which a worker imports a program; `__main__` where there is none."""
+    spec = variables.get("__spec__")
+    path: str = variables.get("__file__") or ""
+    if spec is not None and spec.name not in _MAIN:
+        name: str = spec.name
+        return name
+    if not path or path.startswith("<"):
+        return "__main__"
+    # os.path, since pathlib costs import time.
+    folder, file = os.path.split(os.path.abspath(path))  # noqa: PTH100
+    name = os.path.splitext(file)[0]  # noqa: PTH122
+    if name == "__main__":
+        # A folder or an archive that is run: it has no name to be imported by.
+        return name
+    while os.path.isfile(os.path.join(folder, "__init__.py")):  # noqa: PTH113, PTH118
+        folder, package = os.path.split(folder)
+        name = f"{package}.{name}"
+    return name
+
+
+def _warn_of_main(function: Callable[..., Any], name: str) -> None:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    warnings.warn_explicit(
+        f"task {name!r} is named after a program that no worker can import: put it into a module, or give it a name, "
+        "@app.task(name=...), under which the worker has it",
+        RuntimeWarning,
+        filename=getattr(code, "co_filename", "<program>"),
+        lineno=getattr(code, "co_firstlineno", 1),
+    )
 
 
 class TaskDecorator(Protocol):

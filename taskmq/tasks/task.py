@@ -462,6 +462,10 @@ class Task(Call[P, R_co]):
             with suppress(NameError):
                 self.call = self._with_dependencies()
 
+    def __reduce__(self) -> str:
+        """Pickle by reference, as a function does: another process finds the task of its own module."""
+        return self.function.__qualname__
+
     @cached_property
     def call(self) -> Callable[..., Any]:
         """The function as it is run: with what it depends on, where it depends on anything.
