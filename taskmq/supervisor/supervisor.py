@@ -22,6 +22,7 @@ from taskmq.supervisor.child_process import ChildProcess
 from taskmq.supervisor.config import SupervisorConfig
 from taskmq.supervisor.exit_reason import ExitReason, OutOfMemory
 from taskmq.supervisor.fleet_status import FleetStatus
+from taskmq.supervisor.orphans import Orphans
 from taskmq.supervisor.process_slot import ProcessSlot
 from taskmq.supervisor.status import SupervisorStatus
 from taskmq.supervisor.systemd import Systemd
@@ -74,6 +75,7 @@ class Supervisor:
         self._is_proven = False
         self._exit_code = 0
         self._memory = OutOfMemory()
+        self._orphans = Orphans()
         self._systemd = Systemd(os.environ)
         most = supervision.most or supervision.processes
         self._autoscale = Autoscale(least=supervision.processes, most=most, calm=supervision.calm)
@@ -256,6 +258,7 @@ class Supervisor:
     async def _look_around(self) -> None:
         while True:
             await asyncio.sleep(_LOOK)
+            self._orphans.collect()
             if self.is_stopping:
                 continue
             try:
