@@ -1,8 +1,8 @@
 """Orphans that end below a supervisor which is process 1, as in a container without an init.
 
-Linux gives a process whose parent has ended to process 1, and only that one can take it out of the table of processes.
-Tasks leave orphans: a program that went into the background, or the children of one that was killed. Where they pile
-up, the container runs out of processes.
+Linux gives a process whose parent has ended to process 1, and only that one can take it out of the table of
+processes. Tasks leave orphans: a program that went into the background, or the children of one that was killed. Where
+they pile up, the container runs out of processes.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ _PROC: Final = Path("/proc")
 class Orphans:
     """Collects processes that have ended, are children of this one, and are no one else's to collect.
 
-    A child of the supervisor's own is collected by asyncio within milliseconds of its end, so a process that was there
-    at the look before is an orphan. Does nothing but in process 1.
+    A child of the supervisor's own is collected by asyncio within milliseconds of its end, so a process that was
+    there at the look before is an orphan. Does nothing but in process 1.
     """
 
     def __init__(self, *, proc: Path = _PROC) -> None:
@@ -39,12 +39,11 @@ class Orphans:
         self._ended = ended
 
     def _zombies(self) -> list[int]:
-        found: list[int] = []
-        with contextlib.suppress(OSError):
-            for entry in self._proc.iterdir():
-                if entry.name.isdigit() and _is_ended_child(entry / "stat"):
-                    found.append(int(entry.name))
-        return found
+        try:
+            entries = [entry for entry in self._proc.iterdir() if entry.name.isdigit()]
+        except OSError:
+            return []
+        return [int(entry.name) for entry in entries if _is_ended_child(entry / "stat")]
 
 
 def _is_ended_child(stat: Path) -> bool:

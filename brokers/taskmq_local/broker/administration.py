@@ -2,13 +2,15 @@
 
 import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from taskmq.contracts.broker import QueueStats
+from taskmq.contracts.finding import Finding
 from taskmq.model.topology import is_shard
 from taskmq_local.database.tables import find_queue, has_turn, leave
 
-__all__ = ["delete_queue", "purge_some", "queue_stats", "register_consumer", "register_owner"]
+__all__ = ["delete_queue", "diagnose_rights", "purge_some", "queue_stats", "register_consumer", "register_owner"]
 
 _PURGED_AT_ONCE: Final = 5_000
 _DELETE_MESSAGES: Final = """
@@ -19,6 +21,18 @@ _DELETE_READY: Final = """
     DELETE FROM ready WHERE queue = :queue AND id IN
     (SELECT id FROM ready WHERE queue = :queue ORDER BY id LIMIT :limit)
 """
+
+
+def diagnose_rights(path: Path) -> list[Finding]:
+    """Find out whether other users of this host may read the messages."""
+    try:
+        mode, folder = path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777
+    except FileNotFoundError:
+        return []
+    if not mode & 0o077 or not folder & 0o077:
+        return []
+    found = f"other users of this host may open {path} (mode {mode:o}), with all arguments and results"
+    return [Finding("warning", "broker", found, f"chmod 700 {path.parent}, or share it on purpose")]
 
 
 def register_owner(connection: sqlite3.Connection, owner: str) -> None:

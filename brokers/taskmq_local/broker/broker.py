@@ -2,17 +2,19 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
 from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription, unheeded
+from taskmq.contracts.finding import Finding
 from taskmq.errors import BrokerUnavailable, QueueMissing, TooLarge
 from taskmq.model.topology import ReportQueue, WorkQueue
 from taskmq_local.broker.administration import (
     delete_queue,
+    diagnose_rights,
     purge_some,
     queue_stats,
     register_consumer,
@@ -45,6 +47,7 @@ class LocalBroker:
     def __init__(self, address: str, path: Path, options: BrokerOptions) -> None:
         self._address = address
         self._clock = options.clock
+        self._path = path
         self._database = Database(path, name=options.name, is_shared=True)
         self._declared: dict[str, Capacity] = {}
         self._batch: PublishBatch | None = None
@@ -222,6 +225,16 @@ class LocalBroker:
         names = list(queues)
         self._submit_chores()
         return await self._call(lambda connection: queue_stats(connection, names), care=Durability.LOOSE)
+
+    async def diagnose(
+        self,
+        loads: Mapping[WorkQueue, float | None],  # noqa: ARG002 - the file has no time limits of deliveries
+        *,
+        watch: float = 0,  # noqa: ARG002 - one look shows it
+        hands_over: bool = False,  # noqa: ARG002 - as `loads`
+    ) -> list[Finding]:
+        """See `taskmq.broker.Diagnosable`."""
+        return diagnose_rights(self._path)
 
     async def aclose(self) -> None:
         if self._closing is None:

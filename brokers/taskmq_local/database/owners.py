@@ -16,6 +16,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from taskmq_local.database.schema import make_private_folder
+
 __all__ = ["Owner", "collect_dead_owners", "is_alive", "remove_owner"]
 
 _GRACE = 60.0
@@ -34,7 +36,8 @@ class Owner:
         """
         self.name = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._path = _file(root, self.name)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(root)
+        self._path.parent.mkdir(mode=0o700, exist_ok=True)
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         _mine.setdefault(os.getpid(), set()).add(self.name)
         # No process has heard the name yet, so none can have the lock.

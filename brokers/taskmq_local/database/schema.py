@@ -4,15 +4,16 @@ A file of an older version is upgraded by the first process that opens it; one o
 """
 
 import os
+import secrets
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
 from taskmq_local.database.schema_steps import STEPS
 
-__all__ = ["SCHEMA_VERSION", "SchemaTooNew", "open_connection"]
+__all__ = ["SCHEMA_VERSION", "SchemaTooNew", "make_private_folder", "open_connection"]
 
 SCHEMA_VERSION: Final = len(STEPS)
 
@@ -43,7 +44,8 @@ def open_connection(path: Path, *, patience: float) -> sqlite3.Connection:
         sqlite3.Error: it cannot be opened, or stays locked for `patience` seconds.
         OSError: the directory cannot be made.
     """
-    _make_directory(path.parent)
+    make_private_folder(path.parent)
+    _make_file(path)
     give_up = time.monotonic() + patience
     while True:
         # BUSY is handled here and in `database`: sqlite's own handler sleeps up to 100 ms at a time.
@@ -64,16 +66,31 @@ def open_connection(path: Path, *, patience: float) -> sqlite3.Connection:
             return connection
 
 
-def _make_directory(directory: Path) -> None:
+def make_private_folder(directory: Path) -> None:
+    """Make the folder for its owner alone, with its parents as this process makes folders."""
     if directory.is_dir():
         return
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Or a power failure could take the directory away with everything in it.
     fd = os.open(directory.parent, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _make_file(path: Path) -> None:
+    """Make an empty file for its owner alone; SQLite gives its log and index the same rights."""
+    if path.exists():
+        return
+    # Linked in place: a descriptor of the file itself that is closed here would drop the locks of other connections.
+    draft = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _prepare(connection: sqlite3.Connection) -> None:

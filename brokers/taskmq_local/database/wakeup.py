@@ -35,7 +35,7 @@ class Wakeup:
         self._path = root / "wake" / f"{kind}-{owner.name}"
         self._heard = heard
         self._loop = asyncio.get_running_loop()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.mkfifo(self._path, 0o600)
         # Open for writing too, or the FIFO would be at its end whenever no writer has it open.
         self._fd = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)

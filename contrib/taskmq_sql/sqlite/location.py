@@ -48,5 +48,10 @@ def _parts(url: str) -> tuple[Path, dict[str, str]]:
         raise InvalidSetting(
             f"{url!r} names no file: it looks like sqlite:///jobs.db or sqlite:////var/lib/mine/jobs.db"
         )
+    if file == ":memory:" or file.startswith("file:"):
+        raise InvalidSetting(
+            f"{url!r}: a job store is a file that schedulers, servers and workers share, and none in memory; name a "
+            "path, such as sqlite:///jobs.db"
+        )
     # Made absolute now: the process may change its directory later.
     return Path(file).expanduser().absolute(), dict(parse_qsl(query, keep_blank_values=True))

@@ -1,6 +1,7 @@
 """`taskmq dlq`."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import contextmanager
@@ -427,7 +428,8 @@ def _opened(file: Path | None) -> Generator[BinaryIO]:
         sys.stdout.buffer.flush()
         return
     try:
-        with file.open("xb") as opened:
+        # Dead letters have arguments: the file is for its owner alone.
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
             yield opened
     except FileExistsError:
         raise InvalidOption(f"{file} exists: name another file") from None

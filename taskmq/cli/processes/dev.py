@@ -92,7 +92,7 @@ def dev(target: str | None = None, /, *, processes: int = 1, port: int | None = 
             await beside.aclose()
 
     # SQLite makes a file, and no folder.
-    Path(".taskmq").mkdir(exist_ok=True)
+    Path(".taskmq").mkdir(mode=0o700, exist_ok=True)
     return asyncio.run(run())
 
 

@@ -83,7 +83,7 @@ async def archive_days(
     """
     source = retaining(store)
     last = await store.now_ms() // _DAY - keep_days
-    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
     days = [day for day in await source.ended_days() if day < last]
     if only_new:
         days = [day for day in days if not await asyncio.to_thread(_file_of(folder, day).exists)]
@@ -187,7 +187,8 @@ class _DayFile:
         self._path = path
         # Its own: of two who write one day at a time each has a whole file.
         self._part = path.with_suffix(f".{secrets.token_hex(4)}.part")
-        self._raw = self._part.open("wb")
+        # Arguments and results are for the owner alone, as in the store.
+        self._raw = os.fdopen(os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
         # Without the time of its making: the same jobs are the same file.
         self._file = gzip.GzipFile(fileobj=self._raw, mode="wb", mtime=0)
         self._digest = hashlib.sha256()

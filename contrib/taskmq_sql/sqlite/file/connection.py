@@ -1,10 +1,12 @@
 """The connection of one thread: opened on first use, transactions that are retried while the file is locked."""
 
 import os
+import secrets
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import Final, Literal, TypeVar
@@ -196,8 +198,12 @@ class FileConnection:
 
 
 def open_raw(path: Path) -> sqlite3.Connection:
-    """A connection to the file, whose directory is made where there is none; of whatever version its tables are."""
-    _make_directory(path.parent)
+    """Connect to the file, which is made where there is none, of whatever version its tables are.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+    """
+    _make_file(path)
     # BUSY is handled by the caller: sqlite's own handler sleeps up to 100 ms at a time.
     return sqlite3.connect(path, timeout=0, isolation_level=None, cached_statements=512, check_same_thread=False)
 
@@ -219,16 +225,21 @@ def _opened(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
     return connection
 
 
-def _make_directory(directory: Path) -> None:
-    if directory.is_dir():
+def _make_file(path: Path) -> None:
+    """Make an empty file for its owner alone; SQLite gives its log and index the same rights."""
+    if path.exists():
         return
-    directory.mkdir(parents=True, exist_ok=True)
-    # Or a power failure could take the directory away with everything in it.
-    fd = os.open(directory.parent, os.O_RDONLY)
+    folder = path.parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder}: make it, or name another path")
+    # Linked in place: a descriptor of the file itself that is closed here would drop the locks of other connections.
+    draft = folder / f".{path.name}-{secrets.token_hex(8)}"
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
-        os.fsync(fd)
+        with suppress(FileExistsError):
+            os.link(draft, path)
     finally:
-        os.close(fd)
+        draft.unlink(missing_ok=True)
 
 
 def _code(error: Exception) -> int | None:

@@ -19,7 +19,7 @@ _OLDEST: Final = (3, 37)
 
 def diagnose(transaction: Transaction, path: Path) -> list[Finding]:
     """What was found of the file, the disk and the library."""
-    return [_tables(transaction), _library(), _disk(path), _log(path), _pages(transaction)]
+    return [_tables(transaction), _library(), _disk(path), _rights(path), _log(path), _pages(transaction)]
 
 
 def _tables(transaction: Transaction) -> Finding:
@@ -40,6 +40,14 @@ def _disk(path: Path) -> Finding:
     if usage.free < usage.total * _LITTLE:
         return Finding("warning", _ABOUT, found, "make room: a full disk stops submissions and reports")
     return Finding("ok", _ABOUT, found)
+
+
+def _rights(path: Path) -> Finding:
+    mode = path.stat().st_mode & 0o777
+    if mode & 0o077 and path.parent.stat().st_mode & 0o077:
+        found = f"other users of this host may open {path.name} (mode {mode:o}), with all arguments and results"
+        return Finding("warning", _ABOUT, found, f"chmod 600 {path} {path}-wal {path}-shm, or share it on purpose")
+    return Finding("ok", _ABOUT, "its owner alone may open the file")
 
 
 def _log(path: Path) -> Finding:

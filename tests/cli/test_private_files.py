@@ -1,0 +1,106 @@
+"""Files with arguments and results in them are for their owner alone, whatever the process's umask is."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taskmq.model.topology import dead_letter_queue
+from tests.cli.kit import Here, Result, declare, fill, run_process
+
+_APP = """\
+from taskmq import TaskMQ
+
+app = TaskMQ("local://.taskmq", state="local://.taskmq", store="sqlite:///jobs.db")
+
+
+@app.task
+async def add(number: int) -> int:
+    return number
+"""
+
+
+@pytest.fixture(autouse=True)
+def _careless() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def _open_to_others(folder: Path) -> dict[str, str]:
+    """Files that others may open, by the way to them."""
+    found: dict[str, str] = {}
+    for path in folder.rglob("*"):
+        within = path.relative_to(folder)
+        mode = stat.S_IMODE(path.stat().st_mode)
+        parents = [folder / parent for parent in within.parents][:-1]
+        if mode & 0o077 and all(stat.S_IMODE(parent.stat().st_mode) & 0o077 for parent in parents):
+            found[str(within)] = f"{mode:o}"
+    return found
+
+
+def _run(folder: Path, *tokens: str) -> Result:
+    done = run_process(folder, *tokens, "--app", "shop:app")
+    assert done.code == 0, done.err
+    return done
+
+
+def test_what_broker_state_and_store_keep_is_for_their_owner(home: Path) -> None:
+    (home / "shop.py").write_text(_APP)
+    (home / "shop.py").chmod(0o600)
+
+    _run(home, "store", "upgrade")
+    _run(home, "worker", "--burst")
+    _run(home, "send", "shop.add", "--args", "[1]")
+    _run(home, "job", "submit", "shop.add", "--args", "[1]")
+    _run(home, "worker", "--burst")
+
+    assert {"jobs.db", ".taskmq"} <= {path.name for path in home.iterdir()}
+    assert _open_to_others(home) == {}
+
+
+def test_an_export_of_dead_letters_is_for_its_owner(home: Path, taskmq: Here) -> None:
+    declare("images")
+    fill(dead_letter_queue("images"), ["a"])
+
+    assert taskmq("dlq", "export", "images", "--file", "letters.jsonl").code == 0
+    assert stat.S_IMODE((home / "letters.jsonl").stat().st_mode) == 0o600
+
+
+def test_doctor_warns_of_files_that_others_may_open_and_only_of_those(home: Path) -> None:
+    (home / "shop.py").write_text(_APP)
+    _run(home, "store", "upgrade")
+    _run(home, "worker", "--burst")
+    _run(home, "send", "shop.add", "--args", "[1]")
+    home.chmod(0o755)
+
+    private = run_process(home, "doctor", "--app", "shop:app", "-o", "json")
+    (home / "jobs.db").chmod(0o644)
+    (home / ".taskmq").chmod(0o755)
+    (home / ".taskmq" / "taskmq.db").chmod(0o640)
+    wide = run_process(home, "doctor", "--app", "shop:app", "-o", "json")
+
+    assert "other users of this host" not in private.out
+    assert wide.out.count("other users of this host") == 2
+    assert "(mode 644)" in wide.out
+    assert "chmod 600" in wide.out
+    assert "(mode 640)" in wide.out
+
+
+@pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///file:jobs?mode=memory", "sqlite:///%3Amemory%3A"])
+def test_a_store_in_memory_is_refused(home: Path, taskmq: Here, url: str) -> None:
+    refused = taskmq("store", "upgrade", "--store", url)
+
+    assert refused.code == 2
+    assert "a job store is a file that schedulers, servers and workers share" in refused.err
+    assert list(home.iterdir()) == []
+
+
+def test_a_store_in_a_folder_that_does_not_exist_is_refused(home: Path, taskmq: Here) -> None:
+    refused = taskmq("store", "upgrade", "--store", "sqlite:///no/such/jobs.db")
+
+    assert refused.code == 5
+    assert f"there is no folder {home / 'no' / 'such'}: make it, or name another path" in refused.err
+    assert list(home.iterdir()) == []
