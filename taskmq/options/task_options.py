@@ -13,6 +13,7 @@ from taskmq.model import headers as header
 from taskmq.model.envelope import LAST_INSTANT, check_task_name
 from taskmq.model.resources import PROCESS, Amounts, read_amounts
 from taskmq.model.retry import RetryPolicy
+from taskmq.model.telemetry.plain_text import check_line
 from taskmq.model.topology import DEFAULT_QUEUE, check_order_key, check_queue_name, class_of
 from taskmq.model.units import Duration, did_you_mean, parse_duration, to_ms
 from taskmq.options.keys import KeyMaker, check_key, read_key_maker
@@ -355,7 +356,7 @@ _READERS: Final[Mapping[str, Callable[[Any, CallPlan], dict[str, Any]]]] = {
     "delay": _delay,
     "eta": _eta,
     "expires": _expires,
-    "job_id": lambda value, _: {"job_id": _text("job_id", value)},
+    "job_id": lambda value, _: {"job_id": check_line("job_id", _text("job_id", value))},
     "tenant": lambda value, _: {"tenant": _text("tenant", value)},
     "meta": _meta,
     "headers": _headers,

@@ -19,6 +19,7 @@ from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.keys import tenant_key
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.resources import Amounts
+from taskmq.model.telemetry.plain_text import check_line
 from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
 
@@ -42,16 +43,19 @@ def detail_of(
     """What few jobs have; None where there is nothing of it.
 
     Raises:
-        InvalidOption: a text is too long or has a NUL in it; names it.
+        InvalidOption: a text is too long or has a NUL in it, or a name has control characters; names it.
     """
     if not (description or owner or labels or retry_of or depends_on) and needs is None and preemptible is None:
         return None
-    pairs = {_text("label", name, 64): _text(f"label {name}", value, 255) for name, value in (labels or {}).items()}
+    pairs = {
+        check_line("label", _text("label", name, 64)): _text(f"label {name}", value, 255)
+        for name, value in (labels or {}).items()
+    }
     if len(pairs) > _LABELS:
         raise InvalidOption(f"labels: at most {_LABELS}, these are {len(pairs)}")
     return JobDetail(
         description=_text("description", description, _TEXT_LIMIT),
-        owner=_text("owner", owner, 255),
+        owner=check_line("owner", _text("owner", owner, 255)),
         labels=pairs,
         retry_of=retry_of,
         needs=needs,
@@ -86,7 +90,7 @@ def new_job(
         )
     told = sending.submission or Submission()
     detail = _placed(told.detail, queue, resources)
-    key = None if told.job_id is None else _text("job_id", told.job_id, 255)
+    key = None if told.job_id is None else check_line("job_id", _text("job_id", told.job_id, 255))
     asked = [queue.name, told.asked, told.held, detail]
     return _job(
         envelope,
@@ -126,7 +130,7 @@ def cloned(
     """
     detail = replace(record.detail or JobDetail(), retry_of=record.id, depends_on=())
     fresh = new_job_id(now, os.urandom(10))
-    key = None if job_id is None else _text("job_id", job_id, 255)
+    key = None if job_id is None else check_line("job_id", _text("job_id", job_id, 255))
     name = fresh if key is None else tenant_key(record.tenant or None, key)
     envelope = replace(decode_envelope(record.body), id=name, enqueued=now, expires=None)
     if call is not None:

@@ -76,12 +76,12 @@ def _program_name(variables: Mapping[str, Any]) -> str:
     if not path or path.startswith("<"):
         return "__main__"
     # os.path, since pathlib costs import time.
-    folder, file = os.path.split(os.path.abspath(path))  # noqa: PTH100
-    name = os.path.splitext(file)[0]  # noqa: PTH122
+    folder, file = os.path.split(os.path.abspath(path))  # noqa: PTH100 - as the comment above says
+    name = os.path.splitext(file)[0]  # noqa: PTH122 - as above
     if name == "__main__":
         # A folder or an archive that is run: it has no name to be imported by.
         return name
-    while os.path.isfile(os.path.join(folder, "__init__.py")):  # noqa: PTH113, PTH118
+    while os.path.isfile(os.path.join(folder, "__init__.py")):  # noqa: PTH113, PTH118 - as above
         folder, package = os.path.split(folder)
         name = f"{package}.{name}"
     return name

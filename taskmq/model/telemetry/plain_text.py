@@ -10,7 +10,9 @@ written as escapes, so that one record stays one line and a terminal shows text 
 
 from typing import Final
 
-__all__ = ["escape_controls", "escape_json", "escape_line", "indent_lines"]
+from taskmq.errors import InvalidOption
+
+__all__ = ["check_line", "escape_controls", "escape_json", "escape_line", "indent_lines"]
 
 _BIDI: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _ACTING: Final = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *_BIDI)
@@ -21,6 +23,20 @@ _LINE: Final = {
 _TEXT: Final = {code: escape for code, escape in _LINE.items() if chr(code) not in "\n\t"}
 _JSON: Final = {code: f"\\u{code:04x}" for code in _ACTING if code >= 0x7F}
 _INDENT: Final = "    "
+
+
+def check_line(what: str, text: str) -> str:
+    """Return `text`, the name of something, if it is one line that acts on nothing.
+
+    Raises:
+        InvalidOption: it has a control character, a line end or a mark of direction; `what` names the text.
+    """
+    if escape_line(text) != text:
+        raise InvalidOption(
+            f"{what}: {text[:80]!r} has a control character, a line end or a mark of direction, which would act on "
+            "logs and terminals: leave it out"
+        )
+    return text
 
 
 def escape_line(text: str) -> str:

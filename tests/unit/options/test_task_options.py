@@ -215,6 +215,8 @@ _NOT_FOR_CALLS: list[dict[str, Any]] = [
     {"eta": datetime.max.replace(tzinfo=UTC)},
     {"job_id": ""},
     {"job_id": 5},
+    {"job_id": "a\nERROR"},
+    {"job_id": "a\x1b[2J"},
     {"job_id": "x" * 256},
     {"headers": {"a": 1.5}},
     {"headers": {"a": True}},

@@ -411,3 +411,11 @@ async def _close_state(site: Site) -> None:
     state = site.app.sessions.current().state
     assert state is not None
     await state.aclose()
+
+
+@pytest.mark.parametrize("job_id", ["a\nERROR forged", "\x1b]0;PWN\x07", "\x9b2J", "\u202etxt.exe"])
+def test_an_id_that_would_write_into_logs_is_refused(site: Site, job_id: str) -> None:
+    refused = site("POST", "/jobs", {**DOCUMENT, "job_id": job_id})
+
+    assert refused.status_code == 400
+    assert "job_id" in refused.json()["detail"]

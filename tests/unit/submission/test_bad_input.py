@@ -47,6 +47,17 @@ _REFUSED: dict[str, tuple[_Submit, type[TaskMQError], str]] = {
         InvalidOption,
         "job_id",
     ),
+    "an id of two lines": (lambda shop: shop.jobs.asubmit("double", 1, job_id="a\nb"), InvalidOption, "job_id"),
+    "an id that clears a terminal": (
+        lambda shop: shop.jobs.asubmit("double", 1, job_id="a\x9b2J"),
+        InvalidOption,
+        "job_id",
+    ),
+    "a label of two lines": (
+        lambda shop: shop.jobs.asubmit("double", 1, labels={"a\nb": "c"}),
+        InvalidOption,
+        "label",
+    ),
     "an id with a NUL": (lambda shop: shop.jobs.asubmit("double", 1, job_id="a\0b"), InvalidOption, "job_id"),
     "a tenant with a NUL": (lambda shop: shop.jobs.asubmit("double", 1, tenant="a\0b"), InvalidOption, "tenant"),
     "an id with half a character": (

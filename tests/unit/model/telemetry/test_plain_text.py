@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq.model.telemetry.plain_text import escape_controls, escape_json, escape_line, indent_lines
+from taskmq.errors import InvalidOption
+from taskmq.model.telemetry.plain_text import check_line, escape_controls, escape_json, escape_line, indent_lines
 
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _ACTING = st.sampled_from("\x00\x07\x08\x1b\x7f\x85\x9b\x9d\r\n\t\x0b\x0c\u2028\u2029" + _BIDI)
@@ -62,3 +63,14 @@ def test_json_means_the_same_and_nothing_in_it_acts(text: str) -> None:
 
     assert json.loads(written) == [text]
     assert not any(unicodedata.category(char) in {"Cc", "Zl", "Zp"} for char in written)
+
+
+@pytest.mark.parametrize("text", ["", "order 17", "\u00e9\u2602 \u65e5\u672c", "a/b:c"])
+def test_a_name_that_is_one_line_is_taken(text: str) -> None:
+    assert check_line("job_id", text) == text
+
+
+@pytest.mark.parametrize("text", ["a\nb", "\x1b[2J", "\x9b", "a\tb", "\u202etxt", "\u2028", "\x7f"])
+def test_a_name_that_acts_is_refused(text: str) -> None:
+    with pytest.raises(InvalidOption, match=r"^job_id: '.*' has a control character, a line end or a mark"):
+        check_line("job_id", text)
