@@ -189,7 +189,7 @@ def prepared(
     for name, value in path.items():
         if not value:
             raise InvalidOption(f"{name} is empty")
-        where = where.replace(f"{{{name}}}", quote(value, safe=""))
+        where = where.replace(f"{{{name}}}", _segment(value))
     said = {**query, "tenant": tenant}
     more = dict(headers)
     content = None
@@ -272,6 +272,11 @@ def _error(problem: ProblemDetails, status: int, operation: str) -> TaskMQError:
     if kind is InvalidFilter:
         error.__dict__["column"] = problem.column
     return error
+
+
+def _segment(name: str) -> str:
+    """Encode a name as one segment of a path: clients resolve `.` and `..` before they send them."""
+    return name.replace(".", "%2E") if name in {".", ".."} else quote(name, safe="")
 
 
 def _text(value: Any) -> str:

@@ -41,7 +41,7 @@ VERSION: Final = 1
 REFERRING: Final = 2
 """The version of a message that refers to its arguments: who does not know of that must not run it without any."""
 
-_TASK_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_TASK_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]{1,128}")
 _NO_ARGS = msgspec.Raw(b"[]")
 NO_KWARGS: Final = msgspec.Raw(b"{}")
 """What a message without named arguments has; left out on the wire, in either content type."""

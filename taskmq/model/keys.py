@@ -7,8 +7,11 @@ tenant. What the code of an app names for all its jobs, an unkeyed limit or a lo
 
 from typing import Final
 
+from taskmq.errors import InvalidOption
+
 __all__ = [
     "arrival_key",
+    "check_reachable",
     "flow_end_id",
     "flow_job_id",
     "group_of",
@@ -35,6 +38,8 @@ __all__ = [
     "worker_key",
 ]
 
+# Browsers and proxies resolve them before a server sees the path.
+_DOTS: Final = frozenset({".", ".."})
 _SCHEDULED: Final = "6f1d2c3a-8d52-5b0e-9a44-1f8d3f5e2b77"
 _REACTED: Final = "b4c1b7e0-2f0e-5a36-9d0b-6f3f5b1d7a10"
 _LONGEST: Final = 512
@@ -197,3 +202,18 @@ def _uuid(namespace: str, name: str) -> str:
     from uuid import UUID, uuid5
 
     return str(uuid5(UUID(namespace), name))
+
+
+def check_reachable(name: str, *, what: str, reserved: frozenset[str] = frozenset()) -> str:
+    """Return the name of a thing that has its own path in the HTTP API.
+
+    Args:
+        what: the kind of thing, for the message.
+        reserved: names of other paths there.
+
+    Raises:
+        InvalidOption: no request could reach the thing by that name.
+    """
+    if name in _DOTS or name in reserved:
+        raise InvalidOption(f"{what} {name!r}: in a path that name stands for something else; choose another one")
+    return name

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Final, Literal, NoReturn, get_args
 
 from taskmq.errors import InvalidOption
+from taskmq.model.keys import check_reachable
 
 __all__ = [
     "CLASSES",
@@ -247,7 +248,7 @@ def check_queue_name(name: str) -> str:
             "not ending with '.dlq', '.jobs', '.p.high', '.p.low' or '.s' or '.lane' and two digits, and without '*' "
             "or '#' between dots"
         )
-    return name
+    return check_reachable(name, what="queue")
 
 
 def class_of(priority: int | None) -> PriorityClass:

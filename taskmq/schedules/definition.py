@@ -15,7 +15,7 @@ from taskmq.contracts.jobs import JobDetail
 from taskmq.errors import InvalidArguments, InvalidOption, MalformedMessage
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope
-from taskmq.model.keys import split_tenant_key, tenant_key
+from taskmq.model.keys import check_reachable, split_tenant_key, tenant_key
 from taskmq.schedules import triggers
 from taskmq.schedules.policy import DEFAULT_POLICY, SchedulePolicy, read_policy
 from taskmq.schedules.target import read_graph, tasks_of, write_graph
@@ -85,6 +85,10 @@ def task_elsewhere(name: str, queue: str) -> Task[..., Any]:
     return define(elsewhere, {"name": name, "queue": queue})
 
 
+# `/schedules/explain` is a path of its own.
+_RESERVED: Final = frozenset({"explain"})
+
+
 def check_schedule_name(name: str) -> str:
     """The tenant of the schedule of that name; "" for none.
 
@@ -97,6 +101,7 @@ def check_schedule_name(name: str) -> str:
     if tenant and (not own or tenant_key(tenant, own) != name):
         meant = tenant_key(tenant, own or "NAME")
         raise InvalidOption(f"schedule {name!r}: a name of tenant {tenant!r} is written {meant!r}")
+    check_reachable(own if tenant else name, what="schedule", reserved=_RESERVED)
     return tenant
 
 

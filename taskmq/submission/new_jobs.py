@@ -16,7 +16,7 @@ from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.envelope import VERSION, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.uniqueness import UniqueKey
-from taskmq.model.keys import tenant_key
+from taskmq.model.keys import check_reachable, tenant_key
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.resources import Amounts
 from taskmq.model.telemetry.plain_text import check_line
@@ -26,6 +26,8 @@ from taskmq.options.uniqueness import UniqueCall
 __all__ = ["cloned", "detail_of", "name_of", "new_job", "result_of"]
 
 _MIDDLE: Final = 4
+# `/jobs/count` and `/jobs/counts` are paths of their own.
+_RESERVED: Final = frozenset({"count", "counts"})
 _TEXT_LIMIT: Final = 2_000
 _LABELS: Final = 32
 
@@ -90,7 +92,7 @@ def new_job(
         )
     told = sending.submission or Submission()
     detail = _placed(told.detail, queue, resources)
-    key = None if told.job_id is None else check_line("job_id", _text("job_id", told.job_id, 255))
+    key = None if told.job_id is None else _key(told.job_id)
     asked = [queue.name, told.asked, told.held, detail]
     return _job(
         envelope,
@@ -130,7 +132,7 @@ def cloned(
     """
     detail = replace(record.detail or JobDetail(), retry_of=record.id, depends_on=())
     fresh = new_job_id(now, os.urandom(10))
-    key = None if job_id is None else check_line("job_id", _text("job_id", job_id, 255))
+    key = None if job_id is None else _key(job_id)
     name = fresh if key is None else tenant_key(record.tenant or None, key)
     envelope = replace(decode_envelope(record.body), id=name, enqueued=now, expires=None)
     if call is not None:
@@ -241,6 +243,11 @@ def _fingerprint(envelope: Envelope, asked: Sequence[object]) -> bytes:
 
 def _digest(facts: bytes | None) -> bytes:
     return b"" if facts is None else hashlib.blake2b(facts, digest_size=16).digest()
+
+
+def _key(job_id: str) -> str:
+    line = check_line("job_id", _text("job_id", job_id, 255))
+    return check_reachable(line, what="job_id", reserved=_RESERVED)
 
 
 def _text(what: str, text: str, limit: int) -> str:

@@ -127,3 +127,43 @@ def test_an_administrator_of_a_tenant_gives_and_takes_roles_there_alone(browser:
         members.get_by_role("row", name="vera").get_by_role("button", name="Take away").click()
 
         eyes.see_count(members.get_by_role("row", name="vera"), 0)
+
+
+_SENT = {
+    "a form of text": """<form id=f method=post enctype=text/plain action="{url}/api/v1/auth/login">
+        <input name='{{"username":"mallory","password":"' value='{password}"}}'></form><script>f.submit()</script>""",
+    "a form": """<form id=f method=post action="{url}/api/v1/auth/login"><input name=username value=mallory>
+        <input name=password value="{password}"></form><script>f.submit()</script>""",
+    "a form of parts": """<form id=f method=post enctype=multipart/form-data action="{url}/api/v1/auth/login">
+        <input name=username value=mallory><input name=password value="{password}"></form>
+        <script>f.submit()</script>""",
+}
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("way", _SENT)
+def test_a_page_of_another_site_does_not_sign_the_user_in_to_another_account(
+    browser: Browser, site: Served, way: str
+) -> None:
+    with watching(browser, site) as root:
+        _sign_in(root, "root")
+        bearer = {"Authorization": f"Bearer {_token_of(site, 'root')}"}
+        user = {"name": "mallory", "password": PASSWORD, "memberships": []}
+        assert site.api.post("/users", json=user, headers=bearer).status_code in {201, 409}
+        before = {cookie["name"]: cookie["value"] for cookie in root.page.context.cookies(site.url)}
+
+        page = root.page.context.new_page()
+        html = _SENT[way].format(url=site.url, password=PASSWORD)
+        page.route("http://evil.test/", lambda route: route.fulfill(body=html, content_type="text/html"))
+        with page.expect_response(lambda answer: answer.url.endswith("/auth/login")) as answered:
+            page.goto("http://evil.test/")
+
+        assert answered.value.status == 415
+        assert {cookie["name"]: cookie["value"] for cookie in root.page.context.cookies(site.url)} == before
+        page.close()
+
+
+def _token_of(site: Served, name: str) -> str:
+    begun = site.api.post("/auth/login", json={"username": name, "password": PASSWORD}).json()
+    site.api.cookies.clear()
+    return str(begun["token"])

@@ -1,10 +1,14 @@
 """Requests that are sent again or not, and answers that are none of a taskmq server."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from taskmq.errors import (
     InvalidOption,
@@ -18,7 +22,8 @@ from taskmq.errors import (
 )
 from taskmq.http import Client, LiveEvent, Retries
 from taskmq.http.events import EventLines
-from taskmq.http.exchange import error_of
+from taskmq.http.exchange import error_of, prepared
+from taskmq.server.edge import Edge, restoring_slashes
 
 _JOB = {"status": "submitted", "job_id": "j", "id": "i", "state": "queued", "version": 1, "is_new": True}
 
@@ -198,3 +203,37 @@ def test_a_stream_ends_with_the_servers_where_it_is_not_to_be_gone_on_with() -> 
     assert [event.data for event in client.events(reconnect=False)] == [{"n": 1}]
     with pytest.raises(ServerUnavailable):
         list(client.events(reconnect=False))
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1))
+@example("..")
+@example(".")
+@example("/")
+@example("a/../b")
+@example("%2F")
+@example("?#")
+def test_every_name_is_one_segment_of_a_path_and_comes_back_as_it_was(name: str) -> None:
+    """As httpx sends it, uvicorn reads it, and the server's edge and router take it apart."""
+    request = prepared(
+        "getJobHistory", path={"job_id": name}, query={}, body=None, tenant=None, version=None, key=None, headers={}
+    )
+    raw = httpx.URL(f"http://x{request.path}").raw_path
+    seen: list[dict[str, str]] = []
+
+    async def handler(scope: Any, receive: Any, send: Any) -> None:
+        before, found, after = scope["path"].removeprefix("/api/v1/").split("/")
+        assert (before, after) == ("jobs", "history")
+        scope["path_params"] = {"job_id": found}
+        await restoring_slashes(keep)(scope, receive, send)
+
+    async def keep(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["path_params"])
+
+    edge: Any = Edge(handler, closing=lambda: None, answered=lambda *_: None)
+    scope: dict[str, Any] = {
+        "type": "http", "method": "GET", "path": unquote(raw.decode("ascii")), "raw_path": raw, "headers": [],
+        "client": None, "scheme": "http", "root_path": "",
+    }  # fmt: skip
+    asyncio.run(edge(scope, None, None))
+
+    assert seen == [{"job_id": name}]

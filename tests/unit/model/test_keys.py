@@ -4,7 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from taskmq.errors import InvalidOption
 from taskmq.model import keys
+from taskmq.model.keys import check_reachable
 
 _TENANTS = st.one_of(st.none(), st.text(max_size=5), st.sampled_from(["a", "a:b", "@a", "%3A", "a%3Ab", ""]))
 _KEYS = st.text(st.characters(codec="utf-8"), max_size=6)
@@ -109,3 +111,14 @@ def test_texts_that_begin_with_another_are_those_from_it_up_to_the_one_after(pre
     end = keys.text_after(prefix)
 
     assert (prefix <= text and (not end or text < end)) == text.startswith(prefix)
+
+
+@pytest.mark.parametrize("name", [".", "..", "explain"])
+def test_a_name_that_no_path_can_have_is_refused(name: str) -> None:
+    with pytest.raises(InvalidOption, match=r"^schedule '.*': in a path that name stands for something else"):
+        check_reachable(name, what="schedule", reserved=frozenset({"explain"}))
+
+
+@pytest.mark.parametrize("name", ["...", ".x", "a/b", "/", "%2e", "?", "#", "explain"])
+def test_any_other_name_can_be_in_a_path(name: str) -> None:
+    assert check_reachable(name, what="queue") == name

@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Iterator
-from typing import Any
+from itertools import product
+from typing import Any, cast
 from urllib.parse import quote
 
+import httpx
 import pytest
 from litestar import Litestar, get
 from litestar.testing import TestClient
@@ -12,7 +14,7 @@ from litestar.testing import TestClient
 from taskmq import TaskMQ
 from taskmq.server import ServerSettings, build
 from taskmq.server.access import authorise
-from taskmq.server.problems import Problem, problem_response
+from taskmq.server.problems import NO_PATH, Problem, problem_response
 from tests.unit.app_kit import new_url
 from tests.unit.server.kit import Site
 
@@ -134,3 +136,35 @@ def test_a_link_to_the_next_page_names_the_path_that_was_asked_for(site: Site) -
 
     assert answer.links["next"]["url"].startswith("/api/v1/jobs?limit=2&cursor=")
     assert [job["job_id"] for job in following.json()["items"]] == ["job-0"]
+
+
+_HOSTILE = ["2027/01", "/", "..", "%2F", "a b", "?x=1", "#", "ünï/cödé", "a;b=c", "\\", "+"]
+
+
+def test_every_path_parameter_takes_a_name_with_anything_in_it(site: Site) -> None:
+    """Each is answered by its handler: no name leads to another path, or to none."""
+    wrong: list[str] = []
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(app=cast("Any", site.served))
+        headers = {"Authorization": "Bearer all-admin"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://x", headers=headers) as client:
+            for route in site.served.litestar.routes:
+                names = [one.full for one in route.path_parameters.values()]
+                if not names or "static" in route.path:
+                    continue
+                for method, name in product(route.methods - {"OPTIONS"}, _HOSTILE):
+                    path = route.path
+                    for one in names:
+                        path = path.replace(f"{{{one}}}", _quoted(name))
+                    answer = await client.request(method, path)
+                    if answer.status_code in {405, 500} or NO_PATH in answer.text:
+                        wrong.append(f"{method} {route.path} with {name!r}: {answer.status_code} {answer.text[:90]}")
+
+    with site.client.portal() as portal:
+        portal.call(ask)
+    assert wrong == []
+
+
+def _quoted(name: str) -> str:
+    return name.replace(".", "%2E") if name == ".." else quote(name, safe="")

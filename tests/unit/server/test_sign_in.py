@@ -164,6 +164,38 @@ def test_a_page_of_another_site_signs_nobody_in(served: _Served, headers: dict[s
         assert ("set-cookie" in answer.headers) == (status == 200)
 
 
+def test_a_session_that_was_planted_before_the_login_ends_with_it(served: _Served) -> None:
+    planted = served.log_in()["token"]
+    # The browser of another user has the cookie, as a foreign page or a machine nearby has set it.
+    begun = served.log_in()["token"]
+
+    assert begun != planted
+    assert served("GET", "/auth/me", authorization=f"Bearer {planted}").status_code == 401
+    assert served("GET", "/auth/me", authorization=f"Bearer {begun}").status_code == 200
+    served.client.cookies.set("taskmq", "made-up-by-the-page")
+    assert served.log_in()["token"] != "made-up-by-the-page"
+
+
+@pytest.mark.parametrize("name", ["token", "access_token", "authorization", "session", "taskmq", "csrf_token"])
+def test_a_credential_in_an_address_is_none(served: _Served, name: str) -> None:
+    secret = served.log_in()["token"]
+    served.client.cookies.clear()
+
+    assert served("GET", f"/auth/me?{name}={secret}").status_code == 401
+    assert served("POST", f"/jobs?{name}={secret}", {"job_type": "report"}).status_code == 401
+
+
+def test_of_two_cookies_of_one_name_no_other_secret_counts_than_one_of_them(served: _Served) -> None:
+    secret = served.log_in()["token"]
+    served.client.cookies.clear()
+    for cookie in (f"taskmq=tossed; taskmq={secret}", f"taskmq={secret}; taskmq=tossed"):
+        seen = served("GET", "/auth/me", cookie=cookie)
+        changed = served("POST", "/jobs", {"job_type": "report"}, cookie=cookie)
+
+        assert seen.status_code == 401 or seen.json()["user"] == "root"
+        assert changed.status_code in {401, 403}
+
+
 def test_the_document_signs_in_asks_and_signs_out(served: _Served) -> None:
     begun = served.client.post("/auth/login", json={"username": "root", "password": _PASSWORD}).json()
     served.client.cookies.clear()
