@@ -42,6 +42,7 @@ from taskmq.model.resources import Grant
 from taskmq.run.console_log import begin_console_log, keep_console_log
 from taskmq.run.context import Context, current_context
 from taskmq.run.execution import undone
+from taskmq.run.forks import leave_fork
 from taskmq.run.log_capture import LogCapture
 from taskmq.run.log_fields import install_job_fields
 
@@ -90,6 +91,8 @@ class _Child:
         self._requests = requests
         self._control = control
         self._answers = answers
+        self._process = os.getpid()
+        self._pipes = OwnPipes((requests.descriptor, control.descriptor, answers))
         self._writing = threading.Lock()
         self._lock = threading.Lock()
         self._context: Context | None = None
@@ -106,15 +109,21 @@ class _Child:
 
     def serve(self) -> None:
         """Run what comes, until nothing comes any more."""
+        os.register_at_fork(after_in_child=self._pipes.let_go)
         threading.Thread(target=self._listen, name="taskmq-control", daemon=True).start()
-        self._send(ExecutorReady())
+        self._send(ExecutorReady(self._process))
         while (payload := self._requests.read()) is not None:
             request = decode_request(payload)
             assert isinstance(request, Request)
-            self._send(self._run(request))
+            answer = self._run(request)
+            if not self._pipes.are_there:
+                sys.stderr.write(f"task {request.task} has closed the pipes of its process, which ends\n")
+                os._exit(1)
+            self._send(answer)
 
     def _send(self, content: Any) -> None:
         """Write a frame; from any thread."""
+        self._leave_fork(None)
         with self._writing:
             try:
                 write_frame(self._answers, content)
@@ -158,7 +167,7 @@ class _Child:
     def _run(self, request: Request) -> RunAnswer:
         try:
             try:
-                pickled = pickle.dumps(self._call(request))
+                pickled = pickle.dumps(self._called(request))
             finally:
                 # The answer is the last that is heard of the run.
                 if self._lines is not None:
@@ -168,9 +177,25 @@ class _Child:
                     self._context = None
             if len(pickled) > self._setup.answer_limit:
                 raise ResultTooLarge(request.task, size=len(pickled), limit=self._setup.answer_limit)
-            return RunAnswer(is_error=False, pickled=pickled)
+            is_error = False
         except BaseException as error:  # noqa: BLE001 - the task's failure, whatever it is, belongs to the worker
-            return RunAnswer(is_error=True, pickled=_pickled(error))
+            is_error, pickled = True, _pickled(error)
+        return RunAnswer(is_error, pickled, request.number, os.getpid())
+
+    def _called(self, request: Request) -> object:
+        """What the function returns; a fork of it does not come back from here."""
+        try:
+            value = self._call(request)
+        except BaseException as error:
+            self._leave_fork(error)
+            raise
+        self._leave_fork(None)
+        return value
+
+    def _leave_fork(self, error: BaseException | None) -> None:
+        # Also of a fork that Python does not know of, as a library in C makes one.
+        if os.getpid() != self._process:
+            leave_fork(error)
 
     def _call(self, request: Request) -> object:
         task = self._app.tasks.get(request.task)
@@ -222,6 +247,34 @@ class _Child:
             self._context, self._number = context, request.number
             self._mark(context)
         return context
+
+
+class OwnPipes:
+    """The process's ends of the pipes to its worker, which code of a task may close, and forks inherit."""
+
+    def __init__(self, descriptors: tuple[int, ...]) -> None:
+        self._known = {descriptor: _identity(descriptor) for descriptor in descriptors}
+
+    @property
+    def are_there(self) -> bool:
+        """Whether each descriptor is what it was: one that a task closes may be a file of its own next."""
+        return all(_identity(descriptor) == known for descriptor, known in self._known.items())
+
+    def let_go(self) -> None:
+        """Put nothing in their place, in a fork: whoever waits for the end of a pipe waits for this process only."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor, known in self._known.items():
+            if _identity(descriptor) == known:
+                os.dup2(nothing, descriptor, inheritable=False)
+        os.close(nothing)
+
+
+def _identity(descriptor: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _environment(request: Request) -> contextlib.AbstractContextManager[None]:

@@ -113,14 +113,27 @@ class Stop(msgspec.Struct, array_like=True, tag="stop"):
 
 
 class ExecutorReady(msgspec.Struct, array_like=True, tag="ready"):
-    """The app is imported: what comes next runs at once."""
+    """The app is imported: what comes next runs at once.
+
+    Attributes:
+        pid: the process's own, by which it is told from forks of it.
+    """
+
+    pid: int
 
 
 class RunAnswer(msgspec.Struct, array_like=True, tag="answer"):
-    """What became of a run: a pickled value or exception. Both ends are processes of one worker."""
+    """What became of a run: a pickled value or exception. Both ends are processes of one worker.
+
+    Attributes:
+        number: of the run, as its request had it.
+        pid: the process that answers.
+    """
 
     is_error: bool
     pickled: bytes
+    number: int
+    pid: int
 
 
 class LoggedLine(msgspec.Struct, array_like=True, tag="line"):
@@ -194,14 +207,14 @@ class PipeReader:
     """Frames from a pipe, one after the other. Blocks."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self._assembly = Assembly()
         self._whole: deque[bytes] = deque()
 
     def read(self) -> bytes | None:
         """The next one's content; None at the pipe's end."""
         while not self._whole:
-            data = os.read(self._descriptor, _CHUNK)
+            data = os.read(self.descriptor, _CHUNK)
             if not data:
                 return None
             self._whole.extend(self._assembly.add(data))

@@ -312,7 +312,7 @@ def _request(execution: Execution, *, is_logged: bool, number: int) -> Request:
 def _unpacked(answer: RunAnswer, execution: Execution) -> Any:
     try:
         content = pickle.loads(answer.pickled)  # noqa: S301 - written by our own child process
-    except Exception as error:
+    except BaseException as error:
         # Unpickling runs the task's own classes, which may raise anything.
         raise TaskMQError(
             f"what task {execution.context.task} returned or raised cannot cross processes: {_words(error)}"
@@ -322,8 +322,8 @@ def _unpacked(answer: RunAnswer, execution: Execution) -> Any:
     return content
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - the task's own class
+    except BaseException:  # noqa: BLE001 - the task's own class
         return type(error).__name__

@@ -53,6 +53,7 @@ class Spawned:
         self._requests = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
         self._control = control
         self._is_ready = False
+        self._answering = 0
         self.pid = transport.get_pid()
         self.runs = 0
         self.devices: tuple[str, ...] = ()
@@ -109,12 +110,16 @@ class Spawned:
         """Its answer; what it says before goes to `hear`, which gives the reply that it waits for, if it does.
 
         Raises:
-            WorkerLost: it ended instead.
+            WorkerLost: it ended instead, or what answers is not the run that was asked for.
         """
         self._write(request)
         while True:
             content = await self._next()
             if isinstance(content, RunAnswer):
+                if (content.number, content.pid) != (request.number, self._answering):
+                    raise WorkerLost(
+                        "the task's process gave the answer of another run: a fork of it may go on there"
+                    )
                 self.runs += 1
                 return content
             if not isinstance(content, ExecutorReady) and (reply := await hear(content)) is not None:
@@ -130,9 +135,11 @@ class Spawned:
             return
         try:
             async with asyncio.timeout(_IMPORT_SECONDS):
-                self._is_ready = isinstance(await self._next(), ExecutorReady)
+                content = await self._next()
         except TimeoutError:
             raise WorkerLost(f"the task's process has not imported the app within {_IMPORT_SECONDS:g} s") from None
+        if isinstance(content, ExecutorReady):
+            self._is_ready, self._answering = True, content.pid
 
     def _write(self, content: Setup | Request) -> None:
         self._requests.writelines(frame(content))

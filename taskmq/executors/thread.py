@@ -26,6 +26,7 @@ from taskmq.executors.coroutine import timed_out
 from taskmq.executors.interrupt import ThreadInterrupt
 from taskmq.run.console_log import DetailText
 from taskmq.run.execution import Execution
+from taskmq.run.forks import PROCESS, leave_fork
 
 __all__ = ["ThreadExecutor", "ThreadRun"]
 
@@ -229,6 +230,8 @@ class ThreadExecutor:
                 self._tell(ended)
             began = clock()
             result = _NOTHING if run.is_abandoned else run.call(ident)
+            if PROCESS.is_fork:
+                leave_fork(result[1])
             self._mean += (clock() - began - self._mean) * _WEIGHT
             ended = run, result
         return ended

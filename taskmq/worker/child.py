@@ -23,6 +23,7 @@ from taskmq.errors import AppNotFound, TaskMQError
 from taskmq.load_app import load_app
 from taskmq.model.telemetry.plain_text import escape_line
 from taskmq.run.console_log import begin_console_log, keep_console_log
+from taskmq.run.forks import end_forks
 from taskmq.run.log_fields import install_job_fields
 from taskmq.worker.child_protocol import EXIT_DISMISSED, EXIT_USAGE, ChildSpec
 from taskmq.worker.host.event_loop import loop_factory
@@ -102,6 +103,7 @@ def _exit(code: int) -> None:
 async def _serve(app: TaskMQ, target: str, order: ChildSpec, lifeline: int, status: int) -> Worker:
     worker = Worker(app, order.config, target=target, has_process=True)
     loop = asyncio.get_running_loop()
+    end_forks(loop)
     signals = _Signals(worker)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.receive)

@@ -17,7 +17,9 @@ from taskmq.executors.frames import (
     write_frame,
 )
 
-answers = st.builds(RunAnswer, st.booleans(), st.binary(max_size=200))
+answers = st.builds(
+    RunAnswer, st.booleans(), st.binary(max_size=200), st.integers(0, 1 << 40), st.integers(1, 1 << 22)
+)
 
 
 @given(st.lists(answers, max_size=8), st.lists(st.integers(0, 2000), max_size=12))

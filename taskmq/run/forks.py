@@ -1,0 +1,69 @@
+"""Forks of a process that runs tasks: each ends where the code of its task does.
+
+A task may fork, to start a program or to compute beside itself. The child is a copy of the whole worker: with its
+connections, its deliveries and, in a coroutine, its event loop. What it does there it would do in the worker's name:
+answer, acknowledge, run the next job a second time. So it never comes back: it ends as `multiprocessing` ends its
+own, without `atexit` and without any part of the worker.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+import traceback
+from typing import Final, NoReturn
+
+__all__ = ["NO_LOOP", "PROCESS", "ProcessKind", "end_forks", "leave_fork"]
+
+
+NO_LOOP: Final = "a fork of a coroutine has no event loop: it can wait for nothing, and ends"
+"""What is said of one that waits."""
+
+
+class ProcessKind:
+    """What this process is.
+
+    Attributes:
+        is_fork: a fork of a process that runs tasks, in which nothing of the worker may go on.
+    """
+
+    __slots__ = ("is_fork",)
+
+    def __init__(self) -> None:
+        self.is_fork = False
+
+
+PROCESS: Final = ProcessKind()
+"""This process. Whatever runs a task looks at it when the task's code returns: an attribute is all that costs."""
+
+
+def end_forks(loop: asyncio.AbstractEventLoop | None = None) -> None:
+    """From now on forks of this process end when they leave the code of their task.
+
+    Args:
+        loop: runs coroutines here; None where none does.
+    """
+
+    def mark() -> None:
+        PROCESS.is_fork = True
+        if loop is not None:
+            # For those who come back to the loop past all that looks: an asyncio task of the task's own.
+            loop.call_soon(leave_fork, None)
+
+    os.register_at_fork(after_in_child=mark)
+
+
+def leave_fork(error: BaseException | None) -> NoReturn:
+    """End this process, which is a fork: with the code that `sys.exit` would give it, or 1 after any other error."""
+    code = 0
+    if error is not None:
+        code = 1
+        with contextlib.suppress(BaseException):
+            if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+                code = error.code or 0
+            else:
+                traceback.print_exception(error)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):
+            stream.flush()
+    os._exit(code & 0xFF)
