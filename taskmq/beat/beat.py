@@ -18,7 +18,7 @@ from taskmq.beat.record_cache import RecordCache, RecordStep
 from taskmq.beat.schedule_index import ScheduleIndex
 from taskmq.beat.server_clock import ServerClock
 from taskmq.contracts.stores import State, Timekeeper, state_required
-from taskmq.durable.service import unless_set
+from taskmq.durable.service import is_interruption, unless_set
 from taskmq.errors import SendError, StateUnavailable, TooLarge, UnsupportedFeature
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.telemetry.metrics import BeatSnapshot
@@ -299,7 +299,7 @@ class Beat:
         def take(entry: ScheduleEntry, record: ScheduleRecord) -> None:
             turns[entry.name] = take_turn(record, entry, now=self._clock.now_ms(), replica=self._replica)
 
-        def failed(entry: ScheduleEntry, error: Exception) -> None:
+        def failed(entry: ScheduleEntry, error: BaseException) -> None:
             _log.error("schedule %s: nothing is emitted, and it is tried again", entry.name, exc_info=error)
             turns[entry.name] = Turn(wake=self._clock.now_ms() + _FAILED_PAUSE_MS)
 
@@ -348,11 +348,14 @@ class Beat:
         """Publish; what a middleware breaks is left to the end of its lease, and holds up no other schedule."""
         try:
             return await self._emitter.publish(emissions, now=now)
-        except Exception as error:  # noqa: BLE001 - the app's own code, which must not stop the beat
+        except BaseException as error:
+            # The app's own code, which must not stop the beat.
+            if is_interruption(error):
+                raise
             if len(emissions) == 1:
                 name, instant = emissions[0].entry.name, emissions[0].claim.instant
                 _log.error("schedule %s: the occurrence of %d is not sent", name, instant, exc_info=error)
-                return {emissions[0]: _BrokenSend(str(error))}
+                return {emissions[0]: _BrokenSend(type(error).__name__)}
         failures: dict[Emission, SendError] = {}
         for one in emissions:
             failures.update(await self._publish([one], now))

@@ -26,7 +26,7 @@ class RecordStep(msgspec.Struct, eq=False):
 
     schedule: str
     apply: Callable[[ScheduleRecord], None]
-    failed: Callable[[Exception], None] | None = None
+    failed: Callable[[BaseException], None] | None = None
 
 
 class RecordCache:
@@ -79,7 +79,7 @@ class RecordCache:
         try:
             record = decode_record(kept, name=step.schedule)
             step.apply(record)
-        except Exception as error:  # a trigger may be the app's own code
+        except BaseException as error:  # a trigger may be the app's own code, which raises what it likes
             if step.failed is None:
                 raise
             step.failed(error)

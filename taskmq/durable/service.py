@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 
 from taskmq.model.backoff import Backoff
 
-__all__ = ["Service", "ServiceGroup", "pause", "unless_set"]
+__all__ = ["Service", "ServiceGroup", "is_interruption", "pause", "unless_set"]
 
 _log = logging.getLogger("taskmq")
 
@@ -96,9 +96,9 @@ class ServiceGroup:
             began = loop.time()
             try:
                 await service.run()
-            except (Exception, asyncio.CancelledError) as error:
+            except (Exception, asyncio.CancelledError, SystemExit) as error:
                 # A fault in one part must not end the others, nor go unseen.
-                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                if is_interruption(error):
                     raise
                 if loop.time() - began > _LONGEST_PAUSE:
                     backoff.reset()
@@ -109,10 +109,16 @@ class ServiceGroup:
                 return
 
 
-def _is_cancelled() -> bool:
-    """Whether the present task itself is to end; else it has waited for something that was cancelled."""
+def is_interruption(error: BaseException) -> bool:
+    """Whether the present asyncio task is to end; else what was raised is a failure, be it a cancellation.
+
+    A task may have waited for something that was cancelled, and code of the app may raise what it likes.
+    """
+    # By its type: the error's own class may do anything when it is asked.
+    if issubclass(type(error), GeneratorExit):
+        return True
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return issubclass(type(error), asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 async def pause(stop: asyncio.Event, seconds: float) -> bool:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
 from taskmq.contracts.stores import ScheduleStore
+from taskmq.durable.service import is_interruption
 from taskmq.errors import SendError, StateUnavailable, TooLarge
 from taskmq.middleware.chain import Sending
 from taskmq.model.keys import reaction_job_id, reaction_record_key
@@ -84,8 +85,11 @@ class ReactionDelivery:
             await self._producer.send_async(self._sending(reaction, event, events, cause))
         except (SendError, StateUnavailable):
             raise
-        except Exception as error:
-            raise Refused(f"reaction {reaction.name}: the call is not made: {error!r}") from error
+        except BaseException as error:
+            # Middleware and arguments are the app's own code, which may raise anything.
+            if is_interruption(error):
+                raise
+            raise Refused(f"reaction {reaction.name}: the call is not made: {_words(error)}") from error
 
     def _sending(self, reaction: Reaction, event: str, events: list[ReactionEvent], cause: Cause | None) -> Sending:
         token = current_context.set(None)
@@ -113,3 +117,10 @@ class ReactionDelivery:
                 "$TASKMQ_STATE, or local://PATH on one host"
             )
         return schedules
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return repr(error)
+    except BaseException:  # noqa: BLE001 - a class of the app's own
+        return type(error).__name__

@@ -1,7 +1,7 @@
 """The schedules of one slot: looked at when they are due, and fired, many in one transaction."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -126,7 +126,7 @@ class ScheduleTurns:
             record.active = [ActiveRun(run.job_id, now + PENDING_MS) for run in record.active if run.job_id in alive]
             try:
                 decided.append(self._take_turn(row, rule, record, now))
-            except Exception as error:  # noqa: BLE001 - the app's middleware, or its own trigger
+            except BaseException as error:  # noqa: BLE001 - the app's middleware, or its own trigger
                 broken.append(_broken(row, error, now))
         return decided, broken
 
@@ -233,8 +233,8 @@ def _give_up(record: ScheduleRecord, turn: Turn, claim: OccurrenceClaim, occurre
     record.counts.failed += 1
 
 
-def _broken(row: StoredSchedule, error: Exception, now: int) -> ScheduleFiring:
+def _broken(row: StoredSchedule, error: BaseException, now: int) -> ScheduleFiring:
     """The schedule as it is, to be looked at again later, here or by a scheduler that can read it."""
-    is_known: Mapping[str, object] = {} if isinstance(error, TaskMQError) else {"exc_info": error}
-    _log.error("schedule %s is not fired, and tried again: %s", row.name, error, **is_known)  # type: ignore[arg-type]
+    details = None if issubclass(type(error), TaskMQError) else error
+    _log.error("schedule %s is not fired, and tried again: %s", row.name, error, exc_info=details)
     return ScheduleFiring(before=row, record=row.record, next=now + _BROKEN_MS)

@@ -14,6 +14,7 @@ from typing import Final
 from taskmq.app import TaskMQ
 from taskmq.client.services import AppServices
 from taskmq.contracts.jobs import JobScheduleStore, ScheduleChange, StoredSchedule
+from taskmq.durable.service import is_interruption
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable, TaskMQError
 from taskmq.model.keys import scheduled_job_id
@@ -110,14 +111,17 @@ class ScheduledWorkflows:
         flow_id, tenant = scheduled_job_id(row.app, row.name, claim.instant, claim.run), row.tenant or None
         try:
             await WorkflowService(services).start(graph, flow_id=flow_id, keep=KEEP_SECONDS, tenant=tenant)
-        except Exception as error:  # noqa: BLE001 - the app's middleware
-            details = None if isinstance(error, TaskMQError) else error
+        except BaseException as error:
+            # The app's middleware, which may raise anything.
+            if is_interruption(error):
+                raise
+            is_known = issubclass(type(error), TaskMQError)
             _log.warning(
                 "schedule %s: the workflow of %d is started later: %s",
                 row.name,
                 claim.instant,
                 error,
-                exc_info=details,
+                exc_info=None if is_known else error,
             )
             return False
         return True

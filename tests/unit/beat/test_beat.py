@@ -340,14 +340,30 @@ async def test_another_replica_sends_what_one_could_not(stage: Stage, /) -> None
     assert 10 in await stage.emitted()
 
 
+class _Unreadable(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+    __repr__ = __str__
+
+
 class _Broken(Middleware):
+    def __init__(self, error: type[BaseException]) -> None:
+        self._error = error
+
     def send(self, sending: Sending) -> None:
-        raise LookupError("a bug in a middleware")
+        raise self._error
 
 
-def test_a_bug_of_the_apps_own_code_is_logged_and_does_not_stop_the_beat(caplog: pytest.LogCaptureFixture) -> None:
+BUGS = pytest.mark.parametrize("bug", [LookupError, SystemExit, asyncio.CancelledError, _Unreadable])
+
+
+@BUGS
+def test_a_bug_of_the_apps_own_code_is_logged_and_does_not_stop_the_beat(
+    bug: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
-        with staged(middleware=[_Broken()]) as app:
+        with staged(middleware=[_Broken(bug)]) as app:
             _define(app)
             async with running(Beat(app)):
                 await settle_loop()
@@ -361,24 +377,30 @@ def test_a_bug_of_the_apps_own_code_is_logged_and_does_not_stop_the_beat(caplog:
     assert [record.getMessage() for record in complaints] == [
         f"schedule tick: the occurrence of {START + after} is not sent" for after in (10_000, 10_000, 20_000)
     ]
-    assert all(record.exc_info and isinstance(record.exc_info[1], LookupError) for record in complaints)
+    assert all(record.exc_info and isinstance(record.exc_info[1], bug) for record in complaints)
 
 
 class _Tide:
     """A rule of the app's own, with a bug."""
 
+    def __init__(self, bug: type[BaseException]) -> None:
+        self._bug = bug
+
     def next_after(self, instant: int, /) -> int | None:
-        raise ZeroDivisionError("no moon")
+        raise self._bug
 
     def describe(self) -> str:
         return "at high tide"
 
 
-def test_a_schedule_whose_rule_fails_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+@BUGS
+def test_a_schedule_whose_rule_fails_holds_up_no_other(
+    bug: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     async def test(stage: Stage) -> None:
         def define(app: TaskMQ) -> None:
             _define(app)
-            app.schedules.define(ScheduleEntry("tide", app.tasks["tick"], _Tide()))
+            app.schedules.define(ScheduleEntry("tide", app.tasks["tick"], _Tide(bug)))
 
         await stage.start(define=define)
         for _ in range(3):
