@@ -121,7 +121,12 @@ class ChildProcess:
         """Whether it takes jobs, as far as it has said; silence says that it does not."""
         if not self.was_ready or self.is_draining or self.ended.done() or self.silent > _FRESH:
             return False
-        return self.status is None or self.status.state in ("running", "starting")
+        return self.status is None or (self.status.state in ("running", "starting") and not self.is_stuck)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether each of its slots is kept by a job whose outcome cannot be settled."""
+        return self.status is not None and 0 < self.status.slots <= self.status.unsettled
 
     @property
     def silent(self) -> float:

@@ -68,7 +68,7 @@ class FleetStatus:
             return "stopping"
         if any(child.consumes for child in self._children):
             return None
-        states = ", ".join(f"slot {slot.number} {_state(slot)}" for slot in self._slots)
+        states = ", ".join(f"slot {slot.number} {_state(slot)}{_trouble(slot)}" for slot in self._slots)
         return f"no process takes jobs: {states or 'there is none'}"
 
     def status(self, *, wanted: int, is_stopping: bool) -> SupervisorStatus:
@@ -142,6 +142,11 @@ def _state(slot: ProcessSlot) -> str:
     if child.status is None:
         return "running" if child.was_ready else "starting"
     return child.status.state
+
+
+def _trouble(slot: ProcessSlot) -> str:
+    is_stuck = slot.current is not None and slot.current.is_stuck
+    return ", where no outcome can be settled (its log says why)" if is_stuck else ""
 
 
 def _process_status(slot: ProcessSlot) -> ProcessStatus:

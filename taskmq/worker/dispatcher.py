@@ -161,6 +161,11 @@ class Dispatcher:
         return self._settler.reports
 
     @property
+    def unsettled(self) -> int:
+        """How many jobs have ended here whose outcome cannot be settled; each of them has a slot."""
+        return self._settler.unsettled
+
+    @property
     def is_busy(self) -> bool:
         """Whether anything runs, waits here for something else than a slot, or is reported and not acknowledged."""
         return self.slots.is_busy or self._settler.reports.is_telling
@@ -230,7 +235,11 @@ class Dispatcher:
             if is_revoked(delivery):
                 slots.drop(delivery, now=now)
                 continue
-            step = self._fast_path.run(delivery, now=now)
+            try:
+                step = self._fast_path.run(delivery, now=now)
+            except BaseException as error:  # noqa: BLE001 - the pool task that looks must live on, and so must its delivery
+                slots.end(delivery, error)
+                return Pause.LEAVE
             if not isinstance(step, FastPathResult):
                 return delivery, self._pipeline.go_on(delivery, step)
             if step is FastPathResult.BEGUN:

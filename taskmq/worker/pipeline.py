@@ -16,6 +16,7 @@ import contextvars
 from collections.abc import Awaitable, Callable
 
 from taskmq.contracts.broker import Delivery
+from taskmq.durable.service import is_interruption
 from taskmq.model.envelope import Envelope
 from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed
 from taskmq.model.topology import is_shard
@@ -97,22 +98,20 @@ class Pipeline:
         """A run has ended in a thread, with this value or error."""
         delivery, execution = attempt.delivery, attempt.execution
         assert execution is not None
-        failure: BaseException | None = None
+        processor = self._processor
+        outcome = processor.returned(attempt, value) if error is None else processor.raised(attempt, execution, error)
+        outcome = _unless_cancelled(attempt, outcome)
         try:
-            processor = self._processor
-            outcome = (
-                processor.returned(attempt, value) if error is None else processor.raised(attempt, execution, error)
-            )
-            outcome = _unless_cancelled(attempt, outcome)
-            if not self._is_concluded(attempt, outcome):
-                variables = self._variables.copy()
-                variables.run(current_context.set, execution.context)
-                self._slots.carry_out(delivery, self._settle(attempt, outcome), variables)
-                return
-        except BaseException as unexpected:  # noqa: BLE001 - as in a task of the pool
-            failure = unexpected
-        self._slots.end(delivery, failure)
-        self._slots.call()
+            rest = None if self._is_concluded(attempt, outcome) else self._settle(attempt, outcome)
+        except BaseException as failure:  # noqa: BLE001 - whatever fails here, the job has an end
+            rest = self._settle_at_last(attempt, outcome, failure)
+        if rest is None:
+            self._slots.end(delivery, None)
+            self._slots.call()
+            return
+        variables = self._variables.copy()
+        variables.run(current_context.set, execution.context)
+        self._slots.carry_out(delivery, rest, variables)
 
     async def settle_cancelled(self, attempt: Attempt) -> bool:
         """Settle an attempt that was cancelled before it began."""
@@ -169,6 +168,11 @@ class Pipeline:
                 if (invitation := attempt.envelope.store) is not None:
                     self._settler.reports.run_begins(attempt, invitation)
                 outcome = await self._outcome(attempt, self._runner_of(attempt)(attempt))
+        except BaseException as error:
+            if is_interruption(error):
+                raise
+            # What is asked before a run calls code of the app, too: of its keys, and of its arguments' types.
+            outcome = self._processor.failed(attempt, error)
         finally:
             if attempt.grant is not None:
                 self._slots.resources.give_back(attempt.grant)
@@ -183,9 +187,29 @@ class Pipeline:
         return await self._conclude(attempt, _unless_cancelled(attempt, outcome))
 
     async def _conclude(self, attempt: Attempt, outcome: Outcome) -> bool:
-        return attempt.is_clean if self._is_concluded(attempt, outcome) else await self._settle(attempt, outcome)
+        try:
+            if self._is_concluded(attempt, outcome):
+                return attempt.is_clean
+        except BaseException as error:  # noqa: BLE001 - whatever fails here, the job has an end
+            return await self._settle_at_last(attempt, outcome, error)
+        return await self._settle(attempt, outcome)
 
     async def _settle(self, attempt: Attempt, outcome: Outcome) -> bool:
+        try:
+            return await self._settle_with_journal(attempt, outcome)
+        except BaseException as error:
+            if is_interruption(error) or isinstance(outcome, Interrupted):
+                raise
+            return await self._settle_at_last(attempt, outcome, error)
+
+    async def _settle_at_last(self, attempt: Attempt, outcome: Outcome, error: BaseException) -> bool:
+        self._slots.settling.add(attempt.delivery)
+        await self._settler.settle_at_last(attempt, outcome, error, settle=self._settle_in_order)
+        if attempt.execution is not None:
+            attempt.execution.context.is_settled = True
+        return attempt.is_clean
+
+    async def _settle_with_journal(self, attempt: Attempt, outcome: Outcome) -> bool:
         journal = None if attempt.execution is None else attempt.execution.context.journal
         if journal is not None:
             await self._journal.finish(journal, outcome)

@@ -150,6 +150,7 @@ class Worker:
             in_hand=self._in_hand(),
             ended=self.stats.ended,
             abandoned=abandoned(self._executors.values()),
+            unsettled=0 if dispatcher is None else dispatcher.unsettled,
             memory=resident_bytes(),
             descriptors=open_descriptors(),
             loop_lag=self._loop_monitor.lag,

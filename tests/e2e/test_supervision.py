@@ -95,6 +95,44 @@ def test_a_worker_without_a_broker_is_live_but_not_ready(local_project: Project)
         assert run.wait() == 0
 
 
+_BROKEN_STATE = """
+from pathlib import Path
+from jobs import app
+from taskmq_local.state.results import LocalResults
+
+put = LocalResults.put
+
+
+async def put_once_mended(self, record, **options):
+    if not Path("mended").exists():
+        raise ZeroDivisionError
+    return await put(self, record, **options)
+
+
+LocalResults.put = put_once_mended
+"""
+
+
+def test_a_worker_whose_slots_all_wait_for_an_end_is_not_ready_until_they_have_one(local_project: Project) -> None:
+    project = local_project
+    project.write(_BROKEN_STATE, "broken.py")
+    run = project.start("broken:app", supervision=SupervisorConfig(health=ANY_PORT), concurrency=2)
+    until(lambda: _get(run, "/ready") == (200, {"ready": True}), "it is ready")
+    for number in range(4):
+        project.send("quick", number)
+
+    until(lambda: _get(run, "/ready")[0] == 503, "it is not ready", details=lambda: run.log)
+    assert "where no outcome can be settled (its log says why)" in _get(run, "/ready")[1]["reason"]
+    assert len(project.noted("ran", "0")) <= 1
+    (project.folder / "mended").touch()
+
+    until(lambda: _get(run, "/ready")[0] == 200, "it is ready again", details=lambda: run.log)
+    until(lambda: _jobs(run) == 4, "all jobs have ended", details=lambda: run.log)
+    assert sorted(line[1] for line in project.ledger if line[0] == "ran") == ["0", "1", "2", "3"]
+    run.signal()
+    assert run.wait() == 0
+
+
 def test_a_process_that_hangs_is_not_live(local_project: Project) -> None:
     run = local_project.start(supervision=SupervisorConfig(health=ANY_PORT, liveness_timeout=2.5))
     (child,) = run.children

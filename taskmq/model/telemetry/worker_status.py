@@ -40,6 +40,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         in_hand: how many deliveries of each queue are in hand: those that run and those that wait here.
         ended: runs that have ended.
         abandoned: threads that were given up and have not returned.
+        unsettled: jobs that have run and keep their slots because their outcomes cannot be settled.
         memory: resident bytes of the process.
         descriptors: open files and sockets of the process.
         loop_lag: seconds by which the event loop was late, at most, in the last ten of them.
@@ -63,6 +64,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     descriptors: int
     loop_lag: float
     started: int
+    unsettled: int = 0
     jobs: list[RunningJob] = []
     paused: list[str] = []
     in_hand: dict[str, int] = {}

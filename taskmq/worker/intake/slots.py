@@ -14,7 +14,6 @@ waits for what), `OrderedShards` (who is held), the `TaskPool` (whose run an asy
 
 import asyncio
 import contextvars
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,13 +28,12 @@ from taskmq.worker.config import WorkerConfig
 from taskmq.worker.intake.backlog import Backlog
 from taskmq.worker.intake.ordered_shards import OrderedShards
 from taskmq.worker.intake.resources import ResourcePool
+from taskmq.worker.intake.returns import Returns
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run.task_pool import Pause, TaskPool, WorkItem
 from taskmq.worker.run.thread_runs import ThreadRuns
 
 __all__ = ["Slots"]
-
-_log = logging.getLogger("taskmq.worker")
 
 
 class Slots:
@@ -93,6 +91,7 @@ class Slots:
             again=self._take_again,
             passed=self._pass_on,
         )
+        self._returns = Returns()
         self._cancelled_items: list[tuple[Delivery, WorkItem]] = []
         self._paused: set[str] = set()
         self.threads: ThreadRuns | None = None
@@ -211,10 +210,11 @@ class Slots:
         self.settling.discard(delivery)
         now = self.monotonic()
         if error is not None:
-            if not isinstance(error, asyncio.CancelledError):
-                _log.critical("a delivery could not be settled; it goes back to its queue", exc_info=error)
-            # Otherwise it was interrupted before its first step.
-            delivery.requeue()
+            if issubclass(type(error), asyncio.CancelledError):
+                # It was interrupted before its first step.
+                delivery.requeue()
+            else:
+                self._returns.put(delivery, error)
         self._backlog.leave(delivery.queue, now=now)
         if not self.shards.holds(delivery) and not (self.resources and self.resources.has(delivery)):
             self._backlog.release(delivery.queue, now=now)
@@ -261,6 +261,7 @@ class Slots:
 
     def give_back_all(self) -> None:
         """Give back everything that has not begun, and hold nothing from here on."""
+        self._returns.close()
         waiting = [attempt.delivery for attempt in self.resources.clear()]
         for delivery in (*self.shards.close(), *waiting, *self._backlog.clear()):
             delivery.requeue()
@@ -279,6 +280,7 @@ class Slots:
 
     async def aclose(self) -> None:
         """Nothing runs any more: let go."""
+        self._returns.close()
         if self.threads is not None:
             self.threads.close()
         self._pool.close()

@@ -30,11 +30,12 @@ from taskmq.model.telemetry.metrics import Count
 from taskmq.model.topology import is_jobs_queue, is_shard, logical_queue
 from taskmq.run.context import Context, current_context
 from taskmq.run.execution import DONE, Execution
+from taskmq.run.forks import PROCESS, leave_fork
 from taskmq.run.journal import JournalWriter
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.guards.base import Guards, is_marked
-from taskmq.worker.run.processor import Processor
+from taskmq.worker.run.processor import Processor, is_same
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run.task_pool import Continuation
 from taskmq.worker.run.thread_runs import ThreadRuns
@@ -201,8 +202,10 @@ class FastPath:
             coroutine = plain.call(*args, **kwargs)
             waits_for = coroutine.send(None)
         except StopIteration as stop:
+            if PROCESS.is_fork:
+                leave_fork(None)
             stats.current = None
-            is_clean = copy_context() == before
+            is_clean = is_same(before)
             self.ended = ended = self._monotonic()
             if (
                 not plain.keeps_result
@@ -221,7 +224,7 @@ class FastPath:
         except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
             stats.current = None
             attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs, content_type))
-            attempt.is_clean = copy_context() == before
+            attempt.is_clean = is_same(before)
             stats.running[attempt] = now
             return EndedRun(attempt, self._processor.failed(attempt, error))
         stats.current = None

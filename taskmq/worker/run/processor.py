@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context as Variables
 from contextvars import copy_context
 from datetime import timedelta
 from typing import Final
@@ -31,12 +32,14 @@ from taskmq.model.topology import is_jobs_queue, jobs_queue, logical_queue
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.context import Context, current_context
 from taskmq.run.execution import Execution, Executor, undone
+from taskmq.run.forks import PROCESS, leave_fork
 from taskmq.run.journal import DETACHED, JournalWriter
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
+from taskmq.worker.settlement.error_text import substitute
 from taskmq.worker.settlement.outcome_of_error import outcome_of_error
 
-__all__ = ["Processor"]
+__all__ = ["Processor", "is_same"]
 
 # A message this much early (ms) is kept in hand: the broker's shortest delay is longer than that.
 _EARLY: Final = 125
@@ -119,7 +122,7 @@ class Processor:
         current_context.set(execution.context)
         before = copy_context()
         outcome = await self._ended(attempt, execution, self._chains[attempt.task.plan.executor](execution))
-        attempt.is_clean = copy_context() == before
+        attempt.is_clean = is_same(before)
         return outcome
 
     def go_on(self, attempt: Attempt, execution: Execution, rest: Awaitable[object]) -> Awaitable[Outcome]:
@@ -127,7 +130,19 @@ class Processor:
         return self._ended(attempt, execution, self._coroutines.finish(execution, rest))
 
     def failed(self, attempt: Attempt, error: BaseException) -> Outcome:
-        """What an attempt comes to that has raised `error`."""
+        """What an attempt comes to that has raised `error`. Never raises; a fork of the run ends here."""
+        if PROCESS.is_fork:
+            leave_fork(error)
+        try:
+            return self._failed(attempt, error)
+        except BaseException:  # noqa: BLE001 - the error's class, and those of the retry policy, may do anything
+            readable = substitute(error, attempt.envelope.task)
+        try:
+            return self._failed(attempt, readable)
+        except BaseException:  # noqa: BLE001 - as above
+            return Dead("error", readable)
+
+    def _failed(self, attempt: Attempt, error: BaseException) -> Outcome:
         if isinstance(error, RunSuperseded) and is_revoked(attempt.delivery):
             # The run that took over has the message now; a copy of it would be one too many.
             return Interrupted()
@@ -143,8 +158,8 @@ class Processor:
         return Succeeded(value) if error is None else self.failed(attempt, error)
 
     def raised(self, attempt: Attempt, execution: Execution, error: BaseException) -> Outcome:
-        """What an attempt comes to whose run has raised `error`, which may be that it was given up."""
-        if isinstance(error, asyncio.CancelledError):
+        """What an attempt comes to whose run has raised `error`, which may be that it was given up. Never raises."""
+        if issubclass(type(error), asyncio.CancelledError):
             execution.context.mark_cancelled()
             if attempt.cancelled is not None:
                 return Cancelled(attempt.cancelled)
@@ -160,6 +175,8 @@ class Processor:
             value = await run
         except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
             return self.raised(attempt, execution, error)
+        if PROCESS.is_fork:
+            leave_fork(None)
         return self.returned(attempt, value)
 
     def _execution(self, attempt: Attempt) -> Execution:
@@ -218,3 +235,11 @@ class Processor:
             return Parked(f"{reason} at any worker that has seen the message in {count + 1} tries")
         hint = "does the app import the module that defines it?"
         return Parked(f"{reason} here: {hint}", delay=timedelta(seconds=self._config.unknown_delay * 2**count))
+
+
+def is_same(before: Variables) -> bool:
+    """Whether the context variables are as they were; what a task has set there may raise when it is compared."""
+    try:
+        return copy_context() == before
+    except BaseException:  # noqa: BLE001 - the task's own class
+        return False

@@ -17,11 +17,16 @@ A pool task also ends when its item has changed context variables, or when it wa
 import asyncio
 import contextvars
 import enum
+import logging
 import time
 from collections.abc import Callable, Coroutine, Generator, Sized
 from typing import Any, Final, Generic, TypeVar
 
+from taskmq.run.forks import NO_LOOP, PROCESS, leave_fork
+
 __all__ = ["LOOP_BUDGET", "Continuation", "Pause", "TaskPool", "WorkItem"]
+
+_log = logging.getLogger("taskmq.worker")
 
 T = TypeVar("T")
 
@@ -204,8 +209,8 @@ class TaskPool(Generic[T]):
         if task in self.busy:
             # The same, of one with its own item.
             self._done(self.busy.pop(task), asyncio.CancelledError())
-        if not task.cancelled():
-            task.exception()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.critical("a task that carries out runs has failed; another one goes on", exc_info=error)
         if self._more():
             self.call()
 
@@ -218,6 +223,8 @@ class Continuation:
     def __init__(self, item: Coroutine[Any, Any, Any], waits_for: object) -> None:
         self._item = item
         self._waits_for = waits_for
+        if PROCESS.is_fork:
+            leave_fork(RuntimeError(NO_LOOP))
 
     def __await__(self) -> Generator[Any, Any, Any]:
         item, waits_for = self._item, self._waits_for
@@ -232,5 +239,7 @@ class Continuation:
                     waits_for = item.throw(error)
                 else:
                     waits_for = item.send(value)
+                if PROCESS.is_fork:
+                    leave_fork(RuntimeError(NO_LOOP))
         except StopIteration as stop:
             return stop.value

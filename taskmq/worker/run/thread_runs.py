@@ -19,6 +19,7 @@ from taskmq.model.telemetry.metrics import Count
 from taskmq.run.execution import DONE, Execution
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.settlement.error_text import frames_of, type_name
 
 __all__ = ["ThreadRuns"]
 
@@ -154,9 +155,11 @@ class _ThreadRun(ThreadRun):
     count: Count | None
 
     def tell(self, value: object, error: BaseException | None) -> None:
-        if isinstance(error, StopIteration):
+        # By its type: the error's own class may do anything when it is asked, and so may its `repr`.
+        if error is not None and issubclass(type(error), StopIteration):
             # Which could not leave a coroutine, and so never means that a run has returned.
-            error = RuntimeError(f"the function raised {error!r}").with_traceback(error.__traceback__)
+            failure = RuntimeError(f"the function raised {type_name(error)}").with_traceback(frames_of(error))
+            failure.__cause__, error = error, failure
         self.runs.finish(self, value, error)
 
 

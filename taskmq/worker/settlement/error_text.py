@@ -1,16 +1,19 @@
 """What is said of an error where its object does not go: in records, reports, headers and logs.
 
 A task's own error class may do anything, and its texts may have no form in UTF-8: nothing here raises for that.
+Python itself fails to write some tracebacks, for example of a `SyntaxError` whose text is bytes.
 """
 
 import traceback
+from types import TracebackType
 from typing import Final
 
 from taskmq.contracts.stores import ErrorRecord
+from taskmq.errors import TaskMQError
 from taskmq.model.history.redaction import Redactor
 from taskmq.model.units import storable
 
-__all__ = ["ERROR_LIMIT", "ErrorTexts", "type_name"]
+__all__ = ["ERROR_LIMIT", "ErrorTexts", "frames_of", "substitute", "type_name"]
 
 ERROR_LIMIT: Final = 500
 _TRACEBACK_LIMIT: Final = 16_000
@@ -38,21 +41,57 @@ class ErrorTexts:
     def is_plain(self, error: BaseException) -> bool:
         """Whether a handler of logs may write its traceback as it is.
 
-        One that has no form in UTF-8 loses the whole record; in others are values that are replaced.
+        One that has no form in UTF-8, or cannot be written, loses the whole record; in others are values that are
+        replaced.
         """
-        return _written(error) == self.traceback_of(error)
+        return _as_python_has_it(error) == self.traceback_of(error)
 
     def _message(self, error: BaseException) -> str:
         try:
-            return storable(self._redactor.redact(str(error)[:_TRACEBACK_LIMIT]))
-        except Exception as failure:  # noqa: BLE001 - the task's own class, which may do anything
+            # A plain text: the error's own may be of a class that does anything, too.
+            return storable(self._redactor.redact(str.__str__(str(error))[:_TRACEBACK_LIMIT]))
+        except BaseException as failure:  # noqa: BLE001 - the task's own class, which may do anything
             return f"(its message cannot be read: {type_name(failure)})"
 
 
 def type_name(error: BaseException) -> str:
+    """Its type's name, with its module unless it is Python's own."""
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    except BaseException:  # noqa: BLE001 - a metaclass may do anything, too
+        return "(an error without a name)"
+
+
+def substitute(error: BaseException, task: str) -> TaskMQError:
+    """An error to go on with instead of one whose class raises when it is looked at; its frames are the same."""
+    words = f"task {task} raised {type_name(error)}, an error whose class raises when it is looked at"
+    return TaskMQError(words).with_traceback(frames_of(error))
 
 
 def _written(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))
+    written = _as_python_has_it(error)
+    if written is not None:
+        return written
+    return "".join(
+        (
+            "Traceback (most recent call last):\n",
+            *traceback.format_tb(frames_of(error)),
+            f"{type_name(error)}: (what else there is to its traceback cannot be written)\n",
+        )
+    )
+
+
+def _as_python_has_it(error: BaseException) -> str | None:
+    """Its traceback; None where it cannot be written."""
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException:  # noqa: BLE001 - the task's own class, and what it holds, may do anything
+        return None
+
+
+def frames_of(error: BaseException) -> TracebackType | None:
+    """Its traceback as the interpreter keeps it, without asking its class."""
+    # The interpreter's own attribute: the class may have another one of this name.
+    found: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
+    return found

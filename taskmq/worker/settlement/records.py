@@ -65,6 +65,9 @@ class EndRecords:
             encoded = encode_value(value, content_type)
         except EncodeError as error:
             return "", b"", Dead("result", error)
+        except BaseException as error:  # noqa: BLE001 - the result's own class, which may do anything
+            words = f"the result of task {attempt.envelope.task} raised {type_name(error)} when it was written"
+            return "", b"", Dead("result", EncodeError(words))
         if len(encoded) > self._result_limit:
             too_large = ResultTooLarge(attempt.envelope.task, size=len(encoded), limit=self._result_limit)
             return "", b"", Dead("result", too_large)

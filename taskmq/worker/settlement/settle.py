@@ -26,7 +26,7 @@ it is the first. Whatever else it came to has no effect: the worker that has the
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, assert_never
 
@@ -67,6 +67,7 @@ from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import LogErrors, WorkerConfig
 from taskmq.worker.run_logs import RunLines
 from taskmq.worker.settlement.error_text import ERROR_LIMIT, ErrorTexts
+from taskmq.worker.settlement.last_resort import LastResort
 from taskmq.worker.settlement.patience import SettlingPatience
 from taskmq.worker.settlement.permits import release_permits
 from taskmq.worker.settlement.records import EndRecords, FailureLog
@@ -111,6 +112,7 @@ class Settler:
         self._records = EndRecords(worker=worker, clock=self._clock, result_limit=result_limit)
         self._texts = ErrorTexts(redactor or Redactor())
         self._failures = FailureLog(log_errors, self._texts)
+        self._last_resort = LastResort(self._patience, self._texts)
         session = app.sessions.current()
         self._session = session
         self.reports = ReportSender(
@@ -140,6 +142,22 @@ class Settler:
     def record_of(self, error: BaseException) -> ErrorRecord:
         """An error as results and reports have it, without what is replaced in texts."""
         return self._texts.record(error)
+
+    @property
+    def unsettled(self) -> int:
+        """How many jobs have ended here whose outcome cannot be settled, for a reason that no contract knows."""
+        return len(self._last_resort.waiting)
+
+    async def settle_at_last(
+        self,
+        attempt: Attempt,
+        outcome: Outcome,
+        error: BaseException,
+        *,
+        settle: Callable[[Attempt, Outcome], Awaitable[object]],
+    ) -> None:
+        """End a job whose outcome could not be settled because of `error`, as failed if need be; see `LastResort`."""
+        await self._last_resort.end(attempt, outcome, error, settle=settle)
 
     def stop_trying(self) -> None:
         """From now on give deliveries back instead of waiting for a broker or state that does not answer."""

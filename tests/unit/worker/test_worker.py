@@ -7,6 +7,7 @@ import pytest
 
 from taskmq import Context, RetryPolicy
 from taskmq.contracts.broker import Outgoing
+from taskmq.model import headers as header
 from taskmq.model.envelope import decode_envelope
 from taskmq.testing import Acked, Requeued
 from taskmq.worker import WorkerConfig
@@ -115,7 +116,7 @@ async def test_garbage_is_parked_and_the_worker_goes_on(
         assert ids(await app.messages("work.dlq")) == ["misfit"]
 
 
-def test_a_delivery_that_cannot_be_settled_goes_back_and_is_loudly_complained_about(
+def test_an_outcome_that_a_fault_keeps_from_its_end_is_settled_a_moment_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
@@ -124,11 +125,49 @@ def test_a_delivery_that_cannot_be_settled_goes_back_and_is_loudly_complained_ab
         gate.open.set()
 
         async with working(app):
-            assert app.story() == ["requeued work", "stored succeeded", "acked work"]
+            await asyncio.sleep(1)
+            assert gate.started == ["a"]
+            assert app.story() == ["stored succeeded", "acked work"]
 
     with caplog.at_level(logging.CRITICAL):
         play(test)
-    assert "could not be settled" in caplog.text
+    assert "its outcome succeeded could not be settled, which is tried again in 0.2 s" in caplog.text
+
+
+def test_an_outcome_that_cannot_be_settled_becomes_a_failure_and_a_dead_letter() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        app.points.bugs = {"put": 2}
+        await send(app, "a")
+        gate.open.set()
+
+        async with working(app):
+            await asyncio.sleep(3)
+            assert gate.started == ["a"]
+            assert app.story() == ["stored failed", "confirmed work.dlq", "acked work"]
+            letter = (await app.messages("work.dlq"))[0]
+            assert "came to succeeded, which could not be settled: tests.unit.worker.staged.Bug" in str(
+                letter.headers[header.ERROR]
+            )
+
+    play(test)
+
+
+def test_a_job_that_never_gets_an_end_runs_once_and_goes_back_when_the_worker_stops() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        app.points.bugs = {"put": 1_000}
+        await send(app, "a")
+        gate.open.set()
+
+        async with working(app) as (worker, running):
+            await asyncio.sleep(600)
+            assert gate.started == ["a"]
+            assert app.story() == []
+            assert worker.status().unsettled == 1
+            worker.requeue_now()
+            await running
+        assert app.story() == ["requeued work"]
+
+    play(test)
 
 
 @run_by(play, ack="early")

@@ -1,0 +1,101 @@
+"""Sends a job for each border and failure to a worker, and looks what became of it."""
+
+import asyncio
+import contextlib
+import sys
+import uuid
+from collections import Counter
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from taskmq import Job
+from taskmq.model.states import JobState
+from taskmq.options.task_options import ExecutorKind
+from taskmq.testing.job_store import JobModel, MemoryJobStore
+from taskmq.testing.store_run import StoreRun
+from taskmq.worker import Worker, WorkerConfig
+from tests.unit.worker.foreign_code import BORDERS, FAILURES, FINE, HARMLESS, RUNS, STARTS, app
+
+__all__ = ["check_every_border", "watch_runs"]
+
+# Seconds, for all jobs of one worker.
+_PATIENCE = 60
+
+
+def watch_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have each run write a line into a file; which one."""
+    runs = folder / "runs"
+    runs.touch()
+    monkeypatch.setenv(RUNS, str(runs))
+    # pytest's own hook reads the errors that nobody can read.
+    monkeypatch.setattr(sys, "unraisablehook", _do_nothing)
+    return runs
+
+
+def _do_nothing(_: object) -> None: ...
+
+
+@contextlib.asynccontextmanager
+async def working(executor: ExecutorKind, *, stored: bool, url: str) -> AsyncGenerator[Worker]:
+    """A worker of one executor's queue, and a scheduler of its jobs where they are in a store."""
+    state = f"memory://{uuid.uuid4()}"
+    model = JobModel()
+    app.sessions.configure(url=url or state, state=state, store=None)
+    app.sessions.job_store = (lambda _: MemoryJobStore(model, clock=app.sessions.clock)) if stored else None
+    config = WorkerConfig(queues=(executor,), concurrency=1, force=True, name="w", slow_loop_warning=0)
+    worker = Worker(app, config, target="tests.unit.worker.foreign_code:app")
+    running = asyncio.create_task(worker.run())
+    moving: asyncio.Task[None] | None = None
+    await worker.is_ready.wait()
+    if stored:
+        session = app.sessions.current()
+        assert isinstance(session.store, MemoryJobStore)
+        moving = asyncio.create_task(_keep_moving(StoreRun(app, session, session.store)))
+    try:
+        yield worker
+    finally:
+        if moving is not None:
+            moving.cancel()
+            await asyncio.wait((moving,))
+        worker.requeue_now()
+        await running
+        app.sessions.job_store = None
+
+
+async def _keep_moving(store: StoreRun) -> None:
+    await store.start()
+    while True:
+        await store.step()
+        await asyncio.sleep(0.005)
+
+
+async def send(task: str, argument: object, *, stored: bool) -> Job[object]:
+    called = app.tasks[task]
+    return await (app.jobs.asubmit(called, argument) if stored else called.asend(argument))
+
+
+async def check_every_border(executor: ExecutorKind, runs: Path, *, stored: bool, url: str = "") -> None:
+    """Send a job for each border and failure, and as many that work behind them.
+
+    Args:
+        runs: the file that each run writes a line into.
+        stored: the jobs are those of a store.
+        url: of the broker; default: one in memory.
+    """
+    expected = {
+        (border, how): JobState.SUCCEEDED if border in HARMLESS else JobState.FAILED
+        for border in BORDERS
+        for how in FAILURES
+    }
+    async with asyncio.timeout(_PATIENCE), working(executor, stored=stored, url=url) as worker:
+        jobs = {(border, how): await send(f"{border}.{executor}", how, stored=stored) for border, how in expected}
+        fine = [await send(FINE[executor].name, number, stored=stored) for number in range(len(jobs))]
+        outcomes = {name: await job.aoutcome(timeout=_PATIENCE) for name, job in jobs.items()}
+        assert [await job.aresult(timeout=_PATIENCE) for job in fine] == list(range(len(jobs)))
+        assert worker.status().unsettled == 0
+    assert {name: outcome.state for name, outcome in outcomes.items()} == expected
+    assert all(outcome.error is not None for name, outcome in outcomes.items() if name[0] not in HARMLESS)
+    seen = Counter(line.partition(".")[0] for line in runs.read_text().splitlines())
+    assert seen == Counter({border: STARTS.get(border, 1) * len(FAILURES) for border in BORDERS})

@@ -1,0 +1,51 @@
+"""Whatever code of the app raises at a border, its job ends with a reason, and the worker goes on."""
+
+import contextlib
+import logging
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from taskmq.options.task_options import ExecutorKind
+from tests.unit.worker.border_kit import check_every_border, watch_runs
+from tests.unit.worker.foreign_code import EXECUTORS, fail
+
+pytestmark = pytest.mark.real_time
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return watch_runs(tmp_path, monkeypatch)
+
+
+class Chat(logging.Handler):
+    """A handler that fails at each record of ours, in a way that nobody can write down."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.startswith("taskmq"):
+            fail("closed")
+
+
+@contextlib.contextmanager
+def handled_by_a_broken_chat() -> Generator[None]:
+    chat = Chat()
+    logging.getLogger().addHandler(chat)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(chat)
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["broker", "store"])
+@pytest.mark.parametrize("executor", EXECUTORS)
+async def test_whatever_is_raised_at_a_border_each_job_ends_once(
+    executor: ExecutorKind, runs: Path, *, stored: bool
+) -> None:
+    await check_every_border(executor, runs, stored=stored)
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["broker", "store"])
+async def test_a_log_handler_that_fails_changes_no_job_and_no_worker(runs: Path, *, stored: bool) -> None:
+    with handled_by_a_broken_chat():
+        await check_every_border("async", runs, stored=stored)
