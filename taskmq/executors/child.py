@@ -261,7 +261,7 @@ class OwnPipes:
         return all(_identity(descriptor) == known for descriptor, known in self._known.items())
 
     def let_go(self) -> None:
-        """Put nothing in their place, in a fork: whoever waits for the end of a pipe waits for this process only."""
+        """Put nothing in their place, in a fork: the end of a pipe is then the end of this process."""
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor, known in self._known.items():
             if _identity(descriptor) == known:

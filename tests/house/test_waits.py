@@ -95,10 +95,12 @@ _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
         },
         "integration/test_rabbitmq_watchdog.py": {"test_a_busy_consumer_is_left_alone"},
         "unit/client/test_bulk.py": {"test_a_slow_maker_s_calls_are_confirmed_meanwhile"},
+        "unit/worker/border_kit.py": {"_keep_moving"},
         "unit/worker/test_reporter.py": {"test_a_supervisor_that_does_not_read_holds_nothing_up_and_misses_no_run"},
     },
     "Work that takes a moment, so that others could come in between, or that has no end of its own.": {
         "conformance/test_the_suite_itself.py": {"connect", "consume"},
+        "unit/executors/forking_tasks.py": {"_stays"},
         "unit/executors/test_interrupt.py": {
             "test_a_thread_gets_it_between_two_instructions",
             "test_it_waits_until_the_thread_has_left_a_lock_of_the_standard_library",

@@ -134,40 +134,39 @@ def test_an_outcome_that_a_fault_keeps_from_its_end_is_settled_a_moment_later(
     assert "its outcome succeeded could not be settled, which is tried again in 0.2 s" in caplog.text
 
 
-def test_an_outcome_that_cannot_be_settled_becomes_a_failure_and_a_dead_letter() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        app.points.bugs = {"put": 2}
-        await send(app, "a")
-        gate.open.set()
+@run_by(play)
+async def test_an_outcome_that_cannot_be_settled_becomes_a_failure_and_a_dead_letter(
+    app: StagedApp, gate: Gate, /
+) -> None:
+    app.points.bugs = {"put": 2}
+    await send(app, "a")
+    gate.open.set()
 
-        async with working(app):
-            await asyncio.sleep(3)
-            assert gate.started == ["a"]
-            assert app.story() == ["stored failed", "confirmed work.dlq", "acked work"]
-            letter = (await app.messages("work.dlq"))[0]
-            assert "came to succeeded, which could not be settled: tests.unit.worker.staged.Bug" in str(
-                letter.headers[header.ERROR]
-            )
-
-    play(test)
+    async with working(app):
+        await asyncio.sleep(3)
+        assert gate.started == ["a"]
+        assert app.story() == ["stored failed", "confirmed work.dlq", "acked work"]
+        letter = (await app.messages("work.dlq"))[0]
+    words = "came to succeeded, which could not be settled: tests.unit.worker.staged.Bug"
+    assert words in str(letter.headers[header.ERROR])
 
 
-def test_a_job_that_never_gets_an_end_runs_once_and_goes_back_when_the_worker_stops() -> None:
-    async def test(app: StagedApp, gate: Gate) -> None:
-        app.points.bugs = {"put": 1_000}
-        await send(app, "a")
-        gate.open.set()
+@run_by(play)
+async def test_a_job_that_never_gets_an_end_runs_once_and_goes_back_when_the_worker_stops(
+    app: StagedApp, gate: Gate, /
+) -> None:
+    app.points.bugs = {"put": 1_000}
+    await send(app, "a")
+    gate.open.set()
 
-        async with working(app) as (worker, running):
-            await asyncio.sleep(600)
-            assert gate.started == ["a"]
-            assert app.story() == []
-            assert worker.status().unsettled == 1
-            worker.requeue_now()
-            await running
-        assert app.story() == ["requeued work"]
-
-    play(test)
+    async with working(app) as (worker, running):
+        await asyncio.sleep(600)
+        assert gate.started == ["a"]
+        assert app.story() == []
+        assert worker.status().unsettled == 1
+        worker.requeue_now()
+        await running
+    assert app.story() == ["requeued work"]
 
 
 @run_by(play, ack="early")
