@@ -29,9 +29,10 @@ async def test_what_waits_goes_back_at_once_when_the_worker_stops() -> None:
     returns = Returns()
     waiting, late = delivery("a"), delivery("b")
     returns.put(waiting, ValueError("no"))
-    assert waiting.settled is None
+    before = waiting.settled
 
     returns.close()
     returns.put(late, ValueError("no"))
 
-    assert (waiting.settled, late.settled) == ("requeued", "requeued")
+    assert before is None
+    assert [each.settled for each in (waiting, late)] == ["requeued", "requeued"]
