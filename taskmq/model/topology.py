@@ -45,6 +45,7 @@ __all__ = [
     "is_on_demand",
     "is_reports_queue",
     "is_shard",
+    "is_work_queue",
     "jobs_queue",
     "lane_queue",
     "lanes_of",
@@ -376,6 +377,15 @@ def is_jobs_queue(physical: str) -> bool:
 def reports_queue(app: str, slot: int) -> str:
     """Where the reports of one slot's jobs go."""
     return f"{_REPORTS}{app}.{slot}"
+
+
+def is_work_queue(physical: str) -> bool:
+    """Whether a physical queue may hold jobs: one of a queue that apps may describe, and none of its dead letters."""
+    try:
+        check_queue_name(logical_queue(physical))
+    except InvalidOption:
+        return False
+    return physical != dead_letter_queue(physical)
 
 
 def is_reports_queue(physical: str) -> bool:

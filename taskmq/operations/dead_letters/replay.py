@@ -28,7 +28,7 @@ from taskmq.errors import (
 from taskmq.model import headers as header
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import amend
-from taskmq.model.topology import WorkQueue, check_queue_name, class_queue, logical_queue
+from taskmq.model.topology import WorkQueue, check_queue_name, class_queue, is_work_queue, logical_queue
 from taskmq.model.units import Duration, parse_seconds
 from taskmq.operations.dead_letters.letter import DeadLetter, JobsOfLetters
 from taskmq.operations.dead_letters.selection import Choose
@@ -92,7 +92,8 @@ class Replay:
         """Why `letter` stays where it is, or None."""
         if self.max_replays is not None and letter.replayed >= self.max_replays:
             return "replayed too often"
-        return None if self.target(letter) else "no destination"
+        # A letter names its origin itself: the right to send jobs is enough to write any.
+        return None if is_work_queue(self.target(letter)) else "no destination"
 
     def copy(self, letter: DeadLetter) -> Outgoing:
         """What `letter` is sent as: the job as it was, without what was written about its death."""
@@ -126,7 +127,7 @@ class Replayed:
         replayed: letters that were sent again.
         dropped: further letters of the same jobs, which were taken off and not sent.
         too_often: letters that stayed, because of `Replay.max_replays`.
-        no_destination: letters that stayed, because their origin is unknown: say `Replay.to`.
+        no_destination: letters that stayed, because their origin is unknown or no queue of jobs: say `Replay.to`.
     """
 
     replayed: int = 0

@@ -23,6 +23,7 @@ from taskmq.model.topology import (
     is_lane,
     is_reports_queue,
     is_shard,
+    is_work_queue,
     lanes_of,
     logical_queue,
     reports_queue,
@@ -326,6 +327,18 @@ def test_a_key_comes_back_unchanged() -> None:
 def test_a_queue_whose_jobs_are_placed_on_nodes_has_no_order() -> None:
     with pytest.raises(InvalidOption, match="ordered and placed exclude each other"):
         WorkQueue("q", ordered=2, placed=True)
+
+
+@pytest.mark.parametrize("queue", ["orders", "orders.p.low", "orders.s03", "orders.lane01", "taskmq.node.gpu"])
+def test_a_queue_of_jobs_is_known_by_its_name(queue: str) -> None:
+    assert is_work_queue(queue)
+
+
+@pytest.mark.parametrize(
+    "queue", ["orders.dlq", "taskmq.node.gpu.dlq", "taskmq.parking", "taskmq.reports.shop.0", "amq.gen-x", ""]
+)
+def test_a_queue_of_anything_else_is_none_of_jobs(queue: str) -> None:
+    assert not is_work_queue(queue)
 
 
 def test_the_queue_of_a_slot_s_reports_is_known_by_its_name() -> None:
