@@ -21,7 +21,7 @@ from taskmq_rabbitmq.amqp.channels import ChannelRefused
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed, RabbitMQDelivery
 from taskmq_rabbitmq.declare.requests import refusal
-from taskmq_rabbitmq.model.entities import ARCHIVE
+from taskmq_rabbitmq.model.routes import ARCHIVE
 from taskmq_rabbitmq.publish.publisher import Publisher
 
 __all__ = ["OFFSET", "keep_copy", "read_archive"]

@@ -25,7 +25,8 @@ from taskmq_rabbitmq.consume.watchdog import WATCH_SECONDS
 from taskmq_rabbitmq.declare.declarations import Declarations
 from taskmq_rabbitmq.declare.requests import queue_depth, refusal
 from taskmq_rabbitmq.model.delay_ladder import LEVELS, level_name
-from taskmq_rabbitmq.model.entities import ARCHIVE, NEW_QUEUE, archive
+from taskmq_rabbitmq.model.entities import NEW_QUEUE, archive
+from taskmq_rabbitmq.model.routes import ARCHIVE
 from taskmq_rabbitmq.model.url import Endpoint
 from taskmq_rabbitmq.publish.broadcast import BroadcastPublisher
 from taskmq_rabbitmq.publish.publisher import Publisher
@@ -351,7 +352,7 @@ class _Parts:
         self.declarations = Declarations(
             self.asking,
             passive=endpoint.declare == "off",
-            keeps=None if endpoint.archive is None else archive(endpoint.archive.age, endpoint.archive.bytes),
+            keeps=() if endpoint.archive is None else archive(endpoint.archive.age, endpoint.archive.bytes),
             made=made,
         )
         self.publisher = Publisher(

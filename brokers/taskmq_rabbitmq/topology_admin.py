@@ -17,7 +17,17 @@ from taskmq_rabbitmq.admin.plan import MIGRATION, Found, compare, find_missing, 
 from taskmq_rabbitmq.admin.policies import parse_version, permissions, policies
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.declare.requests import declare_all, exists
-from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, events, ladder, shared, work_queue
+from taskmq_rabbitmq.model.entities import (
+    Binding,
+    Entity,
+    Exchange,
+    Queue,
+    archive,
+    events,
+    ladder,
+    shared,
+    work_queue,
+)
 from taskmq_rabbitmq.model.url import Endpoint
 
 __all__ = ["TopologyAdmin"]
@@ -136,10 +146,12 @@ class TopologyAdmin:
             await connection.close(_CLOSE_SECONDS)
 
     def _wanted(self) -> list[Entity]:
+        kept = self._endpoint.archive
         return [
             *shared(),
             *ladder(),
             *events(),
+            *(() if kept is None else archive(kept.age, kept.bytes)),
             *(entity for queue in self._queues for entity in work_queue(queue)),
         ]
 

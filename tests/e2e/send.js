@@ -7,7 +7,7 @@ const lines = require("node:fs").readFileSync(0, "utf8").trim().split("\n");
   const channel = await connection.createConfirmChannel();
   for (const line of lines) {
     const { body, properties } = JSON.parse(line);
-    channel.sendToQueue(process.argv[3], Buffer.from(JSON.stringify(body)), properties || {});
+    channel.publish("taskmq", process.argv[3], Buffer.from(JSON.stringify(body)), properties || {});
   }
   await channel.waitForConfirms();
   await connection.close();

@@ -35,7 +35,7 @@ async function consuming(connection) {
   await channel.prefetch(1);
   await channel.consume(queue, async (delivery) => {
     const message = JSON.parse(delivery.content);
-    channel.publish("", message.store.reports, Buffer.from(JSON.stringify([run(message)])), { mandatory: true });
+    channel.publish("taskmq.reports", message.store.reports, Buffer.from(JSON.stringify([run(message)])), { mandatory: true });
     // Only a report that the broker has lets the job's message go.
     await channel.waitForConfirms();
     channel.ack(delivery);

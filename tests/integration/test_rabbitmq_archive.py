@@ -10,7 +10,7 @@ from taskmq.model.topology import dead_letter_queue
 from taskmq.testing.broker_suite.case import bodies, message
 from taskmq.testing.runner import case, eventually, raises
 from taskmq_rabbitmq import RabbitMQBroker
-from taskmq_rabbitmq.model.entities import ARCHIVE
+from taskmq_rabbitmq.model.routes import ARCHIVE
 from tests.integration.rabbitmq_case import RabbitMQCase
 
 pytestmark = pytest.mark.rabbitmq

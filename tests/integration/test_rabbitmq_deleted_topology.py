@@ -3,6 +3,7 @@
 The rows of the table "What is deleted at the broker by hand" in docs/rabbitmq.md.
 """
 
+import asyncio
 import logging
 import re
 import time
@@ -13,10 +14,11 @@ from urllib.parse import quote
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.model.topology import WorkQueue, dead_letter_queue
+from taskmq.errors import Unroutable
+from taskmq.model.topology import UNROUTABLE, WorkQueue, dead_letter_queue
 from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import Inbox
-from taskmq.testing.runner import case, eventually
+from taskmq.testing.runner import case, eventually, raises
 from taskmq_rabbitmq.broker import RabbitMQBroker
 from taskmq_rabbitmq.model.entities import (
     Binding,
@@ -179,6 +181,90 @@ class TestWithoutWatch(DeletedCase):
             await self.broker().declare([WORK])
 
         assert await self.is_there(entity)
+
+    @pytest.mark.parametrize(
+        "entity", [Exchange("taskmq", "direct"), Binding("taskmq", "orders", "orders")], ids=_name
+    )
+    def test_the_next_sends_mend_the_way_to_their_queues_and_keep_their_order(self, entity: Entity) -> None:
+        self.run(partial(self._expect_sends_in_order_after, entity))
+
+    async def _expect_sends_in_order_after(self, entity: Entity) -> None:
+        producer, inbox = await self.start()
+        await producer.declare([WorkQueue("others")])
+        others, _ = await self.consume(self.broker(), "others")
+        await self.expect_work(producer, inbox)
+        await self.delete(entity)
+
+        numbers = [str(number) for number in range(50)]
+        sends = [
+            producer.publish(message(queue, number), timeout=20)
+            for number in numbers
+            for queue in ("orders", "others")
+        ]
+        await asyncio.gather(*sends)
+
+        for each in (inbox, others):
+            came = await each.take_and_ack(len(numbers))
+            assert [delivery.body.decode() for delivery in came] == numbers
+
+    @pytest.mark.parametrize(
+        "entity", [Exchange("taskmq.jobs", "direct"), Binding("taskmq.jobs", "orders.jobs", "orders.jobs")], ids=_name
+    )
+    def test_the_next_invitation_mends_the_way_to_its_queue(self, entity: Entity) -> None:
+        self.run(partial(self._expect_invitation_after, entity))
+
+    async def _expect_invitation_after(self, entity: Entity) -> None:
+        producer, _ = await self.start()
+        await self.delete(entity)
+
+        await producer.publish(message("orders.jobs", "invitation"), timeout=20)
+
+        await self.expect_ready(producer, "orders.jobs", 1)
+
+    @case
+    async def test_the_next_letter_mends_the_exchange_of_letters(self) -> None:
+        producer, _ = await self.start()
+        await producer.publish(message("orders.dlq", "first"), timeout=20)
+        await self.delete(Exchange("taskmq.dlx", "direct"))
+
+        await producer.publish(message("orders.dlq", "second"), timeout=20)
+
+        await self.expect_ready(producer, "orders.dlq", 2)
+
+    @case
+    async def test_a_process_that_comes_anew_mends_the_way_to_letters_with_its_first(self) -> None:
+        await self.start()
+        for entity in (Binding("taskmq.dlx", "orders.dlq", "orders"), Queue("orders.dlq", {})):
+            await self.delete(entity)
+            fresh = self.broker()
+            await fresh.declare([WORK])
+
+            await fresh.publish(message("orders.dlq", "letter"), timeout=20)
+
+            await self.expect_ready(fresh, "orders.dlq", 1)
+            assert not await fresh.purge(UNROUTABLE)
+            await fresh.purge("orders.dlq")
+
+    @case
+    async def test_a_queue_of_an_earlier_version_is_bound_by_the_first_message_for_it(self) -> None:
+        await self.start()
+        await self.delete(Binding("taskmq", "orders", "orders"))
+        stranger = self.broker()
+
+        await stranger.publish(message("orders", "by one who has not declared it"), timeout=20)
+
+        assert await self.is_there(Binding("taskmq", "orders", "orders"))
+
+    @case
+    async def test_no_message_binds_a_queue_of_taskmq_s_own(self) -> None:
+        await self.start()
+        await self.http("PUT", "queues/{vhost}/taskmq.reports.shop.0", {"durable": True})
+
+        for queue in ("taskmq.reports.shop.0", "taskmq.delay.v2.l27", "nowhere"):
+            with raises(Unroutable):
+                await self.broker().publish(message(queue, "forged"), timeout=20)
+
+        assert not await self.is_there(Binding("taskmq.reports", "taskmq.reports.shop.0", "taskmq.reports.shop.0"))
 
     def level(self, kind: str, name: str) -> Exchange | Queue:
         name = f"taskmq.delay.v2.{name}"

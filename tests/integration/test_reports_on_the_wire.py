@@ -68,7 +68,8 @@ class _ForeignWorker:
             assert body is not None
             message = json.loads(body)
             report = self._run(message)
-            channel.basic_publish("", message["store"]["reports"], json.dumps([report]).encode(), mandatory=True)
+            queue = message["store"]["reports"]
+            channel.basic_publish("taskmq.reports", queue, json.dumps([report]).encode(), mandatory=True)
             channel.basic_ack(method.delivery_tag)
             if last <= set(self.seen):
                 break

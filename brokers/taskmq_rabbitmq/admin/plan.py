@@ -23,7 +23,9 @@ from taskmq_rabbitmq.model.entities import (
     Queue,
     entrance,
     queues_on_demand,
+    route_binding,
 )
+from taskmq_rabbitmq.model.routes import is_proven
 
 __all__ = [
     "MIGRATION",
@@ -62,6 +64,7 @@ _KNOWN: Final = frozenset(
         "x-single-active-consumer",
     )
 )
+_TAP: Final = "messages for the queue of that name count as routed although it may be gone"
 _LATER: Final = "declared when a message first needs it"
 _OURS: Final = "taskmq."
 _ENTRANCE: Final = entrance("")
@@ -211,6 +214,8 @@ def _extras(wanted: Sequence[Entity], found: Found, queues: Iterable[WorkQueue])
             yield TopologyEntry(
                 "extra", "binding", label(binding), "delayed messages come twice, or astray", "take the binding away"
             )
+        elif is_proven(binding.source) and binding != route_binding(binding.key):
+            yield TopologyEntry("extra", "binding", label(binding), _TAP, "take the binding away")
 
 
 def _reason(name: str, logical: set[str]) -> tuple[str, str] | None:

@@ -14,7 +14,8 @@ from taskmq_rabbitmq.admin.diagnosis import Finding
 from taskmq_rabbitmq.admin.inspection import QueueFacts
 from taskmq_rabbitmq.model.consumer_timeout import DEFAULT_SECONDS, remedy
 from taskmq_rabbitmq.model.deaths import keeps_letters
-from taskmq_rabbitmq.model.entities import DEAD_LETTERS, entrance
+from taskmq_rabbitmq.model.entities import entrance
+from taskmq_rabbitmq.model.routes import DEAD_LETTERS, WORK
 
 __all__ = [
     "comparison_findings",
@@ -162,6 +163,11 @@ def comparison_findings(comparison: Comparison) -> list[Finding]:
         findings.append(
             Finding("warning", _several(extra), "left over: the app does not use these any more", remedy_text)
         )
+    findings += [
+        Finding("warning", entry.name, f"binding that is not taskmq's: {entry.detail}", entry.remedy)
+        for entry in comparison.entries
+        if entry.status == "extra" and entry.kind == "binding"
+    ]
     if not findings and comparison.blind is None:
         findings.append(Finding("ok", "topology", "everything is as taskmq declares it"))
     return findings
@@ -175,7 +181,7 @@ def _is_there(entry: TopologyEntry) -> bool:
 def _is_everybodys(entry: TopologyEntry) -> bool:
     """Whether all queues need it: its name, or what a binding leads to, is taskmq's own."""
     name = entry.name.partition(" -> ")[2] or entry.name
-    return name.startswith(_OURS) and not name.startswith(entrance(""))
+    return name == WORK or (name.startswith(_OURS) and not name.startswith(entrance("")))
 
 
 def timeout_findings(

@@ -213,22 +213,27 @@ class AmqpChannel(PikaChannel):
         super()._set_state(connection_state)
         self.is_live = connection_state == self.OPEN
 
-    def template(self, key: TemplateKey, lane: "AmqpConnection", *, sequence: str, kind: str) -> PublishTemplate:
-        """A new one, kept in `templates`.
+    def template(
+        self, key: TemplateKey, lane: "AmqpConnection", *, route: tuple[str, str], sequence: str, kind: str
+    ) -> PublishTemplate:
+        """Make a template, and keep it in `templates`.
 
         Args:
             key: queue, task, content type and priority.
             lane: the channel's own.
+            route: exchange and routing key that lead to the queue.
             sequence: the header that takes a message's number.
             kind: the task, as short as it has to be.
 
         Raises:
             WireError: a value has no form on the wire.
         """
-        queue, _, content_type, priority = key
+        _, _, content_type, priority = key
+        exchange, routing_key = route
         head = PublishTemplate(
             self.channel_number,
-            queue,
+            exchange,
+            routing_key,
             content_type=content_type,
             content_encoding="utf-8" if content_type == _JSON else None,
             sequence=sequence,

@@ -23,11 +23,12 @@ _ID_SIZE: Final = bytes((ID_LENGTH,))
 
 
 class PublishTemplate:
-    """For one channel, and for messages through the default exchange.
+    """The frames of one kind of message on one channel.
 
     Args:
         channel: its number.
-        queue: where they go.
+        exchange: where the messages are published.
+        key: their routing key.
         content_type: of the body.
         content_encoding: of the body.
         sequence: the name of the header that takes the message's number.
@@ -36,16 +37,20 @@ class PublishTemplate:
         priority: the broker's own.
         frame_max: as agreed with the broker.
 
+    Attributes:
+        exchange: as above.
+
     Raises:
         WireError: a value has no form on the wire.
     """
 
-    __slots__ = ("_between", "_limit", "_middle", "_pack", "_start", "_tail")
+    __slots__ = ("_between", "_limit", "_middle", "_pack", "_start", "_tail", "exchange")
 
     def __init__(
         self,
         channel: int,
-        queue: str,
+        exchange: str,
+        key: str,
         *,
         content_type: str,
         content_encoding: str | None,
@@ -55,6 +60,7 @@ class PublishTemplate:
         priority: int | None,
         frame_max: int,
     ) -> None:
+        self.exchange = exchange
         properties = properties_bytes(
             content_type=content_type,
             content_encoding=content_encoding,
@@ -66,7 +72,7 @@ class PublishTemplate:
             app_id=app_id,
             priority=priority,
         )
-        frames = publish_frames(channel, b"", queue.encode(), properties, b"", frame_max=frame_max)
+        frames = publish_frames(channel, exchange.encode(), key.encode(), properties, b"", frame_max=frame_max)
         properties_at = len(frames) - _END_BYTES - len(properties)
         size_at = properties_at - _LONG_BYTES
         # Flags, content type and encoding, the table's size, and its only field's name and type.

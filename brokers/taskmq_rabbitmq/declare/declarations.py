@@ -10,12 +10,12 @@ then on this process knows them, and treats them as the others.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final
 
 from taskmq.contracts.loggers import contained
 from taskmq.errors import QueueMissing, UnsupportedFeature
-from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, logical_queue
+from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, is_work_queue, logical_queue
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.declare.requests import (
     APPLY,
@@ -31,8 +31,11 @@ from taskmq_rabbitmq.declare.requests import (
     write_down,
 )
 from taskmq_rabbitmq.model.entities import (
+    Binding,
     Entity,
+    Exchange,
     Queue,
+    dead_letters,
     delivery_binding,
     entrance,
     events,
@@ -40,9 +43,11 @@ from taskmq_rabbitmq.model.entities import (
     main_queues,
     queues_on_demand,
     report_queue,
+    route_binding,
     shared,
     topic_queue,
 )
+from taskmq_rabbitmq.model.routes import WORK, is_proven
 
 __all__ = ["Declarations"]
 
@@ -54,13 +59,16 @@ _QUORUM_PRIORITIES: Final = (4, 3)
 _BINDINGS_EVERY: Final = 10
 
 
+_Declare = Callable[[Connection, Iterable[Entity]], Awaitable[None]]
+
+
 class Declarations:
     """What this process has declared or found.
 
     Args:
         connection: where to ask; asked for before each use.
         passive: look instead of declaring: what is missing is an error, and no configure permission is needed.
-        keeps: the stream of dead letters, where there is to be one.
+        keeps: the stream of dead letters with its exchange, where there is to be one.
         made: called with a queue on demand once it is there, and maybe was not before.
     """
 
@@ -69,7 +77,7 @@ class Declarations:
         connection: Callable[[], Connection],
         *,
         passive: bool = False,
-        keeps: Queue | None = None,
+        keeps: tuple[Entity, ...] = (),
         made: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._connection = connection
@@ -77,6 +85,7 @@ class Declarations:
         self._passive = passive
         self._made = made
         self._settle = look_for_all if passive else declare_all
+        self._declare_all = look_for_all if passive else declare_in_order
         # No task needs the exchange of events: where nothing may be declared, it is not looked for here.
         self._shared = shared() if passive else (*shared(), *events())
         self._lock = asyncio.Lock()
@@ -104,7 +113,7 @@ class Declarations:
             self._known.add(queue)
 
     def deliverable(self, queue: str) -> bool:
-        """Whether the physical `queue` is known to get what leaves the delay ladder."""
+        """Whether the physical `queue` is known to get what leaves the delay ladder, or the letters for it."""
         self._forget_other_generations()
         return queue in self._deliverable
 
@@ -138,13 +147,21 @@ class Declarations:
         """See `taskmq.broker.Topical.bind`."""
         await self._connection().opened(_PATIENCE)
         entities = topic_queue(queue, exchange, patterns)
-        await self._settle(self._connection(), entities)
+        if self._passive:
+            # The queue is this process's own; the exchange belongs to others.
+            await look_for_all(self._connection(), [each for each in entities if isinstance(each, Exchange)])
+            await declare_all(self._connection(), [each for each in entities if not isinstance(each, Exchange)])
+        else:
+            await declare_all(self._connection(), entities)
         self._bound[queue, exchange] = entities
 
     async def declare_reports(self, queues: Iterable[ReportQueue]) -> None:
         """Declare queues for reports, and look after them.
 
+        Also where nothing else may be declared: only schedulers know which there are.
+
         Raises:
+            AccessDenied: the user may not.
             BrokerUnavailable: the broker could not be reached.
             TopologyMismatch: something exists with other properties.
         """
@@ -154,7 +171,7 @@ class Declarations:
             await self._ensure_shared()
             for queue in queues:
                 entities = report_queue(queue)
-                await self._declare_beside_shared(entities)
+                await self._declare_beside_shared(entities, declare_in_order)
                 self._bound[queue.name, ""] = entities
 
     async def look_after(self) -> None:
@@ -184,17 +201,21 @@ class Declarations:
                 await declare_all(connection, wanted)
 
     async def restore(self, queue: str) -> None:
-        """Declare the physical `queue`, which is not there: it has gone since it was declared, or is one on demand.
+        """Declare and bind the physical `queue`, which a message did not reach.
+
+        The queue or its binding was deleted since it was declared, or it is a queue on demand. A queue that was not
+        declared here is bound if it exists: an earlier version of taskmq, or another client, may have made it.
 
         Raises:
-            QueueMissing: it does not belong to what was declared here, or nothing may be declared.
+            QueueMissing: it was not declared here and does not exist, or nothing may be declared.
             BrokerUnavailable: the broker could not be reached.
             TopologyMismatch: it exists with other properties.
         """
         work = self._queues.get(logical_queue(queue))
         later = {} if work is None else queues_on_demand(work)
         if work is None or (queue not in later and queue not in {*work.always, dead_letter_queue(queue)}):
-            raise QueueMissing(queue)
+            await self._adopt(queue)
+            return
         if self._passive:
             raise QueueMissing(queue, APPLY)
         if queue not in later or queue in self._known:
@@ -206,6 +227,23 @@ class Declarations:
         else:
             self._complete.discard(work)
             await self.declare([work])
+
+    async def _adopt(self, queue: str) -> None:
+        """Bind a queue that was not declared here.
+
+        Raises:
+            QueueMissing: it does not exist, is none of work, or nothing may be declared.
+        """
+        binding = route_binding(queue)
+        if self._passive or binding.source != WORK or not is_work_queue(queue):
+            raise QueueMissing(queue)
+        async with self._lock:
+            connection = self._connection()
+            await connection.opened(_PATIENCE)
+            self._forget_other_generations()
+            await queue_depth(connection, queue)
+            await self._ensure_shared()
+            await self._declare_beside_shared([binding])
 
     async def look_for_letters(self, queues: Iterable[str]) -> None:
         """Where nothing may be declared, make sure that jobs of these physical queues could die.
@@ -231,7 +269,7 @@ class Declarations:
         )
 
     async def make_deliverable(self, queue: str) -> None:
-        """See to it that the physical `queue` gets what leaves the delay ladder.
+        """See to it that the physical `queue` gets what leaves the delay ladder, or the letters that it is for.
 
         Raises:
             QueueMissing: it does not exist and was not declared here.
@@ -244,6 +282,10 @@ class Declarations:
             else:
                 await self._make(queue, queues_on_demand(work)[queue])
             return
+        binding = route_binding(queue)
+        if not is_proven(binding.source):
+            await self._make_reachable(queue, binding, work)
+            return
         async with self._lock:
             connection = self._connection()
             await connection.opened(_PATIENCE)
@@ -253,6 +295,21 @@ class Declarations:
             # Bound beside its entrance, the queue would get everything twice.
             has_entrance = await exists(connection, Queue(entrance(queue), {}))
             await self._declare([delivery_binding(queue, entrance(queue) if has_entrance else queue)])
+            self._deliverable.add(queue)
+
+    async def _make_reachable(self, queue: str, binding: Binding, work: WorkQueue | None) -> None:
+        """Declare and bind a queue of letters; where nothing may be declared, look for it."""
+        if work is not None:
+            await self._make(queue, dead_letters(work))
+            return
+        async with self._lock:
+            connection = self._connection()
+            await connection.opened(_PATIENCE)
+            self._forget_other_generations()
+            await self._ensure_shared()
+            if not await exists(connection, Queue(queue, {})):
+                raise QueueMissing(queue, APPLY if self._passive else "")
+            await self._declare([binding])
             self._deliverable.add(queue)
 
     async def _make(self, queue: str, entities: tuple[Entity, ...]) -> None:
@@ -289,8 +346,8 @@ class Declarations:
         await self._declare(self._shared)
         if self._ladder_is_doubtful or not await exists(self._connection(), *visible(ladder())):
             await self._settle(self._connection(), ladder())
-        if self._archive is not None and not await exists(self._connection(), self._archive):
-            await self._declare([self._archive])
+        if self._archive and not await exists(self._connection(), *visible(self._archive)):
+            await self._declare(self._archive)
         self._ladder_is_doubtful = False
         self._has_shared = True
 
@@ -299,17 +356,18 @@ class Declarations:
         known = [entity for name in later if name in self._known for entity in later[name]]
         return (*main_queues(queue), *known)
 
-    async def _declare_beside_shared(self, entities: Iterable[Entity]) -> None:
+    async def _declare_beside_shared(self, entities: Iterable[Entity], declare: _Declare | None = None) -> None:
+        declare = declare or self._declare_all
         try:
-            await self._declare(entities)
+            await declare(self._connection(), entities)
         except EntityMissing:
             # It was there a moment ago, or on another day.
             self._has_shared, self._ladder_is_doubtful = False, True
             await self._ensure_shared()
-            await self._declare(entities)
+            await declare(self._connection(), entities)
 
     async def _declare(self, entities: Iterable[Entity]) -> None:
-        await (look_for_all if self._passive else declare_in_order)(self._connection(), entities)
+        await self._declare_all(self._connection(), entities)
 
     def _forget_other_generations(self) -> None:
         connection = self._connection()

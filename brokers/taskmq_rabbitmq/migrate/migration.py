@@ -3,7 +3,8 @@
 A queue cannot change its type or arguments, so it is deleted and declared, with its messages beside it meanwhile:
 
     1. a queue `taskmq.migration.Q` is declared beside `Q`, and gets the bindings of `Q` instead of it, so that
-       delayed messages and those of other exchanges go on coming in, there;
+       delayed messages and those of other exchanges go on coming in, there. The bindings to taskmq's own exchanges
+       stay: their senders learn from the closed queue that they have to wait;
     2. a policy closes `Q`: max-length 0 with reject-publish. Senders get `PublishRejected`;
     3. what is ready moves to `taskmq.migration.Q`, each copy confirmed before its original is acknowledged;
     4. once `Q` is empty, and no client consumes it or holds its messages, it is deleted. The policy goes, then
@@ -47,6 +48,7 @@ from taskmq_rabbitmq.migrate.publisher_lockout import PublisherLockout
 from taskmq_rabbitmq.migrate.queue_mover import QueueMover
 from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.entities import Argument, Binding, Entity, Queue, entrance
+from taskmq_rabbitmq.model.routes import is_proven
 
 __all__ = ["Migration"]
 
@@ -333,7 +335,7 @@ class Migration:
             bindings: list[dict[str, Any]] = await api.get(f"queues/{api.vhost}/{segment(old)}/bindings")
         except ManagementNotFound:
             return False
-        bindings = [binding for binding in bindings if binding["source"]]
+        bindings = [binding for binding in bindings if binding["source"] and not is_proven(binding["source"])]
         for binding in bindings:
             source = binding["source"]
             await api.post(

@@ -27,10 +27,9 @@ from taskmq.model.topology import (
     jobs_queue,
 )
 from taskmq_rabbitmq.model import delay_ladder as delay
+from taskmq_rabbitmq.model.routes import ARCHIVE, DEAD_LETTERS, INVITATIONS, REPORTS, WORK, route_to
 
 __all__ = [
-    "ARCHIVE",
-    "DEAD_LETTERS",
     "EVENTS",
     "LISTENER",
     "NEW_QUEUE",
@@ -40,6 +39,7 @@ __all__ = [
     "Exchange",
     "Queue",
     "archive",
+    "dead_letters",
     "delivery_binding",
     "entrance",
     "events",
@@ -49,13 +49,12 @@ __all__ = [
     "main_queues",
     "queues_on_demand",
     "report_queue",
+    "route_binding",
     "shared",
     "topic_queue",
     "work_queue",
 ]
 
-ARCHIVE: Final = "taskmq.dead.archive"
-DEAD_LETTERS: Final = "taskmq.dlx"
 EVENTS: Final = "taskmq.events"
 NEW_QUEUE: Final = "queue.new"
 """The topic under which a queue on demand is announced once it is declared; the body is its name."""
@@ -119,7 +118,7 @@ def main_queues(queue: WorkQueue) -> tuple[Entity, ...]:
     Raises:
         InvalidOption: as `delivery_binding`.
     """
-    has_letters = () if queue.delivery_limit is None else _dead_letters(queue)
+    has_letters = () if queue.delivery_limit is None else dead_letters(queue)
     return (*has_letters, *_queues_of_work(queue, queue.always))
 
 
@@ -137,7 +136,7 @@ def queues_on_demand(queue: WorkQueue) -> dict[str, tuple[Entity, ...]]:
     if queue.delivery_limit is not None:
         # With a limit of its own RabbitMQ may make the first dead letter, before any worker does.
         return later
-    return {**later, dead_letter_queue(queue.name): _dead_letters(queue)}
+    return {**later, dead_letter_queue(queue.name): dead_letters(queue)}
 
 
 def invitations(queue: WorkQueue) -> tuple[Entity, ...]:
@@ -145,25 +144,36 @@ def invitations(queue: WorkQueue) -> tuple[Entity, ...]:
     name = jobs_queue(queue.name)
     limits = ("x-max-length", "x-max-length-bytes", "x-max-priority", "x-single-active-consumer")
     arguments = {key: value for key, value in _work_arguments(queue).items() if key not in limits}
-    return (Queue(name, {**arguments, "x-dead-letter-routing-key": name}),)
+    return (Queue(name, {**arguments, "x-dead-letter-routing-key": name}), route_binding(name))
+
+
+def dead_letters(queue: WorkQueue) -> tuple[Entity, ...]:
+    """Where dead jobs of `queue` go; needs `shared`."""
+    dead = dead_letter_queue(queue.name)
+    return (Queue(dead, _keeping_arguments()), route_binding(dead))
 
 
 def report_queue(queue: ReportQueue) -> tuple[Entity, ...]:
     """Where reports go, and what is dropped of the invitations that they are about; needs `shared`."""
     return (
         Queue(queue.name, _keeping_arguments()),
+        route_binding(queue.name),
         *(Binding(DEAD_LETTERS, queue.name, key) for key in queue.letters_of),
     )
 
 
 def shared() -> tuple[Entity, ...]:
-    """Where dead letters come in, and the two queues of messages that no worker takes."""
+    """Exchanges of all apps, and the two queues of messages that no worker takes."""
     return (
+        Exchange(WORK, "direct"),
+        Exchange(INVITATIONS, "direct"),
+        Exchange(REPORTS, "direct"),
         Exchange(UNROUTABLE, "fanout"),
         Queue(UNROUTABLE, _keeping_arguments()),
         Binding(UNROUTABLE, UNROUTABLE),
         Exchange(DEAD_LETTERS, "direct", {"alternate-exchange": UNROUTABLE}),
         Queue(PARKING, _keeping_arguments()),
+        route_binding(PARKING),
     )
 
 
@@ -214,14 +224,24 @@ def events() -> tuple[Entity, ...]:
     return (Exchange(EVENTS, "topic"),)
 
 
-def archive(age: str, size: int) -> Queue:
-    """The stream of dead letters, which ends after `age` (such as "30D") and at `size` bytes."""
-    return Queue(ARCHIVE, {"x-queue-type": "stream", "x-max-age": age, "x-max-length-bytes": size})
+def archive(age: str, size: int) -> tuple[Entity, ...]:
+    """The stream of dead letters, which ends after `age` (such as "30D") and at `size` bytes, and its exchange."""
+    return (
+        Exchange(ARCHIVE, "fanout"),
+        Queue(ARCHIVE, {"x-queue-type": "stream", "x-max-age": age, "x-max-length-bytes": size}),
+        route_binding(ARCHIVE),
+    )
 
 
 def entrance(queue: str) -> str:
     """The queue through which delayed messages reach the physical `queue`, if that has a limit."""
     return f"taskmq.late.{queue}"
+
+
+def route_binding(queue: str) -> Binding:
+    """How a message that is not delayed reaches the physical queue `queue`."""
+    exchange, key = route_to(queue)
+    return Binding(exchange, queue, key)
 
 
 def delivery_binding(queue: str, target: str | None = None) -> Binding:
@@ -235,18 +255,15 @@ def delivery_binding(queue: str, target: str | None = None) -> Binding:
     return Binding(delay.DELIVER, target or queue, queue)
 
 
-def _dead_letters(queue: WorkQueue) -> tuple[Entity, ...]:
-    dead = dead_letter_queue(queue.name)
-    return (Queue(dead, _keeping_arguments()), Binding(DEAD_LETTERS, dead, queue.name))
-
-
 def _queues_of_work(queue: WorkQueue, names: Collection[str]) -> tuple[Entity, ...]:
     arguments = _work_arguments(queue)
     queues = tuple(Queue(name, arguments) for name in names)
+    bindings = tuple(map(route_binding, names))
     if not queue.is_limited:
-        return (*queues, *map(delivery_binding, names))
+        return (*queues, *bindings, *map(delivery_binding, names))
     return (
         *queues,
+        *bindings,
         *(Queue(entrance(name), _entrance_arguments(name)) for name in names),
         *(delivery_binding(name, entrance(name)) for name in names),
     )

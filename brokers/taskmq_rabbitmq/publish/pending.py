@@ -14,11 +14,12 @@ from taskmq.model.headers import ETA, REPUBLISHED, SEQUENCE
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
 from taskmq_rabbitmq.amqp.pika_types import BasicProperties
 from taskmq_rabbitmq.model import delay_ladder as delay
+from taskmq_rabbitmq.model.routes import Route, is_proven, route_to
 
 __all__ = [
     "Pending",
     "PublishBatch",
-    "first_exchange",
+    "first_route",
     "sequence_of",
     "transmit",
     "transmit_at_once",
@@ -67,6 +68,7 @@ class Pending(msgspec.Struct, eq=False, gc=False):
         uncertain: it was on a channel that was lost, so it may be at the broker whatever comes later.
         suspect: it was on a channel that the broker closed over one of several messages: it goes out alone.
         refusals: how many channels the broker has closed over it.
+        lacks_exchange: the last of them because its exchange does not exist.
         over: it has ended.
     """
 
@@ -83,6 +85,7 @@ class Pending(msgspec.Struct, eq=False, gc=False):
     uncertain: bool = False
     suspect: bool = False
     refusals: int = 0
+    lacks_exchange: bool = False
     over: bool = False
 
     def __post_init__(self) -> None:
@@ -125,10 +128,11 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
         headers[ETA] = message.due
         # One of the sender's own is refused by the broker: only lists are keys.
         headers.setdefault(delay.WAYS, delay.ways(delay_ms))
-    exchange = pending.exchange = first_exchange(delay_ms)
+    exchange, key = first_route(message.queue, delay_ms)
+    pending.exchange = exchange
     raw.publish(
         exchange,
-        message.queue,
+        key,
         message.body,
         content_type=message.content_type,
         content_encoding="utf-8" if message.content_type == JSON else None,
@@ -145,27 +149,32 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
 
 
 def transmit_at_once(raw: AmqpChannel, pending: Pending, sequence: int) -> bool:
-    """`transmit` for a message that does not wait, if it is like most; else False, and nothing was written."""
+    """`transmit` for a job that does not wait, if it is like most; else False, and nothing was written."""
     message = pending.message
     enqueued, lane = message.enqueued, raw.lane
     if lane is None or enqueued is None or pending.written or message.headers:
         return False
     key = (message.queue, message.task, message.content_type, message.priority)
-    head = raw.templates.get(key) or raw.template(key, lane, sequence=SEQUENCE, kind=_short(message.task))
+    head = raw.templates.get(key)
+    if head is None:
+        route = route_to(message.queue)
+        if not is_proven(route.exchange):
+            return False
+        head = raw.template(key, lane, route=route, sequence=SEQUENCE, kind=_short(message.task))
     job_id = message.job_id.encode()
     root = message.root.encode() if message.root else job_id
     frames = head.frames(sequence, root, job_id, enqueued // 1000, message.body)
     if frames is None:
         return False
-    pending.exchange = ""
+    pending.exchange = head.exchange
     lane.send(frames)
     pending.written = True
     return True
 
 
-def first_exchange(delay_ms: int) -> str:
-    """Where a message that has to wait so long is published; not above 0: not at all."""
-    return delay.ENTER if delay_ms > 0 else ""
+def first_route(queue: str, delay_ms: int) -> Route:
+    """Return where a message for the physical `queue` is published, which has to wait if `delay_ms` is above 0."""
+    return Route(delay.ENTER, queue) if delay_ms > 0 else route_to(queue)
 
 
 def _short(text: str) -> str:

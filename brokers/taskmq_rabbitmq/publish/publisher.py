@@ -35,18 +35,18 @@ from taskmq.errors import (
     Unroutable,
 )
 from taskmq.model.clock import Clock
-from taskmq.model.topology import is_class_queue
 from taskmq_rabbitmq.amqp.channels import GRACE_SECONDS, HELD_UP_SECONDS, ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
 from taskmq_rabbitmq.amqp.pika_types import ChannelClosedByBroker
 from taskmq_rabbitmq.connect.backoff import patience, reconnect_backoff
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.declare.declarations import Declarations
-from taskmq_rabbitmq.model.access_refused import refused_exchange
+from taskmq_rabbitmq.model.access_refused import NOT_FOUND, refused_exchange
+from taskmq_rabbitmq.model.routes import is_proven, route_to
 from taskmq_rabbitmq.publish.pending import (
     Pending,
     PublishBatch,
-    first_exchange,
+    first_route,
     sequence_of,
     transmit,
     transmit_at_once,
@@ -225,18 +225,21 @@ class Publisher:
                 self._write(pending)
 
     def _write(self, pending: Pending) -> None:
-        message, delay_ms = pending.message, 0
-        if (
-            message.due is not None
-            and (delay_ms := message.due - self._clock.now_ms()) > 0
-            # `mandatory` proves the first level of the ladder only.
-            and not self._declarations.deliverable(message.queue)
-        ):
+        message = pending.message
+        delay_ms = 0 if message.due is None else message.due - self._clock.now_ms()
+        exchange = first_route(message.queue, delay_ms).exchange
+        # `mandatory` proves the first level of the ladder only, and no letter.
+        if not is_proven(exchange) and not self._declarations.deliverable(message.queue):
+            pending.lacks_exchange = False
             self._repairs.make_deliverable(pending)
+            return
+        if pending.lacks_exchange:
+            pending.lacks_exchange = False
+            self._repairs.restore_exchange(pending)
             return
         if self._unrepaired and delay_ms <= 0 and self._repairs.is_behind(pending):
             return
-        if self._denied and (why := self._denial_of(first_exchange(delay_ms))) is not None:
+        if self._denied and (why := self._denial_of(exchange)) is not None:
             self._refuse(pending, AccessDenied(why))
             return
         raw, tag = self._raw, self._next_tag
@@ -370,6 +373,8 @@ class Publisher:
         if error is None:
             # Something that was known to be there is gone; it is declared again.
             self._declarations.forget()
+            missing = refused_exchange(text) if code == NOT_FOUND else None
+            refused.lacks_exchange = missing == route_to(refused.message.queue).exchange
             return False
         if not refused.over:
             self._end(refused, error)
@@ -458,7 +463,7 @@ class Publisher:
             self._declarations.forget()
             self._back_in_line([pending])
             return
-        if pending.restored or not (self._declarations.declared(queue) or is_class_queue(queue)):
+        if pending.restored:
             self._refuse(pending, Unroutable(queue))
             return
         pending.restored = True

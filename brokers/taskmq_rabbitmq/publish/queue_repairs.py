@@ -1,8 +1,9 @@
-"""Messages that wait until the queue that they are for is known to be there.
+"""Messages that wait until the queue that they are for is known to be there, and bound to its exchange.
 
-A message that came back has no queue: it was deleted, or it is one on demand that no message has needed before. It
-is declared, and then what waits goes out again. What follows to the same queue waits behind it, and the declaration
-waits for what is on its way already, which comes back too: so all of one sender keep their order.
+A message that came back reached no queue: the queue or its binding was deleted, or it is a queue on demand that no
+message has needed before. It is declared and bound, and then what waits goes out again. What follows to the same
+queue waits behind it, and the declaration waits for what is on its way already, which comes back too: so all of one
+sender keep their order. Where the exchange itself is gone, whatever is published to it waits as well.
 
 Where a class queue cannot be declared from here, because nothing may be declared or because this process does not
 know what it is to be, its messages go to the work queue itself.
@@ -28,6 +29,7 @@ from taskmq.errors import (
 )
 from taskmq.model.topology import is_class_queue, logical_queue
 from taskmq_rabbitmq.declare.declarations import Declarations
+from taskmq_rabbitmq.model.routes import route_to
 from taskmq_rabbitmq.publish.pending import Pending
 
 __all__ = ["QueueRepairs"]
@@ -65,6 +67,8 @@ class QueueRepairs:
         self.waiting: dict[tuple[_Repair, str], list[Pending]] = {}
         # Those that came back may come one by one, so those that follow are kept apart.
         self._behind: dict[str, list[Pending]] = {}
+        # By exchanges that are gone: the queue whose repair declares them again.
+        self._exchanges: dict[str, str] = {}
         self._declarations = declarations
         self._loop = loop
         self._unconfirmed = unconfirmed
@@ -82,6 +86,8 @@ class QueueRepairs:
     def is_behind(self, pending: Pending) -> bool:
         """Have the message wait, if others of its queue do; whether it does."""
         queue = pending.message.queue
+        if self._exchanges:
+            queue = self._exchanges.get(route_to(queue).exchange, queue)
         if ("restore", queue) not in self.waiting:
             return False
         self._behind.setdefault(queue, []).append(pending)
@@ -90,6 +96,12 @@ class QueueRepairs:
     def restore(self, pending: Pending) -> None:
         """Declare the queue of a message that came back, and send it again."""
         self._begin("restore", pending, self._declarations.restore)
+
+    def restore_exchange(self, pending: Pending) -> None:
+        """Declare the exchange of the message, which is gone, and its queue; then send it again."""
+        queue = pending.message.queue
+        self._exchanges.setdefault(route_to(queue).exchange, queue)
+        self.restore(pending)
 
     def make_deliverable(self, pending: Pending) -> None:
         """See to it that the queue of a delayed message gets it from the ladder, and then send it."""
@@ -135,15 +147,19 @@ class QueueRepairs:
                 pending.restored = False
         except TaskMQError as error:
             refused = partial(PublishRejected, f"nothing was sent: {error}")
+        self._exchanges = {name: place for name, place in self._exchanges.items() if place != queue}
         behind = self._behind.pop(queue, []) if repair == "restore" else []
         waiting = [pending for pending in (*self.waiting.pop((repair, queue)), *behind) if not pending.over]
+        # Where the exchange was gone, messages for other queues have waited, too.
+        its = [pending for pending in waiting if pending.message.queue == queue]
         if refused is not None:
-            for pending in waiting:
+            for pending in its:
                 self._refuse(pending, refused())
-            return
-        if instead is not None:
-            self._replace(waiting, queue, instead)
-        self._resume(waiting)
+            waiting = [pending for pending in waiting if pending.message.queue != queue]
+        elif instead is not None:
+            self._replace(its, queue, instead)
+        if waiting:
+            self._resume(waiting)
 
     async def _all_answered(self, queue: str) -> None:
         with contextlib.suppress(TimeoutError):

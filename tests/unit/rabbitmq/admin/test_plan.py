@@ -203,6 +203,25 @@ def test_a_second_way_from_the_delay_ladder_is_reported() -> None:
     assert [(each.kind, each.detail) for each in extras] == [("binding", "delayed messages come twice, or astray")]
 
 
+def test_a_queue_of_others_that_listens_in_is_named() -> None:
+    queue = WorkQueue("orders")
+    there = wanted(queue)
+    tap = Binding("taskmq", "tap", "orders")
+    # Another app's queue, bound as it should be, is none.
+    others = {Binding("taskmq", "mail", "mail"), Binding("taskmq.jobs", "mail.jobs", "mail.jobs")}
+    bindings = frozenset({*(each for each in there if isinstance(each, Binding)), tap, *others})
+    found = Found(
+        exchanges={each.name: traits(each) for each in there if isinstance(each, Exchange)},
+        queues={each.name: traits(each) for each in there if isinstance(each, Queue)},
+        bindings=bindings,
+    )
+
+    extras = [each for each in compare(there, found, queues=[queue]).entries if each.status == "extra"]
+
+    assert [(each.kind, each.name) for each in extras] == [("binding", "taskmq -> tap [orders]")]
+    assert "although it may be gone" in extras[0].detail
+
+
 def test_where_only_names_were_seen_nothing_is_said_to_be_the_same() -> None:
     found = Found(exchanges={"taskmq.dlx": None}, queues={"images": None}, bindings=None, complete=False)
 

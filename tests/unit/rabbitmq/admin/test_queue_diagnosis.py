@@ -141,7 +141,7 @@ def test_what_differs_is_a_problem_and_what_is_missing_a_warning() -> None:
         TopologyEntry("missing", "queue", "images.p.low"),
         TopologyEntry("missing", "binding", "a -> b"),
         TopologyEntry("extra", "queue", "images.s03"),
-        TopologyEntry("extra", "binding", "x -> y"),
+        TopologyEntry("extra", "binding", "x -> y", "it hides a queue that is gone", "take it away"),
     )
 
     assert comparison_findings(Comparison(entries)) == [
@@ -158,6 +158,7 @@ def test_what_differs_is_a_problem_and_what_is_missing_a_warning() -> None:
             "left over: the app does not use these any more",
             "see what is in them (`taskmq queue list -Q`), then delete them",
         ),
+        ("warning", "x -> y", "binding that is not taskmq's: it hides a queue that is gone", "take it away"),
     ]
     assert [level for level, *_ in comparison_findings(Comparison(entries[:1]))] == ["ok"]
     assert comparison_findings(Comparison(entries[:1], blind="no API")) == []

@@ -15,6 +15,7 @@ ids = st.text("0123456789abcdef-", min_size=ID_LENGTH, max_size=ID_LENGTH)
 
 def template(
     *,
+    exchange: str = "taskmq",
     queue: str = "q",
     content_type: str = "application/json",
     content_encoding: str | None = "utf-8",
@@ -24,6 +25,7 @@ def template(
 ) -> PublishTemplate:
     return PublishTemplate(
         7,
+        exchange,
         queue,
         content_type=content_type,
         content_encoding=content_encoding,
@@ -36,6 +38,7 @@ def template(
 
 
 @given(
+    exchange=short,
     queue=short,
     content_type=short,
     content_encoding=st.none() | short,
@@ -49,6 +52,7 @@ def template(
     body=st.binary(min_size=1, max_size=60) | st.binary(min_size=FRAME_MAX - 8, max_size=FRAME_MAX - 8),
 )
 def test_the_frames_are_those_that_are_made_in_the_long_way(
+    exchange: str,
     queue: str,
     content_type: str,
     content_encoding: str | None,
@@ -62,6 +66,7 @@ def test_the_frames_are_those_that_are_made_in_the_long_way(
     body: bytes,
 ) -> None:
     head = template(
+        exchange=exchange,
         queue=queue,
         content_type=content_type,
         content_encoding=content_encoding,
@@ -83,7 +88,7 @@ def test_the_frames_are_those_that_are_made_in_the_long_way(
 
     frames = head.frames(number, root.encode(), job_id.encode(), seconds, body)
 
-    assert frames == publish_frames(7, b"", queue.encode(), properties, body, frame_max=FRAME_MAX)
+    assert frames == publish_frames(7, exchange.encode(), queue.encode(), properties, body, frame_max=FRAME_MAX)
 
 
 @pytest.mark.parametrize(

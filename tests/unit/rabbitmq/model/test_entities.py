@@ -45,7 +45,10 @@ def test_a_quorum_queue_stands_for_its_classes_and_its_dead_letters() -> None:
     }
     assert bindings(entities) == {
         Binding("taskmq.dlx", "orders.dlq", "orders"),
+        *(Binding("taskmq", name, name) for name in ("orders.p.high", "orders", "orders.p.low")),
         *(Binding("taskmq.delay.v2.deliver", name, name) for name in ("orders.p.high", "orders", "orders.p.low")),
+        # No delayed message may become an invitation.
+        Binding("taskmq.jobs", "orders.jobs", "orders.jobs"),
     }
 
 
@@ -54,6 +57,7 @@ def test_reports_and_dropped_invitations_are_kept_however_many_they_are() -> Non
 
     assert queues(entities) == {"taskmq.reports.shop.3": queues(shared())[PARKING]}
     assert bindings(entities) == {
+        Binding("taskmq.reports", "taskmq.reports.shop.3", "taskmq.reports.shop.3"),
         Binding("taskmq.dlx", "taskmq.reports.shop.3", "orders.jobs"),
         Binding("taskmq.dlx", "taskmq.reports.shop.3", "mail.jobs"),
     }
@@ -86,7 +90,10 @@ def test_a_queue_made_later_is_reached_by_delayed_messages_too() -> None:
     limited = queues_on_demand(WorkQueue("q", max_length=3))["q.p.high"]
 
     assert list(queues(limited)) == ["q.p.high", "taskmq.late.q.p.high"]
-    assert bindings(limited) == {Binding("taskmq.delay.v2.deliver", "taskmq.late.q.p.high", "q.p.high")}
+    assert bindings(limited) == {
+        Binding("taskmq", "q.p.high", "q.p.high"),
+        Binding("taskmq.delay.v2.deliver", "taskmq.late.q.p.high", "q.p.high"),
+    }
 
 
 def test_a_classic_queue_has_no_argument_that_only_quorum_queues_know() -> None:
@@ -128,6 +135,7 @@ def test_the_shards_of_an_ordered_queue_have_one_consumer_at_a_time(kind: QueueK
     }
     assert bindings(entities) == {
         Binding("taskmq.dlx", "orders.dlq", "orders"),
+        *(Binding("taskmq", name, name) for name in ("orders.s00", "orders.s01")),
         *(Binding("taskmq.delay.v2.deliver", name, name) for name in ("orders.s00", "orders.s01")),
     }
 
@@ -169,8 +177,15 @@ def test_the_shared_queues_keep_what_they_get_for_ever() -> None:
     entities = shared()
 
     assert queues(entities) == {"taskmq.unroutable": DLQ_ARGUMENTS, "taskmq.parking": DLQ_ARGUMENTS}
-    assert bindings(entities) == {Binding("taskmq.unroutable", "taskmq.unroutable")}
+    assert bindings(entities) == {
+        Binding("taskmq.unroutable", "taskmq.unroutable"),
+        Binding("taskmq.dlx", "taskmq.parking", "taskmq.parking"),
+    }
     assert exchanges(entities) == {
+        # Without an alternate exchange: only a queue that is bound makes a message routable.
+        "taskmq": ("direct", {}),
+        "taskmq.jobs": ("direct", {}),
+        "taskmq.reports": ("direct", {}),
         "taskmq.unroutable": ("fanout", {}),
         "taskmq.dlx": ("direct", {"alternate-exchange": "taskmq.unroutable"}),
     }
@@ -254,9 +269,13 @@ def bindings(entities: tuple[Entity, ...]) -> set[Binding]:
 
 
 def test_the_archive_is_a_stream_that_ends_by_age_and_by_size() -> None:
-    stream = archive("30D", 1000)
+    entities = archive("30D", 1000)
 
-    assert stream.arguments == {"x-queue-type": "stream", "x-max-age": "30D", "x-max-length-bytes": 1000}
+    arguments: dict[str, str | int] = {"x-queue-type": "stream", "x-max-age": "30D", "x-max-length-bytes": 1000}
+    assert queues(entities) == {"taskmq.dead.archive": arguments}
+    # An exchange of its own: bound to that of the letters, it would make a letter look routed whose queue is gone.
+    assert exchanges(entities) == {"taskmq.dead.archive": ("fanout", {})}
+    assert bindings(entities) == {Binding("taskmq.dead.archive", "taskmq.dead.archive", "taskmq.dead.archive")}
 
 
 @pytest.mark.parametrize(("exchange", "declared"), [("sales", [Exchange("sales", "topic")]), ("amq.topic", [])])

@@ -129,6 +129,29 @@ async def test_what_cannot_be_declared_is_refused_with_the_reason(failure: TaskM
     assert stage.sent == []
 
 
+async def test_messages_for_other_queues_wait_for_their_exchange_too() -> None:
+    stage = Stage()
+    stage.repairs.restore_exchange(returned("first", "q"))
+
+    assert stage.repairs.is_behind(returned("second", "other"))
+    assert not stage.repairs.is_behind(returned("invitation", "other.jobs")), "another exchange leads there"
+    await asyncio.sleep(0.1)
+
+    assert stage.declarations.asked == ["q"]
+    assert stage.sent == ["first to q", "second to other"]
+    assert not stage.repairs.is_behind(returned("third", "other"))
+
+
+async def test_a_queue_that_cannot_be_declared_costs_no_message_of_another_queue() -> None:
+    stage = Stage(QueueMissing("q"))
+    stage.repairs.restore_exchange(returned("first", "q"))
+    assert stage.repairs.is_behind(returned("second", "other"))
+    await asyncio.sleep(0.1)
+
+    assert [job for job, _ in stage.refused] == ["first"]
+    assert stage.sent == ["second to other"]
+
+
 async def test_a_publisher_that_closes_repairs_no_more() -> None:
     stage = Stage()
     stage.unconfirmed[2] = returned("never")

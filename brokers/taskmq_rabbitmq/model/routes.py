@@ -1,0 +1,83 @@
+"""Routes: the exchange that leads to each physical queue, and the routing key there. Pure.
+
+    taskmq              every queue of jobs, under its own name
+    taskmq.jobs         invitations of stored jobs: `Q.jobs`, under its own name
+    taskmq.reports      reports of stored jobs: `taskmq.reports.APP.N`, under its own name
+    taskmq.dlx          dead letters: `Q.dlq` under `Q`, as RabbitMQ itself sends them; parked messages
+    taskmq.unroutable   lost messages
+    taskmq.dead.archive copies of dead letters
+
+Each kind of queue has an exchange, because RabbitMQ grants the right to publish by exchange: a user that may write to
+the default exchange reaches every queue of the virtual host. The first three have no alternate exchange, so
+`mandatory` proves that the queue itself took the message. `taskmq.dlx` has one: a letter whose queue is gone is kept
+in `taskmq.unroutable`, and counts as routed. So a letter is published only once its queue is known to be bound.
+
+The delay ladder leads to queues of jobs alone: no other queue is bound to its last exchange.
+"""
+
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from taskmq.model.topology import (
+    PARKING,
+    UNROUTABLE,
+    dead_letter_queue,
+    is_jobs_queue,
+    is_reports_queue,
+    logical_queue,
+)
+
+__all__ = [
+    "ARCHIVE",
+    "DEAD_LETTERS",
+    "INVITATIONS",
+    "REPORTS",
+    "WORK",
+    "Route",
+    "is_proven",
+    "route_to",
+]
+
+WORK: Final = "taskmq"
+INVITATIONS: Final = "taskmq.jobs"
+REPORTS: Final = "taskmq.reports"
+DEAD_LETTERS: Final = "taskmq.dlx"
+ARCHIVE: Final = "taskmq.dead.archive"
+"""Both the exchange and the stream of copies of dead letters."""
+
+# A process publishes to few queues; calls may name any.
+_NAMES: Final = 4096
+_PROVEN: Final = (WORK, INVITATIONS, REPORTS)
+
+
+class Route(NamedTuple):
+    """Where a message for a physical queue is published.
+
+    Attributes:
+        exchange: its name.
+        key: the routing key under which the queue is bound to it.
+    """
+
+    exchange: str
+    key: str
+
+
+@lru_cache(_NAMES)
+def route_to(queue: str) -> Route:
+    """Return the way to the physical `queue` of a message that is not delayed."""
+    if is_reports_queue(queue):
+        return Route(REPORTS, queue)
+    if is_jobs_queue(queue):
+        return Route(INVITATIONS, queue)
+    if queue in (UNROUTABLE, ARCHIVE):
+        return Route(queue, queue)
+    if queue == PARKING:
+        return Route(DEAD_LETTERS, queue)
+    if queue == dead_letter_queue(queue):
+        return Route(DEAD_LETTERS, logical_queue(queue))
+    return Route(WORK, queue)
+
+
+def is_proven(exchange: str) -> bool:
+    """Whether a message that is routed by the exchange has reached the queue that it is for."""
+    return exchange in _PROVEN
