@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 Status = Literal["same", "missing", "later", "different", "extra", "unseen"]
-Role = Literal["producer", "worker", "operator"]
+Role = Literal["producer", "worker", "beat", "scheduler", "server", "operator"]
 
 
 class TopologyEntry(msgspec.Struct, frozen=True):

@@ -216,7 +216,7 @@ class TestPublishing(AccessCase):
         futures = [broker.publish(message(queue, str(number)), timeout=30) for number in range(2000)]
         await asyncio.wait(futures)
 
-        assert "amq.default" in str(caught[0])
+        assert "exchange 'taskmq'" in str(caught[0])
         assert {type(future.exception()) for future in futures} == {AccessDenied}
         await self.expect_ready(self.broker(), queue, 0)
 

@@ -183,7 +183,7 @@ class TestDenied(RabbitMQCase):
     @case
     async def test_who_may_not_announce_is_dropped_and_still_publishes_and_listens(self) -> None:
         able = await self.prepare()
-        denied = await self.user(r"^taskmq\.listener\..*$", r"^(amq\.default|q|taskmq\.listener\..*)$", ".*")
+        denied = await self.user(r"^taskmq\.listener\..*$", r"^(taskmq|q|taskmq\.listener\..*)$", ".*")
         heard = BroadcastsHeard(self.patience)
         await denied.listen(["#"], heard)
 
@@ -199,7 +199,7 @@ class TestDenied(RabbitMQCase):
     @case
     async def test_who_may_not_listen_is_told_so_and_still_publishes(self) -> None:
         await self.prepare()
-        denied = await self.user("^$", "^(amq.default|q)$", "^q$")
+        denied = await self.user("^$", "^(taskmq|q)$", "^q$")
 
         with pytest.raises(AccessDenied, match="permission"):
             await denied.listen(["#"], BroadcastsHeard(self.patience))

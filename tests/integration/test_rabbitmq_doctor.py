@@ -194,7 +194,7 @@ def test_the_queues_of_the_app_that_are_missing_are_a_warning(ward: Ward) -> Non
     findings = ward.findings()
 
     _, _, text, remedy = _text(findings, "warning", "missing: ")
-    assert "taskmq.unroutable" in text
+    assert "exchange taskmq, " in text
     assert "taskmq topology apply" in remedy
     # Nobody has begun here.
     assert _problems(findings) == []
@@ -236,7 +236,14 @@ def test_a_user_without_the_monitoring_tag_is_told_what_that_hides(ward: Ward) -
 
 @pytest.mark.parametrize(
     ("role", "words"),
-    [("producer", "enough for a producer"), ("worker", "enough for a worker"), ("operator", "every role")],
+    [
+        ("producer", "enough for a producer"),
+        ("worker", "enough for a worker"),
+        ("beat", "enough for a producer"),
+        ("scheduler", "enough for a scheduler"),
+        ("server", "enough for a server"),
+        ("operator", "every role"),
+    ],
 )
 def test_what_topology_prints_for_a_role_is_enough_for_it(ward: Ward, role: Role, words: str) -> None:
     ward.declare()
@@ -258,18 +265,18 @@ def test_a_worker_that_may_not_declare_needs_to_be_told_not_to(ward: Ward) -> No
     assert "?declare=off" in remedy
 
 
-def test_a_user_that_may_not_write_to_the_default_exchange_cannot_send(ward: Ward) -> None:
+def test_a_user_that_may_not_write_to_the_exchange_of_jobs_cannot_send(ward: Ward) -> None:
     ward.declare()
 
-    findings = ward.findings(login=ward.user(configure=".*", write=r"taskmq\..*", read=".*"))
+    findings = ward.findings(login=ward.user(configure=".*", write=r"^taskmq\.delay\..*", read=".*"))
 
-    assert _text(findings, "problem", "may not write to the default exchange")
+    assert _text(findings, "problem", "may not write to the exchange 'taskmq'")
 
 
 def test_a_user_that_may_not_write_to_the_ladder_cannot_delay(ward: Ward) -> None:
     ward.declare()
 
-    findings = ward.findings(login=ward.user(configure=".*", write="^(amq.default|images.*)$", read=".*"))
+    findings = ward.findings(login=ward.user(configure=".*", write="^(taskmq|images.*)$", read=".*"))
 
     assert _text(findings, "problem", "may not write to the delay ladder")
 

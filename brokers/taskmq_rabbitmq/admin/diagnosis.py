@@ -9,6 +9,8 @@ from typing import Final
 
 from taskmq.contracts.finding import Finding, Level
 from taskmq_rabbitmq.admin.inspection import NodeFacts
+from taskmq_rabbitmq.model.delay_ladder import ENTER
+from taskmq_rabbitmq.model.routes import WORK
 
 __all__ = [
     "Finding",
@@ -56,10 +58,13 @@ class Rights:
 
     Attributes:
         declare: may declare what is taskmq's.
-        send: may publish to the default exchange, which leads to all queues.
+        send: may publish to the exchange that leads to queues of jobs.
         delay: may publish to the delay ladder: delayed jobs and retries.
         consume: may read the queues of the app.
         operate: may read the shared queues of lost messages.
+        report: may publish reports of stored jobs.
+        dispatch: may publish invitations of stored jobs.
+        is_fresh: nothing of taskmq exists there yet, so nothing was tried.
     """
 
     declare: bool | None = None
@@ -67,6 +72,9 @@ class Rights:
     delay: bool | None = None
     consume: bool | None = None
     operate: bool | None = None
+    report: bool | None = None
+    dispatch: bool | None = None
+    is_fresh: bool = False
 
 
 def version_findings(version: tuple[int, ...] | None) -> list[Finding]:
@@ -126,11 +134,16 @@ def right_findings(rights: Rights, *, user: str, declares: bool) -> list[Finding
     """
     about, remedy = "permissions", "`taskmq topology permissions ROLE` prints what a role needs"
     findings: list[Finding] = []
+    if rights.is_fresh:
+        finding = f"what {user!r} may do was not tried: nothing of taskmq exists here yet"
+        return [Finding("ok", about, finding)]
+    if rights.send is False and rights.dispatch:
+        return [Finding("ok", about, f"{user!r} may dispatch stored jobs and not send: enough for a scheduler")]
     if rights.send is False:
-        finding = f"{user!r} may not write to the default exchange (amq.default): it cannot send anything"
+        finding = f"{user!r} may not write to the exchange {WORK!r}: it cannot send anything"
         findings.append(Finding("problem", about, finding, remedy))
     if rights.delay is False:
-        finding = f"{user!r} may not write to the delay ladder (taskmq.delay.*): no delayed jobs, no retries"
+        finding = f"{user!r} may not write to the delay ladder ({ENTER}): no delayed jobs, no retries"
         findings.append(Finding("problem", about, finding, remedy))
     if rights.declare is False and declares:
         finding = f"{user!r} may not configure anything, and taskmq declares its queues when it starts"
@@ -142,6 +155,9 @@ def right_findings(rights: Rights, *, user: str, declares: bool) -> list[Finding
         return [Finding("ok", about, f"{user!r} may send and not consume: enough for a producer, not for a worker")]
     if can_send and rights.declare and rights.operate:
         return [Finding("ok", about, f"{user!r} may configure, write and read: enough for every role")]
+    if can_send and rights.consume and rights.report is False:
+        finding = f"{user!r} may send and read queues, and not report: enough for a server, not for a worker"
+        return [Finding("ok", about, finding)]
     if can_send and rights.consume:
         return [Finding("ok", about, f"{user!r} may send and consume: enough for a worker, not for an operator")]
     if can_send and rights.consume is None:

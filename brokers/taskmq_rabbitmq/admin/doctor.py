@@ -44,7 +44,8 @@ from taskmq_rabbitmq.amqp.pika_types import BasicProperties
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, NOT_FOUND
-from taskmq_rabbitmq.model.entities import DEAD_LETTERS, Exchange, shared
+from taskmq_rabbitmq.model.entities import Exchange, shared
+from taskmq_rabbitmq.model.routes import DEAD_LETTERS, INVITATIONS, REPORTS, WORK
 from taskmq_rabbitmq.model.url import Endpoint
 
 __all__ = ["diagnose"]
@@ -151,18 +152,22 @@ async def _rights(
     publishing = separate("doctor")
     try:
         await publishing.opened(OPEN_SECONDS)
-        send = await _may_within(publishing, _publish_nowhere(""))
-        can_try = has_ladder and send and publishing.blocked is None
-        may_delay = await _may_within(publishing, _publish_nowhere(delay.ENTER)) if can_try else None
+        may: dict[str, bool | None] = {}
+        for exchange in (WORK, delay.ENTER, REPORTS, INVITATIONS) if has_ladder else ():
+            if publishing.blocked is None:
+                may[exchange] = await _may_within(publishing, _publish_nowhere(exchange))
         blocked = publishing.blocked
     finally:
         await publishing.close(_CLOSE_SECONDS)
     rights = Rights(
         declare=await _may(connection, _declare_again) if has_ladder else None,
-        send=send,
-        delay=may_delay,
+        send=may.get(WORK),
+        delay=may.get(delay.ENTER),
         consume=await _may_read(broker, [name for queue in loads for name in queue.physical]),
         operate=await _may_take(broker, PARKING) if has_ladder else None,
+        report=may.get(REPORTS),
+        dispatch=may.get(INVITATIONS),
+        is_fresh=not has_ladder,
     )
     return rights, blocked
 

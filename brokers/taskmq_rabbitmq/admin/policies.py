@@ -12,10 +12,12 @@ from typing import Final, assert_never
 
 from taskmq.contracts.topology_plan import Instruction, QueueTuning, Role
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
+from taskmq.model.topology import PARKING, TOPIC_QUEUE, UNROUTABLE, WorkQueue, dead_letter_queue, is_jobs_queue
 from taskmq_rabbitmq.admin.http_api import segment
+from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.consumer_timeout import DEFAULT_SECONDS, consume_arguments
-from taskmq_rabbitmq.model.entities import EVENTS, LISTENER, Queue, work_queue
+from taskmq_rabbitmq.model.entities import EVENTS, LISTENER
+from taskmq_rabbitmq.model.routes import ARCHIVE, DEAD_LETTERS, INVITATIONS, REPORTS, WORK
 
 __all__ = ["exactly", "parse_version", "permissions", "policies", "set_policy"]
 
@@ -31,8 +33,10 @@ _NO_ENTRANCE: Final = (
 _SET_POLICY: Final = ("rabbitmqctl", "set_policy", "--apply-to", "queues")
 _NOTHING: Final = "^$"
 _DEFAULT_EXCHANGE: Final = "amq.default"
-# All of the delay ladder; and everything that is shared by all queues.
-_LADDER: Final = r"taskmq\.delay\..*"
+# Levels of the delay ladder, the queues of kinds of processes, and everything that is shared by all queues.
+_LEVELS: Final = r"taskmq\.delay\.v2\.l[0-9]{2}"
+_REPORTS: Final = r"taskmq\.reports\..*"
+_TOPICS: Final = f"{re.escape(TOPIC_QUEUE)}.*"
 _SHARED: Final = r"taskmq\..*"
 _LISTENERS: Final = f"{re.escape(LISTENER)}.*"
 
@@ -97,41 +101,23 @@ def set_policy(
 
 
 def permissions(role: Role, queues: Iterable[WorkQueue], *, vhost: str, user: str) -> Instruction:
-    """What `user` has to be allowed.
+    """Return the least rights that `user` needs for the role.
 
-    A producer sends, at once and later. A worker also takes what is in its queues, gives it a retry or buries it, and
-    looks through the dead letters of these queues; it announces events, and hears commands in a queue of its own.
-    Both connect with `?declare=off`. An operator also creates and changes all that is taskmq's, and reads the parking
-    and unroutable queues.
+    Each role but the operator's connects with `?declare=off`. No role but the operator's may write to the default
+    exchange, which leads to every queue of the virtual host.
 
-    A user that may write to the exchange of events may command workers: a producer may not.
+    A right to write to a queue's name is listed where RabbitMQ 4.3 asks for some right on a queue before it answers
+    whether the queue exists. Alone it is no right to publish: that takes an exchange. Together with the right to read
+    an exchange it is the right to bind the queue there, which a scheduler has, and which lets it start no task that
+    its invitations could not start.
+
+    Raises:
+        InvalidOption: as `delivery_binding`.
     """
-    queues = list(queues)
-    readable = [name for queue in queues for name in (*queue.physical, dead_letter_queue(queue.name))]
-    # Permission to write to a queue is what RabbitMQ 4.3 asks of a user that only wants to know whether it is there.
-    declared = [entity.name for queue in queues for entity in work_queue(queue) if isinstance(entity, Queue)]
-    known = [*declared, PARKING, UNROUTABLE]
-    match role:
-        case "producer":
-            configure, write, read = _NOTHING, _any_of([_DEFAULT_EXCHANGE, *known], _LADDER), _NOTHING
-        case "worker":
-            configure = _any_of([], _LISTENERS)
-            write = _any_of([_DEFAULT_EXCHANGE, *known, EVENTS], _LADDER, _LISTENERS)
-            read = _any_of([*readable, EVENTS], _LISTENERS)
-        case "operator":
-            configure = read = _any_of(readable, _SHARED)
-            write = _any_of([_DEFAULT_EXCHANGE, *readable], _SHARED)
-        case _:
-            assert_never(role)
-    note = (
-        "for `migrate`, and for everything that `plan` and `diff` can see: rabbitmqctl set_user_tags "
-        f"{shlex.quote(user)} monitoring policymaker"
-        if role == "operator"
-        else "with ?declare=off in the URL"
-    )
+    configure, write, read = _rights(role, list(queues))
     return Instruction(
         about=role,
-        note=note,
+        note=_note(role, user),
         shell=shlex.join(("rabbitmqctl", "set_permissions", "-p", vhost, "--", user, configure, write, read)),
         request={
             "method": "PUT",
@@ -139,6 +125,56 @@ def permissions(role: Role, queues: Iterable[WorkQueue], *, vhost: str, user: st
             "body": {"configure": configure, "write": write, "read": read},
         },
     )
+
+
+def _rights(role: Role, queues: Sequence[WorkQueue]) -> tuple[str, str, str]:
+    """Return the patterns of what the role configures, writes and reads."""
+    physical = [name for queue in queues for name in queue.physical]
+    jobs = [name for name in physical if not is_jobs_queue(name)]
+    letters = [dead_letter_queue(queue.name) for queue in queues]
+    match role:
+        case "producer":
+            return _NOTHING, _any_of([WORK, delay.ENTER, *jobs]), _NOTHING
+        case "worker":
+            publishes = [WORK, delay.ENTER, DEAD_LETTERS, ARCHIVE, REPORTS, EVENTS]
+            return (
+                _any_of([], _LISTENERS),
+                _any_of(publishes, _LISTENERS),
+                _any_of([*physical, *letters, EVENTS], _LISTENERS),
+            )
+        case "beat":
+            return (
+                _any_of([], _TOPICS),
+                _any_of([WORK, delay.ENTER, DEAD_LETTERS, *jobs], _TOPICS),
+                _any_of([], _TOPICS),
+            )
+        case "scheduler":
+            return (
+                _any_of([], _REPORTS, _LISTENERS),
+                _any_of([INVITATIONS, DEAD_LETTERS, EVENTS, *physical], _REPORTS, _LISTENERS),
+                _any_of([REPORTS, DEAD_LETTERS, EVENTS], _REPORTS, _LISTENERS),
+            )
+        case "server":
+            return (
+                _any_of([], _LISTENERS),
+                _any_of([WORK, delay.ENTER, EVENTS], _LISTENERS, _LEVELS),
+                _any_of([*physical, *letters, PARKING, UNROUTABLE, EVENTS], _LISTENERS),
+            )
+        case "operator":
+            everything = _any_of([WORK, *physical, *letters], _SHARED)
+            # Queues with a limit have an entrance that dead-letters by it, and `migrate` moves messages by it.
+            return everything, _any_of([_DEFAULT_EXCHANGE, WORK, *physical, *letters], _SHARED), everything
+        case _:
+            assert_never(role)
+
+
+def _note(role: Role, user: str) -> str:
+    if role == "operator":
+        tags = f"rabbitmqctl set_user_tags {shlex.quote(user)} monitoring policymaker"
+        return f"for `migrate`, and for everything that `plan` and `diff` can see: {tags}"
+    if role == "beat":
+        return "with ?declare=off in the URL; a reaction to messages takes the right to read their exchange, too"
+    return "with ?declare=off in the URL"
 
 
 def _any_of(names: Iterable[str], *patterns: str) -> str:
@@ -153,8 +189,8 @@ def _keys(tuning: QueueTuning, version: tuple[int, ...]) -> dict[str, object]:
     if tuning.max_length is not None and tuning.queue.is_limited:
         keys |= {"max-length": tuning.max_length, "overflow": "reject-publish"}
     if tuning.return_delay is not None and tuning.queue.kind == "quorum":
-        delay = round(tuning.return_delay * 1000)
-        keys |= {"delayed-retry-type": "returned", "delayed-retry-min": delay, "delayed-retry-max": delay}
+        pause = round(tuning.return_delay * 1000)
+        keys |= {"delayed-retry-type": "returned", "delayed-retry-min": pause, "delayed-retry-max": pause}
     return keys
 
 

@@ -121,7 +121,8 @@ def permissions(*, role: Role, user: str = "USER") -> None:
     Parameters
     ----------
     role
-        producer: sends. worker: also runs, and looks through the dead letters. operator: also creates and migrates.
+        The process that connects: producer, worker, beat, scheduler or server. A producer sends; a worker also runs
+        jobs, and replays the dead letters of its queues. An operator creates, inspects and migrates queues.
     user
         Who.
     """

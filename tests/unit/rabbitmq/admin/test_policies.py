@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,6 @@ from taskmq_rabbitmq.admin.policies import exactly, parse_version, permissions, 
 
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20)
 MINUTE = 60.0
-ROLES: tuple[Role, ...] = ("producer", "worker", "operator")
 
 
 def keys(tuning: QueueTuning, version: str) -> dict[str, object]:
@@ -116,35 +114,81 @@ def test_what_is_no_version_is_refused(text: str) -> None:
         parse_version(text)
 
 
-def test_each_role_may_do_what_it_has_to_and_no_more() -> None:
-    queues = [WorkQueue("images", max_length=5)]
-    rights: dict[Role, list[str]] = {}
-    for role in ROLES:
-        *command, user, configure, write, read = shlex.split(permissions(role, queues, vhost="v", user="u x").shell)
-        assert (command, user) == (["rabbitmqctl", "set_permissions", "-p", "v", "--"], "u x")
-        rights[role] = [configure, write, read]
+NAMES = (
+    "amq.default",
+    "amq.direct",
+    "taskmq",
+    "taskmq.jobs",
+    "taskmq.reports",
+    "taskmq.dlx",
+    "taskmq.unroutable",
+    "taskmq.dead.archive",
+    "taskmq.events",
+    "taskmq.delay.v2.enter",
+    "taskmq.delay.v2.deliver",
+    "taskmq.delay.v2.l03",
+    "images",
+    "images.p.high",
+    "images.jobs",
+    "images.dlq",
+    "taskmq.late.images",
+    "taskmq.parking",
+    "taskmq.reports.shop.0",
+    "taskmq.listener.web-1.7.a",
+    "taskmq.on.sales",
+    "imagesX",
+    "other",
+)
+JOBS = {"images", "images.p.high"}
+LISTENER = {"taskmq.listener.web-1.7.a"}
+REPORTS = {"taskmq.reports.shop.0"}
+TOPIC = {"taskmq.on.sales"}
+RIGHTS: dict[Role, tuple[set[str], set[str], set[str]]] = {
+    "producer": (set(), {"taskmq", "taskmq.delay.v2.enter", *JOBS}, set()),
+    "worker": (
+        LISTENER,
+        {
+            "taskmq",
+            "taskmq.delay.v2.enter",
+            "taskmq.dlx",
+            "taskmq.dead.archive",
+            "taskmq.reports",
+            "taskmq.events",
+            *LISTENER,
+        },
+        {*JOBS, "images.jobs", "images.dlq", "taskmq.events", *LISTENER},
+    ),
+    "beat": (TOPIC, {"taskmq", "taskmq.delay.v2.enter", "taskmq.dlx", *JOBS, *TOPIC}, TOPIC),
+    "scheduler": (
+        REPORTS | LISTENER,
+        {"taskmq.jobs", "taskmq.dlx", "taskmq.events", *JOBS, "images.jobs", *REPORTS, *LISTENER},
+        {"taskmq.reports", "taskmq.dlx", "taskmq.events", *REPORTS, *LISTENER},
+    ),
+    "server": (
+        LISTENER,
+        {"taskmq", "taskmq.delay.v2.enter", "taskmq.delay.v2.l03", "taskmq.events", *LISTENER},
+        {*JOBS, "images.jobs", "images.dlq", "taskmq.parking", "taskmq.unroutable", "taskmq.events", *LISTENER},
+    ),
+}
 
-    def may(role: Role, what: Literal["configure", "write", "read"], name: str) -> bool:
-        return re.search(rights[role][("configure", "write", "read").index(what)], name) is not None
 
-    assert not any(may("worker", "configure", name) for name in ("images", "taskmq.dlx", "taskmq.events"))
-    # Whoever writes to the exchange of events commands workers.
-    for what in ("configure", "write", "read"):
-        assert not may("producer", what, "taskmq.events")
-        assert not may("producer", what, "taskmq.listener.web-1.7.a")
-        assert may("worker", what, "taskmq.listener.web-1.7.a")
-        assert may("operator", what, "taskmq.events")
-    assert may("worker", "write", "taskmq.events")
-    assert may("worker", "read", "taskmq.events")
-    assert not any(may("producer", "configure", name) for name in ("images", "taskmq.dlx"))
-    assert not any(may("producer", "read", name) for name in ("images", "images.dlq", "taskmq.parking"))
-    assert may("worker", "read", "images.p.high")
-    assert may("worker", "read", "images.dlq")
-    assert not any(may("worker", "read", name) for name in ("taskmq.parking", "imagesX", "taskmq.delay.v2.l03"))
-    for sender in (ROLES[0], ROLES[1]):
-        assert all(
-            may(sender, "write", name) for name in ("amq.default", "taskmq.delay.v2.l03", "taskmq.late.images")
-        )
-        assert not any(may(sender, "write", name) for name in ("amq.direct", "other", "taskmq.dlx"))
-    assert all(may("operator", "configure", name) for name in ("images", "images.dlq", "taskmq.dlx"))
-    assert not any(may("operator", what, "other") for what in ("configure", "write", "read"))
+@pytest.mark.parametrize("role", RIGHTS)
+def test_each_role_may_do_what_it_has_to_and_no_more(role: Role) -> None:
+    instruction = permissions(role, [WorkQueue("images", max_length=5)], vhost="v", user="u x")
+    *command, user, configure, write, read = shlex.split(instruction.shell)
+
+    assert (command, user) == (["rabbitmqctl", "set_permissions", "-p", "v", "--"], "u x")
+    assert "declare=off" in instruction.note
+    granted = tuple({name for name in NAMES if re.search(pattern, name)} for pattern in (configure, write, read))
+    assert granted == RIGHTS[role]
+
+
+def test_an_operator_may_do_all_that_is_of_the_app_and_of_taskmq_and_no_more() -> None:
+    *_, configure, write, read = shlex.split(
+        permissions("operator", [WorkQueue("images", max_length=5)], vhost="v", user="u").shell
+    )
+
+    foreign = {"amq.direct", "imagesX", "other"}
+    for pattern in (configure, read):
+        assert {name for name in NAMES if not re.search(pattern, name)} == {*foreign, "amq.default"}
+    assert {name for name in NAMES if not re.search(write, name)} == foreign
