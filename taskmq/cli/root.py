@@ -116,7 +116,7 @@ HERE_ALONE: Final = frozenset(
     for name in (
         *("worker", "beat", "scheduler", "server", "probe", "dev", "demo", "bench", "doctor", "send"),
         *("topology", "store", "job waiting", "job reschedule", "dlq export", "dlq archive"),
-        *("admin init", "admin role permissions"),
+        *("admin init", "admin restored", "admin role permissions"),
     )
 )
 """Commands that do not go through a server; docs/http.md says why."""

@@ -16,6 +16,7 @@ from taskmq.contracts.identity import Actor, NewUser, Tenant
 from taskmq.errors import StoreUnavailable
 from taskmq.model.identity import FORGET_AFTER_MS, throttle_keys
 from taskmq.model.states import JobState
+from taskmq.operations.audit import verify_chain
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq_sql import open_job_store
 from tests.cli.kit import run_here
@@ -56,10 +57,13 @@ def test_the_commands_of_the_roles_do_what_they_say(tmp_path: Path) -> None:
     assert "acme    ann    operator  billing.*" in listed.out
 
 
+_SEAL = "insert into taskmq.audit_seal (position, number, hash) values ({position}, 999999, 'x')"
+
+
 @pytest.fixture
 def append_only(postgres_server: PostgreSQL, job_store_url: str) -> Iterator[str]:
     """The URL of a store for a role as the page makes it."""
-    (block,) = [block for block in blocks_of(PAGE) if block.language == "sql"]
+    block, _ = [block for block in blocks_of(PAGE) if block.language == "sql"]
     role, password = f"server_{secrets.token_hex(4)}", secrets.token_hex(16)
     statements = block.text.replace("taskmq_server", role).replace("change me", password)
     postgres_server.sql(statements, url=job_store_url)
@@ -71,24 +75,31 @@ def append_only(postgres_server: PostgreSQL, job_store_url: str) -> Iterator[str
 
 
 @pytest.mark.real_time
-async def test_the_role_of_the_page_adds_to_the_audit_and_changes_nothing_of_it(append_only: str) -> None:
-    store = open_job_store(append_only, BrokerOptions(name="test"))
+async def test_the_role_of_the_page_adds_to_the_audit_and_changes_nothing_of_it(
+    append_only: str, job_store_url: str
+) -> None:
+    store, owner = (open_job_store(url, BrokerOptions(name="test")) for url in (append_only, job_store_url))
     identity = store.identity
     user = NewUser(id="u-1", name="ann", password_hash="x")
     try:
         await identity.accounts.add_tenant(Tenant(name="acme"), by=_BY)
         await identity.accounts.add_user(user, by=_BY)
-        assert await identity.audit.seal() == 2
+        with pytest.raises((StoreUnavailable, asyncpg.InsufficientPrivilegeError), match="permission denied"):
+            await identity.audit.seal()
+        assert await owner.identity.audit.seal() == 2
         with pytest.raises((StoreUnavailable, asyncpg.InsufficientPrivilegeError), match="permission denied"):
             await identity.accounts.erase_user("u-1", by=_BY)
         assert await identity.accounts.account("u-1") is not None
     finally:
         await store.aclose()
+        await owner.aclose()
 
     connection = await asyncpg.connect(append_only)
     try:
         for table_name, column in (("audit", "at"), ("audit_seal", "hash")):
             for statement in (
+                _SEAL.format(position=2**63 - 1),
+                _SEAL.format(position=3),
                 f"update taskmq.{table_name} set {column} = {column}",
                 f"delete from taskmq.{table_name}",
                 f"truncate taskmq.{table_name}",
@@ -120,3 +131,37 @@ async def test_the_role_of_the_page_submits_jobs_and_cannot_read_the_keys_of_rep
     finally:
         await server.aclose()
         await owner.aclose()
+
+
+@pytest.mark.real_time
+async def test_a_seal_that_was_put_there_by_hand_is_found_and_taken_away(
+    append_only: str, job_store_url: str, postgres_server: PostgreSQL
+) -> None:
+    # As it was where the page's statements were run before they took this right away.
+    role = urlsplit(append_only).username
+    postgres_server.sql(f"grant insert on taskmq.audit_seal to {role}", url=job_store_url)
+    store = open_job_store(job_store_url, BrokerOptions(name="test"))
+    audit = store.identity.audit
+    connection = await asyncpg.connect(append_only)
+    try:
+        await audit.add([_BY.entry("queue.purge", kind="queue", subject=f"{each}") for each in range(3)])
+        assert await audit.seal(limit=2) == 2
+        with pytest.raises(
+            asyncpg.CheckViolationError, match="the next seal has position 3, and not 9223372036854775807"
+        ):
+            await connection.execute(_SEAL.format(position=2**63 - 1))
+        await connection.execute(_SEAL.format(position=3))
+        assert (await verify_chain(audit)).fault == (
+            "position 3 is missing: the last seal is that of position 3, and no entry is there"
+        )
+        assert await audit.seal() == 1
+        assert "position 3" in (await verify_chain(audit)).fault
+
+        _, repair = [block.text for block in blocks_of(PAGE) if block.language == "sql"]
+        postgres_server.sql(repair.replace("1234", "3"), url=job_store_url)
+        assert await audit.seal() == 1
+        report = await verify_chain(audit)
+        assert (report.fault, report.head.position, report.unsealed) == ("", 3, 0)
+    finally:
+        await connection.close()
+        await store.aclose()

@@ -40,6 +40,7 @@ _SHORT = {
     "contrib/taskmq_sql/migrations/versions/r0015_recent_events.py",
     "contrib/taskmq_sql/migrations/versions/r0016_failure_words.py",
     "contrib/taskmq_sql/migrations/versions/r0017_notices_in_turn.py",
+    "contrib/taskmq_sql/migrations/versions/r0019_seals_in_order.py",
     "contrib/taskmq_sql/migrations/versions/r0010_notices_of_tenants.py",
     "contrib/taskmq_sql/migrations/versions/r0011_bulks.py",
     "contrib/taskmq_sql/migrations/versions/r0013_bulk_keys.py",

@@ -97,7 +97,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0018"
+HEAD: Final = "0019"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"

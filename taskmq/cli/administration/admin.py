@@ -1,25 +1,33 @@
 """`taskmq admin`."""
 
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from taskmq.cli.administration.roles import app as role
-from taskmq.cli.administration.store import administer, me, read_password
+from taskmq.cli.administration.store import administer, at_store, me, read_password
 from taskmq.cli.administration.tenants import app as tenant
 from taskmq.cli.administration.tokens import app as token
 from taskmq.cli.administration.users import app as user
-from taskmq.cli.output import note, print_record
+from taskmq.cli.output import note, print_record, print_rows
+from taskmq.errors import InvalidOption
 
 if TYPE_CHECKING:
     from taskmq.access import IdentityAdministration
-    from taskmq.contracts.identity import User
+    from taskmq.contracts.identity import IdentityStore, User
+    from taskmq.operations.audit import RestoredStep
 
 __all__ = ["app"]
 
+_STEP_COLUMNS: Final = ("is_done", "what", "subject")
+
 app = App(
     name="admin",
-    help="Who may do what, at the job store: init, user, token, tenant, role. Needs access to its database.",
+    help=(
+        "Who may do what, at the job store: init, restored, user, token, tenant, role. Needs access to its database."
+    ),
     result_action="return_value",
 )
 for _noun in (user, token, tenant, role):
@@ -45,3 +53,51 @@ def init(name: str = "admin", /) -> None:
     added = administer(run)
     print_record({"user": added.name, "id": added.id})
     note(f"{added.name} is the admin of this instance")
+
+
+@app.command(name="restored")
+def shut_out(
+    *,
+    since: datetime,
+    audit: Path | None = None,
+    revoke_tokens: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """After a restored backup, shut out again who was shut out since it was made.
+
+    All sessions end. What the audit says was taken away since then is taken away again: tokens, roles, users and
+    tenants that were disabled or removed; who has had another password since then has none. Nothing is given back.
+    Prints what was done, and what is left to decide. Run it before servers start; it may be run again.
+
+    Parameters
+    ----------
+    since
+        When the backup was made, such as 2027-01-31T08:00; UTC unless it says otherwise.
+    audit
+        A file with what `taskmq audit export` has printed, as late as there is one.
+    revoke_tokens
+        Revoke all tokens; needed where no export says which of them were revoked.
+    """
+    lines = None if audit is None else _lines_of(audit)
+
+    async def run(store: "IdentityStore") -> "list[RestoredStep]":
+        from taskmq.operations.audit import read_export, shut_out_again
+
+        return await shut_out_again(
+            store,
+            since=round((since if since.tzinfo else since.replace(tzinfo=UTC)).timestamp() * 1000),
+            export=None if lines is None else read_export(lines),
+            revokes_tokens=revoke_tokens,
+            by=me(),
+        )
+
+    steps = at_store(run)
+    print_rows(_STEP_COLUMNS, [step._asdict() for step in steps])
+    done = sum(step.is_done for step in steps)
+    note(f"{done} steps are done, {len(steps) - done} are left to decide")
+
+
+def _lines_of(path: Path) -> list[str]:
+    try:
+        return path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidOption(f"--audit {path}: cannot be read: {error}") from error

@@ -1,0 +1,87 @@
+"""`taskmq audit verify`: what was emptied by hand is not what an erasure has emptied."""
+
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.identity import Actor, AuditStore, NewUser
+from taskmq.contracts.jobs import JobStore
+from taskmq.model.identity import AuditEntry
+from taskmq.operations.audit import verify_chain
+from taskmq_sql import open_job_store
+
+_BY = Actor(user_id="u-root", user="root")
+
+
+@asynccontextmanager
+async def _opened(folder: Path) -> AsyncGenerator[JobStore]:
+    """A store with two users, of whom each has purged a queue."""
+    store = open_job_store(f"sqlite:///{folder}/jobs.db", BrokerOptions(name="test"))
+    try:
+        for name in ("ann", "bob"):
+            await store.identity.accounts.add_user(NewUser(id=f"u-{name}", name=name), by=_BY)
+            entry = AuditEntry(action="queue.purge", kind="queue", subject="q", user_id=f"u-{name}", user=name)
+            await store.identity.audit.add([entry])
+        await store.identity.audit.seal()
+        yield store
+    finally:
+        await store.aclose()
+
+
+def _by_hand(folder: Path, statement: str) -> None:
+    connection = sqlite3.connect(folder / "jobs.db")
+    with connection:
+        connection.execute(statement)
+    connection.close()
+
+
+async def _fault(audit: AuditStore) -> str:
+    return (await verify_chain(audit)).fault
+
+
+@pytest.mark.real_time
+async def test_what_an_erasure_has_emptied_is_no_fault_sealed_or_not(tmp_path: Path) -> None:
+    async with _opened(tmp_path) as store:
+        await store.identity.accounts.erase_user("u-ann", by=_BY)
+
+        report = await verify_chain(store.identity.audit)
+        assert (report.fault, report.erased, report.unsealed) == ("", 2, 1)
+        await store.identity.audit.seal()
+        report = await verify_chain(store.identity.audit)
+        assert (report.fault, report.erased, report.unsealed) == ("", 3, 0)
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("statement", "count", "position"),
+    [
+        ("update audit set who = null, who_salt = null where user_id = 'u-bob'", 1, 4),
+        ("update audit set what = null, what_salt = null where subject = 'u-bob'", 1, 3),
+        ("update audit set what = null where kind = 'queue'", 2, 2),
+        ("update audit set who = null, what = null", 6, 1),
+    ],
+)
+async def test_what_was_emptied_without_an_erasure_is_a_fault(
+    tmp_path: Path, statement: str, count: int, position: int
+) -> None:
+    async with _opened(tmp_path) as store:
+        await store.identity.accounts.erase_user("u-ann", by=_BY)
+        _by_hand(tmp_path, statement)
+
+        assert await _fault(store.identity.audit) == (
+            f"{count} parts of entries were emptied by no erasure of a user, the first at position {position}"
+        )
+
+
+@pytest.mark.real_time
+async def test_an_entry_that_is_gone_from_under_its_seal_is_missed(tmp_path: Path) -> None:
+    async with _opened(tmp_path) as store:
+        _by_hand(tmp_path, "delete from audit where number = (select max(number) from audit)")
+
+        assert await _fault(store.identity.audit) == (
+            "position 4 is missing: the last seal is that of position 4, and no entry is there"
+        )
