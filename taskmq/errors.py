@@ -40,6 +40,7 @@ __all__ = [
     "MemoryExceeded",
     "NotAuthenticated",
     "NotPermitted",
+    "OccurrenceConflict",
     "PartlyReplayed",
     "PartlySent",
     "PublishRejected",
@@ -61,6 +62,7 @@ __all__ = [
     "SoftTimeout",
     "StateUnavailable",
     "StoreMismatch",
+    "StoreRefused",
     "StoreUnavailable",
     "StoreWentBack",
     "TaskControl",
@@ -308,7 +310,14 @@ class StoreUnavailable(TaskMQError):
 
 
 class StoreMismatch(TaskMQError):
-    """The tables of the job store are of another version than this taskmq works with; nothing was changed."""
+    """The job store's tables are of another version, or its database cannot hold every text; nothing was changed."""
+
+
+class StoreRefused(TaskMQError):
+    """The job store has refused what it was asked for, and would again; nothing was changed.
+
+    The message has no values: they may be arguments of tasks.
+    """
 
 
 class StoreWentBack(TaskMQError):
@@ -334,6 +343,18 @@ class JobConflict(TaskMQError):
         super().__init__(message)
         self.state = state
         self.version = version
+
+
+class OccurrenceConflict(JobConflict):
+    """Other jobs have the ids that some occurrences were to get; nothing was changed.
+
+    Attributes:
+        occurrences: by the schedule's number, the instant (ms), and the run.
+    """
+
+    def __init__(self, occurrences: "frozenset[tuple[int, int, str]]") -> None:
+        super().__init__(f"other jobs have the ids of {len(occurrences)} occurrences of schedules")
+        self.occurrences = occurrences
 
 
 class DefinitionNotFound(TaskMQError):

@@ -36,6 +36,7 @@ from taskmq.errors import (
     ScheduleNotFound,
     StateUnavailable,
     StoreMismatch,
+    StoreRefused,
     StoreUnavailable,
     StoreWentBack,
     TaskFailed,
@@ -89,6 +90,7 @@ PROBLEMS: Final[tuple[tuple[type[TaskMQError], int, str, str], ...]] = (
     (StoreUnavailable, 503, "store_unavailable", "the job store could not be reached"),
     (StoreWentBack, 503, "store_went_back", "the job store has forgotten what it had confirmed"),
     (StoreMismatch, 503, "store_mismatch", "the job store's tables are of another version than this server's"),
+    (StoreRefused, 500, "store_refused", "the job store cannot keep what was asked for; nothing was changed"),
     (TopologyMismatch, 409, "topology_mismatch", ""),
 )
 """Each error with its status, its code, and, for those that no caller can mend, the text instead of the message."""

@@ -106,7 +106,9 @@ _RUN_BY_HAND: Final[dict[str, dict[str, set[str]]]] = {
         "unit/local/memory/test_broker.py": {"test_a_producer_on_another_threads_loop_wakes_the_consumer"},
         "unit/local/state/test_state.py": {"test_a_waiter_is_told_by_a_put_on_another_threads_loop"},
         "unit/run/test_members.py": {"test_a_member_that_is_gone_for_the_others_is_reported"},
-        "unit/scheduler/test_reports.py": {"test_one_report_that_the_store_cannot_apply_stops_no_other"},
+        "unit/scheduler/test_reports.py": {
+            "test_a_report_that_the_store_cannot_apply_stops_no_other_and_fails_its_job"
+        },
         "unit/worker/run/test_journal_service.py": {"test_a_fork_of_a_thread_task_is_refused_to_save"},
     },
 }

@@ -25,9 +25,11 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from taskmq.errors import StoreMismatch
 from taskmq_sql.jobs.partitions import make_partitions
 from taskmq_sql.jobs.tables import HEAD, SCHEMA, VERSION_TABLE, setting
 from taskmq_sql.migrations.views import make_views
+from taskmq_sql.postgres.database import encoding_refusal
 from taskmq_sql.urls import plain_url
 
 __all__ = ["current", "revisions", "upgrade"]
@@ -56,6 +58,9 @@ async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = (
         revision: a revision's number; default: the newest one.
         later: folders with revisions that come after those of this code, for tests of them.
         patience: seconds for which it waits for a table at a time.
+
+    Raises:
+        StoreMismatch: the database cannot hold every text.
     """
 
     def work(connection: Connection) -> None:
@@ -99,6 +104,11 @@ def _current(connection: Connection) -> str | None:
 
 
 def _prepare(connection: Connection) -> None:
+    database, encoding = connection.execute(
+        text("select current_database(), current_setting('server_encoding')")
+    ).one()
+    if refusal := encoding_refusal(database, encoding):
+        raise StoreMismatch(refusal)
     connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     known = connection.execute(text("select 1 from pg_namespace where nspname = :name"), {"name": SCHEMA})
     # Asked first: "if not exists" needs the right to make schemas even where there is one.

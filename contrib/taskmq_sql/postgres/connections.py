@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar, cast
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from taskmq.durable.task_set import TaskSet
-from taskmq.errors import StoreUnavailable
+from taskmq.errors import StoreRefused, StoreUnavailable
 
 __all__ = ["HOT", "LISTS", "LOOKUPS", "WALKS", "Connection", "Connections", "Purpose", "Row", "column_of", "undone"]
 
@@ -66,6 +66,7 @@ _MIXED_UP: Final = ("26000", "42P05")
 # Classes of SQLSTATE: connection; operator intervention; system error; wrong user or database; time limits of
 # transactions; internal error.
 _OUTAGE: Final = (*_REFUSALS, *_MIXED_UP, "08", "57", "58", "28", "3D", "25P", "XX")
+_DATA: Final = "22"
 _COLLISIONS: Final = ("40001", "40P01")
 _POOLED: Final = (
     "a pooler before it gives each transaction another connection: have it pool sessions (PgBouncer: "
@@ -162,6 +163,7 @@ class Connections:
 
         Raises:
             StoreUnavailable: the server cannot be reached, or was lost; `is_certain` where nothing was changed.
+            StoreRefused: the statement or a value of it cannot be; nothing was changed.
         """
         async with self._places:
             for _ in range(_TRIES):
@@ -171,11 +173,13 @@ class Connections:
                     return await self._attempt(connection, purpose, work, progress)
                 except asyncpg.PostgresError as error:
                     if not await self._may_try_again(connection, error):
-                        raise self._translated(error, purpose, progress) from error
+                        if _sqlstate(error).startswith(_OUTAGE):
+                            raise self._lost(error, purpose, progress) from error
+                        raise self._refused(_reason(error)) from None
                 except (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
                     self._leave(connection)
                     if isinstance(error, ValueError):
-                        raise
+                        raise self._refused(type(error).__name__) from None
                     raise self._lost(error, purpose, progress) from error
                 except asyncio.CancelledError:
                     # The call may have left a transaction open, or an answer that nothing has read.
@@ -348,12 +352,8 @@ class Connections:
         else:
             self._leaving.start(_end(connection))
 
-    def _translated(self, error: asyncpg.PostgresError, purpose: Purpose, progress: "_Progress") -> Exception:
-        state = _sqlstate(error)
-        if state.startswith(_OUTAGE):
-            return self._lost(error, purpose, progress)
-        untranslated: Exception = error
-        return untranslated
+    def _refused(self, why: str) -> StoreRefused:
+        return StoreRefused(f"{self._address} has refused a statement ({why}); nothing was changed")
 
     def _lost(self, error: Exception, purpose: Purpose, progress: "_Progress") -> StoreUnavailable:
         state = _sqlstate(error) if isinstance(error, asyncpg.PostgresError) else ""
@@ -407,6 +407,12 @@ async def _end(connection: Connection) -> None:
 
 def _sqlstate(error: asyncpg.PostgresError) -> str:
     return str(getattr(error, "sqlstate", None) or "")
+
+
+def _reason(error: asyncpg.PostgresError) -> str:
+    """What to say of a refused statement, without values: of those the details and errors about data have some."""
+    kind = type(error).__name__
+    return kind if _sqlstate(error).startswith(_DATA) else f"{kind}: {error.args[0]}"
 
 
 def _text(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.upkeep.days import make_days
 from taskmq_sql.urls import address_of, plain_url
 
-__all__ = ["Database"]
+__all__ = ["Database", "encoding_refusal"]
 
 _READERS: Final = 2
 # One over all days takes 15 KB at the server for each of them.
@@ -20,7 +20,10 @@ _PLANS_OF_WALKS: Final = 32
 _SETTINGS: Final = f"""
 select (select version_num from taskmq.{VERSION_TABLE}) as revision,
        (select value from taskmq.setting where name = 'slots') as slots,
-       (select value from taskmq.setting where name = 'understood_by') as understood_by"""
+       (select value from taskmq.setting where name = 'understood_by') as understood_by,
+       current_database() as database, current_setting('server_encoding') as encoding"""
+# Of SQL_ASCII the server holds the bytes that it gets, and asyncpg sends UTF-8.
+_ENCODINGS: Final = ("UTF8", "SQL_ASCII")
 
 
 class Database:
@@ -102,9 +105,21 @@ class Database:
         understood = "" if row is None else row["understood_by"] or ""
         if row is None or (revision != HEAD and HEAD not in understood.split()):
             raise StoreMismatch(_mismatch(self.address, revision))
+        if refusal := encoding_refusal(row["database"], row["encoding"]):
+            raise StoreMismatch(f"{self.address}: {refusal}")
         self.slots = int(row["slots"])
         # A new connection may lead to a database that was restored, where names have other numbers.
         self.names.forget()
+
+
+def encoding_refusal(database: str, encoding: str) -> str:
+    """Why a database with this encoding holds no jobs; "" where it does."""
+    if encoding in _ENCODINGS:
+        return ""
+    return (
+        f"database {database!r} has the encoding {encoding}, which has no form for most texts: make another one with "
+        "\"create database NAME encoding 'UTF8' template template0\", and bring what is in this one over with pg_dump"
+    )
 
 
 def _mismatch(address: str, revision: str | None) -> str:

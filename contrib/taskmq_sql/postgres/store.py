@@ -19,7 +19,7 @@ from taskmq.contracts.jobs import (
     NewJob,
     Submitted,
 )
-from taskmq.errors import StoreUnavailable
+from taskmq.errors import StoreMismatch, StoreUnavailable
 from taskmq.model.envelope import submitted_at
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
@@ -360,5 +360,7 @@ async def _migrated(work: Coroutine[Any, Any, T], address: str) -> T:
 
     try:
         return await work
+    except StoreMismatch as error:
+        raise StoreMismatch(f"the job store {address}: {error}") from None
     except (SQLAlchemyError, OSError) as error:
         raise StoreUnavailable(f"the job store {address}: {str(error).partition(chr(10))[0]}") from error

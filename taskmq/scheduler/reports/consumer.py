@@ -1,7 +1,8 @@
 """Reports of workers about jobs of one slot: read from its queue, applied together, then acknowledged.
 
     deliveries -> up to 500 reports -> apply, one transaction -> results into the state -> ack; few: 10 ms later
-                                       | raises: halves, until the one is found that cannot be applied: parking
+                                       | raises: halves, until the one is found that cannot be applied: parking, and
+                                       |         its job has failed
                                        | the store is down: the consumer stops and begins again later
                   lines of logs                     -> the store, before what is reported of their runs
                   no report: an invitation that the broker has dropped -> the job is dispatched again, or has failed,
@@ -38,7 +39,9 @@ from taskmq.errors import (
 from taskmq.model.backoff import Backoff
 from taskmq.model.history.logs import LOGS_TASK, RunLog, decode_logs
 from taskmq.model.jobs.reports import Report, after_report, goes_on, read_reports
+from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
+from taskmq.model.topology import PARKING
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.reports.inventions import Inventions
 from taskmq.scheduler.reports.letters import ParkedReports, report_of_letter
@@ -267,8 +270,32 @@ class ReportConsumer:
             self._counts.reports["malformed"] += 1
             _log.error("job %s: its report is parked, the store cannot apply it", report.id, exc_info=error)
             await self._parked.park_report(report, f"cannot be applied: {error}")
+            await self._fail_unapplied(batch[0])
             return
         await self._applied(batch, applied)
+
+    async def _fail_unapplied(self, received: _Received) -> None:
+        """End a job of whose end the store cannot keep what its worker says: nothing else would."""
+        report = received.report
+        if goes_on(report.kind):
+            return
+        error = ErrorRecord(
+            type_name="ReportParked",
+            message=f"its run was reported as {report.kind}, and the store cannot keep that report: see {PARKING}",
+            traceback="",
+        )
+        # By its own token and proof, so that an invented report ends no job this way either.
+        plain = Report(
+            id=report.id, token=report.token, proof=report.proof, kind="failed", attempt=report.attempt, error=error
+        )
+        try:
+            applied = await self._store.dispatching.apply([plain], came_by=self._name)
+        except StoreUnavailable:
+            raise
+        except Exception as again:  # noqa: BLE001 - as above
+            _log.error("job %s stays as it is, the store cannot end it either", report.id, exc_info=again)
+        else:
+            await self._applied([_Received(plain, received.is_again)], applied)
 
     async def _applied(self, batch: Sequence[_Received], applied: Sequence[AppliedReport]) -> None:
         ended: Counter[str] = Counter()

@@ -1,5 +1,6 @@
 """What comes to the reports queue of a slot."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,7 +65,8 @@ async def test_a_report_of_a_job_that_the_store_does_not_know_is_parked_alone(st
     assert process.scheduler.status().reports == {"unknown": 1, "accepted": 1}
 
 
-def test_one_report_that_the_store_cannot_apply_stops_no_other() -> None:
+@pytest.mark.parametrize("kind", ["succeeded", "retry", "failed", "cancelled"])
+def test_a_report_that_the_store_cannot_apply_stops_no_other_and_fails_its_job(kind: ReportKind) -> None:
     class Picky(MemoryJobStore):
         calls = 0
 
@@ -91,17 +93,63 @@ def test_one_report_that_the_store_cannot_apply_stops_no_other() -> None:
         process = stage.start(store=store)
         player = await _in_hand(stage, 40)
         for number, envelope in enumerate(player.envelopes):
-            await player.report(envelope, worker="odd" if number == 17 else "player")
+            is_odd = number == 17
+            await player.report(envelope, kind if is_odd else "succeeded", worker="odd" if is_odd else "player")
 
-        await until(lambda: stage.states().get(JobState.SUCCEEDED) == 39)
+        await until(lambda: stage.states() == {JobState.SUCCEEDED: 39, JobState.FAILED: 1})
 
         ((reason, _),) = await stage.parked()
         assert "odd" in reason
-        assert process.scheduler.status().reports == {"accepted": 39, "malformed": 1}
+        (failed,) = [job for job in stage.model.jobs.values() if job.state is JobState.FAILED]
+        assert failed.error is not None
+        assert (failed.error.type_name, failed.worker) == ("ReportParked", "")
+        assert f"reported as {kind}" in failed.error.message
+        assert process.scheduler.status().reports == {"accepted": 40, "malformed": 1}
         # By halves, and not one by one.
         assert store.calls < 20
 
     play(test)
+
+
+@pytest.mark.parametrize(("kind", "logged"), [("started", 1), ("succeeded", 2)])
+def test_a_job_that_goes_on_or_cannot_even_fail_stays_as_it_is(
+    kind: ReportKind, logged: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Stubborn(MemoryJobStore):
+        @property
+        def dispatching(self) -> Any:
+            return _StubbornDispatch(super().dispatching)
+
+    class _StubbornDispatch:
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        async def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
+            if reports[0].id == stubborn:
+                raise ValueError("never")
+            return list(await self._inner.apply(reports, came_by=came_by))
+
+    stubborn = ""
+
+    async def test(stage: Stage) -> None:
+        nonlocal stubborn
+        stage.start(store=Stubborn(stage.model, clock=stage.clock))
+        player = await _in_hand(stage, 2)
+        first, second = player.envelopes
+        assert first.store is not None
+        stubborn = first.store.id
+        await player.report(first, kind)
+        await player.report(second)
+
+        await until(lambda: stage.states() == {JobState.DISPATCHED: 1, JobState.SUCCEEDED: 1})
+        assert len(await stage.parked()) == 1
+
+    with caplog.at_level(logging.ERROR, "taskmq.scheduler"):
+        play(test)
+    assert len([record for record in caplog.records if stubborn in record.getMessage()]) == logged
 
 
 @run_by(play)

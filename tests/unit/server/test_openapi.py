@@ -83,7 +83,7 @@ def _errors() -> list[type[TaskMQError]]:
 _INTERNAL = {
     "AppNotFound", "DuplicateTask", "InvalidSetting", "LockLost", "LockTimeout", "MalformedMessage", "MemoryExceeded",
     "PartlyReplayed", "PartlySent", "RequestRefused", "ResultTooLarge", "RunSuperseded", "SendError",
-    "ServerUnavailable", "SoftTimeout", "TaskTimeout", "WorkerLost",
+    "ServerUnavailable", "SoftTimeout", "StoreRefused", "TaskTimeout", "WorkerLost",
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
-from taskmq.errors import StoreMismatch, StoreUnavailable
+from taskmq.errors import StoreMismatch, StoreRefused, StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq_sql.sqlite.file.names import Names
 from taskmq_sql.sqlite.file.schema import create, mismatch
@@ -43,6 +43,9 @@ _REQUEST_ERRORS: Final = (
     sqlite3.ProgrammingError,
     sqlite3.InterfaceError,
     sqlite3.DataError,
+    # A number, or a text, that has no form in a column.
+    OverflowError,
+    UnicodeEncodeError,
 )
 _REMEDIES: Final = {
     sqlite3.SQLITE_FULL: "there is no room left: make room on the disk, or raise max_page_count",
@@ -111,6 +114,7 @@ class FileConnection:
         Raises:
             StoreUnavailable: it could not be done.
             StoreMismatch: the file's tables are not those that this taskmq works with.
+            StoreRefused: a statement or a value of it cannot be.
             Exception: what `work` raises; the transaction is rolled back.
         """
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=1.5)
@@ -118,9 +122,15 @@ class FileConnection:
         while True:
             try:
                 return self._run(care, work)
-            except _REQUEST_ERRORS:
+            except _REQUEST_ERRORS as error:
                 self._roll_back()
-                raise
+                why = (
+                    type(error).__name__
+                    if isinstance(error, UnicodeEncodeError)
+                    else f"{type(error).__name__}: {error}"
+                )
+                text = f"the job store {self.path} has refused a statement ({why}); nothing was changed"
+                raise StoreRefused(text) from None
             except (sqlite3.Error, OSError) as error:
                 self._roll_back()
                 is_locked = _code(error) in _LOCKED
