@@ -3,6 +3,10 @@
 Each name begins with the tenant whose job it is about, `@acme:`, where it has one; without a tenant it is what it
 was before there were any, byte for byte. So a key that a user chooses, such as `order:17`, is another one for every
 tenant. What the code of an app names for all its jobs, an unkeyed limit or a lock, is shared by its tenants.
+
+A caller chooses ids of jobs, and knows the facts that others follow from: the name of a schedule and its next
+instant, the source of an event and its number. So all ids that are derived begin with `taskmq:`, behind their tenant,
+and `check_chosen_id` refuses what begins so wherever an id is chosen: no chosen id is ever one that is derived.
 """
 
 from typing import Final
@@ -11,20 +15,24 @@ from taskmq.errors import InvalidOption
 
 __all__ = [
     "arrival_key",
+    "check_chosen_id",
     "check_reachable",
     "flow_end_id",
     "flow_job_id",
     "group_of",
+    "is_derived_id",
     "limit_key",
     "lock_key",
     "long_run_key",
     "member_key",
     "members_prefix",
     "once_key",
+    "outside_job_id",
     "places_key",
     "rate_key",
     "reaction_job_id",
     "reaction_record_key",
+    "repeated_job_id",
     "replaced_key",
     "schedule_record_key",
     "scheduled_job_id",
@@ -42,6 +50,7 @@ __all__ = [
 _DOTS: Final = frozenset({".", ".."})
 _SCHEDULED: Final = "6f1d2c3a-8d52-5b0e-9a44-1f8d3f5e2b77"
 _REACTED: Final = "b4c1b7e0-2f0e-5a36-9d0b-6f3f5b1d7a10"
+_DERIVED: Final = "taskmq:"
 _LONGEST: Final = 512
 _MEMBERS: Final = "members:"
 _LAST_CHARACTER: Final = "\U0010ffff"
@@ -166,42 +175,27 @@ def schedule_record_key(app: str, schedule: str) -> str:
     return f"{app}/{schedule}"
 
 
-def scheduled_job_id(app: str, schedule: str, instant: int, run: str = "") -> str:
-    """The id of the job that a schedule emits for its nominal instant (ms): the same from every replica."""
-    name = f"{schedule_record_key(app, schedule)}@{instant}"
-    return _uuid(_SCHEDULED, f"{name}#{run}" if run else name)
+def check_chosen_id(job_id: str, *, tenant: str | None, what: str) -> str:
+    """`job_id` itself, which a caller has chosen for a job of that tenant.
 
+    Args:
+        what: it is, for the message.
 
-def reaction_record_key(app: str, reaction: str) -> str:
-    """Of what has come for a reaction; beside those of the app's schedules."""
-    return f"{app}//{reaction}"
-
-
-def reaction_job_id(app: str, reaction: str, event: str) -> str:
-    """The id of the job that follows an event: the same in every process, however often it is seen."""
-    return _uuid(_REACTED, f"{reaction_record_key(app, reaction)}@{event}")
-
-
-def arrival_key(app: str, reaction: str, condition: int, arrival: str) -> str:
-    """Of the claim of a file that has arrived, for the condition of that number."""
-    return f"arrived:{reaction_record_key(app, reaction)}:{condition}:{arrival}"
-
-
-def flow_job_id(flow_id: str, node: str, run: int) -> str:
-    """The id of the job of a workflow's step; `run` counts how often the workflow was driven anew."""
-    return f"{flow_id}.{node}~{run}" if run else f"{flow_id}.{node}"
-
-
-def flow_end_id(flow_id: str, run: int) -> str:
-    """The end of a workflow, among the results."""
-    return f"{flow_id}.end~{run}"
-
-
-def _uuid(namespace: str, name: str) -> str:
-    # Not for those who only send: it costs as much as this package.
-    from uuid import UUID, uuid5
-
-    return str(uuid5(UUID(namespace), name))
+    Raises:
+        InvalidOption: it begins as derived ids do; or, without a tenant, as the ids of some tenant do.
+    """
+    if job_id.startswith(_DERIVED):
+        raise InvalidOption(
+            f"{what}: {job_id[:80]!r} begins with {_DERIVED!r}, as do the ids that follow from schedules, events, "
+            "reactions and workflows, and no caller gives: choose another one"
+        )
+    owner, own = ("", job_id) if tenant else split_tenant_key(job_id)
+    if owner:
+        raise InvalidOption(
+            f"{what}: {job_id[:80]!r} is what a job of tenant {owner[:80]!r} is called, and this one has no tenant: "
+            f"say tenant={owner[:80]!r}, {what}={own[:80]!r}, or choose another one"
+        )
+    return job_id
 
 
 def check_reachable(name: str, *, what: str, reserved: frozenset[str] = frozenset()) -> str:
@@ -217,3 +211,67 @@ def check_reachable(name: str, *, what: str, reserved: frozenset[str] = frozense
     if name in _DOTS or name in reserved:
         raise InvalidOption(f"{what} {name!r}: in a path that name stands for something else; choose another one")
     return name
+
+
+def is_derived_id(job_id: str) -> bool:
+    """Whether it is one that follows from what its job is for; without its tenant."""
+    return job_id.startswith(_DERIVED)
+
+
+def scheduled_job_id(app: str, schedule: str, instant: int, run: str = "") -> str:
+    """The id of the job that a schedule emits for its nominal instant (ms): the same from every replica."""
+    return f"taskmq:schedule:{_uuid(_SCHEDULED, app, schedule, str(instant), run)}"
+
+
+def outside_job_id(source: str, event: str) -> str:
+    """The id of the job that an event from outside starts.
+
+    Args:
+        source: without a colon.
+    """
+    return f"taskmq:event:{source}:{event}"
+
+
+def repeated_job_id(bulk: str, job_id: str) -> str:
+    """The id of the job by which a bulk operation runs an ended one again: so that it is made once."""
+    return f"taskmq:bulk:{bulk}:{job_id}"
+
+
+def reaction_record_key(app: str, reaction: str) -> str:
+    """Of what has come for a reaction; beside those of the app's schedules."""
+    return f"{app}//{reaction}"
+
+
+def reaction_job_id(app: str, reaction: str, event: str) -> str:
+    """The id of the job that follows an event: the same in every process, however often it is seen."""
+    return f"taskmq:reaction:{_uuid(_REACTED, app, reaction, event)}"
+
+
+def arrival_key(app: str, reaction: str, condition: int, arrival: str) -> str:
+    """Of the claim of a file that has arrived, for the condition of that number."""
+    return f"arrived:{reaction_record_key(app, reaction)}:{condition}:{arrival}"
+
+
+def flow_job_id(flow_id: str, node: str, run: int) -> str:
+    """The id of the job of a workflow's step; `run` counts how often the workflow was driven anew.
+
+    Args:
+        flow_id: without a tilde.
+    """
+    tenant, own = split_tenant_key(flow_id)
+    again = f"~{run}" if run else ""
+    return tenant_key(tenant or None, f"taskmq:step:{own}~{node}{again}")
+
+
+def flow_end_id(flow_id: str, run: int) -> str:
+    """The end of a workflow, among the results."""
+    tenant, own = split_tenant_key(flow_id)
+    return tenant_key(tenant or None, f"taskmq:flow:{own}~{run}")
+
+
+def _uuid(namespace: str, *facts: str) -> str:
+    # Not for those who only send: it costs as much as this package.
+    from uuid import UUID, uuid5
+
+    # Apart, so that two facts never read as two others do.
+    return str(uuid5(UUID(namespace), "\0".join(facts)))

@@ -46,6 +46,7 @@ class JobOrder(NamedTuple):
         needs: what it asks of the node that it is placed on.
         preemptible: whether its run may be stopped for others; None: its task says so.
         depends_on: what the caller calls the jobs that it waits for, and how each of them is to end.
+        derived_id: of `taskmq.model.keys`, where no caller has chosen one.
     """
 
     task: str
@@ -58,6 +59,7 @@ class JobOrder(NamedTuple):
     preemptible: bool | None = None
     held: bool = False
     depends_on: Sequence[tuple[str, DependencyCondition]] = ()
+    derived_id: str | None = None
 
 
 class SubmitOutcome(NamedTuple):
@@ -129,8 +131,9 @@ class TenantJobs:
             preemptible=order.preemptible,
             held=order.held,
             depends_on=[((await self.get(name)).id, condition) for name, condition in order.depends_on],
+            derived_id=order.derived_id,
         )
-        name = options.get("job_id")
+        name = order.derived_id or options.get("job_id")
         return SubmitOutcome(str(name or answer.id), answer.id, answer.is_new, answer.state, answer.version)
 
     async def submit_many(self, orders: Sequence[JobOrder]) -> JobOutcomes:
@@ -334,17 +337,24 @@ class TenantJobs:
         return await self._jobs.arelease(record, version=version, by=self._by, note=note)
 
     async def retry(
-        self, job: JobRef, *, version: int | None = None, new_id: str | None = None, note: str = ""
+        self,
+        job: JobRef,
+        *,
+        version: int | None = None,
+        new_id: str | None = None,
+        derived_id: str | None = None,
+        note: str = "",
     ) -> JobRecord:
         """Run a job now: one that waits at once; one that has ended again, as another job that is linked to it.
 
         Args:
             new_id: of that other job.
+            derived_id: the same of `taskmq.model.keys`, where no caller has chosen one.
         """
         record = await self._read(job)
         self._check_task(record.task)
         if record.state.is_final:
-            return await self._clone(record, "job.retry", new_id=new_id, note=note)
+            return await self._clone(record, "job.retry", new_id=new_id, derived_id=derived_id, note=note)
         await self._jobs.aretry(record, version=version, by=self._by, note=note)
         return await self.get(record.id)
 
@@ -374,6 +384,7 @@ class TenantJobs:
         action: str,
         *,
         new_id: str | None,
+        derived_id: str | None = None,
         at: datetime | None = None,
         note: str = "",
         owner: str | None = None,
@@ -383,13 +394,13 @@ class TenantJobs:
         if isinstance(self._by, Actor):
             # Before it is done: the transaction that submits it knows no audit.
             by = replace(self._by, note=note or self._by.note)
-            facts: dict[str, Any] = {} if new_id is None else {"new_id": new_id}
+            facts: dict[str, Any] = {} if (job_id := derived_id or new_id) is None else {"new_id": job_id}
             if changes:
                 # Never to what: arguments are for the task alone.
                 facts["changed"] = ", ".join(changes)
             entry = by.entry(action, kind="job", subject=record.id, tenant=record.tenant, after=facts)
             await self._app.sessions.store().identity.audit.add([entry])
-        job = await self._jobs.aclone(record, new_id=new_id, at=at, owner=owner, **changes)
+        job = await self._jobs.aclone(record, new_id=new_id, derived_id=derived_id, at=at, owner=owner, **changes)
         return await self._jobs.aget(job.id)
 
     @property

@@ -12,6 +12,7 @@ from uuid import UUID
 from taskmq.errors import InvalidArguments, InvalidOption
 from taskmq.model.codec import Signature, encode_value
 from taskmq.model.envelope import JSON
+from taskmq.model.keys import is_derived_id
 
 __all__ = ["KEY_LIMIT", "ArgumentKey", "KeyMaker", "OrderKey", "check_key", "read_key_maker"]
 
@@ -25,10 +26,14 @@ def check_key(key: object, *, option: str) -> str:
     """`key` itself.
 
     Raises:
-        InvalidOption: it is no text of 1 to 255 bytes.
+        InvalidOption: it is no text of 1 to 255 bytes, or begins as derived ids do, which are keys as well.
     """
     if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= KEY_LIMIT:
         raise InvalidOption(f"{option}: {key!r} must be a string of 1 to {KEY_LIMIT} bytes")
+    if is_derived_id(key):
+        raise InvalidOption(
+            f"{option}: {key[:80]!r} begins as only those keys do that follow from schedules and events"
+        )
     return key
 
 

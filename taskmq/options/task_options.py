@@ -11,6 +11,7 @@ from taskmq.contracts.broker import HeaderValue
 from taskmq.errors import InvalidOption
 from taskmq.model import headers as header
 from taskmq.model.envelope import LAST_INSTANT, check_task_name
+from taskmq.model.keys import check_chosen_id
 from taskmq.model.resources import PROCESS, Amounts, read_amounts
 from taskmq.model.retry import RetryPolicy
 from taskmq.model.telemetry.plain_text import check_line
@@ -46,9 +47,9 @@ ExecutorKind = Literal["auto", "async", "thread", "process"]
 
 _ID_LIMIT: Final = 255
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# Far enough from the last instant that an envelope can hold.
 # Of a task they make keys, of a call they are the keys.
 _MADE: Final = ("order_key", "idempotency_key")
+# Far enough from the last instant that an envelope can hold.
 _LONGEST: Final = timedelta(days=365_000)
 
 
@@ -145,7 +146,8 @@ class CallOptions(TypedDict, total=False):
         eta: the job does not start before this instant (with a time zone); instead of `delay`. Default: none.
         expires: how long after sending, or the instant (with a time zone), after which it does not start any more.
             Default: the task's.
-        job_id: the job's id, up to 255 bytes. With a state, an id that is sent twice is one job. Default: a new
+        job_id: the job's id, up to 255 bytes, and not one that begins with "taskmq:", as those do which follow from
+            schedules and events. With a state, an id that is sent twice is one job. Default: a new
             time-ordered UUID.
         headers: further headers of the message, few and short. Default: none.
     """
@@ -308,7 +310,10 @@ def _call(base: CallPlan, options: Mapping[str, Any]) -> CallPlan:
     changes: dict[str, Any] = {}
     for option, value in options.items():
         changes |= _READERS[option](value, base) if option in _READERS else {}
-    return replace(base, **changes)
+    plan = replace(base, **changes)
+    if plan.job_id is not None:
+        check_chosen_id(plan.job_id, tenant=plan.tenant, what="job_id")
+    return plan
 
 
 def _priority(value: Any, _: CallPlan) -> dict[str, Any]:

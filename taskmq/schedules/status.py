@@ -55,7 +55,7 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
         missed: how many were not emitted in time, and `catchup` did not ask for.
         coalesced: how many of these the most recent one stands for, which was emitted.
         skipped: how many were dropped as earlier ones were running.
-        failed: how many could not be sent, as their messages were too large.
+        failed: how many could not be, as their messages were too large or other jobs had their ids.
         waiting: how many wait for earlier ones to end.
         active: the jobs that wait or run, where the schedule limits how many do.
         history: the last twenty, the newest first.

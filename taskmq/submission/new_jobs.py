@@ -16,14 +16,14 @@ from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.envelope import VERSION, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.uniqueness import UniqueKey
-from taskmq.model.keys import check_reachable, tenant_key
+from taskmq.model.keys import check_reachable, is_derived_id, tenant_key
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.resources import Amounts
 from taskmq.model.telemetry.plain_text import check_line
 from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
 
-__all__ = ["cloned", "detail_of", "name_of", "new_job", "result_of"]
+__all__ = ["cloned", "detail_of", "name_of", "new_job", "result_of", "under_derived_id"]
 
 _MIDDLE: Final = 4
 # `/jobs/count` and `/jobs/counts` are paths of their own.
@@ -94,17 +94,31 @@ def new_job(
     detail = _placed(told.detail, queue, resources)
     key = None if told.job_id is None else _key(told.job_id)
     asked = [queue.name, told.asked, told.held, detail]
+    asked_for = told.asked_for
+    if asked_for is None and key is not None and is_derived_id(key):
+        # Made of the same facts again it is the same job, if the call is the same.
+        asked_for = msgspec.json.encode([envelope.task, envelope.args, envelope.kwargs])
     return _job(
         envelope,
         id=envelope.id if key is None else new_job_id(now, os.urandom(10)),
         queue=queue.name,
         key=key,
-        fingerprint=b"" if key is None else _digest(told.asked_for) or _fingerprint(envelope, asked),
+        fingerprint=b"" if key is None else _digest(asked_for) or _fingerprint(envelope, asked),
         due=now if envelope.eta is None else envelope.eta,
         detail=detail,
         held=told.held,
         unique=None if sending.unique is None else _unique_key(sending.unique),
     )
+
+
+def under_derived_id(sending: Sending, job_id: str) -> None:
+    """Give a call that goes to the store the id that follows from what it is for, in place of one that is chosen.
+
+    The store has one job of that id: a second one with the same task and arguments is the first, another one is a
+    `JobConflict`.
+    """
+    sending.envelope = replace(sending.envelope, id=tenant_key(sending.envelope.tenant, job_id))
+    sending.submission = replace(sending.submission or Submission(), job_id=job_id)
 
 
 def cloned(

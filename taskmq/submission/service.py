@@ -16,6 +16,7 @@ from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.changes import Action
+from taskmq.model.keys import check_chosen_id
 from taskmq.model.nodes import JobNeeds, PlaceOptions, job_needs
 from taskmq.model.states import CHANGEABLE, Cancellation
 from taskmq.model.topology import check_queue_name, class_of
@@ -24,7 +25,7 @@ from taskmq.submission.definitions import Definitions
 from taskmq.submission.dependencies import DependsOn, check_refusal
 from taskmq.submission.job_queries import JobQueries
 from taskmq.submission.named_calls import NamedCall, NamedCalls
-from taskmq.submission.new_jobs import cloned, detail_of, name_of, new_job
+from taskmq.submission.new_jobs import cloned, detail_of, name_of, new_job, under_derived_id
 from taskmq.submission.stored import NOTHING, By, Change, JobRef, StoredJobs, id_of, instant_ms
 from taskmq.submission.task_catalogue import TaskCatalogue
 from taskmq.tasks.registry import TaskRegistry
@@ -113,8 +114,8 @@ class Jobs(JobQueries):
                 there are any, replace all of that's, and `kwargs` those of the same names.
             at: when it is to run (with a time zone); or `delay`, from now on. Default: now.
             priority: 0 (lowest) to 9, among the jobs of its queue that wait in the store.
-            job_id: an id of the caller's, up to 255 bytes. Submitted twice with the same content it is one job; with
-                other content that is a `JobConflict`.
+            job_id: an id of the caller's, up to 255 bytes, none that begins with "taskmq:". Submitted twice with the
+                same content it is one job; with other content that is a `JobConflict`.
             expires: how long after its submission, or when, it is not to start any more.
             description, owner, labels: for people, and to find it again.
             resources: what it takes of the node that it is placed on, such as `{"cpu": 2, "memory": "4G"}`, in a
@@ -263,6 +264,7 @@ class Jobs(JobQueries):
         preemptible: bool | None = None,
         held: bool = False,
         depends_on: DependsOn = (),
+        derived_id: str | None = None,
         connection: Any = None,
     ) -> tuple[Job[Any], Submitted]:
         """`keep_call` of what a name refers to: a task, also one that this app does not know, or a definition.
@@ -270,6 +272,7 @@ class Jobs(JobQueries):
         Args:
             args, kwargs: plain JSON values, or what the task takes.
             options: as `task.options` takes them.
+            derived_id: of `taskmq.model.keys`, in place of one that is chosen.
         """
         named = name if isinstance(name, NamedCall) else await self.named(name, tenant=options.get("tenant"))
         sending = named.submission(
@@ -284,6 +287,8 @@ class Jobs(JobQueries):
             held=held,
             depends_on=await self._store.upstream(depends_on),
         )
+        if derived_id is not None:
+            under_derived_id(sending, derived_id)
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
         return named.handle(await self._store.given(sending, answer)), answer
@@ -537,21 +542,25 @@ class Jobs(JobQueries):
         job: JobRef,
         *,
         new_id: str | None = None,
+        derived_id: str | None = None,
         at: datetime | None = None,
         owner: str | None = None,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         priority: int | None = None,
     ) -> Job[Any]:
-        """Do what `clone` does, without blocking the event loop."""
+        """Do what `clone` does, without blocking the event loop; also under an id of `taskmq.model.keys`."""
         record = await self._store.read(job)
+        if new_id is not None:
+            check_chosen_id(new_id, tenant=record.tenant, what="new_id")
         now = self.sessions.clock.now_ms()
         due = now if at is None else instant_ms(at, what="at")
         class_of(priority)
         call = None
         if args is not None or kwargs is not None:
             call = await self._store.encoded_call(record, args or (), kwargs or {})
-        copy = cloned(record, job_id=new_id, now=now, due=due, owner=owner, call=call, priority=priority)
+        job_id = derived_id or new_id
+        copy = cloned(record, job_id=job_id, now=now, due=due, owner=owner, call=call, priority=priority)
         await self._store.submit(copy)
         return Job(name_of(copy), task=copy.task, jobs=self, returns=self._returns(copy.task))
 

@@ -11,7 +11,7 @@ from taskmq.contracts.stores import ErrorRecord
 from taskmq.contracts.stores.flows import FlowRecord, FlowStore, NodeState
 from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
 from taskmq.model.backoff import Backoff
-from taskmq.model.keys import flow_end_id, flow_job_id, split_tenant_key
+from taskmq.model.keys import check_chosen_id, flow_end_id, flow_job_id, split_tenant_key
 from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.model.calls import (
     FlowHead,
@@ -477,7 +477,7 @@ def check_flow_id(flow_id: str) -> str:
     """
     if not 1 <= len(flow_id) <= 128 or not _CHARACTERS.issuperset(flow_id):
         raise InvalidOption(f"flow_id={flow_id!r}: 1 to 128 characters out of A-Z a-z 0-9 _ . : -")
-    return flow_id
+    return check_chosen_id(flow_id, tenant=None, what="flow_id")
 
 
 def _is_shown(key: str, head: FlowHead) -> bool:

@@ -177,8 +177,8 @@ def test_a_signed_event_of_the_page_starts_a_job(folder: Path) -> None:
         ]
 
     assert [(one["status"], one["job_id"], one["is_new"]) for one in answers] == [
-        ("submitted", "event:shop:order-17-paid", True),
-        ("submitted", "event:shop:order-17-paid", False),
+        ("submitted", "taskmq:event:shop:order-17-paid", True),
+        ("submitted", "taskmq:event:shop:order-17-paid", False),
     ]
 
 

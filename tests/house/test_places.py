@@ -145,7 +145,8 @@ def _kinds_of_keys() -> Iterator[str]:
     (keys,) = [module for module in modules() if module.where in _NAMES_KEYS]
     for node in nodes(keys.tree):
         match node:
-            case ast.Constant(value=str(text)) if re.fullmatch("[a-z]+:", text):
+            # What all derived ids begin with is what the command begins its lines with, too.
+            case ast.Constant(value=str(text)) if re.fullmatch("[a-z]+:", text) and text != "taskmq:":
                 yield text
             case _:
                 pass

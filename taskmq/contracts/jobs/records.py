@@ -120,6 +120,11 @@ class Submitted(msgspec.Struct, frozen=True, gc=False):
     exceeded: QuotaExcess | None = None
     refusal: DependencyRefusal | None = None
 
+    @property
+    def is_conflict(self) -> bool:
+        """Whether a job of other content has the key; nothing was made."""
+        return not (self.is_same or self.is_duplicate) and self.exceeded is None and self.refusal is None
+
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job as the store has it. Times are ms since the epoch.

@@ -182,7 +182,11 @@ class JobScheduleStore(Protocol):
         """Make each change that finds its `before`, with the occurrences and their jobs; the ids of those schedules.
 
         All of it in one transaction, fenced: None, and nothing is changed, where the lease of the slot has passed on.
-        An occurrence that is there already gets no second job.
+        An occurrence that is there already gets no second job; nor does one whose job's key was submitted before with
+        the same fingerprint.
+
+        Raises:
+            OccurrenceConflict: keys of some were submitted before with another fingerprint.
         """
         ...
 

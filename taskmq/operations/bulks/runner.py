@@ -7,7 +7,6 @@ done compares the job's version, so that of two who are at the same piece, since
 
 import asyncio
 import logging
-import uuid
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -18,6 +17,7 @@ from taskmq.durable.service import pause
 from taskmq.errors import JobConflict, StoreUnavailable, TaskMQError
 from taskmq.model.jobs.bulks import MOST_REFUSALS, Bulk, BulkRefused, add_outcomes
 from taskmq.model.jobs.filter_text import parse_filter
+from taskmq.model.keys import repeated_job_id
 from taskmq.model.units import to_datetime
 from taskmq.operations.bulks.tenant_bulks import bulk_entry
 from taskmq.operations.tenant_jobs import TenantJobs
@@ -31,7 +31,6 @@ _LEASE_MS: Final = 30_000
 _LOOK: Final = 1.0
 _IDLE_LOOK: Final = 5.0
 _TRIES: Final = 5
-_REPEATS: Final = uuid.UUID("3b0c9d8e-5a52-5f4b-8f0e-2d1d7a6c9f31")
 
 
 class BulkRunner:
@@ -201,9 +200,7 @@ class _Act:
                 at = None if bulk.at is None else to_datetime(bulk.at)
                 await self._jobs.change(record, at=at, priority=bulk.priority, **given)
             case "retry":
-                # The same id at each repetition: so it is made once.
-                new_id = str(uuid.uuid5(_REPEATS, f"{bulk.id}/{record.id}")) if record.state.is_final else None
-                await self._jobs.retry(record, new_id=new_id, **given)
+                await self._jobs.retry(record, derived_id=repeated_job_id(bulk.id, record.id), **given)
             case "cancel":
                 await self._jobs.cancel(record, **given)
             case "hold":

@@ -9,7 +9,7 @@ import msgspec
 from taskmq.app import TaskMQ
 from taskmq.contracts.history import Remembering
 from taskmq.contracts.jobs import DueSchedule, JobStore, Lane, OccurrenceJob, ScheduleFiring, StoredSchedule
-from taskmq.errors import JobConflict, JobNotFound, StoreUnavailable, TaskMQError, TooLarge
+from taskmq.errors import JobConflict, JobNotFound, OccurrenceConflict, StoreUnavailable, TaskMQError, TooLarge
 from taskmq.model.history.rollups import MISSED, Rollup, RollupKey, minute_of
 from taskmq.model.keys import scheduled_job_id
 from taskmq.scheduler.firing.due_loop import DueLoop, FiringPace, StoreClock
@@ -37,13 +37,20 @@ _ROOM_MS: Final = 1_000
 _BROKEN_MS: Final = 30_000
 _CANCELLED: Final = "a newer occurrence of its schedule is due"
 
+_Occurrence = tuple[int, int, str]
+
 
 class _Decided(msgspec.Struct, frozen=True):
-    """A schedule, and what is to become of it."""
+    """A schedule, and what is to become of it.
+
+    Attributes:
+        given_up: instants whose jobs can never be, and why.
+    """
 
     rule: StoredRule
     firing: ScheduleFiring
     claims: list[OccurrenceClaim]
+    given_up: list[tuple[int, str]]
     cancel: list[str]
     missed: int
 
@@ -101,17 +108,33 @@ class ScheduleTurns:
         now = self._loop.now_ms()
         # Of those that were changed since they were found, some are not due any more.
         due = [row for row in rows if row.next is not None and row.next <= now]
-        decided, broken = await self._decide(due, now)
-        firings = [*(one.firing for one in decided), *broken]
-        taken = await self._store.fire(self._lease.slot, self._lease.epoch, firings) if firings else set[int]()
+        conflicts: frozenset[_Occurrence] = frozenset()
+        while True:
+            decided, broken = await self._decide(due, now, conflicts)
+            firings = [*(one.firing for one in decided), *broken]
+            try:
+                taken = (
+                    await self._store.fire(self._lease.slot, self._lease.epoch, firings) if firings else set[int]()
+                )
+            except OccurrenceConflict as error:
+                # Decided once more without them, of which there are fewer each time.
+                conflicts |= error.occurrences
+                continue
+            break
         if taken is None:
             self._counts.refused += len(firings)
             _log.warning("slot %d was lost: %d schedules are left to its holder", self._lease.slot, len(firings))
             return
         await self._follow([one for one in decided if one.firing.before.id in taken])
 
-    async def _decide(self, rows: Sequence[StoredSchedule], now: int) -> tuple[list[_Decided], list[ScheduleFiring]]:
-        """What becomes of each; and those of which nothing can be made here, to be looked at later."""
+    async def _decide(
+        self, rows: Sequence[StoredSchedule], now: int, conflicts: frozenset[_Occurrence]
+    ) -> tuple[list[_Decided], list[ScheduleFiring]]:
+        """What becomes of each; and those of which nothing can be made here, to be looked at later.
+
+        Args:
+            conflicts: occurrences whose ids other jobs have.
+        """
         decided: list[_Decided] = []
         broken: list[ScheduleFiring] = []
         read: list[tuple[StoredSchedule, StoredRule, ScheduleRecord]] = []
@@ -125,18 +148,27 @@ class ScheduleTurns:
             # Whatever its record says, a job has its place as long as it lives.
             record.active = [ActiveRun(run.job_id, now + PENDING_MS) for run in record.active if run.job_id in alive]
             try:
-                decided.append(self._take_turn(row, rule, record, now))
+                decided.append(self._take_turn(row, rule, record, now, conflicts))
             except BaseException as error:  # noqa: BLE001 - the app's middleware, or its own trigger
                 broken.append(_broken(row, error, now))
         return decided, broken
 
-    def _take_turn(self, row: StoredSchedule, rule: StoredRule, record: ScheduleRecord, now: int) -> _Decided:
+    def _take_turn(
+        self,
+        row: StoredSchedule,
+        rule: StoredRule,
+        record: ScheduleRecord,
+        now: int,
+        conflicts: frozenset[_Occurrence],
+    ) -> _Decided:
         # Claims of the row are those of workflows, or of a beat that may have sent what it has claimed.
         earlier = {(claim.instant, claim.run) for claim in record.claims}
         by_hand = record.history
         missed = record.counts.missed
         turn = take_turn(record, rule, now=now, replica=Replica(row.app, "scheduler", holds_back=True))
-        occurrences = self._occurrences(row, rule, record, turn, earlier=earlier, now=now)
+        occurrences, given_up = self._occurrences(
+            row, rule, record, turn, earlier=earlier, now=now, conflicts=conflicts
+        )
         if rule.workflow is None:
             complete(record, turn.claims, at=now, jitter=jitter_of(rule.name, rule.policy.jitter))
             # The store has the others.
@@ -149,7 +181,7 @@ class ScheduleTurns:
                 # Again, where a scheduler died before it had done so.
                 cancel = [run.job_id for run in record.active]
         firing = ScheduleFiring(before=row, record=encode_record(record), next=following, occurrences=occurrences)
-        return _Decided(rule, firing, turn.claims, cancel, record.counts.missed - missed)
+        return _Decided(rule, firing, turn.claims, given_up, cancel, record.counts.missed - missed)
 
     def _occurrences(
         self,
@@ -160,8 +192,10 @@ class ScheduleTurns:
         *,
         earlier: set[tuple[int, str]],
         now: int,
-    ) -> list[OccurrenceJob]:
+        conflicts: frozenset[_Occurrence],
+    ) -> tuple[list[OccurrenceJob], list[tuple[int, str]]]:
         found: list[OccurrenceJob] = []
+        given_up: list[tuple[int, str]] = []
         jobs: dict[str, str] = {}
         for claim in list(turn.claims):
             occurrence = scheduled_job_id(row.app, row.name, claim.instant, claim.run)
@@ -169,23 +203,29 @@ class ScheduleTurns:
             if rule.call is not None:
                 keyed = (claim.instant, claim.run) in earlier
                 try:
+                    if (row.id, claim.instant, claim.run) in conflicts:
+                        raise JobConflict(f"job {occurrence} is there already, with another task or other arguments")
                     job = job_of(self._app, rule, rule.call, claim, occurrence=occurrence, keyed=keyed, now=now)
-                except TooLarge as error:
-                    _log.error("schedule %s: the occurrence of %d is not started: %s", row.name, claim.instant, error)
-                    self._counts.schedules.failed(rule.task)
+                except (TooLarge, JobConflict) as error:
+                    given_up.append((claim.instant, str(error)))
                     _give_up(record, turn, claim, occurrence)
                     continue
                 jobs[occurrence] = job.id
             found.append(OccurrenceJob(instant=claim.instant, run=claim.run, kind=claim.kind, job=job))
         # By the ids that the store has given them.
         record.active = [ActiveRun(jobs.get(run.job_id, run.job_id), run.until) for run in record.active]
-        return found
+        return found, given_up
 
     async def _follow(self, done: Sequence[_Decided]) -> None:
         """What comes after the transaction."""
         at = self._loop.now_ms()
         lanes: set[Lane] = set()
         for one in done:
+            for instant, why in one.given_up:
+                _log.error(
+                    "schedule %s: the occurrence of %d is not started: %s", one.firing.before.name, instant, why
+                )
+                self._counts.schedules.failed(one.rule.task)
             if one.rule.workflow is not None:
                 self._workflows.start(one.firing.before, one.rule, one.claims)
                 continue
@@ -201,13 +241,13 @@ class ScheduleTurns:
         await self._count_missed(done, at)
 
     async def _count_missed(self, done: Sequence[_Decided], at: int) -> None:
-        """Have rules of alerts see what was missed, among the figures of the task by the minute."""
+        """Have rules of alerts see what was missed or given up, among the figures of the task by the minute."""
         found: dict[RollupKey, Rollup] = {}
         for one in done:
-            if one.missed:
+            if missed := one.missed + len(one.given_up):
                 tenant = "" if one.rule.call is None else one.rule.call.tenant or ""
                 key = RollupKey(minute_of(at), one.rule.task, one.rule.queue, tenant)
-                found.setdefault(key, Rollup(key)).merge_outcomes(Rollup(key, {MISSED: one.missed}))
+                found.setdefault(key, Rollup(key)).merge_outcomes(Rollup(key, {MISSED: missed}))
         if not found or not isinstance(self._whole_store, Remembering):
             return
         try:

@@ -105,7 +105,7 @@ ACCOUNTS: Final[Mapping[str, Example]] = {
         answers={
             201: {
                 "status": "submitted",
-                "job_id": "event:shop:order-17-paid",
+                "job_id": "taskmq:event:shop:order-17-paid",
                 "id": SOME_ID,
                 "state": "queued",
                 "version": 1,

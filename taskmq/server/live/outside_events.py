@@ -10,6 +10,7 @@ from litestar.params import JSONBody, QueryParameter
 
 from taskmq.api.jobs import SubmittedJob
 from taskmq.model.identity import Identity, Permission, allows_task
+from taskmq.model.keys import outside_job_id
 from taskmq.operations.tenant_jobs import JobOrder, TenantJobs
 from taskmq.server.access import Identify
 from taskmq.server.inputs import CallerGiven, ServedApp, idempotency_key
@@ -71,7 +72,8 @@ async def send_event(
         task=known.task,
         args=[],
         kwargs={"event": {"source": source, "id": event_id, "data": data}},
-        options={"job_id": f"event:{source}:{event_id}"},
+        options={},
+        derived_id=outside_job_id(source, event_id),
     )
     outcome = await jobs.submit(order)
     made = SubmittedJob(

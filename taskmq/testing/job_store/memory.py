@@ -35,7 +35,7 @@ from taskmq.contracts.jobs import (
     slot_key,
 )
 from taskmq.contracts.stores import Lease
-from taskmq.errors import StateUnavailable, StoreUnavailable, UnsupportedFeature
+from taskmq.errors import OccurrenceConflict, StateUnavailable, StoreUnavailable, UnsupportedFeature
 from taskmq.model.clock import Clock
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
@@ -340,10 +340,13 @@ class _MemorySchedules:
         model = self._store.at_work()
         if not model.leases.has(slot_key(slot), epoch):
             return None
-        taken, jobs = model.schedules.fire(firings, now=model.now)
-        for job in jobs:
+        new = model.schedules.new_jobs(firings)
+        if taken := {each for each, job in new.items() if model.is_taken(job)}:
+            raise OccurrenceConflict(frozenset(taken))
+        fired = model.schedules.fire(firings, now=model.now)
+        for job in new.values():
             model.occur(job)
-        return taken
+        return fired
 
     async def occurrences(
         self, schedule: int, *, before: int | None = None, limit: int

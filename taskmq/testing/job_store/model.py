@@ -135,6 +135,11 @@ class JobModel:
         self.quota_usage |= book.changed
         return answers
 
+    def is_taken(self, job: NewJob) -> bool:
+        """Whether another job has its key."""
+        known = None if job.key is None else self._keys.get((job.tenant, job.key))
+        return known is not None and known[1] != job.fingerprint
+
     def occur(self, job: NewJob) -> Submitted:
         """Make a job of a schedule, which no quota refuses."""
         return self._submit(job, None)

@@ -80,14 +80,23 @@ class ScheduleModel:
     def load(self, ids: Sequence[int]) -> builtins.list[StoredSchedule]:
         return [self._rows[number] for number in ids if number in self._rows]
 
-    def fire(self, firings: Sequence[ScheduleFiring], *, now: int) -> tuple[set[int], builtins.list[NewJob]]:
-        """The ids of those that were as they were taken to be, and the jobs of their occurrences that are new."""
+    def new_jobs(self, firings: Sequence[ScheduleFiring]) -> dict[tuple[int, int, str], NewJob]:
+        """The jobs of those occurrences that are new."""
+        return {
+            key: one.job
+            for firing in firings
+            if self._is_as_taken(firing)
+            for one in firing.occurrences
+            if one.job is not None and (key := (firing.before.id, one.instant, one.run)) not in self._fired
+        }
+
+    def fire(self, firings: Sequence[ScheduleFiring], *, now: int) -> set[int]:
+        """The ids of those that were as they were taken to be."""
         taken: set[int] = set()
-        jobs: builtins.list[NewJob] = []
         for firing in firings:
-            found = self._rows.get(firing.before.id)
-            if found is None or found.version != firing.before.version:
+            if not self._is_as_taken(firing):
                 continue
+            found = self._rows[firing.before.id]
             self._rows[found.id] = replace(found, version=found.version + 1, record=firing.record, next=firing.next)
             taken.add(found.id)
             for one in firing.occurrences:
@@ -97,8 +106,11 @@ class ScheduleModel:
                     self._fired[key] = FiredOccurrence(
                         instant=one.instant, run=one.run, at=now, kind=one.kind, job=job_id
                     )
-                    jobs += [] if one.job is None else [one.job]
-        return taken, jobs
+        return taken
+
+    def _is_as_taken(self, firing: ScheduleFiring) -> bool:
+        found = self._rows.get(firing.before.id)
+        return found is not None and found.version == firing.before.version
 
     def occurrences(self, schedule: int, *, before: int | None, limit: int) -> builtins.list[FiredOccurrence]:
         found = [

@@ -1,7 +1,7 @@
 """What stands in the states of users has names that never change; and no two tenants have one in common."""
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption
@@ -26,10 +26,6 @@ _KEYS = st.text(st.characters(codec="utf-8"), max_size=6)
         (keys.schedule_record_key("shop", "nightly"), "shop/nightly"),
         (keys.reaction_record_key("shop", "tidy"), "shop//tidy"),
         (keys.arrival_key("shop", "tidy", 0, "x"), "arrived:shop//tidy:0:x"),
-        (keys.scheduled_job_id("shop", "nightly", 1_700_000_000_000), "bba1ed6a-02ec-5b2c-a394-4f94233c4fed"),
-        (keys.flow_job_id("f", "1", 0), "f.1"),
-        (keys.flow_job_id("f", "1", 2), "f.1~2"),
-        (keys.flow_end_id("f", 0), "f.end~0"),
         (keys.tenant_key(None, "1"), "1"),
         (keys.rate_key("api:7"), "rate:api:7"),
         (keys.places_key("api:7"), "places:api:7"),
@@ -83,6 +79,78 @@ def test_what_is_too_long_to_be_kept_is_kept_by_its_hash_which_knows_the_tenant(
 
     assert len(found) == 3
     assert {len(key) for key in found} == {64}
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (keys.outside_job_id("shop", "order-17"), "taskmq:event:shop:order-17"),
+        (keys.repeated_job_id("b", "j"), "taskmq:bulk:b:j"),
+        (keys.flow_job_id("f", "1", 0), "taskmq:step:f~1"),
+        (keys.flow_job_id("f", "1", 2), "taskmq:step:f~1~2"),
+        (keys.flow_job_id("@acme:f", "1", 2), "@acme:taskmq:step:f~1~2"),
+        (keys.flow_end_id("f", 0), "taskmq:flow:f~0"),
+        (keys.flow_end_id("@acme:f", 1), "@acme:taskmq:flow:f~1"),
+    ],
+)
+def test_what_is_derived_is_recognised_behind_its_tenant(found: str, wanted: str) -> None:
+    assert found == wanted
+    assert keys.is_derived_id(keys.split_tenant_key(found)[1])
+
+
+_FACTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=4)
+_FLOWS = st.text(st.sampled_from("ab._:-1"), min_size=1, max_size=4)
+_DERIVED = st.one_of(
+    st.builds(keys.scheduled_job_id, _FACTS, _FACTS, st.integers(0, 2**50), st.sampled_from(["", "b"])),
+    st.builds(keys.reaction_job_id, _FACTS, _FACTS, _FACTS),
+    st.builds(keys.outside_job_id, _FLOWS, _FACTS),
+    st.builds(keys.repeated_job_id, st.uuids().map(str), st.uuids().map(str)),
+    st.builds(keys.flow_job_id, _FLOWS, _FLOWS, st.integers(0, 3)),
+    st.builds(keys.flow_end_id, _FLOWS, st.integers(0, 3)),
+)
+
+
+@given(_TENANTS, _TENANTS, _DERIVED, _KEYS, st.data())
+def test_no_id_that_is_chosen_is_ever_one_that_is_derived(
+    mine: str | None, theirs: str | None, derived: str, key: str, data: st.DataObject
+) -> None:
+    wanted = keys.tenant_key(theirs, derived)
+    chosen = data.draw(st.sampled_from([key, derived, wanted, derived.removeprefix("taskmq:"), f"taskmq:{key}"]))
+    try:
+        keys.check_chosen_id(chosen, tenant=mine, what="job_id")
+    except InvalidOption:
+        return
+    assert keys.tenant_key(mine or None, chosen) != wanted
+
+
+@given(_FLOWS, _FLOWS, _FLOWS, _FLOWS, st.integers(0, 3), st.integers(0, 3))
+def test_no_two_steps_of_workflows_have_an_id_in_common(
+    flow: str, other: str, node: str, second: str, run: int, again: int
+) -> None:
+    assume((flow, node, run) != (other, second, again))
+
+    assert keys.flow_job_id(flow, node, run) != keys.flow_job_id(other, second, again)
+
+
+@pytest.mark.parametrize(
+    ("job_id", "tenant", "words"),
+    [
+        ("taskmq:event:shop:1", "acme", "begins with 'taskmq:'"),
+        ("taskmq:", None, "begins with 'taskmq:'"),
+        ("@acme:order-17", None, "say tenant='acme', job_id='order-17'"),
+        ("@acme:taskmq:event:shop:1", None, "has no tenant"),
+    ],
+)
+def test_an_id_that_is_not_the_callers_to_give_is_refused(job_id: str, tenant: str | None, words: str) -> None:
+    with pytest.raises(InvalidOption, match=words):
+        keys.check_chosen_id(job_id, tenant=tenant, what="job_id")
+
+
+@pytest.mark.parametrize(
+    ("job_id", "tenant"), [("order-17", None), ("event:shop:1", "acme"), ("@other:1", "acme"), ("taskmq", None)]
+)
+def test_an_id_of_the_callers_own_is_taken_as_it_is(job_id: str, tenant: str | None) -> None:
+    assert keys.check_chosen_id(job_id, tenant=tenant, what="job_id") == job_id
 
 
 def test_an_event_of_a_reaction_has_one_job() -> None:

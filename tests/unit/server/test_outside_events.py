@@ -71,11 +71,15 @@ def send(tmp_path: Path) -> Iterator[_Sender]:
 def test_a_signed_event_starts_a_job_of_the_tenant_of_its_source(send: _Sender) -> None:
     answer = send()
 
-    assert (answer.status_code, answer.json()["job_id"], answer.json()["is_new"]) == (201, "event:shop:e1", True)
-    job = send.site("GET", "/jobs/event:shop:e1?expand=payload").json()
+    assert (answer.status_code, answer.json()["job_id"], answer.json()["is_new"]) == (
+        201,
+        "taskmq:event:shop:e1",
+        True,
+    )
+    job = send.site("GET", "/jobs/taskmq:event:shop:e1?expand=payload").json()
     assert job["payload"] == {"event": {"source": "shop", "id": "e1", "data": _PAID}}
     assert (job["task"], job["owner"], job["tenant"]) == ("on_event", "event:shop", "acme")
-    assert send.site("GET", "/jobs/event:shop:e1", by="other-admin").status_code == 404
+    assert send.site("GET", "/jobs/taskmq:event:shop:e1", by="other-admin").status_code == 404
 
 
 def test_an_event_that_is_sent_or_replayed_again_is_the_same_job(send: _Sender) -> None:
@@ -85,8 +89,22 @@ def test_an_event_that_is_sent_or_replayed_again_is_the_same_job(send: _Sender) 
 
     assert [answer.status_code for answer in (first, replayed, again, other)] == [201, 200, 200, 409]
     assert {answer.json()["id"] for answer in (first, replayed, again)} == {first.json()["id"]}
-    assert send.site.ids() == ["event:shop:e1"]
+    assert send.site.ids() == ["taskmq:event:shop:e1"]
     assert send(source="plain").status_code == 201
+
+
+def test_nobody_takes_the_id_of_an_event_before_it_comes(send: _Sender) -> None:
+    taken = {"job_type": "data_processing", "job_id": "taskmq:event:shop:e1"}
+    answers = [
+        send.site("POST", "/jobs", taken, by="importer"),
+        send.site("POST", "/jobs", {"job_type": "data_processing"}, headers={"Idempotency-Key": taken["job_id"]}),
+    ]
+    # As it was before events had a name space of their own.
+    send.site.submit("importer", job_type="data_processing", job_id="event:shop:e1")
+
+    assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(400, "invalid_option")] * 2
+    assert "begins with 'taskmq:'" in answers[0].json()["detail"]
+    assert send().status_code == 201
 
 
 def test_what_is_not_signed_by_a_known_source_starts_nothing(send: _Sender) -> None:
@@ -115,7 +133,7 @@ def test_the_id_of_an_event_is_signed_with_it(send: _Sender) -> None:
 
     assert send(header=signature.replace("n=e1", "n=e2")).status_code == 401
     assert send(header=signature.replace(f"t={now}", f"t={now + 1}")).status_code == 401
-    assert send(header=signature).json()["job_id"] == "event:shop:e1"
+    assert send(header=signature).json()["job_id"] == "taskmq:event:shop:e1"
 
 
 @pytest.mark.parametrize(("age", "status"), [(300, 201), (301, 401), (-300, 201), (-301, 401)])
@@ -157,10 +175,10 @@ def test_users_send_events_with_their_tokens(send: _Sender) -> None:
 
     first = sent("acme-submitter")
 
-    assert (first.status_code, first.json()["job_id"]) == (201, "event:shop:e1")
+    assert (first.status_code, first.json()["job_id"]) == (201, "taskmq:event:shop:e1")
     assert sent("acme-submitter").json()["is_new"] is False
-    # A job names its owner, so that of another sender is another one.
-    assert sent("all-submitter").status_code == 409
+    # Whoever sends it, it is the same event.
+    assert sent("all-submitter").json()["id"] == first.json()["id"]
     assert [sent(by).status_code for by in ("acme-viewer", "importer", "nobody", "picky")] == [403] * 4
     assert [sent(by).status_code for by in ("other-admin",)] == [404]
     assert sent("acme-admin", source="plain").json()["code"] == "event_source_not_found"

@@ -247,10 +247,10 @@ async def test_a_redrive_removes_the_dead_letters_of_what_runs_again_and_no_othe
 
         await until(both_are_there)
         left = await letters(shop)
-        theirs = [job for job in left if str(job).startswith(other.id)]
+        theirs = [job for job in left if str(job).startswith(f"taskmq:step:{other.id}~")]
         (ours,) = [str(job) for job in left if job not in theirs]
         assert len(theirs) == 1
-        assert ours.startswith(flow.id)
+        assert ours.startswith(f"taskmq:step:{flow.id}~")
         assert ours.endswith("~1")
 
         shop.broken.clear()

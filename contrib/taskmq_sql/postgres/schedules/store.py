@@ -16,10 +16,11 @@ from taskmq.contracts.jobs import (
     schedule_shard,
     slot_key,
 )
+from taskmq.errors import OccurrenceConflict
 from taskmq.model.keys import text_after
 from taskmq.model.units import storable
 from taskmq_sql.jobs.values import is_job_id
-from taskmq_sql.postgres.connections import Connection, Row
+from taskmq_sql.postgres.connections import Connection, Row, undone
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.schedules import statements
 from taskmq_sql.postgres.submission import Numbers, insert_jobs, numbers_of
@@ -89,7 +90,7 @@ class PostgresSchedules:
         numbers = await numbers_of(self._database.names, jobs)
         ordered = sorted(firings, key=lambda firing: firing.before.id)
 
-        async def fire(connection: Connection) -> set[int] | None:
+        async def fire(connection: Connection) -> set[int] | OccurrenceConflict | None:
             row = await connection.fetchrow(
                 statements.TURN,
                 [firing.before.id for firing in ordered],
@@ -104,10 +105,15 @@ class PostgresSchedules:
             if row is None or row["held"] is None:
                 return None
             taken = set(row["taken"])
-            await _occur(connection, [firing for firing in ordered if firing.before.id in taken], numbers)
+            done = [firing for firing in ordered if firing.before.id in taken]
+            if conflicts := await _occur(connection, done, numbers):
+                raise undone(OccurrenceConflict(conflicts))
             return taken
 
-        return await self._database.firings.run("transaction", fire)
+        fired = await self._database.firings.run("transaction", fire)
+        if isinstance(fired, OccurrenceConflict):
+            raise fired
+        return fired
 
     async def occurrences(
         self, schedule: int, *, before: int | None = None, limit: int
@@ -177,8 +183,10 @@ async def _write(connection: Connection, change: ScheduleChange) -> bool:
     return True
 
 
-async def _occur(connection: Connection, firings: Sequence[ScheduleFiring], numbers: Numbers) -> None:
-    """Write down the occurrences, and submit the jobs of those that are new."""
+async def _occur(
+    connection: Connection, firings: Sequence[ScheduleFiring], numbers: Numbers
+) -> frozenset[tuple[int, int, str]]:
+    """Write down the occurrences, and submit the jobs of those that are new; those whose keys other jobs have."""
     jobs: dict[tuple[int, int, str], NewJob | None] = {}
     kinds: builtins.list[str] = []
     for firing in firings:
@@ -187,7 +195,7 @@ async def _occur(connection: Connection, firings: Sequence[ScheduleFiring], numb
                 jobs[key] = one.job
                 kinds.append(one.kind)
     if not jobs:
-        return
+        return frozenset()
     rows = await connection.fetch(
         statements.OCCUR,
         [schedule for schedule, _, _ in jobs],
@@ -196,9 +204,9 @@ async def _occur(connection: Connection, firings: Sequence[ScheduleFiring], numb
         kinds,
         [None if job is None else uuid.UUID(job.id) for job in jobs.values()],
     )
-    new = [job for row in rows if (job := jobs[row[0], row[1], row[2]]) is not None]
-    if new:
-        await insert_jobs(connection, new, numbers)
+    new = {key: job for row in rows if (job := jobs[key := (row[0], row[1], row[2])]) is not None}
+    answers = await insert_jobs(connection, list(new.values()), numbers) if new else []
+    return frozenset(key for key, answer in zip(new, answers, strict=True) if answer.is_conflict)
 
 
 def _stored(row: Row) -> StoredSchedule:

@@ -12,6 +12,7 @@ from taskmq.contracts.jobs import (
     StoredSchedule,
     schedule_shard,
 )
+from taskmq.errors import OccurrenceConflict
 from taskmq.model.keys import text_after
 from taskmq.model.units import storable
 from taskmq_sql.sqlite.file.connection import Transaction
@@ -124,7 +125,10 @@ def fire(transaction: Transaction, slot: int, epoch: int, firings: Sequence[Sche
     run_each(connection, _TAKE_OUT, [place for place in places if place[1] is not None])
     following = [(shard, one.next, number) for one, (shard, _, number) in zip(done, places, strict=True)]
     run_each(connection, _PLACE, [place for place in following if place[1] is not None])
-    occur(transaction, _occur(transaction, done))
+    new = _occur(transaction, done)
+    answers = occur(transaction, list(new.values()))
+    if taken := {each for each, answer in zip(new, answers, strict=True) if answer.is_conflict}:
+        raise OccurrenceConflict(frozenset(taken))
     return {one.before.id for one in done}
 
 
@@ -176,15 +180,15 @@ def _write(transaction: Transaction, change: ScheduleChange) -> bool:
     return True
 
 
-def _occur(transaction: Transaction, firings: Sequence[ScheduleFiring]) -> list[NewJob]:
+def _occur(transaction: Transaction, firings: Sequence[ScheduleFiring]) -> dict[tuple[int, int, str], NewJob]:
     """Write down the occurrences; the jobs of those that are new."""
-    new: list[NewJob] = []
+    new: dict[tuple[int, int, str], NewJob] = {}
     for firing in firings:
         for one in firing.occurrences:
             job_id = None if one.job is None else id_bytes(one.job.id)
             row = (firing.before.id, one.instant, one.run, transaction.now, one.kind, job_id)
             if transaction.connection.execute(_OCCUR, row).rowcount and one.job is not None:
-                new.append(one.job)
+                new[firing.before.id, one.instant, one.run] = one.job
     return new
 
 

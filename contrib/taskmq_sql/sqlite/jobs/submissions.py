@@ -42,9 +42,9 @@ def submit(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Submitted]:
     return answers
 
 
-def occur(transaction: Transaction, jobs: Sequence[NewJob]) -> None:
-    """Keep jobs of schedules, which no quota refuses."""
-    _Submission(transaction, jobs, None).run()
+def occur(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Submitted]:
+    """Keep jobs of schedules, which no quota refuses; what became of each, in their order."""
+    return _Submission(transaction, jobs, None).run()
 
 
 def find_key(transaction: Transaction, tenant: str, key: str) -> str | None:

@@ -13,6 +13,7 @@ from taskmq.contracts.jobs import (
     schedule_shard,
     slot_key,
 )
+from taskmq.errors import OccurrenceConflict
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import new_id
@@ -27,7 +28,7 @@ from taskmq.testing.job_store_suite.schedules.steps import (
     made,
     read,
 )
-from taskmq.testing.runner import case
+from taskmq.testing.runner import case, raises
 
 __all__ = ["ScheduleFirings"]
 
@@ -133,6 +134,25 @@ class ScheduleFirings(JobStoreCase):
 
         assert await driver.store.get(job.id) is None
         assert await driver.store.find_key("", "the occurrence") == earlier.id
+
+    @case
+    async def test_an_occurrence_whose_key_another_job_has_stops_the_whole_turn(self) -> None:
+        driver = self.driver()
+        row = await made(driver.store.schedules, "a", next=5)
+        other = await made(driver.store.schedules, beside("a", driver), next=5)
+        earlier = await driver.submit(key="the occurrence")
+        job = await driver.new(key="the occurrence", fingerprint=b"of another")
+        firings = [firing_of(row, job), firing_of(other, await driver.new())]
+
+        with raises(OccurrenceConflict) as refused:
+            await fire(driver, firings)
+
+        assert refused[0].occurrences == {(row.id, 5, "")}
+        assert await read(driver.store.schedules, "a") == row
+        assert await read(driver.store.schedules, other.name) == other
+        assert await driver.store.schedules.occurrences(row.id, limit=9) == []
+        assert await driver.store.find_key("", "the occurrence") == earlier.id
+        assert await fire(driver, firings[1:]) == {other.id}
 
     @case
     async def test_an_occurrence_may_start_something_else_than_a_job(self) -> None:
