@@ -608,3 +608,22 @@ def test_a_command_through_a_server_needs_no_app_and_says_what_it_lacks(
     monkeypatch.setenv("TASKMQ_TOKEN", "tmq_wrong")
     refused = places.there("job", "list")
     assert (refused.code, f"$TASKMQ_TOKEN has to be a token of {places.server}" in refused.err) == (4, True)
+
+
+def test_names_with_slashes_are_reached_through_a_server(places: Places) -> None:
+    job, schedule = "2027/01?x=#1", "reports/yearly"
+    commands = [
+        ("job", "submit", "report", *_JANUARY, "--job-id", job, "--held"),
+        ("job", "show", job),
+        ("job", "cancel", job),
+        ("schedule", "add", schedule, "report", "--every", "1h", "--args", '["2027-01"]'),
+        ("schedule", "next", schedule),
+        ("schedule", "explain", schedule),
+        ("schedule", "pause", schedule),
+        ("schedule", "resume", schedule),
+        ("schedule", "remove", schedule),
+    ]
+
+    answers = [(tokens, places.there(*tokens)) for tokens in commands]
+
+    assert [(tokens, answer.err) for tokens, answer in answers if answer.code != 0] == []
