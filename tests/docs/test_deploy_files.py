@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import shutil
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -155,13 +154,14 @@ def _commands() -> Iterator[list[str]]:
     """Each command line of taskmq in the files, without `taskmq`."""
     compose = yaml.safe_load((DEPLOY / "compose.yml").read_text())
     for service in compose["services"].values():
-        if "build" in service:
+        if "build" in service and "entrypoint" not in service:
             yield [str(word) for word in service["command"]]
     for part in yaml.safe_load_all((DEPLOY / "kubernetes" / "taskmq.yml").read_text()):
-        pod = part["spec"].get("template")
+        pod = part.get("spec", {}).get("template")
         if pod is not None:
-            for container in pod["spec"]["containers"]:
-                yield [str(word) for word in container["args"]]
+            for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
+                if "command" not in container:
+                    yield [str(word) for word in container["args"]]
     for unit in _UNITS:
         (line,) = re.findall(r"^ExecStart=\S+/taskmq (.+)$", unit.read_text(), re.MULTILINE)
         yield shlex.split(line)
@@ -181,15 +181,15 @@ def test_every_command_of_the_files_is_one_that_there_is(
         assert "nowhere" in done.err, (command, done.err)
 
 
-def test_the_image_is_built_in_a_copy_of_the_files_with_extras_that_there_are(tmp_path: Path) -> None:
+def test_the_image_is_built_in_a_copy_of_the_files(tmp_path: Path) -> None:
     copy = shutil.copytree(DEPLOY, tmp_path / "deploy")
     build = yaml.safe_load((copy / "compose.yml").read_text())["x-taskmq"]["build"]
     dockerfile = copy / build["context"] / build["dockerfile"]
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-    (extras,) = re.findall(r'^ARG EXTRAS="(.+)"$', dockerfile.read_text(), re.MULTILINE)
+    copied = re.findall(r"^COPY (deploy/\S+)", dockerfile.read_text(), re.MULTILINE)
 
-    assert set(extras.split(",")) <= project["optional-dependencies"].keys()
+    assert copied == ["deploy/requirements.txt"]
+    assert all((tmp_path / path).exists() for path in copied)
 
 
 @pytest.mark.parametrize("file", _YAML, ids=lambda path: path.name)
