@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import threading
 from collections.abc import Awaitable, Callable
@@ -243,16 +244,19 @@ def test_a_client_that_reads_slowly_gets_all_of_its_answer(tmp_path: Path) -> No
     async def test(served: Served) -> None:
         loop = asyncio.get_running_loop()
         slow = await _unread(served, 1)
-        found = bytearray()
+        found, size = bytearray(), 0
         async with asyncio.timeout(_PATIENCE):
-            while not found.endswith(b"}"):
+            while not size or len(found) < size:
                 # Less than what is on its way at once, again and again.
                 found += await loop.sock_recv(slow, 2_048)
+                if not size and b"\r\n\r\n" in found:
+                    head, _, _ = bytes(found).partition(b"\r\n\r\n")
+                    (length,) = re.findall(rb"content-length: (\d+)", head)
+                    size = len(head) + 4 + int(length)
         slow.close()
-        head, _, body = bytes(found).partition(b"\r\n\r\n")
 
-        assert b" 200 " in head
-        assert json.loads(body)["openapi"].startswith("3.1")
+        assert b" 200 " in found[:20]
+        assert json.loads(found.partition(b"\r\n\r\n")[2])["openapi"].startswith("3.1")
 
     _run(tmp_path, test, request_seconds=1.0)
 
