@@ -37,7 +37,7 @@ class JobOutcome(Generic[R_co]):
     _returns: ReturnType | None = field(default=None, repr=False)
 
     def result(self) -> R_co:
-        """Return what the task returned.
+        """Return what the task returned; None where its worker has reported no result.
 
         Raises:
             TaskFailed: the job has failed; carries the task's error as data.
@@ -48,4 +48,7 @@ class JobOutcome(Generic[R_co]):
         if self.error is not None:
             raise self.error
         assert self._returns is not None
+        if not self._value:
+            # Its task keeps no results, or its worker reported none: no value is encoded as nothing.
+            return cast("R_co", None)
         return cast("R_co", self._returns.decode(self._value, self._content_type))

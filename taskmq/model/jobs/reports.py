@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 
 from taskmq.errors import EncodeError, MalformedMessage
-from taskmq.model.envelope import LAST_INSTANT, Invitation, Token
+from taskmq.model.envelope import LAST_INSTANT, MSGPACK, Invitation, Token
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 
@@ -33,6 +33,7 @@ __all__ = [
     "goes_on",
     "invite",
     "read_reports",
+    "with_readable_result",
 ]
 
 LONGEST: Final = 262_144
@@ -140,11 +141,30 @@ def gave_way(report: Report) -> str | None:
     return report.error.message if report.kind == "interrupted" and report.error is not None else None
 
 
+def with_readable_result(report: Report) -> Report:
+    """The report; a success whose result is neither JSON nor MessagePack has failed, as one whose value has no form.
+
+    Else the job would have a result for good that no page can show. A success may have none at all: its task returned
+    nothing, or keeps no results.
+    """
+    if report.kind != "succeeded" or not report.result:
+        return report
+    try:
+        (_any_msgpack if report.content_type == MSGPACK else _any_json).decode(report.result)
+    except _UNREADABLE as error:
+        why = f"its worker reported a result that is no {report.content_type or 'JSON'}: {error}"
+        failure = ErrorRecord(type_name="EncodeError", message=why, traceback="")
+        return msgspec.structs.replace(report, kind="failed", content_type="", result=b"", error=failure)
+    return report
+
+
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(list[Report])
 _decoder_of_one = msgspec.json.Decoder(Report)
 _parts = msgspec.json.Decoder(list[msgspec.Raw])
+_any_json = msgspec.json.Decoder()
+_any_msgpack = msgspec.msgpack.Decoder()
 
 
 def encode_reports(reports: Iterable[Report]) -> Iterator[bytes]:

@@ -38,7 +38,7 @@ from taskmq.errors import (
 )
 from taskmq.model.backoff import Backoff
 from taskmq.model.history.logs import LOGS_TASK, RunLog, decode_logs
-from taskmq.model.jobs.reports import Report, after_report, goes_on, read_reports
+from taskmq.model.jobs.reports import Report, after_report, goes_on, read_reports, with_readable_result
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.model.topology import PARKING
@@ -239,7 +239,10 @@ class ReportConsumer:
             _log.error("%s: a report is parked: %s", self._name, one.reason)
             await self._parked.park_part(one.body, one.reason)
         return [
-            _Received(await judge(each, self._store) if each.kind == "refused" else each, delivery.redelivered)
+            _Received(
+                await judge(each, self._store) if each.kind == "refused" else with_readable_result(each),
+                delivery.redelivered,
+            )
             for each in reports
             if not self._is_alive(each)
         ]

@@ -234,6 +234,20 @@ async def test_an_invitation_that_was_given_back_too_often_has_failed(stage: Sta
     assert job.error.type_name == "WorkerLost"
 
 
+@run_by(play)
+async def test_a_success_whose_result_cannot_be_read_has_failed_and_says_why(stage: Stage, /) -> None:
+    stage.start()
+    player = await _in_hand(stage)
+    await player.finish(content_type=JSON, result=b"{", worker="node ☂")
+
+    await stage.all_ended()
+
+    (job,) = stage.model.jobs.values()
+    assert (job.state, job.worker, job.result) == (JobState.FAILED, "node ☂", b"")
+    assert job.error is not None
+    assert job.error.message.startswith("its worker reported a result that is no application/json: ")
+
+
 @pytest.mark.parametrize("reason", ["delivery_limit", "expired", "maxlen", "rejected"])
 @run_by(play)
 async def test_a_letter_whose_token_was_made_up_neither_fails_a_job_nor_sends_it_again(

@@ -419,3 +419,18 @@ def test_an_id_that_would_write_into_logs_is_refused(site: Site, job_id: str) ->
 
     assert refused.status_code == 400
     assert "job_id" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize("content_type", ["", "application/json", "application/msgpack"])
+def test_a_job_that_succeeded_without_a_result_can_be_read(site: Site, content_type: str) -> None:
+    async def succeed() -> str:
+        driver = JobDriver(site.app.sessions.store())
+        job = await driver.dispatched(tenant="acme")
+        await driver.accepted(job, "succeeded", content_type=content_type)
+        return job.id
+
+    with site.client.portal() as portal:
+        job = portal.call(succeed)
+
+    shown = site("GET", f"/jobs/{job}?expand=payload,result,logs,retries,progress")
+    assert (shown.status_code, shown.json()["state"], shown.json()["result"]) == (200, "succeeded", None)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import EncodeError, MalformedMessage
-from taskmq.model.envelope import LAST_INSTANT, Envelope, Invitation, decode_envelope, encode_envelope
+from taskmq.model.envelope import JSON, LAST_INSTANT, MSGPACK, Envelope, Invitation, decode_envelope, encode_envelope
 from taskmq.model.jobs.reports import (
     LONGEST,
     LONGEST_DELAY,
@@ -21,6 +21,7 @@ from taskmq.model.jobs.reports import (
     goes_on,
     invite,
     read_reports,
+    with_readable_result,
 )
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
@@ -227,3 +228,51 @@ def test_an_invitation_is_the_stores_body_with_the_attempt_and_where_to_report(
     invited = decode_envelope(invite(encode_envelope(envelope), attempt=attempt, invitation=invitation))
 
     assert invited == msgspec.structs.replace(envelope, attempt=attempt, store=invitation)
+
+
+@given(_reports)
+def test_only_a_success_whose_result_is_not_readable_is_changed(report: Report) -> None:
+    read = with_readable_result(report)
+
+    if read == report:
+        return
+    assert (report.kind, read.kind, read.result, read.content_type) == ("succeeded", "failed", b"", "")
+    assert (read.id, read.token, read.proof, read.worker) == (report.id, report.token, report.proof, report.worker)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "result"),
+    [
+        (JSON, b'{"a": 1}'),
+        (JSON, b"null"),
+        (MSGPACK, b"\x81\xa1a\x01"),
+        ("", b"7"),
+        ("", b""),
+        (JSON, b""),
+        ("taskmq/reference", b'{"content_type": "application/json", "blob": {}}'),
+    ],
+)
+def test_a_result_that_can_be_read_is_a_success(content_type: str, result: bytes) -> None:
+    report = _report(content_type=content_type, result=result)
+
+    assert with_readable_result(report) is report
+
+
+@pytest.mark.parametrize(
+    ("content_type", "result", "said"),
+    [
+        (JSON, b"{", "no application/json: "),
+        (JSON, b'"\xff"', "no application/json: "),
+        (JSON, b"[" * 100_000, "no application/json: "),
+        (MSGPACK, b"\xc1", "no application/msgpack: "),
+        ("text/plain", b"done", "no text/plain: "),
+        ("", b"\x00", "no JSON: "),
+    ],
+)
+def test_a_success_whose_result_cannot_be_read_has_failed(content_type: str, result: bytes, said: str) -> None:
+    read = with_readable_result(_report(content_type=content_type, result=result, worker="w"))
+
+    assert (read.kind, read.worker, read.result) == ("failed", "w", b"")
+    assert read.error is not None
+    assert said in read.error.message
+    assert with_readable_result(_report(kind="failed", result=result)).error is None
