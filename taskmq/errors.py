@@ -14,6 +14,7 @@ __all__ = [
     "AppNotFound",
     "BrokerBlocked",
     "BrokerUnavailable",
+    "ConfirmationNeeded",
     "DefinitionConflict",
     "DefinitionNotFound",
     "DuplicateJob",
@@ -401,6 +402,10 @@ class NotPermitted(TaskMQError):
         self.permission = permission
 
 
+class ConfirmationNeeded(NotPermitted):
+    """The call takes the caller's password once more, or a sign-in within the last five minutes."""
+
+
 class IdentityNotFound(TaskMQError):
     """There is no such tenant, user, role, session or token, or none that the caller may know of."""
 
@@ -418,11 +423,7 @@ class IdentityConflict(TaskMQError):
 
 
 class LimitReached(TaskMQError):
-    """There are as many tokens of a user, or alert rules and channels of a tenant, as there may be; nothing was kept.
-
-    Attributes:
-        most: how many there may be.
-    """
+    """A user has as many tokens, or a tenant as many alert rules or channels, as may be; nothing was kept."""
 
     def __init__(self, message: str, *, most: int) -> None:
         super().__init__(message)

@@ -13,7 +13,16 @@ anything to it.
 """
 
 from taskmq.access.access import Access, LoggedIn, SessionTimes, actor_of
-from taskmq.access.administration import IdentityAdministration, NewSecret
+from taskmq.access.administration import IdentityAdministration, NewSecret, PasswordSet
 from taskmq.access.passwords import PasswordHasher
 
-__all__ = ["Access", "IdentityAdministration", "LoggedIn", "NewSecret", "PasswordHasher", "SessionTimes", "actor_of"]
+__all__ = [
+    "Access",
+    "IdentityAdministration",
+    "LoggedIn",
+    "NewSecret",
+    "PasswordHasher",
+    "PasswordSet",
+    "SessionTimes",
+    "actor_of",
+]

@@ -5,13 +5,14 @@ import hmac
 import logging
 import secrets
 import uuid
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from taskmq.access.passwords import PasswordHasher
 from taskmq.contracts.identity import Actor, ApiToken, BrowserSession, IdentityStore, NewBrowserSession, UserAccount
-from taskmq.errors import IdentityNotFound, LoginThrottled, NotAuthenticated, NotPermitted
+from taskmq.errors import ConfirmationNeeded, IdentityNotFound, LoginThrottled, NotAuthenticated, NotPermitted
 from taskmq.model.clock import Clock
 from taskmq.model.identity import (
     NOTHING_AT_ALL,
@@ -21,6 +22,7 @@ from taskmq.model.identity import (
     Permission,
     Place,
     Scope,
+    confirmation_key,
     csrf_token,
     digest,
     is_token,
@@ -38,14 +40,21 @@ _log = logging.getLogger("taskmq.access")
 _GENERIC: Final = "the name or the password is wrong, or the account is disabled"
 _NO_CREDENTIAL: Final = "sign in, or present an API token that is good"
 _MOST_KEPT: Final = 10_000
+_RECENT_MS: Final = 5 * 60 * 1000
+"""A sign-in so long ago stands for the password."""
 
 
 class SessionTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """How long sessions last, and how long what another process has revoked is still good here. Seconds."""
+    """How long credentials last, and how long what another process has revoked is still good here. Seconds.
+
+    Attributes:
+        token: the greatest age of API tokens that name no end; None: none.
+    """
 
     idle: float = 30 * 60.0
     longest: float = 12 * 3600.0
     fresh: float = 20.0
+    token: float | None = None
 
 
 class LoggedIn(msgspec.Struct, frozen=True):
@@ -119,7 +128,18 @@ class Access:
 
     async def _by_token(self, key: bytes) -> Identity | None:
         found = await self._store.credentials.find_token(key)
-        return None if found is None else identity_of_token(*found)
+        if found is None or self._is_too_old(found[0]):
+            return None
+        return identity_of_token(*found)
+
+    def _is_too_old(self, token: ApiToken) -> bool:
+        age = self._times.token
+        return age is not None and token.expires is None and token.created + age * 1000 <= self._clock.now_ms()
+
+    def end_of_token(self) -> int | None:
+        """When a token that names no end and is made now ends, ms since the epoch; None: never."""
+        age = self._times.token
+        return None if age is None else self._clock.now_ms() + round(age * 1000)
 
     async def _by_session(self, key: bytes) -> Identity | None:
         found = await self._store.credentials.find_session(key)
@@ -174,6 +194,58 @@ class Access:
         return await self.begin_session(
             account, address=address, agent=agent, request_id=request_id, replaces=replaces
         )
+
+    async def confirm(self, identity: Identity, password: str | None, *, address: str) -> None:
+        """See that the user is at hand, and not only their session: by the password, or by a sign-in just now.
+
+        Raises:
+            ConfirmationNeeded: no password was given, and the session is older than five minutes.
+            NotAuthenticated, LoginThrottled: see `check_password`.
+        """
+        if password is not None:
+            await self.check_password(identity, password, address=address)
+            return
+        sessions = await self._store.credentials.sessions(identity.user_id)
+        begun = next((each.created for each in sessions if each.id == identity.credential), 0)
+        if begun + _RECENT_MS <= self._clock.now_ms():
+            raise ConfirmationNeeded(
+                "your last sign-in is more than five minutes ago: give your password once more, or sign in again"
+            )
+
+    async def check_password(self, identity: Identity, password: str, *, address: str) -> None:
+        """See whether it is the caller's present password.
+
+        Wrong ones count as failed logins do, and the fifth within a quarter of an hour ends the credential that it
+        was given with.
+
+        Raises:
+            NotAuthenticated: it is wrong.
+            LoginThrottled: too many were wrong before; it was not looked at.
+        """
+        account = await self._store.accounts.account(identity.user_id)
+        name = identity.user if account is None else account.user.name
+        keys = throttle_keys(name, address)
+        if (wait := await self._store.credentials.begin_login(keys)) > 0:
+            raise LoginThrottled(wait / 1000)
+        found = await self._store.accounts.account_named(name)
+        if await self._hasher.is_right(password, None if found is None else found[1]):
+            await self._store.credentials.end_login([*keys, confirmation_key(identity.credential)])
+            return
+        _log.warning("a password that was asked for again was wrong, from %s", _printable(address))
+        if await self._store.credentials.begin_login([confirmation_key(identity.credential)]) > 0:
+            await self._end(identity, address)
+        raise NotAuthenticated("the present password is wrong")
+
+    async def _end(self, identity: Identity, address: str) -> None:
+        """End the credential that guesses were made with."""
+        by = actor_of(identity, address=address, note="five wrong passwords")
+        credentials = self._store.credentials
+        with suppress(IdentityNotFound):
+            if identity.via == "token":
+                await credentials.revoke_token(identity.credential, by=by)
+            else:
+                await credentials.end_session(identity.credential, by=by)
+        self.forget()
 
     async def begin_session(
         self,

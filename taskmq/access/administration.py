@@ -20,9 +20,10 @@ from taskmq.contracts.identity import (
     UserAccount,
     UserChange,
 )
-from taskmq.errors import IdentityNotFound, NotAuthenticated
+from taskmq.errors import IdentityNotFound
 from taskmq.model.identity import (
     EVERYWHERE,
+    Identity,
     Membership,
     Permission,
     Role,
@@ -33,7 +34,7 @@ from taskmq.model.identity import (
     token_key,
 )
 
-__all__ = ["IdentityAdministration", "NewSecret"]
+__all__ = ["IdentityAdministration", "NewSecret", "PasswordSet"]
 
 _NO_CHANGE: Final = UserChange()
 
@@ -43,6 +44,19 @@ class NewSecret(msgspec.Struct, frozen=True):
 
     token: ApiToken
     secret: str
+
+
+class PasswordSet(msgspec.Struct, frozen=True):
+    """What a new password has ended, and what lives on.
+
+    Attributes:
+        sessions_ended, tokens_revoked: how many.
+        tokens_left: how many tokens are still good.
+    """
+
+    sessions_ended: int
+    tokens_revoked: int
+    tokens_left: int
 
 
 class IdentityAdministration:
@@ -115,11 +129,20 @@ class IdentityAdministration:
         return UserAccount(user=account.user, memberships=tuple(memberships))
 
     async def set_password(
-        self, user_id: str, password: str, *, by: Actor, keep_session: str = "", change: UserChange = _NO_CHANGE
-    ) -> User:
-        """Give a user another password; their sessions end, but for the one with the id `keep_session`.
+        self,
+        user_id: str,
+        password: str,
+        *,
+        by: Actor,
+        keep_session: str = "",
+        keeps_tokens: bool = False,
+        change: UserChange = _NO_CHANGE,
+    ) -> PasswordSet:
+        """Give a user another password; their sessions end and their tokens are revoked.
 
         Args:
+            keep_session: the id of a session that stays.
+            keeps_tokens: their tokens stay good.
             change: what else is changed, in the same transaction; its version counts.
 
         Raises:
@@ -132,20 +155,28 @@ class IdentityAdministration:
             raise IdentityNotFound(f"there is no user {user_id}")
         self._hasher.check(password, user=account.user.name)
         kept = await self._hasher.hash(password)
-        wanted = msgspec.structs.replace(change, password_hash=kept, keep_session=keep_session)
-        return await self.change_user(user_id, wanted, by=by)
+        wanted = msgspec.structs.replace(
+            change, password_hash=kept, keep_session=keep_session, revokes_tokens=not keeps_tokens
+        )
+        credentials = self._store.credentials
+        tokens, sessions = await credentials.tokens(user_id), await credentials.sessions(user_id)
+        await self.change_user(user_id, wanted, by=by)
+        left = len(await credentials.tokens(user_id))
+        return PasswordSet(sum(each.id != keep_session for each in sessions), len(tokens) - left, left)
 
-    async def change_own_password(self, user_id: str, before: str, after: str, *, by: Actor) -> User:
+    async def change_own_password(
+        self, identity: Identity, before: str, after: str, *, by: Actor, keeps_tokens: bool = True
+    ) -> PasswordSet:
         """As `set_password`, by a user who knows the present one; the session that they use stays.
 
         Raises:
-            NotAuthenticated: the present password is wrong.
+            NotAuthenticated, LoginThrottled: see `Access.check_password`.
         """
-        account = await self._store.accounts.account(user_id)
-        found = None if account is None else await self._store.accounts.account_named(account.user.name)
-        if not await self._hasher.is_right(before, None if found is None else found[1]):
-            raise NotAuthenticated("the present password is wrong")
-        return await self.set_password(user_id, after, by=by, keep_session=by.credential)
+        assert self._access is not None
+        await self._access.check_password(identity, before, address=by.address)
+        return await self.set_password(
+            identity.user_id, after, by=by, keep_session=by.credential, keeps_tokens=keeps_tokens
+        )
 
     async def change_user(self, user_id: str, change: UserChange, *, by: Actor) -> User:
         """See `AccountStore.change_user`."""
@@ -255,14 +286,17 @@ class IdentityAdministration:
         """Make a token; its secret is in the answer, and nowhere else.
 
         Args:
-            expires: ms since the epoch.
+            expires: ms since the epoch; None: at the greatest age of tokens, if there is one.
 
         Raises:
             IdentityNotFound: there is no such user.
             IdentityConflict: the user has a token of that name.
+            LimitReached: the user has as many tokens as a user may have.
             InvalidOption: the name or a task pattern cannot be.
         """
         secret = token_key(secrets.token_bytes(32))
+        if expires is None and self._access is not None:
+            expires = self._access.end_of_token()
         new = NewApiToken(
             id=str(uuid.uuid4()),
             user_id=user_id,

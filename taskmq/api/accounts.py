@@ -13,6 +13,7 @@ __all__ = [
     "AuditEntryView",
     "ChainLinks",
     "ChainView",
+    "ChangedUserView",
     "MemberList",
     "MemberView",
     "NewRole",
@@ -51,12 +52,18 @@ class UserBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class UserChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different about a user; what is left out stays."""
+    """What is to be different about a user; what is left out stays.
+
+    Attributes:
+        password: with another one their sessions end, and their API tokens are revoked.
+        keep_tokens: with another password their API tokens stay good.
+    """
 
     name: ShortText | msgspec.UnsetType = msgspec.UNSET
     email: ShortText | msgspec.UnsetType = msgspec.UNSET
     is_disabled: bool | msgspec.UnsetType = msgspec.UNSET
     password: Secret | msgspec.UnsetType = msgspec.UNSET
+    keep_tokens: bool = False
 
 
 class UserView(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +78,17 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True):
     has_password: bool
     last_login: str | None
     memberships: list[MembershipView] | None
+
+
+class ChangedUserView(UserView, frozen=True, kw_only=True):
+    """A user who was changed, what a new password has ended, and how many of their API tokens are still good.
+
+    Without a new password the three figures are 0.
+    """
+
+    sessions_ended: int = 0
+    tokens_revoked: int = 0
+    tokens_left: int = 0
 
 
 class UserList(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ __all__ = [
     "MembershipView",
     "NewTokenView",
     "PasswordBody",
+    "PasswordView",
     "ServerView",
     "SessionList",
     "SessionView",
@@ -46,10 +47,20 @@ class LoginView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PasswordBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The present password, and the next one."""
+    """The present password, and the next one; `revoke_tokens` revokes all API tokens of one's own, too."""
 
     before: Secret
     after: Secret
+    revoke_tokens: bool = False
+
+
+class PasswordView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a new password has ended, and how many API tokens are still good."""
+
+    status: str
+    sessions_ended: int
+    tokens_revoked: int
+    tokens_left: int
 
 
 class MembershipView(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +116,8 @@ class TokenBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             that one may do, but for one's own account.
         tenants: where it is good. Default: everywhere.
         tasks: patterns of the tasks that it may call.
-        expires_at: when it ends. Default: never.
+        expires_at: when it ends. Default: at the greatest age that the server has for tokens, or never.
+        password: one's own, where the last sign-in is more than five minutes ago.
     """
 
     name: ShortText
@@ -113,6 +125,7 @@ class TokenBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     tenants: list[ShortText] | None = None
     tasks: tuple[ShortText, ...] = ("*",)
     expires_at: Instant | None = None
+    password: Secret | None = None
 
 
 class TokenView(msgspec.Struct, frozen=True, kw_only=True):

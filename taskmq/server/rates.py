@@ -15,6 +15,7 @@ from taskmq.server.problems import Problem
 __all__ = ["RateLimits", "RequestLimits"]
 
 _MOST_KEPT: Final = 10_000
+_OF_USER: Final = 4
 _ALL: Final = "all addresses"
 
 
@@ -79,7 +80,8 @@ class RateLimits:
 class RequestLimits:
     """Limits of one server for each credential, and for callers that bring none that is good.
 
-    A credential that was good here before has its own limit alone, so no other caller can use it up. A new one costs
+    A credential that was good here before has its own limit, and its user one for all credentials together: no other
+    caller can use these up. A new one costs
     a look into the store: failed looks count for the address, 10 a second. An address that has spent these gets what
     others leave of the 100 a second that all strangers share, half of which is kept for other addresses. A sign-in
     by password is known by its name and address in the same way.
@@ -89,6 +91,8 @@ class RequestLimits:
 
     def __init__(self, rate: float) -> None:
         self._requests = RateLimits(rate=rate, burst=max(rate * 10, 1))
+        # By all credentials together: a user makes tokens at will.
+        self._users = RateLimits(rate=rate * _OF_USER, burst=max(rate * _OF_USER * 10, 1))
         self._strangers = RateLimits(rate=min(rate, 10.0), burst=min(max(rate * 10, 1), 100.0))
         self._shared = RateLimits(rate=min(rate, 100.0), burst=min(max(rate * 10, 1), 200.0))
         self._recognised: dict[bytes, None] = {}
@@ -156,6 +160,7 @@ class RequestLimits:
         if key is not None:
             self._remember(key)
         _check_wait(self._requests.take(identity.credential or identity.user_id, now=now))
+        _check_wait(self._users.take(identity.user_id, now=now))
         return identity
 
     def _remember(self, key: bytes) -> None:

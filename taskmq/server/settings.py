@@ -26,7 +26,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             instance.
         body_limit: bytes of a request's body.
         streams: so many event streams may be open for one user.
-        rate: requests a second of one credential, ten times as many at once; 0: as many as come.
+        rate: requests a second of one credential, ten times as many at once, and four times as many of one user; 0:
+            as many as come.
+        token_age: seconds after which an API token ends that names no end; None: never.
         drain: seconds for which the server goes on after a signal to stop, saying that it is not ready: so long a
             load balancer may take to see that.
         grace: seconds that requests have to end in after that.
@@ -52,6 +54,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     body_limit: int = 1 << 20
     streams: int = 10
     rate: float = 200.0
+    token_age: float | None = None
     drain: float = 0.0
     grace: int = 10
     request_seconds: float = 30.0
@@ -68,6 +71,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidSetting(f"host {self.host}: a server without sign-in listens on this machine alone")
         if not 0 <= self.rate < math.inf:
             raise InvalidSetting(f"rate {self.rate}: requests a second, or 0 for no limit")
+        if self.token_age is not None and not 0 < self.token_age < math.inf:
+            raise InvalidSetting(f"token age {self.token_age}: more than 0 seconds, or none for no limit")
         if not 0 <= self.drain < math.inf:
             raise InvalidSetting(f"drain {self.drain}: seconds, or 0 for none")
         if not 0 <= self.query_time < math.inf:

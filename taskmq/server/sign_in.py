@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 
-from taskmq.access import Access, IdentityAdministration, PasswordHasher
+from taskmq.access import Access, IdentityAdministration, PasswordHasher, SessionTimes
 from taskmq.app import TaskMQ
 from taskmq.contracts.identity import IdentityStore
 from taskmq.errors import NotAuthenticated, NotPermitted
@@ -68,7 +68,8 @@ def accounts_of(state: State) -> IdentityServices:
         app: TaskMQ = state["app"]
         store = app.sessions.store().identity
         hasher = PasswordHasher()
-        access = Access(store, clock=app.sessions.clock, hasher=hasher)
+        times = SessionTimes(token=state["settings"].token_age)
+        access = Access(store, clock=app.sessions.clock, hasher=hasher, times=times)
         found = IdentityServices(store, access, IdentityAdministration(store, hasher=hasher, access=access))
         state["accounts"] = found
     return found

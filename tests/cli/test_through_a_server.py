@@ -4,8 +4,10 @@ import asyncio
 import io
 import os
 import re
+import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -390,6 +392,37 @@ def test_a_token_makes_no_tokens_through_a_server(places: Places) -> None:
     assert "a token makes no tokens: sign in" in refused.err
 
 
+def test_a_session_through_a_server_makes_a_token_by_the_password(
+    places: Places, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    password = "seven green bicycles"
+    assert places.there("admin", "user", "add", "ann", text=f"{password}\n").code == 0
+    begun = httpx.post(
+        f"{places.server}/api/v1/auth/login", json={"username": "ann", "password": password}, verify=False
+    )
+    admin = os.environ["TASKMQ_TOKEN"]
+    monkeypatch.setenv("TASKMQ_TOKEN", begun.json()["token"])
+    add = ("-o", "json", "admin", "token", "add", "ann")
+
+    fresh = places.there(*add, "fresh")
+    with closing(sqlite3.connect(home / "there" / "jobs.db")) as connection, connection:
+        connection.execute("update session set created = created - 300000")
+    unasked, wrong, confirmed = (
+        places.there(*add, name, text=text)
+        for name, text in (("unasked", ""), ("wrong", "wrong password\n"), ("good", f"{password}\n"))
+    )
+    monkeypatch.setenv("TASKMQ_TOKEN", admin)
+    changed = places.there("admin", "user", "password", "ann", "--keep-tokens", text="eight yellow kayaks\n")
+    again = places.there("admin", "user", "password", "ann", text="nine purple gloves\n")
+
+    assert (fresh.code, unasked.code, wrong.code, confirmed.code) == (0, 2, 2, 0)
+    assert "no password for ann" in unasked.err
+    assert "the present password is wrong" in wrong.err
+    assert confirmed.data["token"].startswith("tmq_")
+    assert "0 API tokens are revoked, 2 are still good" in changed.err
+    assert "2 API tokens are revoked, 0 are still good" in again.err
+
+
 def test_a_password_that_is_set_through_a_server_ends_sessions_and_is_in_the_audit(places: Places) -> None:
     first, second = "seven green bicycles", "eight yellow kayaks"
     run = places.there
@@ -411,7 +444,7 @@ def test_a_password_that_is_set_through_a_server_ends_sessions_and_is_in_the_aud
     entries = run("-o", "json", "audit", "list", "--action", "user.").data
 
     assert (short.code, unknown.code, changed.code) == (2, 3, 0)
-    assert "their sessions have ended" in changed.err
+    assert "1 sessions have ended, 0 API tokens are revoked, 0 are still good" in changed.err
     assert me(session) == 401
     assert (log_in(first).status_code, log_in(second).status_code) == (401, 200)
     last = entries[0]

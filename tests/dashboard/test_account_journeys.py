@@ -1,6 +1,8 @@
 """Users, tenants, roles, sessions and tokens, as administrators and users handle them, in a real browser."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -28,6 +30,13 @@ def _sign_in(eyes: Eyes, name: str) -> None:
     eyes.page.get_by_label("Password").fill(PASSWORD)
     eyes.click("Sign in")
     expect(eyes.page.get_by_role("button", name="Sign out")).to_be_visible()
+
+
+def _age_sessions(site: Served) -> None:
+    """Have all sessions begun five minutes ago."""
+    path = (site.app.sessions.store_url or "").removeprefix("sqlite:///").partition("?")[0]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("update session set created = created - 300000")
 
 
 def _add_user(eyes: Eyes, name: str, tenant: str, role: str) -> None:
@@ -79,6 +88,62 @@ def test_a_user_is_added_signs_in_makes_a_token_and_is_shut_out(browser: Browser
         admin.click("Erase for good")
         expect(page.locator("h1").first).to_have_text("Users")
         admin.see_count(page.get_by_role("link", name="nora"), 0)
+
+
+@pytest.mark.campaign
+def test_a_token_asks_for_the_password_and_a_new_password_revokes_it(browser: Browser, site: Served) -> None:
+    with watching(browser, site) as admin, watching(browser, site) as otto:
+        _sign_in(admin, "root")
+        _add_user(admin, "otto", "acme", "submitter")
+        _sign_in(otto, "otto")
+        _age_sessions(site)
+        otto.forgiven += ["403", "400"]
+        page = otto.open("account").page
+        otto.click("Make a token")
+        page.get_by_label("Name", exact=True).fill("laptop")
+        expect(page.get_by_label("Your password")).to_have_count(0)
+        otto.click("Make")
+        otto.see("more than five minutes ago")
+        page.get_by_label("Your password").fill("wrong password")
+        otto.click("Make")
+        otto.see("the present password is wrong")
+        page.get_by_label("Your password").fill(PASSWORD)
+        assert violations(page) == []
+        otto.click("Make")
+        bearer = {"Authorization": f"Bearer {page.get_by_label('Token', exact=True).inner_text()}"}
+        otto.click("Close")
+        assert httpx.get(f"{site.url}/api/v1/jobs", headers=bearer).status_code == 200
+
+        otto.click("Change the password")
+        page.get_by_label("Present password").fill(PASSWORD)
+        page.get_by_label("Next one").fill("seven green bicycles")
+        page.get_by_label("Revoke all my tokens, too").check()
+        otto.click("Change")
+        otto.see("1 revoked, 0 still good")
+        otto.see("You have none. Programs sign in with one")
+        assert httpx.get(f"{site.url}/api/v1/jobs", headers=bearer).status_code == 401
+
+
+@pytest.mark.campaign
+def test_an_admin_resets_a_password_and_keeps_or_revokes_the_tokens(browser: Browser, site: Served) -> None:
+    with watching(browser, site) as admin, watching(browser, site) as pia:
+        _sign_in(admin, "root")
+        _add_user(admin, "pia", "acme", "submitter")
+        _sign_in(pia, "pia")
+        pia.open("account")
+        pia.click("Make a token")
+        pia.page.get_by_label("Name", exact=True).fill("laptop")
+        pia.click("Make")
+        pia.click("Close")
+        page = admin.page
+        admin.click("pia")
+        for keep, said in ((True, "0 revoked, 1 still good"), (False, "1 revoked, 0 still good")):
+            page.get_by_role("button", name="Change", exact=True).click()
+            form = page.get_by_role("dialog")
+            form.get_by_label("Another password").fill("seven green bicycles")
+            form.get_by_label("Keep their tokens good").set_checked(keep)
+            form.get_by_role("button", name="Change").click()
+            admin.see(said)
 
 
 @pytest.mark.campaign

@@ -29,6 +29,7 @@ _WITH_FACTS: list[Exception] = [
     errors.LoginThrottled(2.5),
     errors.NotPermitted("no", permission="jobs.read"),
     errors.IdentityConflict("changed", version=3),
+    errors.ConfirmationNeeded("no", permission="account.change"),
     errors.LimitReached("too many", most=100),
     errors.ServerUnavailable("gone", is_certain=False),
     errors.RequestRefused("no", status=409, code="conflict"),

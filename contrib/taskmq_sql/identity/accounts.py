@@ -10,7 +10,16 @@ from taskmq.contracts.identity import Actor, NewUser, Tenant, Trail, User, UserA
 from taskmq.errors import IdentityConflict, IdentityNotFound
 from taskmq.model.identity import EVERYWHERE, Membership, Role, Scope
 from taskmq_sql.identity.audit import note
-from taskmq_sql.identity.rows import TENANT_COLUMNS, USER_COLUMNS, listed, membership, tenant, user
+from taskmq_sql.identity.rows import (
+    KEY_COLUMNS,
+    TENANT_COLUMNS,
+    USER_COLUMNS,
+    listed,
+    membership,
+    tenant,
+    token,
+    user,
+)
 from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, first, places
 
 __all__ = ["SqlAccounts", "account_of"]
@@ -232,6 +241,10 @@ def _change_user(now: int, *, user_id: str, change: UserChange, by: Actor) -> St
         after.password_changed,
     )
     yield from note(now, Trail(by).user_changed(before, after, change))
+    if change.revokes_tokens:
+        rows = yield from ask(f"select {KEY_COLUMNS} from taskmq.token k where k.user_id = $1", user_id)
+        yield from ask("delete from taskmq.token where user_id = $1", user_id)
+        yield from note(now, [Trail(by).token_revoked(token(row)) for row in rows])
     return after
 
 

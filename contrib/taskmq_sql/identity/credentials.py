@@ -14,11 +14,19 @@ from taskmq.contracts.identity import (
     UserAccount,
 )
 from taskmq.errors import IdentityConflict, IdentityNotFound
-from taskmq.model.identity import FORGET_AFTER_MS, REMEMBER_MS, ThrottleKey, failures_at, touches, wait_after
+from taskmq.model.identity import (
+    FORGET_AFTER_MS,
+    REMEMBER_MS,
+    ThrottleKey,
+    check_token_count,
+    failures_at,
+    touches,
+    wait_after,
+)
 from taskmq_sql.identity.accounts import account_of
 from taskmq_sql.identity.audit import note
 from taskmq_sql.identity.rows import KEY_COLUMNS, SESSION_COLUMNS, USER_COLUMNS, browser_session, listed, token
-from taskmq_sql.identity.steps import Runner, Steps, ask, first
+from taskmq_sql.identity.steps import LOCK, Runner, Steps, ask, first
 
 __all__ = ["SqlCredentials"]
 
@@ -32,6 +40,8 @@ where k.digest = $2 and (k.expires is null or k.expires > $1) and u.disabled is 
 _ADD_SESSION: Final = """
 insert into taskmq.session (digest, id, user_id, created, last_used, idle_ms, ends, address, agent)
 values ($1, $2, $3, $4, $4, $5, $6, $7, $8)"""
+_COUNT_KEYS: Final = """
+select count(*) from taskmq.token k where k.user_id = $1 and (k.expires is null or k.expires > $2)"""
 _ADD_KEY: Final = """
 insert into taskmq.token as k (digest, id, user_id, name, scopes, tenants, tasks, created, expires)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict do nothing returning id"""
@@ -186,8 +196,11 @@ def _end_session(now: int, *, session_id: str, user_id: str | None, by: Actor) -
 
 
 def _add_token(now: int, *, new: NewApiToken, by: Actor) -> Steps[ApiToken]:
+    yield LOCK
     if (yield from first("select id from taskmq.user where id = $1", new.user_id)) is None:
         raise IdentityNotFound(f"there is no user {new.user_id!r}")
+    (good,) = yield from ask(_COUNT_KEYS, new.user_id, now)
+    check_token_count(int(good[0]))
     scopes = None if new.scopes is None else sorted(new.scopes)
     tenants = None if new.tenants is None else sorted(new.tenants)
     added = yield from first(

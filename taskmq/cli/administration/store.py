@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.contracts.identity import User
 
-__all__ = ["administer", "at_store", "me", "read_password", "user_named"]
+__all__ = ["administer", "at_store", "me", "read_own_password", "read_password", "user_named"]
 
 T = TypeVar("T")
 
@@ -64,6 +64,17 @@ async def user_named(store: IdentityStore, name: str) -> "User":
     return found[0].user
 
 
+def read_own_password(user: str) -> str:
+    """The password that the caller has: typed on a terminal, else the first line of standard input.
+
+    Raises:
+        InvalidOption: there is none.
+    """
+    if sys.stdin.isatty():
+        return getpass.getpass(f"Password of {user}: ")
+    return _first_line(user)
+
+
 def read_password(user: str) -> str:
     """A new password: typed twice on a terminal, else the first line of standard input. Never an argument.
 
@@ -71,12 +82,15 @@ def read_password(user: str) -> str:
         InvalidOption: the two differ, or there is none.
     """
     if not sys.stdin.isatty():
-        line = sys.stdin.readline()
-        password = line.removesuffix("\n").removesuffix("\r")
-        if not password:
-            raise InvalidOption(f"no password for {user}: write it on the first line of standard input")
-        return password
+        return _first_line(user)
     password = getpass.getpass(f"Password of {user}: ")
     if getpass.getpass("Again: ") != password:
         raise InvalidOption("the two passwords differ: nothing was changed")
+    return password
+
+
+def _first_line(user: str) -> str:
+    password = sys.stdin.readline().removesuffix("\n").removesuffix("\r")
+    if not password:
+        raise InvalidOption(f"no password for {user}: write it on the first line of standard input")
     return password

@@ -13,10 +13,10 @@ from taskmq.cli.server_link import over_http
 from taskmq.contracts.identity import ApiToken, BrowserSession, User, UserAccount, UserChange
 
 if TYPE_CHECKING:
-    from taskmq.access import IdentityAdministration
+    from taskmq.access import IdentityAdministration, PasswordSet
     from taskmq.contracts.identity import IdentityStore
 
-__all__ = ["USER_COLUMNS", "app"]
+__all__ = ["USER_COLUMNS", "app", "password_is_set"]
 
 app = App(
     name="user",
@@ -100,8 +100,8 @@ def show(name: str, /) -> None:
 
 @app.command
 @over_http("accounts:set_password")
-def password(name: str, /) -> None:
-    """Give a user another password; all their sessions end.
+def password(name: str, /, *, keep_tokens: Annotated[bool, Parameter(negative="")] = False) -> None:
+    """Give a user another password; all their sessions end, and their API tokens are revoked.
 
     The password is asked for, or read from the first line of standard input.
 
@@ -109,14 +109,17 @@ def password(name: str, /) -> None:
     ----------
     name
         The user.
+    keep_tokens
+        Leave their API tokens good, such as where the user has only forgotten the password.
     """
     given = read_password(name)
 
-    async def run(store: "IdentityStore", administration: "IdentityAdministration") -> None:
-        await administration.set_password((await user_named(store, name)).id, given, by=me())
+    async def run(store: "IdentityStore", administration: "IdentityAdministration") -> "PasswordSet":
+        user = await user_named(store, name)
+        return await administration.set_password(user.id, given, by=me(), keeps_tokens=keep_tokens)
 
-    administer(run)
-    note(f"user {name} has another password, and their sessions have ended")
+    done = administer(run)
+    note(password_is_set(name, done.sessions_ended, done.tokens_revoked, done.tokens_left))
 
 
 @app.command
@@ -170,6 +173,14 @@ def remove(name: str, /, *, yes: Annotated[bool, Parameter(negative="", help="Do
     administer(run)
     note(f"user {name} is removed")
     return OK
+
+
+def password_is_set(name: str, sessions_ended: int, tokens_revoked: int, tokens_left: int) -> str:
+    """Say what another password has ended, and what lives on."""
+    return (
+        f"user {name} has another password: {sessions_ended} sessions have ended, {tokens_revoked} API tokens are "
+        f"revoked, {tokens_left} are still good"
+    )
 
 
 def _change(name: str, change: UserChange) -> None:

@@ -11,6 +11,7 @@ from taskmq.cli.output import announce
 from taskmq.cli.processes.serve import health_of, stop_when_told
 from taskmq.errors import UnsupportedFeature
 from taskmq.load_app import load_app
+from taskmq.model.units import parse_duration, to_ms
 from taskmq.run.console_log import begin_console_log, keep_console_log
 from taskmq.worker.host.event_loop import loop_factory
 
@@ -27,6 +28,7 @@ def server(
     read_only: Annotated[bool, Parameter(negative="")] = False,
     environment: str = "",
     rate: float = 200.0,
+    token_age: str | None = None,
     query_time: float = 10.0,
     drain: float = 0.0,
     health_port: str | None = None,
@@ -60,7 +62,10 @@ def server(
     environment
         What this is, such as production: the dashboard shows it.
     rate
-        Requests a second of one credential, ten times as many at once; 0: as many as come.
+        Requests a second of one credential, ten times as many at once, and four times as many of one user; 0: as many
+        as come.
+    token_age
+        API tokens that name no end are good for so long after they were made, such as 365d. Default: for good.
     query_time
         Seconds that each read may take; what takes longer is given up, here and in the store (503); 0: no limit.
     drain
@@ -105,6 +110,7 @@ def server(
         environment=environment,
         development=development,
         rate=rate,
+        token_age=None if token_age is None else to_ms(parse_duration(token_age, what="--token-age")) / 1000,
         query_time=query_time,
         drain=drain,
         # No proxy stands before a server without sign-in.

@@ -1,20 +1,21 @@
 """`taskmq admin user` and `taskmq admin token` through a server."""
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from taskmq.api.accounts import UserView
 from taskmq.api.sign_in import TokenView
-from taskmq.cli.administration.store import read_password
+from taskmq.cli.administration.store import read_own_password, read_password
 from taskmq.cli.administration.tokens import TOKEN_COLUMNS, TOKEN_LISTS
-from taskmq.cli.administration.users import USER_COLUMNS
+from taskmq.cli.administration.users import USER_COLUMNS, password_is_set
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import confirm, note, print_record
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
-from taskmq.errors import IdentityNotFound, NotPermitted
+from taskmq.errors import ConfirmationNeeded, IdentityNotFound, NotPermitted
 from taskmq.http import Client
 from taskmq.model.units import parse_duration
 
@@ -56,9 +57,10 @@ def show_user(client: Client, *, name: str) -> int:
     return OK
 
 
-def set_password(client: Client, *, name: str) -> int:
-    client.users.change(user_id_of(client, name), password=read_password(name))
-    note(f"user {name} has another password, and their sessions have ended")
+def set_password(client: Client, *, name: str, keep_tokens: bool) -> int:
+    user_id = user_id_of(client, name)
+    done = client.users.change(user_id, password=read_password(name), keep_tokens=keep_tokens)
+    note(password_is_set(name, done.sessions_ended, done.tokens_revoked, done.tokens_left))
     return OK
 
 
@@ -96,7 +98,11 @@ def add_token(
     ends = None
     if expires is not None:
         ends = datetime.now(UTC) + parse_duration(expires, what="--expires")
-    made = client.tokens.add(name, scopes=scope, tenants=tenant, tasks=task or ["*"], expires_at=ends)
+    make = partial(client.tokens.add, name, scopes=scope, tenants=tenant, tasks=task or ["*"], expires_at=ends)
+    try:
+        made = make()
+    except ConfirmationNeeded:
+        made = make(password=read_own_password(user))
     facts = msgspec.to_builtins(made)
     secret = facts.pop("secret")
     print_record({**(_token_row(made, user) if current_globals().output == "table" else facts), "token": secret})

@@ -79,6 +79,7 @@ class CredentialStore(Protocol):
         Raises:
             IdentityNotFound: there is no such user.
             IdentityConflict: the user has one of that name.
+            LimitReached: see `check_token_count`; the same transaction counts those that are good.
         """
         ...
 

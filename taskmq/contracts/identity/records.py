@@ -121,6 +121,7 @@ class UserChange(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         version: which they must have; None: any.
         password_hash: a new one ends their sessions, but for `keep_session`.
+        revokes_tokens: all their tokens are revoked, too.
     """
 
     version: int | None = None
@@ -129,6 +130,7 @@ class UserChange(msgspec.Struct, frozen=True, kw_only=True):
     is_disabled: bool | msgspec.UnsetType = msgspec.UNSET
     password_hash: str | msgspec.UnsetType = msgspec.UNSET
     keep_session: str = ""
+    revokes_tokens: bool = False
 
 
 class NewBrowserSession(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from taskmq.api.accounts import (
     AuditEntryView,
     ChainLinks,
     ChainView,
+    ChangedUserView,
     MemberList,
     MemberView,
     NewRole,
@@ -32,6 +33,7 @@ from taskmq.api.sign_in import (
     LoginView,
     NewTokenView,
     PasswordBody,
+    PasswordView,
     SessionList,
     SessionView,
     TokenBody,
@@ -74,9 +76,10 @@ class AsyncAccountCalls:
         """Who calls, and what they may do."""
         return await self._connection.ask("getCaller", CallerView)
 
-    async def change_password(self, before: str, after: str) -> None:
-        """Change one's own password; all other sessions end."""
-        await self._connection.ask("changePassword", _Answer, body=PasswordBody(before=before, after=after))
+    async def change_password(self, before: str, after: str, *, revoke_tokens: bool = False) -> PasswordView:
+        """Change one's own password; all other sessions end, and on demand all API tokens."""
+        body = PasswordBody(before=before, after=after, revoke_tokens=revoke_tokens)
+        return await self._connection.ask("changePassword", PasswordView, body=body)
 
     async def authorize(self, token: str, action: str, resource: str | None = None) -> bool:
         """Whether the bearer of a token may do something to a tenant, or to the instance."""
@@ -98,14 +101,24 @@ class AsyncTokenCalls:
         tenants: Sequence[str] | None = None,
         tasks: Sequence[str] = ("*",),
         expires_at: datetime | None = None,
+        password: str | None = None,
     ) -> NewTokenView:
-        """Make a token; its secret is in this answer, and nowhere else."""
+        """Make a token; its secret is in this answer, and nowhere else.
+
+        Args:
+            password: one's own, where the last sign-in is more than five minutes ago.
+
+        Raises:
+            ConfirmationNeeded: it is, and there is no password.
+            LimitReached: one has as many tokens as a user may have.
+        """
         body = TokenBody(
             name=name,
             scopes=None if scopes is None else [*scopes],
             tenants=None if tenants is None else [*tenants],
             tasks=tuple(tasks),
             expires_at=expires_at,
+            password=password,
         )
         return await self._connection.ask("addToken", NewTokenView, body=body)
 
@@ -176,17 +189,24 @@ class AsyncUserCalls:
         email: str | None = None,
         is_disabled: bool | None = None,
         password: str | None = None,
+        keep_tokens: bool = False,
         version: int | None = None,
-    ) -> UserView:
-        """Change a user; what is not given stays. A new password ends their sessions."""
+    ) -> ChangedUserView:
+        """Change a user; what is not given stays.
+
+        Args:
+            password: another one ends their sessions, and revokes their API tokens.
+            keep_tokens: their API tokens stay good.
+        """
         body = UserChangeBody(
             name=msgspec.UNSET if name is None else name,
             email=msgspec.UNSET if email is None else email,
             is_disabled=msgspec.UNSET if is_disabled is None else is_disabled,
             password=msgspec.UNSET if password is None else password,
+            keep_tokens=keep_tokens,
         )
         path = {"user_id": user_id}
-        return await self._connection.ask("changeUser", UserView, path=path, body=body, version=version)
+        return await self._connection.ask("changeUser", ChangedUserView, path=path, body=body, version=version)
 
     async def erase(self, user_id: str) -> None:
         """Remove a user for good, with what the audit says about the person."""

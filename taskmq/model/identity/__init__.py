@@ -47,11 +47,21 @@ from taskmq.model.identity.roles import (
     permissions_of,
     read_scopes,
 )
-from taskmq.model.identity.secret_keys import SecretKey, csrf_token, digest, is_token, session_key, token_key
+from taskmq.model.identity.secret_keys import (
+    MOST_TOKENS,
+    SecretKey,
+    check_token_count,
+    csrf_token,
+    digest,
+    is_token,
+    session_key,
+    token_key,
+)
 from taskmq.model.identity.throttle import (
     FORGET_AFTER_MS,
     REMEMBER_MS,
     ThrottleKey,
+    confirmation_key,
     failures_at,
     network_of,
     throttle_keys,
@@ -64,6 +74,7 @@ __all__ = [
     "EVERYWHERE",
     "FORGET_AFTER_MS",
     "GENESIS",
+    "MOST_TOKENS",
     "NOTHING_AT_ALL",
     "REMEMBER_MS",
     "RULES",
@@ -86,6 +97,8 @@ __all__ = [
     "check_password",
     "check_pattern",
     "check_text",
+    "check_token_count",
+    "confirmation_key",
     "csrf_token",
     "digest",
     "entry_digest",

@@ -6,8 +6,21 @@ import re
 from base64 import urlsafe_b64encode
 from typing import Final, NamedTuple
 
-__all__ = ["SecretKey", "csrf_token", "digest", "is_token", "session_key", "token_key"]
+from taskmq.errors import LimitReached
 
+__all__ = [
+    "MOST_TOKENS",
+    "SecretKey",
+    "check_token_count",
+    "csrf_token",
+    "digest",
+    "is_token",
+    "session_key",
+    "token_key",
+]
+
+MOST_TOKENS: Final = 100
+"""A user has no more API tokens than this that are good at a time."""
 _PREFIX: Final = "tmq_"
 _TOKEN: Final = re.compile(r"tmq_[A-Za-z0-9_-]{43}")
 
@@ -58,3 +71,17 @@ def _key(prefix: str, random: bytes) -> SecretKey:
 
 def _text(data: bytes) -> str:
     return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def check_token_count(present: int) -> None:
+    """Return if a user with so many tokens that are good may have another one.
+
+    Raises:
+        LimitReached: they have as many as a user may have.
+    """
+    if present >= MOST_TOKENS:
+        raise LimitReached(
+            f"the user has {present} API tokens that are good, and may have {MOST_TOKENS}: revoke those that no "
+            "program uses, or add a user for each program",
+            most=MOST_TOKENS,
+        )

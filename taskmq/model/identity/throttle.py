@@ -14,6 +14,7 @@ __all__ = [
     "FORGET_AFTER_MS",
     "REMEMBER_MS",
     "ThrottleKey",
+    "confirmation_key",
     "failures_at",
     "network_of",
     "throttle_keys",
@@ -35,6 +36,7 @@ class ThrottleKey(NamedTuple):
         key: a hash: what people type as their name may be their password.
         free: so many failures cost nothing.
         longest_ms: no wait is longer.
+        first_ms: the wait after the first failure that costs something; it doubles with each further one.
         is_shared: others are counted for it as well, and a success of one takes back no more than its own count.
         known: the key of a success; within `REMEMBER_MS` of it failures are counted, and no login waits for them.
     """
@@ -44,6 +46,7 @@ class ThrottleKey(NamedTuple):
     longest_ms: int
     is_shared: bool = False
     known: str = ""
+    first_ms: int = 1000
 
 
 def throttle_keys(name: str, address: str) -> tuple[ThrottleKey, ...]:
@@ -55,6 +58,11 @@ def throttle_keys(name: str, address: str) -> tuple[ThrottleKey, ...]:
         ThrottleKey(_hashed("name", name.casefold()), 20, 60_000, known=known),
         ThrottleKey(_hashed("address", network), 50, 60_000, is_shared=True, known=known),
     )
+
+
+def confirmation_key(credential: str) -> ThrottleKey:
+    """What a wrong password counts for that was given with a credential: the fifth within the time has to wait."""
+    return ThrottleKey(_hashed("credential", credential), 4, FORGET_AFTER_MS, first_ms=FORGET_AFTER_MS)
 
 
 def network_of(address: str) -> str:
@@ -77,7 +85,7 @@ def wait_after(key: ThrottleKey, failures: int) -> int:
     """Milliseconds from the last of so many failures until the next attempt."""
     if failures < key.free:
         return 0
-    return min(1000 << min(failures - key.free, 30), key.longest_ms)
+    return min(key.first_ms << min(failures - key.free, 30), key.longest_ms)
 
 
 def touches(last_used: int, now: int, *, idle_ms: int | None = None) -> bool:

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+import msgspec
 from litestar import Request, Response, get, post
 from litestar.datastructures import Cookie
 from litestar.params import JSONBody
@@ -14,8 +15,9 @@ from taskmq.api.sign_in import (
     LoginView,
     MembershipView,
     PasswordBody,
+    PasswordView,
 )
-from taskmq.errors import InvalidOption, NotAuthenticated
+from taskmq.errors import InvalidOption, LoginThrottled, NotAuthenticated
 from taskmq.model.identity import RULES, Identity, Permission, Place, is_token, may, scope_for
 from taskmq.server.access import PUBLIC
 from taskmq.server.edge import fact_of
@@ -145,17 +147,24 @@ async def get_caller(request: Request[Any, Any, Any], caller: CallerGiven) -> Ca
 )
 async def change_password(
     data: JSONBody[PasswordBody], request: Request[Any, Any, Any], caller: CallerGiven
-) -> dict[str, str]:
-    """Change one's own password; all other sessions end."""
+) -> PasswordView:
+    """Change one's own password; all other sessions end, and on demand all API tokens.
+
+    Five wrong present passwords within a quarter of an hour end the session, or revoke the token, that calls.
+    """
     actor = caller.actor()
     administration = accounts_of(request.app.state).administration
     try:
-        await administration.change_own_password(caller.identity.user_id, data.before, data.after, by=actor)
+        done = await administration.change_own_password(
+            caller.identity, data.before, data.after, by=actor, keeps_tokens=not data.revoke_tokens
+        )
+    except LoginThrottled:
+        raise
     except NotAuthenticated as error:
         raise Problem.about("before", str(error)) from None
     except InvalidOption as error:
         raise Problem.about("after", str(error)) from None
-    return {"status": "updated"}
+    return PasswordView(status="updated", **msgspec.structs.asdict(done))
 
 
 LOGIN_HANDLERS: Final[tuple[Any, ...]] = (

@@ -9,6 +9,7 @@ from litestar.params import FromPath, JSONBody
 
 from taskmq.api.sign_in import NewTokenView, TokenBody, TokenList, TokenView
 from taskmq.contracts.identity import ApiToken
+from taskmq.errors import LoginThrottled, NotAuthenticated
 from taskmq.model.identity import Permission, read_scopes
 from taskmq.server.inputs import CallerGiven, instant_text, milliseconds_of, rendered
 from taskmq.server.problems import Problem
@@ -40,12 +41,22 @@ async def list_tokens(request: Request[Any, Any, Any], caller: CallerGiven) -> T
     tags=["tokens"],
 )
 async def add_token(data: JSONBody[TokenBody], request: Request[Any, Any, Any], caller: CallerGiven) -> NewTokenView:
-    """Make a token of one's own; its secret is in this answer, and nowhere else."""
+    """Make a token of one's own; its secret is in this answer, and nowhere else.
+
+    403 `confirmation_needed`: the last sign-in is more than five minutes ago; say `password`, or sign in again.
+    """
     if caller.identity.via == "token":
         # It would outlive what it was made by, and could say more.
         raise Problem(403, "not_allowed", "a token makes no tokens: sign in")
-    administration = accounts_of(request.app.state).administration
-    made = await administration.add_token(
+    services = accounts_of(request.app.state)
+    if caller.identity.via == "session":
+        try:
+            await services.access.confirm(caller.identity, data.password, address=caller.address)
+        except LoginThrottled:
+            raise
+        except NotAuthenticated as error:
+            raise Problem.about("password", str(error)) from None
+    made = await services.administration.add_token(
         caller.identity.user_id,
         data.name,
         by=caller.actor(),

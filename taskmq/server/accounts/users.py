@@ -8,7 +8,8 @@ from litestar import Request, Response, get, patch, post
 from litestar.handlers import delete, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from taskmq.api.accounts import RoleBody, UserBody, UserChangeBody, UserList, UserView
+from taskmq.access import PasswordSet
+from taskmq.api.accounts import ChangedUserView, RoleBody, UserBody, UserChangeBody, UserList, UserView
 from taskmq.api.sign_in import MembershipView
 from taskmq.contracts.identity import User, UserAccount, UserChange
 from taskmq.errors import IdentityNotFound, NotPermitted
@@ -74,18 +75,26 @@ async def get_user(user_id: FromPath[str], request: Request[Any, Any, Any]) -> R
 )
 async def change_user(
     user_id: FromPath[str], data: JSONBody[UserChangeBody], request: Request[Any, Any, Any], caller: CallerGiven
-) -> Response[UserView]:
-    """Change a user: another name or password, or disable them; a new password ends their sessions."""
+) -> Response[ChangedUserView]:
+    """Change a user: another name or password, or disable them.
+
+    A new password ends their sessions and revokes their API tokens, unless `keep_tokens` is said.
+    """
     administration = accounts_of(request.app.state).administration
     await check_user(request, caller, user_id)
     with matched_version(request.headers) as version:
         change = UserChange(version=version, name=data.name, email=data.email, is_disabled=data.is_disabled)
+        done = PasswordSet(0, 0, 0)
         if data.password is msgspec.UNSET:
             await administration.change_user(user_id, change, by=caller.actor())
         else:
-            await administration.set_password(user_id, data.password, by=caller.actor(), change=change)
+            done = await administration.set_password(
+                user_id, data.password, by=caller.actor(), keeps_tokens=data.keep_tokens, change=change
+            )
     account = await _account(request, user_id)
-    return Response(_view(account.user, account.memberships), headers={"ETag": f'"{account.user.version}"'})
+    view = _view(account.user, account.memberships)
+    changed = ChangedUserView(**msgspec.structs.asdict(view), **msgspec.structs.asdict(done))
+    return Response(changed, headers={"ETag": f'"{account.user.version}"'})
 
 
 @delete(

@@ -152,7 +152,7 @@ ACCOUNTS: Final[Mapping[str, Example]] = {
     ),
     "changePassword": Example(
         body={"before": "correct horse battery", "after": "another long sentence"},
-        answers={200: {"status": "updated"}},
+        answers={200: {"status": "updated", "sessions_ended": 1, "tokens_revoked": 0, "tokens_left": 2}},
     ),
     "listTokens": Example(answers={200: {"items": [_TOKEN]}}),
     "addToken": Example(
@@ -185,7 +185,16 @@ ACCOUNTS: Final[Mapping[str, Example]] = {
     "changeUser": Example(
         parameters={"user_id": SOME_ID},
         body={"is_disabled": True},
-        answers={200: {**_USER, "version": 2, "disabled": "2027-01-30T17:12:01.250Z"}},
+        answers={
+            200: {
+                **_USER,
+                "version": 2,
+                "disabled": "2027-01-30T17:12:01.250Z",
+                "sessions_ended": 0,
+                "tokens_revoked": 0,
+                "tokens_left": 0,
+            }
+        },
     ),
     "eraseUser": Example(parameters={"user_id": SOME_ID}, answers={200: {"status": "erased"}}),
     "setRole": Example(

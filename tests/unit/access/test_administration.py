@@ -1,12 +1,20 @@
 """Accounts as administrators change them."""
 
+import msgspec
 import pytest
 
-from taskmq.access import IdentityAdministration
+from taskmq.access import IdentityAdministration, PasswordSet, SessionTimes
 from taskmq.access.passwords import _known
 from taskmq.contracts.identity import UserChange
-from taskmq.errors import IdentityConflict, IdentityNotFound, InvalidOption, NotAuthenticated
-from taskmq.model.identity import EVERYWHERE, Membership, Role
+from taskmq.errors import (
+    ConfirmationNeeded,
+    IdentityConflict,
+    IdentityNotFound,
+    InvalidOption,
+    LoginThrottled,
+    NotAuthenticated,
+)
+from taskmq.model.identity import EVERYWHERE, SELF_SERVICE, Membership, Role
 from tests.unit.access.kit import BY, PASSWORD, House
 
 pytestmark = pytest.mark.real_time
@@ -82,11 +90,14 @@ async def test_a_user_changes_their_password_by_the_present_one_and_keeps_the_se
     other = await house.access.login("ann", PASSWORD, address="b")
     by = BY.__class__(user_id=ann.id, user="ann", via="session", credential=mine.identity.credential)
 
+    me = mine.identity
+    nobody = msgspec.structs.replace(me, user_id="nobody", user="nobody")
     with pytest.raises(NotAuthenticated):
-        await house.administration.change_own_password(ann.id, "wrong password 1", OTHER, by=by)
+        await house.administration.change_own_password(me, "wrong password 1", OTHER, by=by)
     with pytest.raises(NotAuthenticated):
-        await house.administration.change_own_password("nobody", PASSWORD, OTHER, by=by)
-    await house.administration.change_own_password(ann.id, PASSWORD, OTHER, by=by)
+        await house.administration.change_own_password(nobody, PASSWORD, OTHER, by=by)
+    done = await house.administration.change_own_password(me, PASSWORD, OTHER, by=by)
+    assert done == PasswordSet(sessions_ended=1, tokens_revoked=0, tokens_left=0)
 
     await house.access.authenticate(session=mine.secret)
     with pytest.raises(NotAuthenticated):
@@ -111,3 +122,134 @@ async def test_changes_without_a_server_need_nobody_to_forget() -> None:
     assert begun == []
     with pytest.raises(IdentityNotFound):
         await administration.end_session("none", by=BY)
+
+
+async def test_an_admins_reset_ends_all_sessions_and_tokens_and_says_how_many() -> None:
+    house = House()
+    ann = await house.user()
+    session = await house.access.login("ann", PASSWORD, address="a")
+    token = await house.administration.add_token(ann.id, "ci", by=BY)
+    other = await house.administration.add_token((await house.imported("bob", "")).id, "ci", by=BY)
+
+    done = await house.administration.set_password(ann.id, OTHER, by=BY)
+
+    assert done == PasswordSet(sessions_ended=1, tokens_revoked=1, tokens_left=0)
+    for credential in ({"session": session.secret}, {"token": token.secret}):
+        with pytest.raises(NotAuthenticated):
+            await house.access.authenticate(**credential)
+    await house.access.authenticate(token=other.secret)
+    revoked = [record for record in house.model.identity.audit if record.action == "token.revoke"]
+    assert [record.subject for record in revoked] == [token.token.id]
+
+
+async def test_tokens_live_on_where_that_is_said_and_are_counted() -> None:
+    house = House()
+    ann = await house.user()
+    me = (await house.access.login("ann", PASSWORD, address="a")).identity
+    kept = await house.administration.add_token(ann.id, "ci", by=BY)
+
+    reset = await house.administration.set_password(ann.id, OTHER, by=BY, keeps_tokens=True)
+    await house.access.authenticate(token=kept.secret)
+    own = await house.administration.change_own_password(me, OTHER, PASSWORD, by=BY, keeps_tokens=False)
+
+    assert (reset.tokens_left, own.tokens_revoked, own.tokens_left) == (1, 1, 0)
+    with pytest.raises(NotAuthenticated):
+        await house.access.authenticate(token=kept.secret)
+
+
+async def test_a_sign_in_just_now_stands_for_the_password_and_an_older_one_does_not() -> None:
+    house = House()
+    await house.user()
+    me = (await house.access.login("ann", PASSWORD, address="a")).identity
+
+    house.clock.advance("299s")
+    await house.access.confirm(me, None, address="a")
+    house.clock.advance("1s")
+    with pytest.raises(ConfirmationNeeded, match="more than five minutes ago"):
+        await house.access.confirm(me, None, address="a")
+    with pytest.raises(ConfirmationNeeded):
+        await house.access.confirm(msgspec.structs.replace(me, credential="no session"), None, address="a")
+
+    await house.access.confirm(me, PASSWORD, address="a")
+    again = (await house.access.login("ann", PASSWORD, address="a")).identity
+    await house.access.confirm(again, None, address="a")
+
+
+async def test_the_fifth_wrong_password_ends_the_session_that_it_was_given_with() -> None:
+    house = House()
+    await house.user()
+    stolen = await house.access.login("ann", PASSWORD, address="a")
+    own = await house.access.login("ann", PASSWORD, address="b")
+
+    for number in range(5):
+        await house.access.authenticate(session=stolen.secret)
+        with pytest.raises(NotAuthenticated, match="the present password is wrong"):
+            await house.access.check_password(stolen.identity, f"wrong password {number}", address="a")
+        # However patient the guesser is.
+        house.clock.advance("30s")
+
+    with pytest.raises(NotAuthenticated):
+        await house.access.authenticate(session=stolen.secret)
+    await house.access.authenticate(session=own.secret)
+    # It has ended already.
+    with pytest.raises(NotAuthenticated):
+        await house.access.check_password(stolen.identity, "wrong password", address="b")
+    (ended,) = [record for record in house.model.identity.audit if record.action == "session.end"]
+    assert ended.entry().note == "five wrong passwords"
+
+
+async def test_a_token_that_guesses_the_password_is_revoked() -> None:
+    house = House()
+    ann = await house.user()
+    found = await house.administration.add_token(ann.id, "ci", scopes=SELF_SERVICE, by=BY)
+    me = await house.access.authenticate(token=found.secret)
+
+    for number in range(5):
+        with pytest.raises(NotAuthenticated):
+            await house.access.check_password(me, f"wrong password {number}", address=f"{number}")
+
+    with pytest.raises(NotAuthenticated):
+        await house.access.authenticate(token=found.secret)
+
+
+async def test_wrong_passwords_count_together_with_failed_logins() -> None:
+    house = House()
+    await house.user()
+    me = (await house.access.login("ann", PASSWORD, address="a")).identity
+    for number in range(3):
+        with pytest.raises(NotAuthenticated):
+            await house.access.login("ann", f"wrong password {number}", address="a")
+    for number in range(2):
+        with pytest.raises(NotAuthenticated):
+            await house.access.check_password(me, f"wrong password {number}", address="a")
+
+    with pytest.raises(LoginThrottled):
+        await house.access.check_password(me, PASSWORD, address="a")
+    with pytest.raises(LoginThrottled):
+        await house.access.login("ann", PASSWORD, address="a")
+    house.clock.advance("15m")
+    await house.access.check_password(me, PASSWORD, address="a")
+
+
+async def test_a_token_without_an_end_has_the_greatest_age_that_is_set() -> None:
+    house = House()
+    ann = await house.user()
+    before = await house.administration.add_token(ann.id, "before", by=BY)
+    strict = house.server(SessionTimes(token=3600))
+    administration = IdentityAdministration(house.store.identity, hasher=house.hasher, access=strict)
+    house.clock.advance("30m")
+
+    made = await administration.add_token(ann.id, "made", by=BY)
+    longer = await administration.add_token(ann.id, "longer", by=BY, expires=house.clock.now_ms() + 7_200_000)
+
+    assert (before.token.expires, made.token.expires) == (None, house.clock.now_ms() + 3_600_000)
+    await strict.authenticate(token=before.secret)
+    house.clock.advance("31m")
+    for server, token in ((strict, made), (strict, longer), (house.access, before)):
+        await server.authenticate(token=token.secret)
+    with pytest.raises(NotAuthenticated):
+        await strict.authenticate(token=before.secret)
+    house.clock.advance("30m")
+    with pytest.raises(NotAuthenticated):
+        await strict.authenticate(token=made.secret)
+    await strict.authenticate(token=longer.secret)

@@ -4,16 +4,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from litestar.connection import ASGIConnection
+from litestar.testing import TestClient
 
+from taskmq import TaskMQ
 from taskmq.access import IdentityAdministration, PasswordHasher
 from taskmq.contracts.identity import Actor
 from taskmq.errors import InvalidSetting
-from taskmq.model.identity import digest
+from taskmq.model.identity import Identity, Membership, Role, digest
 from taskmq.server import EventSource, ServerSettings
 from taskmq.server.live.sources import sign
 from taskmq.server.rates import RateLimits, RequestLimits
 from taskmq.testing import FakeClock
-from tests.unit.server.kit import CALLERS, Site, open_site
+from tests.unit.app_kit import new_url
+from tests.unit.server.kit import CALLERS, Site, define, open_site, served
 
 
 def test_a_burst_is_taken_and_then_as_many_as_the_rate_allows() -> None:
@@ -61,6 +65,24 @@ def test_a_caller_who_sends_too_many_has_to_wait_and_others_have_not(tmp_path: P
     assert (taken.status_code, refused.status_code, other.status_code) == (200, 429, 200)
     assert refused.json()["code"] == "too_many_requests"
     assert int(refused.headers["retry-after"]) > 1
+
+
+def test_many_tokens_of_one_user_are_no_way_around_the_rate() -> None:
+    app = TaskMQ(new_url())
+    define(app)
+
+    async def identify(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:
+        user, _, token = connection.headers["authorization"].removeprefix("Bearer ").partition("/")
+        memberships = (Membership("acme", Role.VIEWER),)
+        return Identity(user_id=user, user=user, memberships=memberships, via="session", credential=f"{user}/{token}")
+
+    def ask(user: str, token: int) -> int:
+        return client.get("/api/v1/auth/me", headers={"Authorization": f"Bearer {user}/{token}"}).status_code
+
+    with TestClient(served(app, identify=identify, settings=ServerSettings(rate=0.1))) as client:
+        # Each token has a burst of one, and the user four times that.
+        assert [ask("ann", token) for token in range(6)] == [200] * 4 + [429] * 2
+        assert ask("bob", 0) == 200
 
 
 def test_an_address_with_many_bad_credentials_has_to_wait(tmp_path: Path) -> None:

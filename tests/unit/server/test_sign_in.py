@@ -2,7 +2,9 @@
 
 import asyncio
 import functools
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -270,7 +272,8 @@ def test_a_password_is_changed_by_who_knows_it_and_a_bad_one_is_refused(served: 
 
     assert change("wrong", "another long sentence").json()["errors"][0]["field"] == "before"
     assert change(_PASSWORD, "short").json()["errors"][0]["field"] == "after"
-    assert change(_PASSWORD, "another long sentence").json() == {"status": "updated"}
+    changed = change(_PASSWORD, "another long sentence").json()
+    assert changed == {"status": "updated", "sessions_ended": 0, "tokens_revoked": 0, "tokens_left": 0}
     assert served("POST", "/auth/login", {"username": "root", "password": _PASSWORD}).status_code == 401
 
 
@@ -416,3 +419,93 @@ def test_sessions_and_tokens_are_seen_and_ended_by_their_user_and_by_administrat
     (own,) = served("GET", f"{path}/sessions", authorization=second).json()["items"]
     assert served("DELETE", f"{path}/sessions/{own['id']}", authorization=second).status_code == 200
     assert served("GET", "/auth/me", authorization=second).status_code == 401
+
+
+def _older(tmp_path: Path, seconds: int) -> None:
+    """Have all sessions begun so long ago."""
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
+        connection.execute("update session set created = created - ?", (seconds * 1000,))
+
+
+def test_a_token_takes_the_password_or_a_sign_in_just_now(served: _Served, tmp_path: Path) -> None:
+    by = f"Bearer {served.log_in()['token']}"
+    served.client.cookies.clear()
+
+    def add(name: str, **more: Any) -> Response:
+        return served("POST", "/tokens", {"name": name, **more}, authorization=by)
+
+    assert add("fresh").status_code == 201
+    _older(tmp_path, 300)
+    stale = add("stale")
+    assert (stale.status_code, stale.json()["code"]) == (403, "confirmation_needed")
+    assert add("wrong", password="wrong password").json()["errors"][0]["field"] == "password"
+    assert add("confirmed", password=_PASSWORD).status_code == 201
+    names = [one["name"] for one in served("GET", "/tokens", authorization=by).json()["items"]]
+    assert sorted(names) == ["confirmed", "fresh"]
+
+
+def test_a_stolen_session_leaves_no_token_behind_a_new_password(served: _Served, tmp_path: Path) -> None:
+    stolen = f"Bearer {served.log_in()['token']}"
+    # Another browser, whose sign-in ends no session.
+    served.client.cookies.clear()
+    own = f"Bearer {served.log_in()['token']}"
+    served.client.cookies.clear()
+    token = served("POST", "/tokens", {"name": "wide"}, authorization=own).json()["secret"]
+    _older(tmp_path, 300)
+
+    assert served("POST", "/tokens", {"name": "thief"}, authorization=stolen).status_code == 403
+    body = {"before": _PASSWORD, "after": "another long sentence", "revoke_tokens": True}
+    changed = served("POST", "/auth/password", body, authorization=own).json()
+
+    assert changed == {"status": "updated", "sessions_ended": 1, "tokens_revoked": 1, "tokens_left": 0}
+    for credential in (stolen, f"Bearer {token}"):
+        assert served("GET", "/auth/me", authorization=credential).status_code == 401
+
+
+def test_an_admins_reset_revokes_tokens_unless_they_are_to_be_kept(served: _Served) -> None:
+    root = f"Bearer {served.log_in()['token']}"
+    served.client.cookies.clear()
+    roles = [{"tenant": "*", "role": "viewer"}]
+    user = served("POST", "/users", {"name": "ann", "memberships": roles, "password": "ostrich lamp violet"},
+                  authorization=root).json()  # fmt: skip
+
+    def token_of(password: str) -> str:
+        begun = served("POST", "/auth/login", {"username": "ann", "password": password}).json()
+        served.client.cookies.clear()
+        made = served("POST", "/tokens", {"name": "ci"}, authorization=f"Bearer {begun['token']}").json()
+        return f"Bearer {made['secret']}"
+
+    def reset(**body: Any) -> tuple[int, ...]:
+        found = served("PATCH", f"/users/{user['id']}", body, authorization=root).json()
+        return found["sessions_ended"], found["tokens_revoked"], found["tokens_left"]
+
+    token = token_of("ostrich lamp violet")
+    assert reset(email="ann@example.org") == (0, 0, 0)
+    assert reset(password="seven green bicycles", keep_tokens=True) == (1, 0, 1)
+    assert served("GET", "/jobs", authorization=token).status_code == 200
+    assert reset(password="eight yellow kayaks") == (0, 1, 0)
+    assert served("GET", "/jobs", authorization=token).status_code == 401
+
+
+def test_a_session_that_guesses_the_password_ends_with_the_fifth_guess(served: _Served) -> None:
+    stolen = f"Bearer {served.log_in()['token']}"
+    served.client.cookies.clear()
+
+    def guess(number: int) -> int:
+        body = {"before": f"wrong password {number}", "after": "another long sentence"}
+        return served("POST", "/auth/password", body, authorization=stolen).status_code
+
+    assert [guess(number) for number in range(5)] == [400] * 5
+    assert guess(5) == 401
+
+
+def test_a_user_has_so_many_tokens_and_a_typed_error_says_what_to_do(served: _Served) -> None:
+    by = f"Bearer {served.log_in()['token']}"
+    served.client.cookies.clear()
+    for number in range(100):
+        assert served("POST", "/tokens", {"name": f"t{number}"}, authorization=by).status_code == 201
+
+    refused = served("POST", "/tokens", {"name": "more"}, authorization=by)
+
+    assert (refused.status_code, refused.json()["code"]) == (409, "limit_reached")
+    assert "revoke those that no program uses" in refused.json()["detail"]

@@ -119,6 +119,8 @@ class MemoryAccounts:
             self._model.end_sessions(user_id, but=change.keep_session)
         self._model.users[user_id] = after
         self._model.note(now, Trail(by).user_changed(before, after, change))
+        if change.revokes_tokens:
+            self._model.note(now, [Trail(by).token_revoked(token) for token in self._model.revoke_tokens(user_id)])
         return after
 
     async def rehash_password(self, user_id: str, *, before: str, after: str) -> None:

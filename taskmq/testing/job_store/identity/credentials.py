@@ -14,7 +14,7 @@ from taskmq.contracts.identity import (
     UserAccount,
 )
 from taskmq.errors import IdentityConflict, IdentityNotFound
-from taskmq.model.identity import REMEMBER_MS, ThrottleKey, failures_at, touches, wait_after
+from taskmq.model.identity import REMEMBER_MS, ThrottleKey, check_token_count, failures_at, touches, wait_after
 from taskmq.testing.job_store.identity.model import IdentityModel, Secret, Throttled
 
 __all__ = ["MemoryCredentials"]
@@ -114,6 +114,12 @@ class MemoryCredentials:
         self._model.user(token.user_id)
         if any(each.user_id == token.user_id and each.name == token.name for each in self._tokens()):
             raise IdentityConflict(f"the user has a token {token.name!r} already: revoke it, or take another name")
+        check_token_count(
+            sum(
+                each.user_id == token.user_id and (each.expires is None or each.expires > now)
+                for each in self._tokens()
+            )
+        )
         added = ApiToken(
             id=token.id,
             user_id=token.user_id,

@@ -82,6 +82,17 @@ class IdentityModel:
         if self.admins() == {user_id}:
             raise IdentityConflict("the instance would have no admin any more: make another user one first")
 
+    def revoke_tokens(self, user_id: str) -> list[ApiToken]:
+        """Forget a user's tokens; which they were."""
+        found = {
+            digest: secret.token
+            for digest, secret in self.secrets.items()
+            if secret.token is not None and secret.token.user_id == user_id
+        }
+        for digest in found:
+            del self.secrets[digest]
+        return list(found.values())
+
     def end_sessions(self, user_id: str, *, but: str = "") -> None:
         for digest, secret in list(self.secrets.items()):
             session = secret.session

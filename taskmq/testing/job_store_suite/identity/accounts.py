@@ -223,6 +223,24 @@ class AccountCases(IdentityCase):
         assert found[1] == "two"
 
     @case
+    async def test_a_change_may_revoke_all_tokens_of_its_user(self) -> None:
+        people, other = self.people(), self.people()
+        ann, bob = await people.user("ann"), await people.user("bob")
+        keys = [secret() for _ in range(3)]
+        for number, (user, key) in enumerate(zip((ann, ann, bob), keys, strict=True)):
+            await people.token(user, key, name=f"t{number}")
+        unsealed = await people.audit.unsealed()
+
+        await people.accounts.change_user(ann.id, UserChange(password_hash="h"), by=BY)
+        assert await other.credentials.find_token(keys[0].digest) is not None
+        await people.accounts.change_user(ann.id, UserChange(password_hash="i", revokes_tokens=True), by=BY)
+
+        assert [await other.credentials.find_token(key.digest) is None for key in keys] == [True, True, False]
+        assert await other.credentials.tokens(ann.id) == []
+        # Two passwords, and two tokens.
+        assert await people.audit.unsealed() - unsealed == 4
+
+    @case
     async def test_a_hash_is_renewed_only_where_the_password_is_the_same(self) -> None:
         people = self.people()
         ann = await people.user("ann", password_hash="one")

@@ -1,8 +1,9 @@
 """API tokens."""
 
+import asyncio
 import uuid
 
-from taskmq.errors import IdentityConflict, IdentityNotFound
+from taskmq.errors import IdentityConflict, IdentityNotFound, LimitReached
 from taskmq.model.identity import Membership, Permission, Role
 from taskmq.testing.job_store_suite.identity.kit import BY, HOUR, IdentityCase, secret
 from taskmq.testing.runner import case, raises
@@ -113,6 +114,24 @@ class ApiTokenCases(IdentityCase):
 
         assert {each.name for each in await people.credentials.tokens(ann.id)} == {"ci", "CI"}
         assert len(await people.credentials.tokens()) == 3
+
+    @case
+    async def test_a_user_has_so_many_good_tokens_and_no_more(self) -> None:
+        people, other = self.people(), self.people()
+        ann, bob = await people.user("ann"), await people.user("bob")
+        made = await asyncio.gather(*(people.token(ann, name=f"t{number}") for number in range(99)))
+        await people.token(ann, name="over", expires=1)
+
+        tried = await asyncio.gather(
+            *(store.token(ann, name=f"last{number}") for number, store in enumerate((people, other, people, other))),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(one, LimitReached) for one in tried) == 3
+        await other.token(bob)
+        await people.credentials.revoke_token(made[0].id, by=BY)
+        await other.token(ann, name="again")
+
+        assert len(await people.credentials.tokens(ann.id)) == 101
 
     @case
     async def test_a_token_needs_its_user(self) -> None:

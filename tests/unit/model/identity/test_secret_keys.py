@@ -1,6 +1,7 @@
 import pytest
 
-from taskmq.model.identity import csrf_token, digest, is_token, session_key, token_key
+from taskmq.errors import LimitReached
+from taskmq.model.identity import MOST_TOKENS, check_token_count, csrf_token, digest, is_token, session_key, token_key
 
 _RANDOM = bytes(range(32))
 
@@ -41,3 +42,11 @@ def test_a_csrf_token_is_of_one_session_and_does_not_tell_its_secret() -> None:
 def test_a_secret_is_made_of_32_bytes(size: int) -> None:
     with pytest.raises(ValueError, match="32 random bytes"):
         token_key(bytes(size))
+
+
+def test_a_user_has_no_more_tokens_than_there_may_be() -> None:
+    check_token_count(MOST_TOKENS - 1)
+
+    with pytest.raises(LimitReached, match="revoke those that no program uses") as caught:
+        check_token_count(MOST_TOKENS)
+    assert caught.value.most == MOST_TOKENS

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from taskmq.model.identity import (
     FORGET_AFTER_MS,
     ThrottleKey,
+    confirmation_key,
     failures_at,
     network_of,
     throttle_keys,
@@ -17,6 +18,14 @@ def test_waits_begin_after_the_free_failures_and_double_up_to_the_longest() -> N
 
     assert [wait_after(key, failures) for failures in range(9)] == [0, 0, 0, 1000, 2000, 4000, 8000, 10_000, 10_000]
     assert wait_after(key, 10**9) == 10_000
+
+
+def test_the_fifth_wrong_password_of_a_credential_waits_for_as_long_as_they_count() -> None:
+    key = confirmation_key("session-1")
+
+    assert [wait_after(key, failures) for failures in range(6)] == [0] * 4 + [FORGET_AFTER_MS] * 2
+    assert key != confirmation_key("session-2")
+    assert "session" not in key.key
 
 
 @given(st.integers(0, 100), st.integers(0, 100))

@@ -43,16 +43,18 @@ function Edit({ user, close, reload }) {
   const [name, setName] = useState(user.name);
   const [email, setEmail] = useState(user.email);
   const [password, setPassword] = useState("");
+  const [keep, setKeep] = useState(false);
   const act = async () => {
-    const body = { ...(name === user.name ? {} : { name }), ...(email === user.email ? {} : { email }), ...(password ? { password } : {}) };
-    await call("PATCH", `users/${part(user.id)}`, { body, headers: { "If-Match": `"${user.version}"` } });
-    notify(password ? "Changed; their sessions have ended." : "Changed.");
+    const body = { ...(name === user.name ? {} : { name }), ...(email === user.email ? {} : { email }), ...(password ? { password, keep_tokens: keep } : {}) };
+    const done = await call("PATCH", `users/${part(user.id)}`, { body, headers: { "If-Match": `"${user.version}"` } });
+    notify(password ? `Changed. Ended: ${done.sessions_ended} sessions. Tokens: ${done.tokens_revoked} revoked, ${done.tokens_left} still good.` : "Changed.");
     reload();
   };
   return html`<${Confirm} title="Change the user" verb="Change" close=${close} act=${act}>
     <${Field} label="Name"><input value=${name} required onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
     <${Field} label="E-mail"><input value=${email} onInput=${(/** @type {any} */ e) => setEmail(e.target.value)} /><//>
-    <${PasswordField} label="Another password" hint="At least twelve characters; it ends their sessions. Empty: as it is." value=${password} set=${setPassword} /><//>`;
+    <${PasswordField} label="Another password" hint="At least twelve characters; it ends their sessions and revokes their tokens. Empty: as it is." value=${password} set=${setPassword} />
+    ${password && html`<label class="check"><input type="checkbox" checked=${keep} onChange=${(/** @type {any} */ e) => setKeep(e.target.checked)} /> Keep their tokens good</label>`}<//>`;
 }
 
 /** @param {{give: (role: RoleText) => Promise<void>, close: () => void, tenant?: string, hint?: string, children?: unknown}} props */
