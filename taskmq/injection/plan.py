@@ -14,6 +14,7 @@ from typing import IO, Annotated, Any, Final, Literal, TypeVar, overload
 import msgspec
 
 from taskmq.errors import InvalidOption
+from taskmq.model.values.annotations import is_injected
 from taskmq.run.context import Context
 
 __all__ = [
@@ -295,9 +296,7 @@ def _dependency(parameter: inspect.Parameter, kind: Any) -> Dependency | None:
 
 
 def _is_context(kind: Any) -> bool:
-    if isinstance(kind, type):
-        return issubclass(kind, Context)
-    return Context in typing.get_args(kind) and typing.get_origin(kind) in (typing.Union, type(int | str))
+    return is_injected(kind, Context)
 
 
 def _parameters(function: Callable[..., Any], where: str) -> Iterator[tuple[inspect.Parameter, Any]]:

@@ -16,9 +16,9 @@ from taskmq.client.job_service import JobService
 from taskmq.client.progress import JobProgress
 from taskmq.errors import ResultExpired, StateUnavailable, TaskFailed
 from taskmq.jobs.outcome import JobOutcome
-from taskmq.model.codec import encode_value
 from taskmq.model.envelope import JSON, decode_envelope
 from taskmq.model.states import JobState
+from taskmq.model.values.wire_form import encode_value
 
 __all__ = ["EndNews", "JobNews", "ProgressNews", "StateNews", "sse_text", "watch"]
 

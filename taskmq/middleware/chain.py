@@ -42,6 +42,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         held: it does not run until it is released.
         asked_for: what tells it from other submissions, where that is not the call itself: of a definition, whose
             content may change between a submission and its repetition.
+        compared: its arguments as they are compared with those of a repetition; None: as they are sent.
     """
 
     job_id: str | None = None
@@ -49,6 +50,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     detail: JobDetail | None = None
     held: bool = False
     asked_for: bytes | None = None
+    compared: tuple[msgspec.Raw, msgspec.Raw] | None = None
 
 
 class Sending(msgspec.Struct, gc=False):

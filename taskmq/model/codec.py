@@ -2,15 +2,16 @@
 
 Arguments are encoded as they are and decoded straight into the annotated types (msgspec: dataclasses,
 Structs, datetimes, UUIDs, enums, tuples, unions, ...; paths as strings; pydantic models by their own
-methods). What the worker would refuse is refused before it is sent: `encode` decodes what it has written.
+methods). What the worker would refuse, or read as something else, is refused before it is sent: `encode` decodes what
+it has written, and compares.
 """
 
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePath
-from typing import Any, Final, NamedTuple, Protocol, cast
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -18,9 +19,15 @@ from msgspec import UNSET, Raw, UnsetType
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
 from taskmq.model.envelope import JSON, MSGPACK, NO_KWARGS
 from taskmq.model.units import did_you_mean
+from taskmq.model.values.annotations import check_type, hints_of, is_injected
+from taskmq.model.values.canonical_form import canonical_order
+from taskmq.model.values.difference import difference
+from taskmq.model.values.wire_form import ENCODERS, Decoder, decode_value, decoder_of, encode_value
 
-__all__ = ["Arguments", "Parameter", "Parameters", "Rest", "ReturnType", "Signature", "decode_value", "encode_value"]
+__all__ = ["PLAIN", "Arguments", "Parameter", "Parameters", "Rest", "ReturnType", "Signature"]
 
+# Of these a type is all that there is to compare.
+_CERTAIN: Final = frozenset({int, str, bool, type(None)})
 _EMPTY: Final = frozenset({b"", b"{}", b"[]", b"\x80", b"\x90"})
 _UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -30,69 +37,37 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 _IsProvided = Callable[[inspect.Parameter, Any], bool]
 
 
-class _Decoder(Protocol):
-    def decode(self, data: Any, /) -> Any: ...
-
-
-def _encode_hook(value: object) -> Any:
-    if isinstance(value, PurePath):
-        return str(value)
-    kind = type(value)
-    dump: Callable[..., Any] | None = getattr(kind, "model_dump", None)
-    if dump is None:
-        raise TypeError(
-            f"a value of type {kind.__qualname__} has no form on the wire: use texts, numbers, lists, dictionaries, "
-            "dataclasses or pydantic models"
-        )
-    return dump(value, mode="json")
-
-
-def _decode_hook(kind: Any, value: Any) -> Any:
-    if kind is object:
-        return value
-    if issubclass(kind, PurePath):
-        if isinstance(value, str):
-            return kind(value)
-        raise ValueError(f"Expected a path as `str`, got `{type(value).__name__}`")
-    return kind.model_validate(value)
-
-
-_json_encoder = msgspec.json.Encoder(enc_hook=_encode_hook)
-_msgpack_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_hook)
-
-
-def encode_value(value: object, content_type: str) -> bytes:
-    """`value` in the given content type.
-
-    Raises:
-        EncodeError: it has no form on the wire.
-    """
-    encoder = _msgpack_encoder if content_type == MSGPACK else _json_encoder
-    try:
-        return encoder.encode(value)
-    except Exception as error:  # a model's own serializer may raise anything
-        raise EncodeError(str(error)) from error
-
-
-def decode_value(data: bytes, content_type: str) -> Any:
-    """The value in `data` as plain dictionaries, lists, strings and numbers."""
-    return _decoder(Any, content_type).decode(data)
-
-
-def _decoder(kind: Any, content_type: str) -> _Decoder:
-    if content_type == MSGPACK:
-        return cast("_Decoder", msgspec.msgpack.Decoder(kind, dec_hook=_decode_hook))
-    return cast("_Decoder", msgspec.json.Decoder(kind, dec_hook=_decode_hook))
-
-
 class ReturnType:
-    """What a task returns."""
+    """What a task returns.
 
-    __slots__ = ("_decoders", "_kind")
+    Args:
+        kind: the annotated type; what has none is read as plain data.
+    """
+
+    __slots__ = ("_certain", "_decoders", "_kind")
 
     def __init__(self, kind: Any) -> None:
         self._kind = Any if kind is None or kind is inspect.Parameter.empty else kind
-        self._decoders: dict[str, _Decoder] = {}
+        self._certain = _CERTAIN if self._kind is Any else _CERTAIN.intersection([self._kind])
+        self._decoders: dict[str, Decoder] = {}
+
+    def encode(self, value: object, content_type: str) -> bytes:
+        """`value` in a form that `decode` reads as an equal one.
+
+        Raises:
+            EncodeError: it has none; says why.
+        """
+        data = encode_value(value, content_type)
+        if type(value) in self._certain:
+            return data
+        try:
+            arrived = self._decoder(content_type).decode(data)
+        except Exception as error:
+            reason = difference(value, decode_value(data, content_type)) or _words(error)
+            raise EncodeError(f"it does not fit the annotated type: {reason}") from error
+        if (lost := difference(value, arrived)) is not None:
+            raise EncodeError(f"it would not arrive as it is: {lost}")
+        return data
 
     def decode(self, data: bytes, content_type: str) -> Any:
         """The value in `data`, of the annotated type.
@@ -100,12 +75,19 @@ class ReturnType:
         Raises:
             EncodeError: it does not fit the type, for example because the task has changed since.
         """
-        if (decoder := self._decoders.get(content_type)) is None:
-            decoder = self._decoders[content_type] = _decoder(self._kind, content_type)
         try:
-            return decoder.decode(data)
+            return self._decoder(content_type).decode(data)
         except Exception as error:  # a type's own __post_init__ or validator may raise anything
             raise EncodeError(f"the stored result does not fit the task's return type: {error}") from error
+
+    def _decoder(self, content_type: str) -> Decoder:
+        if (decoder := self._decoders.get(content_type)) is None:
+            decoder = self._decoders[content_type] = decoder_of(self._kind, content_type)
+        return decoder
+
+
+PLAIN: Final = ReturnType(Any)
+"""Values whose type is not known: they are read as plain data."""
 
 
 class Parameter(msgspec.Struct, frozen=True):
@@ -141,6 +123,7 @@ class _Compiled:
         "_args_type",
         "_decoders",
         "_is_simple",
+        "_kinds",
         "_kwargs_type",
         "by_name",
         "context",
@@ -158,7 +141,7 @@ class _Compiled:
     def __init__(self, function: Callable[..., Any], owner: str, injected: type, is_provided: _IsProvided) -> None:
         self.owner = owner
         # NameError goes to the caller: a name that is defined further down may resolve later.
-        hints = _hints(function, owner)
+        hints = hints_of(function, owner)
         self.context: tuple[int, str] | None = None
         self.provided: set[str] = set()
         self.rest_args: Rest | None = None
@@ -169,7 +152,7 @@ class _Compiled:
             if is_provided(parameter, kind):
                 self.provided.add(parameter.name)
                 continue
-            if _is_injected(kind, injected):
+            if is_injected(kind, injected):
                 if self.context is not None:
                     raise InvalidOption(f"task {owner}: only one parameter can be a {injected.__name__}")
                 if parameter.kind in _VARIADIC:
@@ -182,9 +165,12 @@ class _Compiled:
                 index = len(parameters) if parameter.kind in _POSITIONAL else -1
                 self.context = (index, parameter.name)
                 continue
-            _check_type(kind, owner=owner, what=f"parameter {parameter.name!r}", refused=injected)
+            checked = typing.get_args(kind)[0] if typing.get_origin(kind) is typing.Unpack else kind
+            check_type(checked, owner=owner, what=f"parameter {parameter.name!r}", refused=injected)
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                 self.rest_args = Rest(parameter.name, kind)
+            elif parameter.kind is inspect.Parameter.VAR_KEYWORD and typing.get_origin(kind) is typing.Unpack:
+                parameters += _unpacked(kind)
             elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 self.rest_kwargs = Rest(parameter.name, kind)
             else:
@@ -204,7 +190,8 @@ class _Compiled:
         self.returns = hints.get("return", Any)
         self._args_type = _struct([(f"p{i}", p.kind) for i, p in enumerate(self.positional)], array_like=True)
         self._kwargs_type = _struct([(p.name, p.kind) for p in self.by_name.values()], array_like=False)
-        self._decoders: dict[str, tuple[_Decoder, _Decoder]] = {}
+        self._decoders: dict[str, tuple[Decoder, Decoder]] = {}
+        self._kinds: dict[str, ReturnType] = {}
         # Calls by position alone, which are most, need one decoder for all of it.
         self._is_simple = self.rest_args is None and 0 < self.required == len(parameters) == len(self.positional)
         self.whole: dict[str, Callable[[Raw | bytes], tuple[Any, ...]]] = {}
@@ -217,7 +204,7 @@ class _Compiled:
                 pass
         decoders = self._decoders.get(content_type)
         if decoders is None:
-            decoders = _decoder(self._args_type, content_type), _decoder(self._kwargs_type, content_type)
+            decoders = decoder_of(self._args_type, content_type), decoder_of(self._kwargs_type, content_type)
             self._decoders[content_type] = decoders
         try:
             if self.rest_args is None:
@@ -245,25 +232,76 @@ class _Compiled:
         self._check_bound(len(values), named)
         return values, named
 
-    def place_without_form(self, args: Sequence[object], kwargs: Mapping[str, object], content_type: str) -> str:
-        """The first argument that has no form on the wire, as the beginning of an error."""
-        for name, value in (*zip((p.name for p in self.positional), args, strict=False), *kwargs.items()):
-            try:
-                encode_value(value, content_type)
-            except EncodeError:
-                return f"argument {name!r}: "
-        return ""
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any], content_type: str) -> tuple[Raw, Raw]:
+        try:
+            raw_args = Raw(encode_value(args, content_type))
+            return raw_args, Raw(encode_value(kwargs, content_type)) if kwargs else NO_KWARGS
+        except EncodeError as error:
+            for name, _, value in self._parts(args, kwargs, 0):
+                with self._naming(name):
+                    encode_value(value, content_type)
+            raise EncodeError(f"task {self.owner}: {error}") from error.__cause__
+
+    def check(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        content_type: str,
+        *,
+        before: int = 0,
+        is_plain: bool = False,
+    ) -> None:
+        """See that each argument arrives as it is.
+
+        Args:
+            before: how many positional ones come before these.
+            is_plain: whatever the types of the parameters are.
+
+        Raises:
+            EncodeError: one does not; names it and says why.
+        """
+        for name, kind, value in self._parts(args, kwargs, before):
+            with self._naming(name):
+                (PLAIN if is_plain else kind).encode(value, content_type)
+
+    def _parts(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], before: int
+    ) -> Iterator[tuple[str, ReturnType, Any]]:
+        """Each argument with its name and its type."""
+        for place, value in enumerate(args, before):
+            if place < len(self.positional):
+                parameter: Parameter | Rest | None = self.positional[place]
+            else:
+                parameter = self.rest_args
+            name = f"{self.rest_args.name}[{place - len(self.positional)}]" if self.rest_args else f"[{place}]"
+            yield self._part_of(parameter, name, value)
+        for name, value in kwargs.items():
+            yield self._part_of(self.by_name.get(name) or self.rest_kwargs, name, value)
+
+    def _part_of(self, parameter: Parameter | Rest | None, name: str, value: Any) -> tuple[str, ReturnType, Any]:
+        if parameter is None:
+            return name, PLAIN, value
+        if (kind := self._kinds.get(parameter.name)) is None:
+            kind = self._kinds[parameter.name] = ReturnType(parameter.kind)
+        return (name if isinstance(parameter, Rest) else parameter.name), kind, value
+
+    @contextmanager
+    def _naming(self, name: str) -> Generator[None]:
+        try:
+            yield
+        except EncodeError as error:
+            raise EncodeError(f"task {self.owner}: argument {name!r}: {error}") from error.__cause__
 
     def _make_whole(self, content_type: str) -> Callable[[Raw | bytes], tuple[Any, ...]]:
         kinds: Any = tuple(parameter.kind for parameter in self.positional)
-        whole = self.whole[content_type] = _decoder(tuple.__class_getitem__(kinds), content_type).decode
+        whole = self.whole[content_type] = decoder_of(tuple.__class_getitem__(kinds), content_type).decode
         return whole
 
     def _open_args(self, args: Raw, rest: Rest, content_type: str) -> tuple[Any, ...]:
         if _is_empty(args):
             return ()
         count = len(self.positional)
-        parts: list[Raw] = _decoder(list[Raw], content_type).decode(args)
+        parts: list[Raw] = decoder_of(list[Raw], content_type).decode(args)
         return tuple(
             self._part(self.positional[i].name, self.positional[i].kind, part, content_type)
             if i < count
@@ -272,7 +310,7 @@ class _Compiled:
         )
 
     def _open_kwargs(self, kwargs: Raw, rest: Rest, content_type: str) -> dict[str, Any]:
-        parts: dict[str, Raw] = _decoder(dict[str, Raw], content_type).decode(kwargs)
+        parts: dict[str, Raw] = decoder_of(dict[str, Raw], content_type).decode(kwargs)
         return {
             name: self._part(name, self.by_name[name].kind if name in self.by_name else rest.kind, part, content_type)
             for name, part in parts.items()
@@ -280,7 +318,7 @@ class _Compiled:
 
     def _part(self, name: str, kind: Any, part: Raw, content_type: str) -> Any:
         try:
-            return _decoder(kind, content_type).decode(part)
+            return decoder_of(kind, content_type).decode(part)
         except Exception as error:
             reason, path = _located(error)
             raise InvalidArguments(f"task {self.owner}: {reason} - at `{name}{path}`") from error
@@ -379,22 +417,56 @@ class Signature:
             whole = compiled.whole.get(content_type)
             if whole is not None:
                 try:
-                    data = (_msgpack_encoder if content_type == MSGPACK else _json_encoder).encode(args)
-                    whole(data)
+                    data = ENCODERS[content_type](args)
+                    if whole(data) == args:
+                        return Raw(data), NO_KWARGS
                 except Exception:  # noqa: BLE001, S110 - what does not fit is said below
                     pass
-                else:
-                    return Raw(data), NO_KWARGS
         elif not compiled.provided.isdisjoint(kwargs):
             raise compiled.refused(kwargs)
+        raw_args, raw_kwargs = compiled.encode(args, kwargs, content_type)
         try:
-            raw_args = Raw(encode_value(args, content_type))
-            raw_kwargs = Raw(encode_value(kwargs, content_type)) if kwargs else NO_KWARGS
-        except EncodeError as error:
-            place = compiled.place_without_form(args, kwargs, content_type)
-            raise EncodeError(f"task {self._owner}: {place}{error}") from error.__cause__
-        compiled.decode(raw_args, raw_kwargs, content_type)
+            arrived = compiled.decode(raw_args, raw_kwargs, content_type)
+        except InvalidArguments:
+            # Of what has no form on the wire the decoder knows only what it has become.
+            compiled.check(args, kwargs, content_type, is_plain=True)
+            raise
+        if difference((args, kwargs), arrived) is not None:
+            compiled.check(args, kwargs, content_type)
         return raw_args, raw_kwargs
+
+    def encode_part(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], content_type: str, *, before: int | None
+    ) -> tuple[Raw, Raw]:
+        """A part of a call in its wire form.
+
+        Args:
+            before: how many positional arguments come before these; None: that is not known.
+
+        Raises:
+            EncodeError: an argument has no form on the wire, or does not fit its parameter.
+        """
+        compiled = self._cache or self._compiled()
+        raws = compiled.encode(args, kwargs, content_type)
+        compiled.check(args, kwargs, content_type, before=before or 0, is_plain=before is None)
+        return raws
+
+    def canonical(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], raws: tuple[Raw, Raw], *, keeps_keys: bool = False
+    ) -> tuple[Raw, Raw]:
+        """A call in JSON with all that has no order of its own in one: the same in every process.
+
+        Args:
+            raws: the call as `encode` has written it.
+            keeps_keys: leave the keys of dictionaries in their order, which the code that says them has.
+        """
+        compiled = self._cache or self._compiled()
+        plain = [decode_value(bytes(raw), JSON) for raw in raws]
+        places = {name: place for place, name in enumerate(compiled.by_name)}
+        named = canonical_order(kwargs, plain[1], keeps_keys=keeps_keys)
+        ordered = dict(sorted(named.items(), key=lambda item: places.get(item[0], len(places))))
+        raw_args = Raw(encode_value(canonical_order(args, plain[0], keeps_keys=keeps_keys), JSON))
+        return raw_args, Raw(encode_value(ordered, JSON)) if kwargs else raws[1]
 
     def decode(self, args: Raw, kwargs: Raw, content_type: str | None) -> Arguments:
         """The call with its arguments in the annotated types.
@@ -458,25 +530,25 @@ class Signature:
         """
         kind = self._compiled().returns
         try:
-            _check_type(kind, owner=self._owner, what="the return type", refused=self._injected)
+            check_type(kind, owner=self._owner, what="the return type", refused=self._injected)
         except InvalidOption as error:
             raise InvalidOption(f"{error}; or keep no results: result=False") from error
         return ReturnType(kind)
 
 
-def _hints(function: Callable[..., Any], owner: str) -> dict[str, Any]:
-    target: Any = inspect.unwrap(function)
-    if not inspect.isroutine(target):
-        target = type(target).__call__
-    try:
-        hints = typing.get_type_hints(target, include_extras=True)
-    except AttributeError as error:
-        # Of a module that is still being imported: it may have the name later.
-        raise NameError(str(error)) from error
-    except (SyntaxError, TypeError) as error:
-        raise InvalidOption(f"task {owner}: an annotation cannot be read: {error}") from error
-    # A bare None annotation stays None for msgspec; NoReturn has no values to decode.
-    return {name: (Any if kind is typing.NoReturn or kind is typing.Never else kind) for name, kind in hints.items()}
+def _unpacked(kind: Any) -> list[Parameter]:
+    """The parameters that `**kwargs: Unpack[...]` of a TypedDict stands for."""
+    (fields,) = typing.get_args(kind)
+    hints = typing.get_type_hints(fields, include_extras=False)
+    return [
+        Parameter(name, each, required=name in fields.__required_keys__, by_position=False, by_name=True)
+        for name, each in hints.items()
+    ]
+
+
+def _words(error: Exception) -> str:
+    reason, path = _located(error)
+    return f"{reason} - at `{path.removeprefix('.')}`" if path else reason
 
 
 def _located(error: Exception) -> tuple[str, str]:
@@ -486,16 +558,6 @@ def _located(error: Exception) -> tuple[str, str]:
     # The last one: what is before it may quote the value.
     reason, marker, path = str(error).rpartition(" - at `$")
     return (reason, path.removesuffix("`")) if marker else (path, "")
-
-
-def _is_injected(kind: Any, injected: type) -> bool:
-    if isinstance(kind, type):
-        return issubclass(kind, injected)
-    return injected in typing.get_args(kind) and typing.get_origin(kind) is not None and _is_union(kind)
-
-
-def _is_union(kind: Any) -> bool:
-    return typing.get_origin(kind) in (typing.Union, type(int | str))
 
 
 def _is_empty(raw: Raw) -> bool:
@@ -510,38 +572,3 @@ def _struct(fields: list[tuple[str, Any]], *, array_like: bool) -> type[msgspec.
         array_like=array_like,
         forbid_unknown_fields=True,
     )
-
-
-def _check_type(kind: Any, *, owner: str, what: str, refused: type) -> None:
-    from msgspec import inspect as types
-
-    def unsupported(info: Any, seen: set[int]) -> str | None:
-        if id(info) in seen:
-            return None
-        seen.add(id(info))
-        if isinstance(info, types.StructType) and issubclass(info.cls, refused):
-            return info.cls.__qualname__
-        if isinstance(info, types.CustomType):
-            custom = cast("type[object]", info.cls)
-            is_known = custom is object or issubclass(custom, PurePath) or hasattr(custom, "model_validate")
-            return None if is_known else custom.__qualname__
-        for name in ("type", "item_type", "key_type", "value_type", "item_types", "types", "fields"):
-            children: Any = getattr(info, name, None)
-            group: list[Any] = list(children) if hasattr(children, "__iter__") else [children]
-            for child in group:
-                if isinstance(child, types.Type | types.Field) and (found := unsupported(child, seen)):
-                    return found
-        return None
-
-    if kind is Any or kind in (int, str, float, bool, None, dict, list, bytes):
-        return
-    try:
-        found = unsupported(types.type_info(kind), set())
-        msgspec.json.Decoder(kind, dec_hook=_decode_hook)
-    except (TypeError, ValueError, NotImplementedError) as error:
-        raise InvalidOption(f"task {owner}: {what} cannot be decoded from a message: {error}") from error
-    if found:
-        raise InvalidOption(
-            f"task {owner}: {what} is a {found}, which cannot be decoded from a message: use a dataclass, a "
-            "msgspec Struct, a TypedDict, a pydantic model or plain types"
-        )

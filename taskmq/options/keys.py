@@ -9,10 +9,12 @@ from enum import Enum
 from typing import Any, Final, Literal, cast
 from uuid import UUID
 
+import msgspec
+
 from taskmq.errors import InvalidArguments, InvalidOption
-from taskmq.model.codec import Signature, encode_value
-from taskmq.model.envelope import JSON
+from taskmq.model.codec import Signature
 from taskmq.model.keys import is_derived_id
+from taskmq.model.values.canonical_form import canonical_json
 
 __all__ = ["KEY_LIMIT", "ArgumentKey", "KeyMaker", "OrderKey", "check_key", "read_key_maker"]
 
@@ -144,7 +146,9 @@ class ArgumentKey:
             return maker(*args, **kwargs)
         arguments = self._arguments(args, kwargs)
         if isinstance(maker, bool):
-            return hashlib.sha256(encode_value(arguments, JSON), usedforsecurity=False).hexdigest()
+            # Each by itself, since their order is that of the parameters.
+            parts = {name: msgspec.Raw(canonical_json(value)) for name, value in arguments.items()}
+            return hashlib.sha256(msgspec.json.encode(parts), usedforsecurity=False).hexdigest()
         return _TEMPLATES.vformat(maker, (), arguments) if "{" in maker else _stable(arguments[maker])
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

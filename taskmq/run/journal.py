@@ -15,9 +15,10 @@ from typing import Any, Final, Protocol
 
 from taskmq.contracts.stores import BegunRun
 from taskmq.errors import EncodeError, InvalidOption, TooLarge
-from taskmq.model.codec import ReturnType, decode_value, encode_value
+from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON
 from taskmq.model.units import Duration, storable
+from taskmq.model.values.wire_form import decode_value
 from taskmq.run.locks import Lock, OwnLeases
 
 __all__ = [
@@ -214,7 +215,7 @@ class SavedStep:
             EncodeError: it has no form in JSON, or not the one of the annotated type.
             TooLarge: it has more than `LARGEST_VALUE` bytes.
         """
-        return _encoded(value, f"the value of step {self._name!r}")
+        return _encoded(value, f"the value of step {self._name!r}", self._type)
 
     def read(self, data: bytes) -> Any:
         """The value that was saved.
@@ -270,9 +271,9 @@ def read_value(values: dict[str, bytes], name: str) -> Any:
     return None if data is None else decode_value(data, JSON)
 
 
-def _encoded(value: object, what: str) -> bytes:
+def _encoded(value: object, what: str, kind: ReturnType = PLAIN) -> bytes:
     try:
-        data = encode_value(value, JSON)
+        data = kind.encode(value, JSON)
     except EncodeError as error:
         raise EncodeError(f"{what} cannot be saved: {error}") from error.__cause__
     if len(data) > LARGEST_VALUE:

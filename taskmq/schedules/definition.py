@@ -254,8 +254,11 @@ def _definition(entry: ScheduleEntry, trigger: dict[str, Any]) -> _Definition:
     if entry.workflow is not None:
         # Without a task, so that a beat which knows no workflows here leaves it to others.
         return _Definition("", trigger, policy=policy, workflow=write_graph(entry.workflow))
-    args, kwargs = entry.task.signature.encode(entry.args, dict(entry.kwargs), JSON)
-    return _Definition(entry.task.name, trigger, args, kwargs, policy)
+    kwargs = dict(entry.kwargs)
+    # The same in each process that defines it, so that none sees a change where there is none.
+    signature = entry.task.signature
+    raws = signature.canonical(entry.args, kwargs, signature.encode(entry.args, kwargs, JSON), keeps_keys=True)
+    return _Definition(entry.task.name, trigger, *raws, policy)
 
 
 def _decoded(kept: bytes, name: str) -> _Definition:

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
 from taskmq.client.producer import Producer
 from taskmq.contracts.jobs import JobStore, ScheduleChange, StoredSchedule
 from taskmq.contracts.stores import KeptRecord
@@ -57,6 +59,11 @@ class StoredRecords:
             try:
                 called = entry.task.options(tenant=entry.tenant) if entry.tenant else entry.task
                 call = called.submission(*entry.args, **entry.kwargs)
+                # The same in each process that defines it.
+                args, kwargs = entry.task.signature.canonical(
+                    entry.args, dict(entry.kwargs), (call.envelope.args, call.envelope.kwargs), keeps_keys=True
+                )
+                call.envelope = replace(call.envelope, args=args, kwargs=kwargs)
             finally:
                 current_context.reset(token)
         if call.unique is not None:

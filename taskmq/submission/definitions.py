@@ -15,13 +15,14 @@ from taskmq.errors import (
     TooLarge,
     UnknownTask,
 )
-from taskmq.model.codec import decode_value, encode_value
+from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON, check_task_name
 from taskmq.model.jobs.call_schemas import bound, check_names, registration_of
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, encode_content
 from taskmq.model.jobs.registrations import TaskFacts
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.model.values.canonical_form import canonical_order
 from taskmq.submission.named_calls import NamedCalls
 from taskmq.submission.new_jobs import detail_of
 from taskmq.submission.task_catalogue import RegisteredSignature, catalogue_of
@@ -256,8 +257,8 @@ def _plain(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[l
     """The arguments as plain JSON values."""
     try:
         return (
-            decode_value(encode_value(list(args), JSON), JSON),
-            decode_value(encode_value(dict(kwargs), JSON), JSON),
+            canonical_order(list(args), PLAIN.decode(PLAIN.encode(list(args), JSON), JSON)),
+            canonical_order(dict(kwargs), PLAIN.decode(PLAIN.encode(dict(kwargs), JSON), JSON)),
         )
     except EncodeError as error:
         raise EncodeError(f"definition {name}: {error}") from error.__cause__
@@ -270,7 +271,7 @@ def _check_arguments(
     if not isinstance(known, Task):
         known.check_part(bound(known.registration, args, kwargs))
     elif known.signature.accepts(len(args), kwargs):
-        raw_args, raw_kwargs = encode_value(list(args), JSON), encode_value(dict(kwargs), JSON)
+        raw_args, raw_kwargs = PLAIN.encode(list(args), JSON), PLAIN.encode(dict(kwargs), JSON)
         known.signature.decode(msgspec.Raw(raw_args), msgspec.Raw(raw_kwargs), JSON)
     else:
         registration = registration_of(

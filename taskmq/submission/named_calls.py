@@ -19,12 +19,13 @@ from taskmq.contracts.jobs import JobDetail
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption, UnknownTask
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
-from taskmq.model.codec import ReturnType, Signature, decode_value, encode_value
+from taskmq.model.codec import PLAIN, ReturnType, Signature
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, merged
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.units import did_you_mean
+from taskmq.model.values.canonical_form import canonical_json
 from taskmq.options.task_options import CallPlan, plan_call
 from taskmq.submission.new_jobs import detail_of
 from taskmq.submission.task_catalogue import RegisteredSignature, TaskCatalogue, catalogue_of
@@ -172,7 +173,11 @@ class NamedCall:
             plan, registration.task, raw_args, raw_kwargs, plan.idempotency_key, plan.order_key, now
         )
         asked = (plan.delay, plan.eta, plan.expires, plan.expires_at)
-        return Sending(envelope, plan.queue, JSON, submission=Submission(job_id=plan.job_id, asked=asked))
+        compared = None
+        if plan.job_id is not None:
+            compared = msgspec.Raw(canonical_json(list(args))), msgspec.Raw(canonical_json(dict(kwargs)))
+        submission = Submission(job_id=plan.job_id, asked=asked, compared=compared)
+        return Sending(envelope, plan.queue, JSON, submission=submission)
 
     def _detail(
         self,
@@ -261,7 +266,7 @@ def _options_of(content: DefinitionContent) -> dict[str, Any]:
 def _asked_for(name: str, *facts: object) -> bytes:
     """What tells a submission from others: as it was asked for, whichever version the definition has by then."""
     try:
-        plain = decode_value(encode_value([name, *facts], JSON), JSON)
+        plain = msgspec.json.decode(canonical_json([name, *facts]))
     except EncodeError as error:
         raise EncodeError(f"definition {name}: {error}") from error.__cause__
     return msgspec.json.encode(plain, order="deterministic")
@@ -269,6 +274,6 @@ def _asked_for(name: str, *facts: object) -> bytes:
 
 def _encoded(task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[msgspec.Raw, msgspec.Raw]:
     try:
-        return msgspec.Raw(encode_value(list(args), JSON)), msgspec.Raw(encode_value(dict(kwargs), JSON))
+        return msgspec.Raw(PLAIN.encode(list(args), JSON)), msgspec.Raw(PLAIN.encode(dict(kwargs), JSON))
     except EncodeError as error:
         raise EncodeError(f"task {task}: {error}") from error.__cause__

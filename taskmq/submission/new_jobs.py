@@ -94,16 +94,19 @@ def new_job(
     detail = _placed(told.detail, queue, resources)
     key = None if told.job_id is None else _key(told.job_id)
     asked = [queue.name, told.asked, told.held, detail]
+    compared = envelope
+    if told.compared is not None:
+        compared = replace(envelope, args=told.compared[0], kwargs=told.compared[1])
     asked_for = told.asked_for
     if asked_for is None and key is not None and is_derived_id(key):
         # Made of the same facts again it is the same job, if the call is the same.
-        asked_for = msgspec.json.encode([envelope.task, envelope.args, envelope.kwargs])
+        asked_for = msgspec.json.encode([compared.task, compared.args, compared.kwargs])
     return _job(
         envelope,
         id=envelope.id if key is None else new_job_id(now, os.urandom(10)),
         queue=queue.name,
         key=key,
-        fingerprint=b"" if key is None else _digest(asked_for) or _fingerprint(envelope, asked),
+        fingerprint=b"" if key is None else _digest(asked_for) or _fingerprint(compared, asked),
         due=now if envelope.eta is None else envelope.eta,
         detail=detail,
         held=told.held,

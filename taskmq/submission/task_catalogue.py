@@ -8,10 +8,11 @@ import msgspec
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.jobs import Catalogued
 from taskmq.errors import EncodeError, InvalidArguments, UnsupportedFeature
-from taskmq.model.codec import decode_value, encode_value
+from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.call_schemas import bound
 from taskmq.model.jobs.registrations import RegisteredTask, TaskRegistration, in_force
+from taskmq.model.values.wire_form import decode_value
 
 __all__ = ["RegisteredSignature", "TaskCatalogue", "TaskPage", "catalogue_of"]
 
@@ -39,7 +40,7 @@ class RegisteredSignature:
         """
         task = self.registration.task
         try:
-            raw_args, raw_kwargs = encode_value(list(args), content_type), encode_value(dict(kwargs), content_type)
+            raw_args, raw_kwargs = PLAIN.encode(list(args), content_type), PLAIN.encode(dict(kwargs), content_type)
         except EncodeError as error:
             raise EncodeError(f"task {task}: {error}") from error.__cause__
         arguments = bound(

@@ -349,11 +349,14 @@ class Call(Generic[P, R_co]):
         plan, task = self._plan, self._task
         producer = task.services.producer
         submission = None
-        content_type = producer.content_type
-        if is_submitted or plan.lane == "store":
-            asked = (plan.delay, plan.eta, plan.expires, plan.expires_at)
-            submission, content_type = Submission(job_id=plan.job_id, asked=asked), JSON
+        is_stored = is_submitted or plan.lane == "store"
+        content_type = JSON if is_stored else producer.content_type
         raw_args, raw_kwargs = task.signature.encode(args, kwargs, content_type)
+        if is_stored:
+            asked = (plan.delay, plan.eta, plan.expires, plan.expires_at)
+            raws = raw_args, raw_kwargs
+            compared = None if plan.job_id is None else task.signature.canonical(args, kwargs, raws)
+            submission = Submission(job_id=plan.job_id, asked=asked, compared=compared)
         order_key = plan.order_key
         if order_key is None and task.order_key is not None:
             order_key = task.order_key.of(args, kwargs)

@@ -26,11 +26,13 @@ def test_every_example_of_the_page_is_a_file(tmp_path: Path) -> None:
         "call_imports.py",
         "call_orders.py",
         "call_shop.py",
+        "call_sizes.py",
         "imports.py",
         "orders.py",
         "shop/app.py",
         "shop/mails.py",
         "shop/orders.py",
+        "sizes.py",
         "test_orders.py",
         "watch_imports.py",
     }
@@ -45,6 +47,19 @@ def test_a_worker_has_the_tasks_of_all_modules_that_the_app_includes(tmp_path: P
         worker.says("tasks   shop.mails.confirm, shop.orders.place")
 
         assert _said_by(tmp_path, "call_shop.py") == ["order 7 is confirmed"]
+
+
+@pytest.mark.slow
+def test_what_is_sent_arrives_equal_or_is_refused(tmp_path: Path) -> None:
+    write_files(_PAGE, tmp_path)
+
+    with Started(tmp_path, "worker", "sizes:app") as worker:
+        worker.says("waiting for jobs")
+        result, refused = _said_by(tmp_path, "call_sizes.py")
+
+    assert result == "{1: 'ada', 2: 'ada'}"
+    assert refused.startswith("task sizes.order: argument 'share': ")
+    assert "JSON has no NaN and no infinity" in refused
 
 
 @pytest.mark.slow

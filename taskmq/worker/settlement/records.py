@@ -3,9 +3,8 @@
 import logging
 
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
-from taskmq.errors import EncodeError, ResultTooLarge
+from taskmq.errors import EncodeError, InvalidOption, ResultTooLarge
 from taskmq.model.clock import Clock
-from taskmq.model.codec import encode_value
 from taskmq.model.envelope import JSON
 from taskmq.model.outcome import Dead
 from taskmq.model.states import JobState
@@ -62,9 +61,10 @@ class EndRecords:
             return "", b"", None
         content_type = attempt.delivery.content_type or JSON
         try:
-            encoded = encode_value(value, content_type)
-        except EncodeError as error:
-            return "", b"", Dead("result", error)
+            encoded = attempt.task.returns.encode(value, content_type)
+        except (EncodeError, InvalidOption) as error:
+            # The task may have been defined before its annotations could be resolved.
+            return "", b"", Dead("result", EncodeError(f"the result of task {attempt.envelope.task}: {error}"))
         except BaseException as error:  # noqa: BLE001 - the result's own class, which may do anything
             words = f"the result of task {attempt.envelope.task} raised {type_name(error)} when it was written"
             return "", b"", Dead("result", EncodeError(words))

@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.contracts.stores.flows import FlowNode, Rule
-from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
-from taskmq.model.codec import ReturnType, encode_value
+from taskmq.errors import InvalidArguments, InvalidOption
+from taskmq.model.codec import ReturnType
 from taskmq.options.task_options import plan_call
 from taskmq.workflow.model.calls import FlowHead, Graph, Input, ListOf, NodeCall, Shape, Source, encode_call
 from taskmq.workflow.step_call import StepCall
@@ -114,7 +114,7 @@ class GraphBuilder:
         if len(before) != 1:
             raise InvalidOption(f"task {call.task.name}: each(...) comes after one step, whose value is a list")
         node = replace(
-            self._call(call, [Input(0, before[0])]),
+            self._call(call, [Input(0, before[0])], is_spread=is_spread),
             inputs=(),
             over=before[0],
             max_width=max_width,
@@ -134,8 +134,9 @@ class GraphBuilder:
         """A call for a batch, as its node is given it."""
         return encode_call(self._call(call, []))
 
-    def _call(self, call: StepCall, inputs: list[Input]) -> NodeCall:
+    def _call(self, call: StepCall, inputs: list[Input], *, is_spread: bool = False) -> NodeCall:
         task = call.task
+        before = None if is_spread else sum(isinstance(each.to, int) for each in inputs)
         if task.plan.ack == "early":
             raise InvalidOption(
                 f"task {task.name}: ack='early' may lose a run with its worker, and its workflow would never end"
@@ -149,8 +150,10 @@ class GraphBuilder:
             raise InvalidOption(f"task {task.name}: job_id is not for steps of workflows, whose jobs have the flow's")
         order_key, key = plan.order_key, plan.idempotency_key
         if inputs:
-            args = self._encoded(call, "args")
-            kwargs = self._encoded(call, "kwargs") if call.kwargs else b""
+            raw_args, raw_kwargs = task.signature.encode_part(
+                call.args, call.kwargs, self._content_type, before=before
+            )
+            args, kwargs = bytes(raw_args), bytes(raw_kwargs) if call.kwargs else b""
             if order_key is None and task.order_key is not None:
                 raise InvalidOption(
                     f"task {task.name}: its order_key is made of arguments, which come from other steps: give the "
@@ -185,12 +188,6 @@ class GraphBuilder:
             return call.task.signature.encode(call.args, dict(call.kwargs), self._content_type)
         except InvalidArguments as error:
             raise InvalidArguments(f"{error}; no step before this one gives it more") from error
-
-    def _encoded(self, call: StepCall, which: Literal["args", "kwargs"]) -> bytes:
-        try:
-            return encode_value(call.args if which == "args" else dict(call.kwargs), self._content_type)
-        except EncodeError as error:
-            raise EncodeError(f"task {call.task.name}: {error}") from error.__cause__
 
     def _name(self, key: str, name: str) -> None:
         self._seen[name] += 1

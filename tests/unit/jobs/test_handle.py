@@ -12,10 +12,11 @@ from taskmq.client.sessions import Sessions
 from taskmq.contracts.stores import ErrorRecord, ProgressRecord, ResultRecord, WaitingMessage
 from taskmq.errors import EncodeError, InvalidOption, JobCancelled, ResultTimeout, TaskFailed, UnsupportedFeature
 from taskmq.jobs.handle import Job
-from taskmq.model.codec import ReturnType, encode_value
+from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import JSON, MSGPACK
 from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration
+from taskmq.model.values.wire_form import encode_value
 
 T = TypeVar("T")
 

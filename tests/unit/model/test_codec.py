@@ -5,7 +5,19 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn, NotRequired, Optional, TypedDict, TypeVar, Union
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    NotRequired,
+    Optional,
+    TypedDict,
+    TypeVar,
+    Union,
+    Unpack,
+)
 from uuid import UUID
 
 import msgspec
@@ -14,8 +26,9 @@ from msgspec import Meta, Raw
 from pydantic import BaseModel, field_serializer, field_validator
 
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
-from taskmq.model.codec import Arguments, ReturnType, Signature, decode_value, encode_value
+from taskmq.model.codec import Arguments, ReturnType, Signature
 from taskmq.model.envelope import JSON, MSGPACK, Envelope, decode_envelope, encode_envelope
+from taskmq.model.values.wire_form import decode_value, encode_value
 from taskmq.run.context import Context
 
 _T = TypeVar("_T")
@@ -596,7 +609,7 @@ def test_an_argument_without_a_form_is_named_unless_it_is_one_of_any_number() ->
 
     with pytest.raises(EncodeError, match=r"^task shop.sell: argument 'first': a value of type object has no form"):
         signature(sell).encode((object(), 1), {}, JSON)
-    with pytest.raises(EncodeError, match=r"^task shop.sell: a value of type object has no form"):
+    with pytest.raises(EncodeError, match=r"^task shop.sell: argument 'rest\[0\]': a value of type object"):
         signature(sell).encode((1, object()), {}, JSON)
 
 
@@ -733,3 +746,157 @@ def test_a_callable_object_travels_by_its_call(content_type: str) -> None:
     assert signature(function).takes_context
     with pytest.raises(InvalidArguments, match=r"at `count`"):
         signature(function).encode(("x",), {}, content_type)
+
+
+# What would arrive as something else
+
+
+@dataclass(frozen=True)
+class _Deeper(Point):
+    z: int = 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "words"),
+    [
+        (float, float("nan"), "argument 'value': .*JSON has no NaN and no infinity: say None or a text"),
+        (float | None, float("inf"), "argument 'value': .*JSON has no NaN and no infinity"),
+        (list[float | None], [1.0, float("nan")], r"JSON has no NaN .* - at `\[1\]`"),
+        (Any, {"a": [float("nan")]}, r"JSON has no NaN .* - at `\[...\]\[0\]`"),
+        (Point, _Deeper(1), "argument 'value': it would not arrive as it is: it would arrive as a Point"),
+        (Address, {"street": "Main", "floor": 3}, "its type has no 'floor', which would be left out"),
+        (datetime, datetime(1890, 1, 1, tzinfo=timezone(timedelta(seconds=561))), r"value.astimezone\(UTC\)"),
+        (time, time(1, tzinfo=timezone(timedelta(seconds=561))), "use one of whole minutes"),
+        (Any, {1: 2}, "JSON has no keys but texts: annotate the type of the keys"),
+    ],
+    ids=str,
+)
+def test_an_argument_that_would_arrive_as_another_one_is_refused_by_name(kind: Any, value: Any, words: str) -> None:
+    typed = signature(taking(kind))
+
+    for _ in range(2):
+        for args, kwargs in (((value,), {}), ((), {"value": value})):
+            with pytest.raises(EncodeError, match=rf"^task shop.sell: .*{words}"):
+                typed.encode(args, kwargs, JSON)
+
+
+def test_each_of_many_arguments_is_refused_by_its_place() -> None:
+    def sell(*rest: float | None, **more: float | None) -> None: ...
+
+    with pytest.raises(EncodeError, match=r"argument 'rest\[1\]': it would not"):
+        signature(sell).encode((1.0, float("nan")), {}, JSON)
+    with pytest.raises(EncodeError, match=r"argument 'b': it would not"):
+        signature(sell).encode((), {"a": None, "b": float("nan")}, JSON)
+    with pytest.raises(EncodeError, match=r"^task shop.sell: 'utf-8' codec"):
+        signature(sell).encode((), {"\ud800": 1.0}, JSON)
+    with pytest.raises(InvalidArguments, match="too many arguments"):
+        signature(taking(int)).encode((1, 2), {}, JSON)
+
+
+def test_a_result_that_its_caller_could_not_read_has_no_form() -> None:
+    with pytest.raises(EncodeError, match=r"^it does not fit the annotated type: Expected `int`, got `str`$"):
+        ReturnType(int).encode("x", JSON)
+    with pytest.raises(EncodeError, match=r"^it does not fit the annotated type: .*`int`, got `str` - at `\[0\]`$"):
+        ReturnType(list[int]).encode(["x"], JSON)
+    with pytest.raises(EncodeError, match=r"^it does not fit the annotated type: JSON has no NaN"):
+        ReturnType(float).encode(float("nan"), JSON)
+    with pytest.raises(EncodeError, match=r"^it would not arrive as it is: JSON has no NaN"):
+        ReturnType(float | None).encode(float("nan"), JSON)
+    with pytest.raises(EncodeError, match="it does not fit the annotated type: ZeroDivisionError: "):
+        ReturnType(_Failing).encode({"a": 1}, JSON)
+
+
+@dataclass
+class _Failing:
+    a: int
+
+    def __post_init__(self) -> None:
+        raise ZeroDivisionError
+
+
+@_both
+def test_a_result_that_can_be_read_is_written(content_type: str) -> None:
+    for kind, value in [*_VALUES, (int, 3), (Any, None), (None, {"a": 1}), (inspect.Parameter.empty, "x")]:
+        returns = ReturnType(kind)
+
+        assert returns.decode(returns.encode(value, content_type), content_type) == value
+
+
+def test_a_part_of_a_call_is_checked_against_the_parameters_that_it_is_for() -> None:
+    def sell(first: str, count: int, share: float | None = None) -> None: ...
+
+    typed = signature(sell)
+
+    assert typed.encode_part((3, None), {}, JSON, before=1) == (Raw(b"[3,null]"), Raw(b"{}"))
+    assert typed.encode_part((), {"count": 3}, JSON, before=1)[1] == Raw(b'{"count":3}')
+    assert typed.encode_part(("x",), {}, JSON, before=None)[0] == Raw(b'["x"]')
+    with pytest.raises(EncodeError, match="argument 'count': it does not fit the annotated type"):
+        typed.encode_part(("x",), {}, JSON, before=1)
+    with pytest.raises(EncodeError, match="argument 'share': it would not arrive as it is"):
+        typed.encode_part((), {"share": float("nan")}, JSON, before=2)
+    with pytest.raises(EncodeError, match=r"JSON has no NaN"):
+        typed.encode_part((float("nan"),), {}, JSON, before=None)
+
+
+def test_a_call_has_one_canonical_form_however_it_was_written() -> None:
+    def sell(tags: set[str], *, count: int = 0, **more: Any) -> None: ...
+
+    typed = signature(sell)
+
+    def form(*args: Any, **kwargs: Any) -> tuple[Raw, Raw]:
+        return typed.canonical(args, kwargs, typed.encode(args, kwargs, JSON))
+
+    assert form({"b", "a"}, z=1, b={"y": 1, "x": 2}, count=3) == (
+        Raw(b'[["a","b"]]'),
+        Raw(b'{"count":3,"b":{"x":2,"y":1},"z":1}'),
+    )
+    assert form({"a"}) == typed.encode(({"a"},), {}, JSON)
+    kwargs = {"b": {"y": {2}, "x": 2}}
+    kept = typed.canonical(({"a"},), kwargs, typed.encode(({"a"},), kwargs, JSON), keeps_keys=True)
+    assert kept[1] == Raw(b'{"b":{"y":[2],"x":2}}')
+
+
+# Annotations that say more
+
+
+@_both
+def test_the_context_may_be_annotated_further(content_type: str) -> None:
+    def first(ctx: Annotated[Context, "x"], a: int) -> Any:
+        return ctx, a
+
+    def optional(a: int, *, ctx: Annotated[Context | None, "x"] = None) -> Any:
+        return ctx, a
+
+    def inner(a: int, ctx: Annotated[Context, "x"] | None = None) -> Any:
+        return ctx, a
+
+    context = Context.detached("shop.sell")
+    for function in (first, optional, inner):
+        typed = signature(function)
+        args, kwargs = typed.with_context(round_trip(content_type, function, 1), context)
+
+        assert function(*args, **kwargs) == (context, 1)
+        assert typed.takes_context
+
+
+class _Options(TypedDict):
+    count: int
+    price: NotRequired[Money]
+
+
+@_both
+def test_the_keys_of_an_unpacked_typed_dict_are_parameters(content_type: str) -> None:
+    def sell(item: str, **options: Unpack[_Options]) -> None: ...
+
+    money = Money(Decimal("9.99"))
+
+    assert round_trip(content_type, sell, "a", count=3) == (("a",), {"count": 3})
+    assert round_trip(content_type, sell, "a", count=3, price=money) == (("a",), {"count": 3, "price": money})
+    assert [each.name for each in signature(sell).parameters.named] == ["count", "price"]
+    for kwargs, words in (
+        ({}, "'count' is missing"),
+        ({"count": "x"}, "Expected `int`, got `str` - at `count`"),
+        ({"count": 1, "prize": 2}, "unknown field `prize`: did you mean 'price'"),
+    ):
+        with pytest.raises(InvalidArguments, match=words):
+            signature(sell).encode(("a",), kwargs, content_type)

@@ -17,8 +17,9 @@ from msgspec import Raw
 from pydantic import BaseModel
 
 from taskmq.errors import EncodeError, InvalidArguments
-from taskmq.model.codec import Arguments, ReturnType, Signature, decode_value, encode_value
+from taskmq.model.codec import Arguments, ReturnType, Signature
 from taskmq.model.envelope import JSON, MSGPACK
+from taskmq.model.values.wire_form import decode_value, encode_value
 from taskmq.run.context import Context
 
 _content_types = st.sampled_from([JSON, MSGPACK])

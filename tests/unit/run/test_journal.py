@@ -192,7 +192,7 @@ def test_two_steps_of_one_name_in_one_run_are_a_mistake_that_is_said() -> None:
 def test_a_step_whose_value_cannot_be_saved_is_not_done_and_names_itself() -> None:
     writer = Shelf()
 
-    with pytest.raises(EncodeError, match="the value of step 'odd' cannot be saved"):
+    with pytest.raises(EncodeError, match=r"the value of step 'odd' cannot be saved"):
         context(writer).step("odd", object)
     with pytest.raises(TooLarge, match="the value of step 'large' has"):
         context(writer).step("large", lambda: "x" * LARGEST_VALUE)
@@ -289,3 +289,19 @@ def test_in_a_plain_call_everything_works_and_nothing_outlives_it() -> None:
     assert sell() == sell() == [None, 5, None, 0, 3]
     assert asyncio.run(asell()) == [6, 3]
     assert calls == [1, 1, 1]
+
+
+def test_a_value_that_would_be_read_as_another_is_not_saved() -> None:
+    context = Context.detached("t")
+
+    def share() -> float | None:
+        return float("nan")
+
+    with pytest.raises(EncodeError, match=r"the value of step 'share' cannot be saved: .*JSON has no NaN"):
+        context.step("share", share)
+    with pytest.raises(EncodeError, match=r"the checkpoint of job .* cannot be saved: .*JSON has no NaN"):
+        context.checkpoint([float("inf")])
+    with pytest.raises(EncodeError, match=r"the details of the heartbeat cannot be saved: .*JSON has no NaN"):
+        context.heartbeat({"share": float("nan")})
+    # The step may be tried again.
+    assert context.step("share", lambda: 0.5) == 0.5

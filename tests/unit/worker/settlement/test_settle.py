@@ -75,7 +75,10 @@ def _settled(
 
 def _define(app: TaskMQ) -> None:
     @app.task(name="job")
-    async def job() -> None: ...
+    async def job() -> object: ...
+
+    @app.task(name="share")
+    async def share() -> float | None: ...
 
     @app.task(name="mute", result=False)
     async def mute() -> None: ...
@@ -348,8 +351,10 @@ def test_a_value_that_nobody_stores_need_not_be_encodable() -> None:
 
 
 class _Model:
-    def model_dump(self, *, mode: str) -> object:
-        raise LookupError(f"no {mode} today")
+    def model_dump(self, *, mode: str, **options: object) -> object:
+        raise LookupError(f"no {mode} today, {options}")
+
+    def model_validate_json(self) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -504,3 +509,28 @@ async def test_a_stopping_settler_gives_up_in_the_middle_of_a_pause() -> None:
             assert asyncio.get_running_loop().time() - before < 0.1
         assert app.story() == ["requeued work"]
         await app.aclose()
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (float("nan"), "the result of task job: it would not arrive as it is: JSON has no NaN"),
+        ("x", "the result of task job: it does not fit the annotated type: Expected `float | null`, got `str`"),
+    ],
+)
+def test_a_result_that_its_caller_could_not_read_is_a_failure_with_the_reason(value: object, words: str) -> None:
+    (letter,), record, _ = _settled(Succeeded(value), task="share")
+
+    assert letter.headers["x-taskmq-reason"] == "result"
+    assert words in str(letter.headers["x-taskmq-error"])
+    assert record is not None
+    assert record.state is JobState.FAILED
+
+
+def test_a_result_that_messagepack_can_say_is_stored() -> None:
+    body = msgspec.msgpack.encode({**BODY, "task": "share"})
+
+    _, record, _ = _settled(Succeeded(float("inf")), task="share", body=body, content_type=MSGPACK)
+
+    assert record is not None
+    assert msgspec.msgpack.decode(record.value) == float("inf")

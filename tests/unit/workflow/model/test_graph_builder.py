@@ -207,7 +207,7 @@ def test_the_order_key_of_a_step_is_made_of_arguments_that_are_known() -> None:
 
 @pytest.mark.parametrize("content_type", [JSON, MSGPACK])
 def test_values_are_put_where_they_belong(content_type: str) -> None:
-    from taskmq.model.codec import decode_value, encode_value
+    from taskmq.model.values.wire_form import decode_value, encode_value
 
     args, kwargs = encode_value([3], content_type), encode_value({"a": 1}, content_type)
     one_more = encode_value(9, content_type)

@@ -1,0 +1,97 @@
+"""A value as JSON or MessagePack, and back. Pure.
+
+Whether what is read is what was written is another question: `difference` answers it.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import Any, Final, Protocol, cast
+
+import msgspec
+
+from taskmq.errors import EncodeError
+from taskmq.model.envelope import JSON, MSGPACK
+from taskmq.model.values.difference import difference
+from taskmq.model.values.objects import is_model, plain_model, read_model
+
+__all__ = ["ENCODERS", "Decoder", "decode_hook", "decode_value", "decoder_of", "encode_value"]
+
+
+class Decoder(Protocol):
+    """Reads one type in one content type."""
+
+    def decode(self, data: Any, /) -> Any: ...
+
+
+def _encode_hook(value: object) -> Any:
+    if isinstance(value, PurePath):
+        return str(value)
+    kind = type(value)
+    if not is_model(kind):
+        raise TypeError(
+            f"a value of type {kind.__qualname__} has no form on the wire: use texts, numbers, lists, dictionaries, "
+            "dataclasses or pydantic models"
+        )
+    plain = plain_model(value)
+    try:
+        arrived = read_model(kind, plain)
+    except Exception as error:
+        raise TypeError(
+            f"a {kind.__qualname__} cannot be read from what it writes itself: {type(error).__name__} in "
+            f"{_places(error)}; a serializer and a validator of the model have to fit each other"
+        ) from error
+    if (lost := difference(value, arrived)) is not None:
+        raise TypeError(
+            f"a {kind.__qualname__} does not arrive as it is: {lost}; a serializer of the model may say how"
+        )
+    return plain
+
+
+def _places(error: Exception) -> str:
+    """The fields that pydantic complains of, without their values."""
+    found = getattr(error, "errors", None)
+    if found is None:
+        return "a validator"
+    return ", ".join(".".join(map(str, each["loc"])) or "the model" for each in found(include_input=False))
+
+
+def decode_hook(kind: Any, value: Any) -> Any:
+    """Read what msgspec does not know: paths and pydantic models."""
+    if kind is object:
+        return value
+    if issubclass(kind, PurePath):
+        if isinstance(value, str):
+            return kind(value)
+        raise ValueError(f"Expected a path as `str`, got `{type(value).__name__}`")
+    return read_model(kind, value)
+
+
+ENCODERS: Final[Mapping[str, Callable[[object], bytes]]] = {
+    JSON: msgspec.json.Encoder(enc_hook=_encode_hook).encode,
+    MSGPACK: msgspec.msgpack.Encoder(enc_hook=_encode_hook).encode,
+}
+"""What encodes for each content type; it raises whatever the values' own serializers do."""
+
+
+def encode_value(value: object, content_type: str) -> bytes:
+    """`value` in the given content type.
+
+    Raises:
+        EncodeError: it has no form on the wire.
+    """
+    try:
+        return ENCODERS[MSGPACK if content_type == MSGPACK else JSON](value)
+    except Exception as error:  # a model's own serializer may raise anything
+        raise EncodeError(str(error)) from error
+
+
+def decode_value(data: bytes, content_type: str) -> Any:
+    """The value in `data` as plain dictionaries, lists, strings and numbers."""
+    return decoder_of(Any, content_type).decode(data)
+
+
+def decoder_of(kind: Any, content_type: str) -> Decoder:
+    """Return what reads a type in a content type."""
+    if content_type == MSGPACK:
+        return cast("Decoder", msgspec.msgpack.Decoder(kind, dec_hook=decode_hook))
+    return cast("Decoder", msgspec.json.Decoder(kind, dec_hook=decode_hook))
