@@ -25,6 +25,7 @@ _WITH_FACTS: list[Exception] = [
     errors.StateUnavailable("gone", is_certain=False),
     errors.StoreUnavailable("gone", is_certain=False),
     errors.JobConflict("it runs", state="running", version=3),
+    errors.OccurrenceConflict(frozenset({(1, 60_000, "")})),
     errors.DefinitionConflict("changed", version=3),
     errors.LoginThrottled(2.5),
     errors.NotPermitted("no", permission="jobs.read"),
