@@ -54,7 +54,7 @@ def count() -> None:
 """
 
 
-def _podman(*words: str, timeout: float = 120) -> str:
+def _podman(*words: str, timeout: float = 400) -> str:
     done = subprocess.run(["podman", *words], capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, done.stderr[-3_000:]
     return done.stdout
@@ -132,7 +132,8 @@ def test_the_image_has_the_program_that_makes_accounts(image: str) -> None:
         ["podman", "run", "--rm", *_HARDENED, "--entrypoint", "python", image, "/opt/accounts.py"],
         capture_output=True,
         text=True,
-        timeout=60,
+        # Without layers of its own file system Podman copies the image for each container.
+        timeout=400,
     )
 
     assert "taskmq-worker, role worker" in done.stderr, (done.stderr, sys.version)
