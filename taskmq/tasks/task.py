@@ -469,6 +469,12 @@ class Task(Call[P, R_co]):
         """Pickle by reference, as a function does: another process finds the task of its own module."""
         return self.function.__qualname__
 
+    def __copy__(self) -> "Task[P, R_co]":
+        """Copy the task itself; by `__reduce__` a copy would be the very same object."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
+
     @cached_property
     def call(self) -> Callable[..., Any]:
         """The function as it is run: with what it depends on, where it depends on anything.

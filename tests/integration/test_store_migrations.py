@@ -332,7 +332,7 @@ async def test_a_file_of_a_later_version_and_one_that_is_none_are_refused(tmp_pa
 
 
 async def test_a_file_that_is_not_there_has_no_version_and_gets_its_tables(tmp_path: Path) -> None:
-    async with _opened(f"sqlite:///{tmp_path}/new/jobs.db") as store:
+    async with _opened(f"sqlite:///{tmp_path}/jobs.db") as store:
         assert isinstance(store, Upgradable)
         assert await store.current() is None
         await store.upgrade()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from taskmq import BrokerUnavailable, Job, Task, TaskMQ, UnsupportedFeature
+from taskmq import BrokerUnavailable, Job, Task, TaskMQ
 from taskmq.client.portal import current_portal
 from taskmq.model.codec import ReturnType
 from taskmq.testing import FakeClock
@@ -155,17 +155,18 @@ def test_as_an_error_that_warning_leaves_no_coroutine_behind(app: TaskMQ) -> Non
     gc.collect()
 
 
-@pytest.mark.filterwarnings("ignore:a blocking call of taskmq inside a running event loop")
 @pytest.mark.parametrize("call", [lambda defined: defined.send(), *(call for _, call in _BLOCKING)])
-def test_waiting_for_the_portal_in_its_own_thread_is_refused(app: TaskMQ, call: Callable[[Any], object]) -> None:
+def test_code_in_the_portal_s_own_thread_may_block(app: TaskMQ, call: Callable[[Any], object]) -> None:
+    """Finalizers and logging handlers run in any thread, and get no warning that they could not follow."""
     defined = app.task(sell)
 
     async def inside() -> None:
-        with pytest.raises(UnsupportedFeature, match=r"would never end: use its async twin"):
-            call(defined)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with contextlib.suppress(TimeoutError):
+                call(defined)
 
     current_portal().call(inside)
-    gc.collect()
 
 
 def test_many_threads_send_through_one_session(app: TaskMQ) -> None:

@@ -1,11 +1,13 @@
 """The names of tasks in files that are run as programs: those under which a worker imports them. Real processes."""
 
+import copy
 import pickle
 import subprocess
 import sys
 import zipapp
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from taskmq import TaskMQ, task
@@ -152,6 +154,14 @@ def price(item: int) -> int:
 
 def test_a_task_is_pickled_by_reference() -> None:
     assert pickle.loads(pickle.dumps(price)) is price
+
+
+def test_a_copy_of_a_task_is_a_task_of_its_own() -> None:
+    copied = copy.copy(price)
+    copied.plan = msgspec.structs.replace(price.plan, queue="elsewhere")
+
+    assert copied.name == price.name
+    assert price.plan.queue != "elsewhere"
 
 
 def test_a_task_that_its_module_does_not_name_is_refused_by_pickle() -> None:
