@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from taskmq import TaskMQ, task
+from taskmq import RetryPolicy, TaskMQ, task
 from tests.cli.kit import environment
 
 _SHOP = """\
@@ -158,10 +158,10 @@ def test_a_task_is_pickled_by_reference() -> None:
 
 def test_a_copy_of_a_task_is_a_task_of_its_own() -> None:
     copied = copy.copy(price)
-    copied.plan = msgspec.structs.replace(price.plan, queue="elsewhere")
+    copied.plan = msgspec.structs.replace(price.plan, retry=RetryPolicy(max_attempts=7))
 
     assert copied.name == price.name
-    assert price.plan.queue != "elsewhere"
+    assert price.plan.retry is None
 
 
 def test_a_task_that_its_module_does_not_name_is_refused_by_pickle() -> None:
