@@ -203,6 +203,16 @@ def test_arguments_without_a_key_are_refused_at_send() -> None:
         buy.options(idempotency_key="")
 
 
+def test_a_key_of_the_name_space_of_derived_ids_is_refused_at_send() -> None:
+    app = TaskMQ(new_url())
+
+    @app.task(idempotency_key="order")
+    def buy(order: str) -> None: ...
+
+    with app, pytest.raises(InvalidArguments, match="'taskmq:schedule:7' begins as only those keys do"):
+        buy.send("taskmq:schedule:7")
+
+
 def test_a_unique_call_says_so_in_its_meta() -> None:
     app = TaskMQ(new_url())
 

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
-from pydantic import BaseModel, PrivateAttr, SecretStr
+from pydantic import BaseModel, PrivateAttr, RootModel, SecretStr
 
 from taskmq.model.values.difference import difference
 
@@ -119,6 +119,7 @@ _DAY = date(2026, 1, 1)
         (_person(share=_NAN), _person(share=float("nan"))),
         (_person(), {"name": "Ada", "share": None}),
         (Size(1, _NAN), Size(1, float("nan"))),
+        (RootModel[list[int]]([1, 2]), [1, 2]),
         (memoryview(b"a"), b"a"),
     ],
 )
