@@ -47,6 +47,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
         in_hand: how many deliveries of each queue are in hand: those that run and those that wait here.
         ended: runs that have ended.
         abandoned: threads that were given up and have not returned.
+        unsettled: jobs that have run and keep their slots because their outcomes cannot be settled.
         loop_lag: seconds by which the event loop was late, at most, in the last ten of them.
         node: the host node that it works for.
     """
@@ -68,6 +69,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     in_hand: dict[str, int]
     ended: int
     abandoned: int
+    unsettled: int
     descriptors: int
     loop_lag: float
     node: str | None

@@ -29,9 +29,10 @@ print([one.version for one in app.definitions.versions("monthly-eu")], app.defin
 
 def test_the_python_of_the_page_runs_and_definitions_do_what_it_says(tmp_path: Path) -> None:
     program = "\n".join(block.text for block in blocks_of(_STORE) if block.language == "python")
+    (tmp_path / "page.py").write_text(program + _CHECKS)
 
     done = subprocess.run(
-        [sys.executable, "-c", program + _CHECKS],
+        [sys.executable, "page.py"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

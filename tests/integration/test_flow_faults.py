@@ -236,7 +236,7 @@ def test_a_workflow_that_redis_has_lost_ends_as_dead_letters_without_endless_wai
             waits = asyncio.create_task(flow.aresult())
 
             async def awaited() -> bool:
-                return any(".end~" in str(channel) for channel in channels(redis))
+                return any("taskmq:flow:" in str(channel) for channel in channels(redis))
 
             await eventually(awaited, True, within=PATIENCE)
             redis.flush()

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -298,7 +299,8 @@ async def test_a_publisher_that_is_let_in_together_with_us_is_disconnected(serve
     finally:
         await publisher.close(_PATIENCE)
         login.close()
-    assert "1 publishing connections closed" in steps
+    # On a busy machine the publisher comes back once more before the limit is 0 again.
+    assert any(re.fullmatch(r"[12] publishing connections closed", step) for step in steps)
 
 
 def test_messages_that_a_vanished_worker_holds_are_waited_for(server: RabbitMQ, url: str) -> None:

@@ -61,6 +61,7 @@ _WORKER: Final[dict[str, Any]] = {
     "in_hand": {"images": 1},
     "ended": 812,
     "abandoned": 0,
+    "unsettled": 0,
     "descriptors": 24,
     "loop_lag": 0.002,
     "node": None,

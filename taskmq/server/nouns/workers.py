@@ -100,6 +100,7 @@ def _view(status: WorkerStatus) -> WorkerView:
         in_hand=status.in_hand,
         ended=status.ended,
         abandoned=status.abandoned,
+        unsettled=status.unsettled,
         descriptors=status.descriptors,
         loop_lag=status.loop_lag,
         node=None if status.node is None else status.node.name,
