@@ -155,10 +155,12 @@ def _rights(role: Role, queues: Sequence[WorkQueue]) -> tuple[str, str, str]:
                 _any_of([REPORTS, DEAD_LETTERS, EVENTS], _REPORTS, _LISTENERS),
             )
         case "server":
+            # A server looks for lanes that a queue had when it was described with more.
+            lanes = [rf"{re.escape(queue.name)}\.(lane[0-9]{{2}}|p\.low)" for queue in queues]
             return (
                 _any_of([], _LISTENERS),
                 _any_of([WORK, delay.ENTER, EVENTS], _LISTENERS, _LEVELS),
-                _any_of([*physical, *letters, PARKING, UNROUTABLE, EVENTS], _LISTENERS),
+                _any_of([*physical, *letters, PARKING, UNROUTABLE, EVENTS], *lanes, _LISTENERS),
             )
         case "operator":
             everything = _any_of([WORK, *physical, *letters], _SHARED)
