@@ -21,7 +21,7 @@ _FORGET: Final = "delete from taskmq.report_key"
 
 
 class SqlReportKeys:
-    """What a `DispatchStore` does with its keys, in the database's table."""
+    """Keys of reports of a `DispatchStore`, in the database's table."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

@@ -45,7 +45,7 @@ _RECENT_MS: Final = 5 * 60 * 1000
 
 
 class SessionTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """How long credentials last, and how long what another process has revoked is still good here. Seconds.
+    """Lifetimes of credentials, and how long this process may trust one that another has revoked. Seconds.
 
     Attributes:
         token: the greatest age of API tokens that name no end; None: none.
@@ -137,7 +137,7 @@ class Access:
         return age is not None and token.expires is None and token.created + age * 1000 <= self._clock.now_ms()
 
     def end_of_token(self) -> int | None:
-        """When a token that names no end and is made now ends, ms since the epoch; None: never."""
+        """End of a token that is made now and names none, ms since the epoch; None if it never ends."""
         age = self._times.token
         return None if age is None else self._clock.now_ms() + round(age * 1000)
 

@@ -47,7 +47,7 @@ class NewSecret(msgspec.Struct, frozen=True):
 
 
 class PasswordSet(msgspec.Struct, frozen=True):
-    """What a new password has ended, and what lives on.
+    """Sessions and tokens that a new password has ended, and those that live on.
 
     Attributes:
         sessions_ended, tokens_revoked: how many.

@@ -55,7 +55,7 @@ class PasswordBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PasswordView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new password has ended, and how many API tokens are still good."""
+    """Sessions and tokens that a new password has ended, and the number of API tokens still good."""
 
     status: str
     sessions_ended: int

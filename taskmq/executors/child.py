@@ -183,7 +183,7 @@ class _Child:
         return RunAnswer(is_error, pickled, request.number, os.getpid())
 
     def _called(self, request: Request) -> object:
-        """What the function returns; a fork of it does not come back from here."""
+        """Return the function's value; a fork of it never returns from here."""
         try:
             value = self._call(request)
         except BaseException as error:

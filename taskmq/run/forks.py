@@ -21,7 +21,7 @@ NO_LOOP: Final = "a fork of a coroutine has no event loop: it can wait for nothi
 
 
 class ProcessKind:
-    """What this process is.
+    """The role of this process.
 
     Attributes:
         is_fork: a fork of a process that runs tasks, in which nothing of the worker may go on.

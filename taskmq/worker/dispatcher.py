@@ -162,7 +162,7 @@ class Dispatcher:
 
     @property
     def unsettled(self) -> int:
-        """How many jobs have ended here whose outcome cannot be settled; each of them has a slot."""
+        """Number of jobs that have ended here and cannot be settled; each keeps its slot."""
         return self._settler.unsettled
 
     @property

@@ -148,7 +148,7 @@ def invitations(queue: WorkQueue) -> tuple[Entity, ...]:
 
 
 def dead_letters(queue: WorkQueue) -> tuple[Entity, ...]:
-    """Where dead jobs of `queue` go; needs `shared`."""
+    """Return the dead-letter queue of `queue` and its binding; needs `shared`."""
     dead = dead_letter_queue(queue.name)
     return (Queue(dead, _keeping_arguments()), route_binding(dead))
 
@@ -239,7 +239,7 @@ def entrance(queue: str) -> str:
 
 
 def route_binding(queue: str) -> Binding:
-    """How a message that is not delayed reaches the physical queue `queue`."""
+    """Return the binding by which an immediate message reaches the physical queue `queue`."""
     exchange, key = route_to(queue)
     return Binding(exchange, queue, key)
 

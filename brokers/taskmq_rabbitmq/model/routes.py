@@ -51,7 +51,7 @@ _PROVEN: Final = (WORK, INVITATIONS, REPORTS)
 
 
 class Route(NamedTuple):
-    """Where a message for a physical queue is published.
+    """Return the exchange and the key that lead to a physical queue.
 
     Attributes:
         exchange: its name.

@@ -410,7 +410,7 @@ def _sqlstate(error: asyncpg.PostgresError) -> str:
 
 
 def _reason(error: asyncpg.PostgresError) -> str:
-    """What to say of a refused statement, without values: of those the details and errors about data have some."""
+    """Describe a refused statement without values, which the details and errors about data contain."""
     kind = type(error).__name__
     return kind if _sqlstate(error).startswith(_DATA) else f"{kind}: {error.args[0]}"
 

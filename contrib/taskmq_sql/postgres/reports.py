@@ -191,7 +191,7 @@ class _Applying:
         return steps
 
     async def _keys(self, connection: Connection, places: Sequence[int], rows: Mapping[str, Row]) -> ReportKeys:
-        """Those of the store, where a report is of a dispatch that is not written down."""
+        """Read the store's keys if a report is of a dispatch that the store does not remember."""
         reports = [self._reports[place] for place in places]
         if any((row := rows.get(each.id)) is not None and is_forgotten(each.token, row["token"]) for each in reports):
             return ReportKeys(await drive(connection, read_keys(0)))

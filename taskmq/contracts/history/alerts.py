@@ -37,7 +37,7 @@ class AlertNotice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoticeTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tenant's turn it is to have a notice sent.
+    """The tenant whose turn it is to have a notice sent.
 
     Attributes:
         after: the tenants behind this one, by name, come first, and then those up to it.

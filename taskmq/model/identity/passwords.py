@@ -183,7 +183,7 @@ def _alphabet_steps(text: str) -> list[_Step | None]:
 
 
 def _copies(text: str) -> list[int]:
-    """Where what repeats earlier text ends, for each place; the place itself where nothing does."""
+    """Return, for each index, the end of the text that repeats earlier text there; the index if none does."""
     ends = list(range(len(text)))
     for distance in range(1, min(_FARTHEST_COPY, len(text) - 1) + 1):
         shortest = 1 if distance == 1 else _SHORTEST_PIECE

@@ -61,7 +61,7 @@ def throttle_keys(name: str, address: str) -> tuple[ThrottleKey, ...]:
 
 
 def confirmation_key(credential: str) -> ThrottleKey:
-    """What a wrong password counts for that was given with a credential: the fifth within the time has to wait."""
+    """Throttle key of wrong passwords given with a credential: the fifth within the time has to wait."""
     return ThrottleKey(_hashed("credential", credential), 4, FORGET_AFTER_MS, first_ms=FORGET_AFTER_MS)
 
 

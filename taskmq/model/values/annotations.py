@@ -1,4 +1,4 @@
-"""What the annotations of a task's function say. Pure."""
+"""Annotations of a task's function. Pure."""
 
 import inspect
 import typing

@@ -1,4 +1,4 @@
-"""What would be lost of a value between its sender and its reader. Pure.
+"""Differences between a value as it was sent and as it arrives. Pure.
 
 Most values are equal when they arrive, which costs one comparison. Those that are not may still have lost nothing:
 NaN is not equal to itself, an object without `__eq__` to nothing else, and a value may be read as another type than
@@ -32,7 +32,7 @@ _Lost = tuple[str, str] | None
 
 
 def difference(sent: object, arrived: object) -> str | None:
-    """What of `sent` is not in `arrived`, in words without its values; None where nothing is lost."""
+    """Describe what `arrived` lacks of `sent`, without quoting values; None if nothing is lost."""
     lost = _lost(sent, arrived)
     if lost is None:
         return None

@@ -1,4 +1,4 @@
-"""What objects consist of, and pydantic models on the wire, by their own methods. Pure.
+"""Fields of objects, and the wire form of pydantic models by their own methods. Pure.
 
 A model is written with the names of its fields, as plain data, and read from JSON: by its names and by its aliases.
 taskmq itself does not need pydantic.
@@ -43,7 +43,7 @@ def fields_of(value: object) -> dict[str, Any] | None:
 
 
 def private_state(model: Any) -> dict[str, Any]:
-    """What the model keeps beside its fields, which does not travel."""
+    """Return the state that a model keeps beside its fields, which does not travel."""
     return dict(model.__pydantic_private__ or {})
 
 

@@ -96,7 +96,7 @@ def _emptied(record: AuditRecord) -> list["_Emptied"]:
 
 
 async def _erasures(store: AuditStore) -> dict[str, int]:
-    """When each person was erased last, ms; sealed or not."""
+    """Return the last erasure of each person in ms, sealed or not."""
     found: dict[str, int] = {}
     async for record in entries(store, EVERYTHING_OF_ALL, AuditFilter(action="user.erase", kind="user")):
         found.setdefault(record.subject, record.at)
@@ -104,7 +104,7 @@ async def _erasures(store: AuditStore) -> dict[str, int]:
 
 
 def _unexplained(emptied: list["_Emptied"], erasures: dict[str, int]) -> str:
-    """What to say of parts that no erasure has taken away; "" where there are none."""
+    """Describe emptied parts that no erasure explains; "" if there are none."""
     # Of a person who comes back under the same id, what was written since stays.
     left = [one for one in emptied if one.at > erasures.get(one.person, -_AT_WORK_MS - 1) + _AT_WORK_MS]
     if not left:

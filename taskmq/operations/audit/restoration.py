@@ -37,7 +37,7 @@ class RestoredStep(NamedTuple):
 
 
 class _Restrictions(msgspec.Struct):
-    """What an export says was taken away, as it was in the end. Users and tokens by their ids, tenants by name.
+    """Rights that an export shows as taken away in the end. Users and tokens by id, tenants by name.
 
     Attributes:
         disabled: of users, and of tenants: whether each of them is.
@@ -204,7 +204,7 @@ async def _see_to_tokens(store: IdentityStore, *, revokes: bool, by: Actor) -> l
 
 
 async def _names(store: IdentityStore) -> dict[str, str]:
-    """Of all users, by their ids."""
+    """Return the names of all users by id."""
     found: dict[str, str] = {}
     after = ""
     while page := await store.accounts.users(after=after, limit=_PAGE):

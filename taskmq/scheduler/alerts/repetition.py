@@ -68,7 +68,7 @@ class AlertRepetition:
 def _by_channel(
     rules: Mapping[tuple[str, str], AlertRule], alerts: Iterable[Alert], now: int
 ) -> dict[tuple[str, str], list[AlertNotice]]:
-    """What is sent over each tenant's channels to Alertmanagers, rule by rule."""
+    """Collect the messages to each tenant's Alertmanagers, rule by rule."""
     changes: dict[tuple[str, str], list[AlertChange]] = {}
     for alert in alerts:
         if alert.state is AlertState.FIRING and alert.told is not None and (alert.tenant, alert.rule) in rules:

@@ -330,7 +330,7 @@ class ReportConsumer:
             await self._results.put(ends)
 
     async def _put_aside(self, report: Report, outcome: Literal["invented", "unknown"]) -> None:
-        """What becomes of a report that can be of no job here."""
+        """Count an invented report, and park one whose job is unknown."""
         if outcome == "invented":
             self._inventions.note(report, now=asyncio.get_running_loop().time())
             return

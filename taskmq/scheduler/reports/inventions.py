@@ -17,7 +17,7 @@ _QUIET: Final = 60.0
 
 
 class Inventions:
-    """Those that came by one queue.
+    """Invented reports that came by one queue.
 
     Args:
         queue: its name.

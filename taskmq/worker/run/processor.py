@@ -130,7 +130,7 @@ class Processor:
         return self._ended(attempt, execution, self._coroutines.finish(execution, rest))
 
     def failed(self, attempt: Attempt, error: BaseException) -> Outcome:
-        """What an attempt comes to that has raised `error`. Never raises; a fork of the run ends here."""
+        """Return the outcome of an attempt that raised `error`. Never raises; a fork of the run ends here."""
         if PROCESS.is_fork:
             leave_fork(error)
         try:
@@ -153,12 +153,12 @@ class Processor:
         return outcome
 
     def returned(self, attempt: Attempt, value: object) -> Outcome:
-        """What an attempt comes to whose function has returned `value`."""
+        """Return the outcome of an attempt whose function returned `value`."""
         error = undone(value, attempt.envelope.task)
         return Succeeded(value) if error is None else self.failed(attempt, error)
 
     def raised(self, attempt: Attempt, execution: Execution, error: BaseException) -> Outcome:
-        """What an attempt comes to whose run has raised `error`, which may be that it was given up. Never raises."""
+        """Return the outcome of an attempt whose run raised `error`, or was given up. Never raises."""
         if issubclass(type(error), asyncio.CancelledError):
             execution.context.mark_cancelled()
             if attempt.cancelled is not None:

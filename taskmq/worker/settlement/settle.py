@@ -145,7 +145,7 @@ class Settler:
 
     @property
     def unsettled(self) -> int:
-        """How many jobs have ended here whose outcome cannot be settled, for a reason that no contract knows."""
+        """Number of jobs that have ended here and cannot be settled, for a reason outside of all contracts."""
         return len(self._last_resort.waiting)
 
     async def settle_at_last(

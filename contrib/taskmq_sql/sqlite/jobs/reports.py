@@ -97,7 +97,7 @@ class _Reporting:
         return is_other and ends_forgotten_dispatch(report, token, self._keys(), came_by)
 
     def _keys(self) -> ReportKeys:
-        """Those of the store; they are read once, where a report needs them."""
+        """Keys of the store, read once and only if a report needs them."""
         if self._known_keys is None:
             self._known_keys = ReportKeys(drive(self._transaction, read_keys(self._now)))
         return self._known_keys

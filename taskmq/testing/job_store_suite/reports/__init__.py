@@ -1,4 +1,4 @@
-"""What workers report, and what others who can publish pretend to."""
+"""Reports of workers, and forged ones of others who can publish."""
 
 from taskmq.testing.job_store_suite.reports.outcomes import Reports
 from taskmq.testing.job_store_suite.reports.proofs import ReportProofs

@@ -27,7 +27,7 @@ _LARGEST: Final = 2**53 - 1
 
 
 class ReportProofs(JobStoreCase):
-    """What becomes of reports whose token the store has not written down."""
+    """Reports whose token the store does not remember."""
 
     @case
     async def test_no_report_with_a_token_that_was_never_given_changes_a_job(self) -> None:
@@ -220,7 +220,7 @@ def _never_given(token: int) -> Iterator[int]:
 
 
 def _no_proofs(key: ReportKey, job_id: str, token: int) -> Iterator[str]:
-    """What is not the proof for this token and queue, from nothing to nearly it."""
+    """Return wrong proofs for this token and queue, from none to nearly the right one."""
     proof = key.prove(job_id, token, _QUEUE)
     yield from ("", "ö\ud800", key.id, key.id + "A" * 22, proof[:-1], proof + "A", proof.swapcase())
     yield new_report_key(bytes(35)).prove(job_id, token, _QUEUE)

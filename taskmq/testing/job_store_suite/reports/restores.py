@@ -15,7 +15,7 @@ _QUEUE: Final = "taskmq.reports.suite.0"
 
 
 class RestoredStores(JobStoreCase):
-    """What a store does that was restored from a backup: the test closes its stores before.
+    """Behaviour of a store restored from a backup; the test closes its stores before.
 
     class TestMine(RestoredStores): ...
     """
