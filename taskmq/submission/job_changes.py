@@ -1,0 +1,226 @@
+"""Changes to jobs in the store: the writing half of `app.jobs`, apart from submitting."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from taskmq.client.sessions import Sessions
+from taskmq.contracts.jobs import JobRecord
+from taskmq.errors import InvalidOption
+from taskmq.jobs.handle import Job
+from taskmq.model.codec import ReturnType
+from taskmq.model.envelope import LAST_INSTANT
+from taskmq.model.jobs.changes import Action
+from taskmq.model.keys import check_chosen_id
+from taskmq.model.topology import check_queue_name, class_of
+from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.submission.job_queries import JobQueries
+from taskmq.submission.new_jobs import cloned, name_of
+from taskmq.submission.stored import NOTHING, By, Change, JobRef, id_of, instant_ms
+from taskmq.tasks.registry import TaskRegistry
+from taskmq.tasks.task import Task
+
+__all__ = ["JobChanges"]
+
+_REMEMBERED: Final = "7d"
+
+
+class JobChanges(JobQueries):
+    """Changes, cancels and repeats jobs that were submitted.
+
+    Args:
+        tasks: of the app.
+    """
+
+    def __init__(self, sessions: Sessions, *, tasks: TaskRegistry, result_ttl: Duration) -> None:
+        super().__init__(sessions, plan_of=tasks.plan_of, result_ttl=result_ttl)
+        self._tasks = tasks
+
+    def change(
+        self,
+        job: JobRef,
+        *,
+        version: int | None = None,
+        at: datetime | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        expires: datetime | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        by: By = "",
+        note: str = "",
+    ) -> JobRecord:
+        """Change a job that no worker has yet; the job afterwards. What is not given stays.
+
+        Args:
+            version: that the job must have; None: whichever it has.
+            args, kwargs: in place of all its arguments.
+            by, note: who, and why: for its history. By an `Actor` it is in the audit as well, by the same
+                transaction; so it is with the other changes.
+
+        Raises:
+            InvalidArguments: they do not fit its task.
+        """
+        call = self.achange(
+            job,
+            version=version,
+            at=at,
+            delay=delay,
+            priority=priority,
+            queue=queue,
+            expires=expires,
+            args=args,
+            kwargs=kwargs,
+            by=by,
+            note=note,
+        )
+        return self.sessions.run_sync(call, instead="achange")
+
+    async def achange(
+        self,
+        job: JobRef,
+        *,
+        version: int | None = None,
+        at: datetime | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        expires: datetime | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        by: By = "",
+        note: str = "",
+    ) -> JobRecord:
+        """Do what `change` does, without blocking the event loop."""
+        due: Any = UNSET
+        now: int | None = None
+        if at is not None and delay is not None:
+            raise InvalidOption("delay and at exclude each other")
+        if at is not None:
+            due = instant_ms(at, what="at")
+        elif delay is not None:
+            wait = to_ms(parse_duration(delay, what="delay"))
+            now = await self.sessions.store().now_ms()
+            due = min(now + wait, LAST_INSTANT)
+        class_of(priority)
+        change = Change(
+            due=due,
+            expires=UNSET if expires is None else instant_ms(expires, what="expires"),
+            priority=UNSET if priority is None else priority,
+            queue=UNSET if queue is None else check_queue_name(queue),
+            call=UNSET if args is None and kwargs is None else (tuple(args or ()), dict(kwargs or {})),
+        )
+        if change == NOTHING:
+            raise InvalidOption(
+                f"job {id_of(job)}: nothing to change: give at, delay, priority, queue, expires or arguments"
+            )
+        return await self._store.edit(job, "change", version=version, change=change, now=now, by=by, note=note)
+
+    def cancel(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+        """Cancel a job: for good where no worker has it, else its worker is asked to stop it; the job afterwards."""
+        return self.sessions.run_sync(self.acancel(job, version=version, by=by, note=note), instead="acancel")
+
+    async def acancel(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+        """Do what `cancel` does, without blocking the event loop."""
+        after = await self._do("cancel", job, version=version, by=by, note=note)
+        if not after.state.is_final:
+            reason = after.cancel_requested or ""
+            if self.sessions.current().state is None:
+                # Schedulers repeat it until its worker has heard it.
+                self.say_cancelled(name_of(after), reason)
+            else:
+                await super().cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, was_sent=True)
+        return after
+
+    def hold(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+        """Have a job that waits not run until it is released."""
+        return self.sessions.run_sync(self.ahold(job, version=version, by=by, note=note), instead="ahold")
+
+    async def ahold(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+        """Do what `hold` does, without blocking the event loop."""
+        return await self._do("hold", job, version=version, by=by, note=note)
+
+    def release(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+        """Let a held job run, at its time."""
+        return self.sessions.run_sync(self.arelease(job, version=version, by=by, note=note), instead="arelease")
+
+    async def arelease(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+        """Do what `release` does, without blocking the event loop."""
+        return await self._do("release", job, version=version, by=by, note=note)
+
+    def retry(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> Job[Any]:
+        """Run a job now: one that waits at once; one that has ended again, as another job that is linked to it."""
+        return self.sessions.run_sync(self.aretry(job, version=version, by=by, note=note), instead="aretry")
+
+    async def aretry(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> Job[Any]:
+        """Do what `retry` does, without blocking the event loop."""
+        record = await self._store.read(job)
+        if record.state.is_final:
+            return await self.aclone(record)
+        await self._do("retry", record, version=version, by=by, note=note)
+        return self._handle_of(record)
+
+    def clone(
+        self,
+        job: JobRef,
+        *,
+        new_id: str | None = None,
+        at: datetime | None = None,
+        owner: str | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+    ) -> Job[Any]:
+        """Submit another job of the same task, which is linked to this one.
+
+        Args:
+            new_id: its id; default: one of the store's.
+            at: when it is to run; default: now.
+            owner, priority: default: those of the first one.
+            args, kwargs: in place of all its arguments; default: the same call.
+
+        Raises:
+            InvalidArguments: they do not fit the task.
+        """
+        call = self.aclone(job, new_id=new_id, at=at, owner=owner, args=args, kwargs=kwargs, priority=priority)
+        return self.sessions.run_sync(call, instead="aclone")
+
+    async def aclone(
+        self,
+        job: JobRef,
+        *,
+        new_id: str | None = None,
+        derived_id: str | None = None,
+        at: datetime | None = None,
+        owner: str | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+    ) -> Job[Any]:
+        """Do what `clone` does, without blocking the event loop; also under an id of `taskmq.model.keys`."""
+        record = await self._store.read(job)
+        if new_id is not None:
+            check_chosen_id(new_id, tenant=record.tenant, what="new_id")
+        now = self.sessions.clock.now_ms()
+        due = now if at is None else instant_ms(at, what="at")
+        class_of(priority)
+        call = None
+        if args is not None or kwargs is not None:
+            call = await self._store.encoded_call(record, args or (), kwargs or {})
+        job_id = derived_id or new_id
+        copy = cloned(record, job_id=job_id, now=now, due=due, owner=owner, call=call, priority=priority)
+        await self._store.submit(copy)
+        return Job(name_of(copy), task=copy.task, jobs=self, returns=self._returns(copy.task))
+
+    async def _do(self, action: Action, job: JobRef, *, version: int | None, by: By, note: str) -> JobRecord:
+        return await self._store.edit(job, action, version=version, by=by, note=note)
+
+    def _handle_of(self, record: JobRecord) -> Job[Any]:
+        return Job(name_of(record), task=record.task, jobs=self, returns=self._returns(record.task))
+
+    def _returns(self, task: str) -> ReturnType:
+        found: Task[..., Any] | None = self._tasks.get(task)
+        return ReturnType(Any) if found is None else found.returns
