@@ -25,7 +25,7 @@ from taskmq_rabbitmq.model.entities import (
     queues_on_demand,
     route_binding,
 )
-from taskmq_rabbitmq.model.routes import is_proven
+from taskmq_rabbitmq.model.routes import PROVEN
 
 __all__ = [
     "MIGRATION",
@@ -214,7 +214,7 @@ def _extras(wanted: Sequence[Entity], found: Found, queues: Iterable[WorkQueue])
             yield TopologyEntry(
                 "extra", "binding", label(binding), "delayed messages come twice, or astray", "take the binding away"
             )
-        elif is_proven(binding.source) and binding != route_binding(binding.key):
+        elif binding.source in PROVEN and binding != route_binding(binding.key):
             yield TopologyEntry("extra", "binding", label(binding), _TAP, "take the binding away")
 
 

@@ -47,7 +47,7 @@ from taskmq_rabbitmq.model.entities import (
     shared,
     topic_queue,
 )
-from taskmq_rabbitmq.model.routes import WORK, is_proven
+from taskmq_rabbitmq.model.routes import PROVEN, WORK
 
 __all__ = ["Declarations"]
 
@@ -283,7 +283,7 @@ class Declarations:
                 await self._make(queue, queues_on_demand(work)[queue])
             return
         binding = route_binding(queue)
-        if not is_proven(binding.source):
+        if binding.source not in PROVEN:
             await self._make_reachable(queue, binding, work)
             return
         async with self._lock:

@@ -48,7 +48,7 @@ from taskmq_rabbitmq.migrate.publisher_lockout import PublisherLockout
 from taskmq_rabbitmq.migrate.queue_mover import QueueMover
 from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.entities import Argument, Binding, Entity, Queue, entrance
-from taskmq_rabbitmq.model.routes import is_proven
+from taskmq_rabbitmq.model.routes import PROVEN
 
 __all__ = ["Migration"]
 
@@ -335,7 +335,7 @@ class Migration:
             bindings: list[dict[str, Any]] = await api.get(f"queues/{api.vhost}/{segment(old)}/bindings")
         except ManagementNotFound:
             return False
-        bindings = [binding for binding in bindings if binding["source"] and not is_proven(binding["source"])]
+        bindings = [binding for binding in bindings if binding["source"] and binding["source"] not in PROVEN]
         for binding in bindings:
             source = binding["source"]
             await api.post(

@@ -31,10 +31,10 @@ __all__ = [
     "ARCHIVE",
     "DEAD_LETTERS",
     "INVITATIONS",
+    "PROVEN",
     "REPORTS",
     "WORK",
     "Route",
-    "is_proven",
     "route_to",
 ]
 
@@ -47,7 +47,8 @@ ARCHIVE: Final = "taskmq.dead.archive"
 
 # A process publishes to few queues; calls may name any.
 _NAMES: Final = 4096
-_PROVEN: Final = (WORK, INVITATIONS, REPORTS)
+PROVEN: Final = frozenset({WORK, INVITATIONS, REPORTS})
+"""The exchanges by which a message that was routed has reached the queue that it is for."""
 
 
 class Route(NamedTuple):
@@ -76,8 +77,3 @@ def route_to(queue: str) -> Route:
     if queue == dead_letter_queue(queue):
         return Route(DEAD_LETTERS, logical_queue(queue))
     return Route(WORK, queue)
-
-
-def is_proven(exchange: str) -> bool:
-    """Whether a message that is routed by the exchange has reached the queue that it is for."""
-    return exchange in _PROVEN

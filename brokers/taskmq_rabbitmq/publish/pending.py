@@ -14,12 +14,11 @@ from taskmq.model.headers import ETA, REPUBLISHED, SEQUENCE
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
 from taskmq_rabbitmq.amqp.pika_types import BasicProperties
 from taskmq_rabbitmq.model import delay_ladder as delay
-from taskmq_rabbitmq.model.routes import Route, is_proven, route_to
+from taskmq_rabbitmq.model.routes import PROVEN, route_to
 
 __all__ = [
     "Pending",
     "PublishBatch",
-    "first_route",
     "sequence_of",
     "transmit",
     "transmit_at_once",
@@ -128,7 +127,7 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
         headers[ETA] = message.due
         # One of the sender's own is refused by the broker: only lists are keys.
         headers.setdefault(delay.WAYS, delay.ways(delay_ms))
-    exchange, key = first_route(message.queue, delay_ms)
+    exchange, key = (delay.ENTER, message.queue) if delay_ms > 0 else route_to(message.queue)
     pending.exchange = exchange
     raw.publish(
         exchange,
@@ -158,7 +157,7 @@ def transmit_at_once(raw: AmqpChannel, pending: Pending, sequence: int) -> bool:
     head = raw.templates.get(key)
     if head is None:
         route = route_to(message.queue)
-        if not is_proven(route.exchange):
+        if route.exchange not in PROVEN:
             return False
         head = raw.template(key, lane, route=route, sequence=SEQUENCE, kind=_short(message.task))
     job_id = message.job_id.encode()
@@ -170,11 +169,6 @@ def transmit_at_once(raw: AmqpChannel, pending: Pending, sequence: int) -> bool:
     lane.send(frames)
     pending.written = True
     return True
-
-
-def first_route(queue: str, delay_ms: int) -> Route:
-    """Return where a message for the physical `queue` is published, which has to wait if `delay_ms` is above 0."""
-    return Route(delay.ENTER, queue) if delay_ms > 0 else route_to(queue)
 
 
 def _short(text: str) -> str:

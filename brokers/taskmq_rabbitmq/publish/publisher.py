@@ -41,12 +41,12 @@ from taskmq_rabbitmq.amqp.pika_types import ChannelClosedByBroker
 from taskmq_rabbitmq.connect.backoff import patience, reconnect_backoff
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.declare.declarations import Declarations
+from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.access_refused import NOT_FOUND, refused_exchange
-from taskmq_rabbitmq.model.routes import is_proven, route_to
+from taskmq_rabbitmq.model.routes import PROVEN, route_to
 from taskmq_rabbitmq.publish.pending import (
     Pending,
     PublishBatch,
-    first_route,
     sequence_of,
     transmit,
     transmit_at_once,
@@ -227,9 +227,9 @@ class Publisher:
     def _write(self, pending: Pending) -> None:
         message = pending.message
         delay_ms = 0 if message.due is None else message.due - self._clock.now_ms()
-        exchange = first_route(message.queue, delay_ms).exchange
+        exchange = delay.ENTER if delay_ms > 0 else route_to(message.queue).exchange
         # `mandatory` proves the first level of the ladder only, and no letter.
-        if not is_proven(exchange) and not self._declarations.deliverable(message.queue):
+        if exchange not in PROVEN and not self._declarations.deliverable(message.queue):
             pending.lacks_exchange = False
             self._repairs.make_deliverable(pending)
             return
