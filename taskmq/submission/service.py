@@ -219,7 +219,7 @@ class Jobs(JobChanges):
     ) -> tuple[Job[R], Submitted]:
         """`asubmit` of a task with options, whatever its parameters are called; and what became of the submission."""
         sending = called.submission(*args, **kwargs)
-        upstream = await self._store.upstream(depends_on)
+        upstream = await self._store.upstream(depends_on, connection=connection)
         detail = detail_of(
             description=description,
             owner=owner,
@@ -231,7 +231,7 @@ class Jobs(JobChanges):
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
-        return called.handle(await self._store.given(sending, answer)), answer
+        return called.handle(await self._store.given(sending, answer, connection=connection)), answer
 
     async def named(self, name: str, *, tenant: str | None = None) -> NamedCall:
         """What a name refers to: a task of the app, a registered one, or a definition of the tenant.
@@ -276,13 +276,13 @@ class Jobs(JobChanges):
             needs=needs,
             preemptible=preemptible,
             held=held,
-            depends_on=await self._store.upstream(depends_on),
+            depends_on=await self._store.upstream(depends_on, connection=connection),
         )
         if derived_id is not None:
             under_derived_id(sending, derived_id)
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
-        return named.handle(await self._store.given(sending, answer)), answer
+        return named.handle(await self._store.given(sending, answer, connection=connection)), answer
 
     def submit_many(
         self,
@@ -327,7 +327,7 @@ class Jobs(JobChanges):
                 raise InvalidOption("job_id is for one job, not for many")
         jobs: list[NewJob] = []
         sendings: list[Sending] = []
-        upstream = await self._store.upstream(depends_on)
+        upstream = await self._store.upstream(depends_on, connection=connection)
         for sending in called.submissions(calls):
             if upstream:
                 told = sending.submission or Submission()
@@ -342,7 +342,7 @@ class Jobs(JobChanges):
         for place, (sending, answer) in enumerate(zip(sendings, answers, strict=True)):
             check_refusal(answer, sending.envelope.id)
             try:
-                names.append(await self._store.given(sending, answer))
+                names.append(await self._store.given(sending, answer, connection=connection))
             except (DuplicateJob, QuotaExceeded) as error:
                 failures[place] = error
         if failures:

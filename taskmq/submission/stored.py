@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -174,7 +175,7 @@ class StoredJobs:
         now = self._sessions.clock.now_ms()
         return {Lane(job.queue, job.priority, job.tenant) for job in jobs if job.due <= now and not job.held}
 
-    async def given(self, sending: Sending, answer: Submitted) -> str:
+    async def given(self, sending: Sending, answer: Submitted, *, connection: Any = None) -> str:
         """What the job is called that a caller gets for a call.
 
         Raises:
@@ -185,29 +186,33 @@ class StoredJobs:
             raise _exceeded(sending.envelope.task, answer.exceeded)
         if not answer.is_duplicate or sending.unique is None:
             return sending.envelope.id
-        # One of the caller's own transaction is not there for others yet.
-        record = await self.find(answer.id)
+        record = await self.find(answer.id, connection=connection)
+        # The one in the way may have been erased since.
         name = answer.id if record is None else name_of(record)
         if sending.unique.rule.policy in ("existing", "throttle"):
             return name
         raise DuplicateJob(sending.envelope.task, job_id=name)
 
-    async def upstream(self, depends_on: DependsOn) -> tuple[JobDependency, ...]:
-        """What a job is to wait for, by the store's ids.
+    async def upstream(self, depends_on: DependsOn, *, connection: Any = None) -> tuple[JobDependency, ...]:
+        """What a job is to wait for, by the store's ids; also jobs that the caller's own transaction has submitted.
 
         Raises:
             InvalidOption, JobNotFound: see `upstream_of`.
         """
-        return await upstream_of(depends_on, self.find) if depends_on else ()
+        return await upstream_of(depends_on, partial(self.find, connection=connection)) if depends_on else ()
 
-    async def find(self, job_id: str) -> JobRecord | None:
-        """The job that is called so: the store's id, or the one that its submitter chose, with its tenant's mark."""
+    async def find(self, job_id: str, *, connection: Any = None) -> JobRecord | None:
+        """Find a job by the store's id, or by the one that its submitter chose, with its tenant's mark.
+
+        Args:
+            connection: of the caller's own transaction, which sees its own jobs before others do.
+        """
         store = self._sessions.store()
-        if (record := await store.get(job_id)) is not None:
+        if (record := await store.get(job_id, connection=connection)) is not None:
             return record
         tenant, key = split_tenant_key(job_id)
-        found = await store.find_key(tenant, key)
-        return None if found is None else await store.get(found)
+        found = await store.find_key(tenant, key, connection=connection)
+        return None if found is None else await store.get(found, connection=connection)
 
     async def get(self, job_id: str) -> JobRecord:
         """Return the job, as `find` does.

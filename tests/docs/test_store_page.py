@@ -59,8 +59,11 @@ async def test_a_job_is_there_if_the_transaction_that_it_was_submitted_in_commit
     @app.task(queue="reports")
     def report(month: str) -> None: ...
 
+    @app.task(queue="reports")
+    def post(month: str) -> None: ...
+
     (block,) = [block.text for block in blocks_of(_STORE) if "connection=session" in block.text]
-    names: dict[str, Any] = {"app": app, "report": report}
+    names: dict[str, Any] = {"app": app, "report": report, "post": post}
     exec(block, names)
 
     engine = create_async_engine(job_store_url.replace("postgresql://", "postgresql+asyncpg://"))
@@ -79,10 +82,13 @@ async def test_a_job_is_there_if_the_transaction_that_it_was_submitted_in_commit
                 await connection.commit()
             with pytest.raises(UnsupportedFeature, match="connection=str"):
                 await app.jobs.asubmit(report, "2027-04", connection="mine")
-            found = [job.key for job in (await app.jobs.alist()).jobs]
+            found = [(job.key, job.state) for job in (await app.jobs.alist()).jobs]
     finally:
         await engine.dispose()
-    assert (month, found) == ("2027-01", ["report-2027-03", "report-2027-01"])
+    assert (month, found) == (
+        "2027-01",
+        [("report-2027-03", "queued"), (None, "waiting"), ("report-2027-01", "queued")],
+    )
 
 
 def test_every_field_of_a_filter_is_on_the_page_and_its_examples_are_read() -> None:

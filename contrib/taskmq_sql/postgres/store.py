@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -152,7 +152,7 @@ class PostgresJobStore:
         own = None if connection is None else await connection_of(connection)
         return await submit(self._database, jobs, own, quotas=await self._quotas.current())
 
-    async def get(self, job_id: str) -> JobRecord | None:
+    async def get(self, job_id: str, *, connection: Any = None) -> JobRecord | None:
         if not is_job_id(job_id):
             return None
         # No job ends before it was submitted. A clock that is a day ahead of ours has made the id of what only the
@@ -162,17 +162,21 @@ class PostgresJobStore:
         async def get(connection: Connection) -> Row | None:
             return await connection.fetchrow(_GET, job_id, earliest) or await connection.fetchrow(_GET, job_id, 0)
 
-        row = await self._database.lookups.run("read", get)
+        row = await self._look_up(get, connection)
         return None if row is None else (await job_records([row], self._database.names))[0]
 
-    async def find_key(self, tenant: str, key: str) -> str | None:
+    async def find_key(self, tenant: str, key: str, *, connection: Any = None) -> str | None:
         numbers = await self._database.names.find("tenant", [tenant])
         if tenant not in numbers or "\0" in key:
             return None
-        found = await self._database.lookups.run(
-            "read", lambda connection: connection.fetchval(_FIND_KEY, numbers[tenant], key)
-        )
+        found = await self._look_up(lambda own: own.fetchval(_FIND_KEY, numbers[tenant], key), connection)
         return None if found is None else str(found)
+
+    async def _look_up(self, read: Callable[[Connection], Awaitable[T]], connection: Any) -> T:
+        """Read in the caller's own transaction where there is one, which sees its jobs before others do."""
+        if connection is None:
+            return await self._database.lookups.run("read", read)
+        return await read(await connection_of(connection))
 
     async def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
         if (known := await self._known(which)) is None:

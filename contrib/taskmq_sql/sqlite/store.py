@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.jobs import (
@@ -45,7 +45,7 @@ from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.nodes import SqlNodes
 from taskmq_sql.report_keys import SqlReportKeys
 from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks
-from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
+from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous, Transaction
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.file.versions import upgrade_file, version_of_file
@@ -54,7 +54,7 @@ from taskmq_sql.sqlite.history import LIVE_JOBS
 from taskmq_sql.sqlite.identity import SqliteRunner
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.dependencies import has_ends, release, unmet
-from taskmq_sql.sqlite.jobs.foreign import submit_in
+from taskmq_sql.sqlite.jobs.foreign import read_in, submit_in
 from taskmq_sql.sqlite.jobs.pools import heads, share
 from taskmq_sql.sqlite.jobs.pools import sharing as read_shares
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
@@ -67,6 +67,8 @@ from taskmq_sql.sqlite.quotas import quotas as read_quotas
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]
+
+T = TypeVar("T")
 
 _SHARDS: Final = 64
 _DAY: Final = 86_400_000
@@ -158,11 +160,17 @@ class SqliteJobStore:
             return []
         return await self._writer.add(submissions.submit, jobs, care=Care.DURABLE)
 
-    async def get(self, job_id: str) -> JobRecord | None:
-        return await self._reader.call(partial(records.get, job_id=job_id), care=Care.READ)
+    async def get(self, job_id: str, *, connection: Any = None) -> JobRecord | None:
+        return await self._look_up(partial(records.get, job_id=job_id), connection)
 
-    async def find_key(self, tenant: str, key: str) -> str | None:
-        return await self._reader.call(partial(submissions.find_key, tenant=tenant, key=key), care=Care.READ)
+    async def find_key(self, tenant: str, key: str, *, connection: Any = None) -> str | None:
+        return await self._look_up(partial(submissions.find_key, tenant=tenant, key=key), connection)
+
+    async def _look_up(self, read: Callable[[Transaction], T], connection: Any) -> T:
+        """Read in the caller's own transaction where there is one, which sees its jobs before others do."""
+        if connection is None:
+            return await self._reader.call(read, care=Care.READ)
+        return read_in(connection, read, path=self.path, now=self._clock.now_ms())
 
     async def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
         return await self._reader.call(

@@ -89,12 +89,16 @@ class JobStore(Protocol):
         """
         ...
 
-    async def get(self, job_id: str) -> JobRecord | None:
-        """The job, live or ended, with its body and result; None where there is none (any more)."""
+    async def get(self, job_id: str, *, connection: Any = None) -> JobRecord | None:
+        """The job, live or ended, with its body and result; None where there is none (any more).
+
+        Args:
+            connection: of the caller's own transaction, as `submit` takes it: its jobs are found before it commits.
+        """
         ...
 
-    async def find_key(self, tenant: str, key: str) -> str | None:
-        """The id of the job that the tenant's submitter has called so."""
+    async def find_key(self, tenant: str, key: str, *, connection: Any = None) -> str | None:
+        """The id of the job that the tenant's submitter has called so; `connection` as for `get`."""
         ...
 
     async def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:

@@ -113,14 +113,15 @@ class MemoryJobStore:
         return self._nodes
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
-        if connection is not None:
-            raise UnsupportedFeature(f"{_ADDRESS} has no connections: leave connection= out, or use a store with SQL")
+        _refuse(connection)
         return self.at_work().submit(jobs)
 
-    async def get(self, job_id: str) -> JobRecord | None:
+    async def get(self, job_id: str, *, connection: Any = None) -> JobRecord | None:
+        _refuse(connection)
         return self.at_work().jobs.get(job_id)
 
-    async def find_key(self, tenant: str, key: str) -> str | None:
+    async def find_key(self, tenant: str, key: str, *, connection: Any = None) -> str | None:
+        _refuse(connection)
         return self.at_work().find_key(tenant, key)
 
     async def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
@@ -384,6 +385,11 @@ class _MemorySlotLeases:
             return self._store.at_work()
         except StoreUnavailable as error:
             raise StateUnavailable(str(error)) from error
+
+
+def _refuse(connection: Any) -> None:
+    if connection is not None:
+        raise UnsupportedFeature(f"{_ADDRESS} has no connections: leave connection= out, or use a store with SQL")
 
 
 def _dispatch_within(

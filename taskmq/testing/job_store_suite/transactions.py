@@ -84,3 +84,18 @@ class JobTransactions(JobStoreCase):
             (again,) = await driver.store.submit([second], connection=connection)
 
         assert (again.id, again.is_new, again.is_same) == (first.id, False, True)
+
+    @case
+    async def test_a_transaction_finds_its_own_jobs_before_others_do(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.new(tenant="acme", key="k")
+
+        async with self.transaction(driver.store) as connection:
+            await driver.store.submit([job], connection=connection)
+            found = await driver.store.get(job.id, connection=connection)
+            assert await driver.store.find_key("acme", "k", connection=connection) == job.id
+            assert await driver.store.find_key("", "k", connection=connection) is None
+            assert await other.store.get(job.id) is None
+            assert await other.store.find_key("acme", "k") is None
+
+        assert found == await other.store.get(job.id)

@@ -1,9 +1,9 @@
-"""Submitting in a transaction of the caller's own, which commits it."""
+"""Submissions and look-ups in a transaction of the caller's own, which commits them."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from taskmq.contracts.jobs import NewJob, Submitted
 from taskmq.errors import StoreMismatch, StoreUnavailable, UnsupportedFeature
@@ -12,7 +12,9 @@ from taskmq_sql.sqlite.file.names import Names
 from taskmq_sql.sqlite.file.schema import mismatch
 from taskmq_sql.sqlite.jobs.submissions import submit
 
-__all__ = ["submit_in"]
+__all__ = ["read_in", "submit_in"]
+
+T = TypeVar("T")
 
 
 def submit_in(connection: Any, jobs: Sequence[NewJob], *, path: Path, now: int) -> list[Submitted]:
@@ -25,14 +27,27 @@ def submit_in(connection: Any, jobs: Sequence[NewJob], *, path: Path, now: int) 
         UnsupportedFeature: it is another one, or to another file.
         StoreUnavailable: the file is locked, or cannot be written.
     """
+
+    def work(transaction: Transaction) -> list[Submitted]:
+        if not transaction.connection.in_transaction:
+            transaction.connection.execute("BEGIN IMMEDIATE")
+        return submit(transaction, jobs)
+
+    return read_in(connection, work, path=path, now=now)
+
+
+def read_in(connection: Any, read: Callable[[Transaction], T], *, path: Path, now: int) -> T:
+    """Read in the transaction of `connection`, as `submit_in` takes it; begin none.
+
+    Raises:
+        UnsupportedFeature, StoreUnavailable: as `submit_in`.
+    """
     raw = _raw(connection)
     _check_file(raw, path)
     if reason := mismatch(raw):
         raise StoreMismatch(f"{path} {reason}")
     try:
-        if not raw.in_transaction:
-            raw.execute("BEGIN IMMEDIATE")
-        return submit(Transaction(raw, Names(), now), jobs)
+        return read(Transaction(raw, Names(), now))
     except sqlite3.OperationalError as error:
         raise StoreUnavailable(f"the job store {path}: {error}: roll back, and try again") from error
 

@@ -1,0 +1,154 @@
+"""Jobs that wait for others of the same transaction, which is the caller's own."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from sqlite3 import connect
+from typing import Any
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import pytest
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+from taskmq import Job, TaskMQ
+from taskmq.errors import JobNotFound
+from taskmq.model.states import JobState
+
+pytestmark = pytest.mark.real_time
+
+_Begin = Callable[[str], Any]
+
+
+class _Undone(Exception):
+    pass
+
+
+@asynccontextmanager
+async def _session(url: str) -> AsyncIterator[Any]:
+    engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
+    try:
+        async with AsyncSession(engine) as session, session.begin():
+            yield session
+    finally:
+        await engine.dispose()
+
+
+@asynccontextmanager
+async def _connection(url: str) -> AsyncIterator[Any]:
+    engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
+    try:
+        async with engine.begin() as connection:
+            yield connection
+    finally:
+        await engine.dispose()
+
+
+@asynccontextmanager
+async def _driver(url: str) -> AsyncIterator[Any]:
+    connection: Any = await asyncpg.connect(url)  # pyright: ignore[reportUnknownMemberType]
+    try:
+        async with connection.transaction():
+            yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def _file(url: str) -> AsyncIterator[Any]:
+    with closing(connect(url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+
+@pytest.fixture(params=[_session, _connection, _driver, _file], ids=["session", "connection", "driver", "file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, _Begin]:
+    if request.param is _file:
+        return f"sqlite:///{tmp_path}/jobs.db", _file
+    return request.getfixturevalue("job_store_url"), request.param
+
+
+def _shop(url: str) -> tuple[TaskMQ, Any]:
+    app = TaskMQ("memory://", store=url)
+
+    @app.task(name="step", queue="bills")
+    def step(number: int) -> None: ...
+
+    return app, step
+
+
+@pytest.mark.parametrize("tenant", [None, "acme"])
+@pytest.mark.parametrize("job_id", [None, "bill-1"])
+async def test_a_job_waits_for_one_of_the_same_transaction(
+    store: tuple[str, _Begin], tenant: str | None, job_id: str | None
+) -> None:
+    url, begin = store
+    app, step = _shop(url)
+    async with app:
+        await app.jobs.acount()
+        async with begin(url) as connection:
+            given = {"tenant": tenant, "connection": connection}
+            first: Job[None] = await app.jobs.asubmit(step, 1, job_id=job_id, **given)
+            second: Job[None] = await app.jobs.asubmit(step, 2, depends_on=[first], **given)
+            third: Job[None] = await app.jobs.asubmit(step, 3, depends_on=[(first.id, "ended")], **given)
+            (fourth,) = await app.jobs.asubmit_many(
+                step.options(tenant=tenant) if tenant else step, [(4,)], depends_on=[second], connection=connection
+            )
+            assert await app.jobs.acount() == 0
+
+        states = [await job.astate() for job in (first, second, third, fourth)]
+
+    assert states == [JobState.QUEUED] + [JobState.WAITING] * 3
+
+
+async def test_a_transaction_that_is_undone_leaves_neither_job(store: tuple[str, _Begin]) -> None:
+    url, begin = store
+    app, step = _shop(url)
+    async with app:
+        await app.jobs.acount()
+
+        async def bill() -> None:
+            async with begin(url) as connection:
+                first = await app.jobs.asubmit(step, 1, job_id="bill-1", connection=connection)
+                await app.jobs.asubmit(step, 2, depends_on=[first], connection=connection)
+                raise _Undone
+
+        with pytest.raises(_Undone):
+            await bill()
+
+        assert await app.jobs.acount() == 0
+        with pytest.raises(JobNotFound, match="bill-1"):
+            await app.jobs.asubmit(step, 2, depends_on=["bill-1"])
+
+
+async def test_a_name_that_no_job_has_is_refused_in_a_transaction(store: tuple[str, _Begin]) -> None:
+    url, begin = store
+    app, step = _shop(url)
+    async with app:
+        await app.jobs.acount()
+        async with begin(url) as connection:
+            await app.jobs.asubmit(step, 1, job_id="bill-1", tenant="acme", connection=connection)
+            with pytest.raises(JobNotFound, match="no job 'bill-1'"):
+                await app.jobs.asubmit(step, 2, depends_on=["bill-1"], connection=connection)
+
+        assert await app.jobs.acount() == 1
+
+
+async def test_a_unique_call_names_the_one_of_the_same_transaction(store: tuple[str, _Begin]) -> None:
+    url, begin = store
+    app = TaskMQ("memory://", store=url)
+
+    @app.task(queue="bills", unique=True, unique_policy="existing")
+    def bill(number: int) -> None: ...
+
+    async with app:
+        await app.jobs.acount()
+        async with begin(url) as connection:
+            first = await app.jobs.asubmit(bill, 7, job_id="bill-7", connection=connection)
+            second = await app.jobs.asubmit(bill, 7, connection=connection)
+
+    assert (first.id, second.id) == ("bill-7", "bill-7")
