@@ -20,6 +20,7 @@ from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
 from taskmq.model.units import Duration, to_datetime
 from taskmq.operations.dead_letters import DeadLetter, LetterSelection, browse, queues_with_letters
 from taskmq.operations.workers import list_workers
+from taskmq.submission.new_jobs import name_of
 
 __all__ = ["JobLetter", "JobReport", "find_stored", "progress_of_jobs", "report_job"]
 
@@ -144,20 +145,21 @@ async def find_stored(app: TaskMQ, job_id: str) -> JobRecord | None:
 
 
 async def progress_of_jobs(app: TaskMQ, jobs: Iterable[JobRecord]) -> dict[str, JobProgress]:
-    """How far the jobs are whose tasks have said so, by the store's ids.
+    """Read the progress that the jobs' tasks have reported, by the store's ids.
 
-    Nothing where the app has no state, or that cannot be reached: what the store knows of jobs is shown without it.
+    Returns nothing if the app has no state or the state does not answer: lists of jobs are shown without it.
     """
     stores = app.sessions.current().stores
-    begun = [job.id for job in jobs if job.started is not None or job.attempt > 1]
+    begun = [job for job in jobs if job.started is not None or job.attempt > 1]
     if stores.progress is None:
         return {}
     try:
-        found = await asyncio.gather(*(_progress(stores, job_id) for job_id in begun))
+        # A run reports under the name that its message carries.
+        found = await asyncio.gather(*(_progress(stores, name_of(job)) for job in begun))
     except StateUnavailable as error:
         _log.debug("the progress of %d jobs is not shown: %s", len(begun), error)
         return {}
-    return {job_id: one for job_id, one in zip(begun, found, strict=True) if one is not None}
+    return {job.id: one for job, one in zip(begun, found, strict=True) if one is not None}
 
 
 async def _of_stored(app: TaskMQ, job_id: str, record: JobRecord) -> JobReport:
@@ -178,7 +180,7 @@ async def _of_stored(app: TaskMQ, job_id: str, record: JobRecord) -> JobReport:
         error=None if error is None else error.message,
         traceback=None if error is None else error.traceback or None,
         cancelled=record.cancel_requested,
-        progress=await _progress(stores, job_id),
+        progress=await _progress(stores, name_of(record)),
         has_value=record.state is JobState.SUCCEEDED,
         body=record.body,
         depends_on=() if record.detail is None else record.detail.depends_on,

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
 from taskmq.client.job_service import JobService
+from taskmq.client.progress import JobProgress
 from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
 from taskmq.contracts.stores import ResultRecord
@@ -13,7 +14,7 @@ from taskmq.model.history.logs import LogFilter, LogPage, StoredLine, read_level
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.states import JobState
 from taskmq.submission.explain import Explanation, explain_job
-from taskmq.submission.new_jobs import result_of
+from taskmq.submission.new_jobs import name_of, result_of
 from taskmq.submission.stored import StoredJobs, check_cursor
 
 __all__ = ["JobQueries"]
@@ -150,7 +151,7 @@ class JobQueries(JobService):
             else:
                 # The scheduler puts ends where callers may wait; one that never ran is in the store alone.
                 try:
-                    early = await results.wait(job_id, timeout=min(_BETWEEN_LOOKS, left))
+                    early = await results.wait(name_of(first), timeout=min(_BETWEEN_LOOKS, left))
                 except StateUnavailable:
                     # The store has the end all the same; from now on it alone is asked.
                     results = None
@@ -172,6 +173,13 @@ class JobQueries(JobService):
         if self._store.has_store and (record := await self._store.find(job_id)) is not None:
             return result_of(record)
         return await super().find_result(job_id)
+
+    async def find_progress(self, job_id: str) -> JobProgress | None:
+        """See `JobService`; a run reports under the job's name, also where the caller knows the store's id."""
+        found = await super().find_progress(job_id)
+        if found is not None or not self._store.has_store or (record := await self._store.find(job_id)) is None:
+            return found
+        return None if (name := name_of(record)) == job_id else await super().find_progress(name)
 
     async def state_of(self, job_id: str, *, was_sent: bool) -> JobState:
         """See `JobService`."""

@@ -10,6 +10,7 @@ from taskmq.model.jobs.pools import pool_group, preemption_reason
 from taskmq.model.jobs.reports import PREEMPTED
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
+from taskmq.submission.new_jobs import name_of
 from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.unit.server.kit import DOCUMENT, Site
 
@@ -361,12 +362,12 @@ def test_a_tenant_does_not_read_for_which_other_one_its_run_was_stopped(site: Si
     assert shown.count("preempted by pool other") == 3
 
 
-def _say_progress(site: Site, **fields: Any) -> str:
-    """A job of acme that runs, and has said that; the store's id."""
+def _say_progress(site: Site, *, key: str | None = None, tenant: str = "acme", **fields: Any) -> str:
+    """Make a job of acme that runs and has reported progress; return the store's id."""
 
     async def say() -> str:
-        job = await JobDriver(site.app.sessions.store()).make(JobState.RUNNING, tenant="acme")
-        said = ProgressRecord(job_id=job.id, attempt=1, started=1_000, updated=2_000, **fields)
+        job = await JobDriver(site.app.sessions.store()).make(JobState.RUNNING, tenant=tenant, key=key)
+        said = ProgressRecord(job_id=name_of(job), attempt=1, started=1_000, updated=2_000, **fields)
         progress = site.app.sessions.current().stores.progress
         assert progress is not None
         await progress.report(said, ttl=60)
@@ -395,6 +396,18 @@ def test_a_list_of_jobs_says_how_far_they_are_where_it_is_asked_for(site: Site) 
     assert site("GET", "/jobs?expand=progress", by="other-admin").json() == []
     refused = site("GET", "/jobs?expand=result")
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "expand")
+
+
+@pytest.mark.parametrize("tenant", ["acme", ""])
+def test_progress_of_a_job_with_an_id_of_its_own_is_shown(site: Site, tenant: str) -> None:
+    job = _say_progress(site, key="archive-2026", tenant=tenant, done=405, total=1_200)
+    by = "acme-admin" if tenant else "all-admin"
+
+    (listed,) = site("GET", "/jobs?expand=progress&filter=status:running", by=by).json()
+    one, same = (site("GET", f"/jobs/{name}?expand=progress", by=by).json() for name in ("archive-2026", job))
+
+    assert (listed["id"], listed["progress"]["done"]) == (job, 405)
+    assert one["progress"] == same["progress"] == listed["progress"]
 
 
 def test_jobs_are_listed_without_progress_while_the_state_is_away(site: Site) -> None:
