@@ -115,6 +115,7 @@ async def job_actions(rows: Sequence[Row], names: Names) -> list[JobAction]:
     return [
         JobAction(
             job_id=str(row["id"]),
+            key=row["key"],
             tenant=text["tenant"][row["tenant"]],
             task=text["task"][row["task"]],
             queue=text["queue"][row["queue"]],

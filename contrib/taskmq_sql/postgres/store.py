@@ -77,10 +77,11 @@ _EVENTS: Final = """
 select version, at, kind, state, actor, note from taskmq.event where id = $1 order by number"""
 # A job ends after what is done to it, but for a statement that waits for a lock: earlier days are not read.
 _ACTIONS: Final = """
-select e.id, e.version, e.at, e.kind, e.state, e.actor, e.note, j.tenant, j.task, j.queue
+select e.id, e.version, e.at, e.kind, e.state, e.actor, e.note, j.key, j.tenant, j.task, j.queue
 from (select * from taskmq.event where at >= $1 order by at desc, number desc limit $2) e cross join lateral
-  (select tenant, task, queue from taskmq.job where id = e.id
-   union all select tenant, task, queue from taskmq.job_history where id = e.id and ended > e.at - 3600000 limit 1) j
+  (select key, tenant, task, queue from taskmq.job where id = e.id
+   union all select key, tenant, task, queue from taskmq.job_history
+   where id = e.id and ended > e.at - 3600000 limit 1) j
 order by e.at, e.number"""
 _ATTEMPTS: Final = """
 select attempt, started, ended, worker, error_type, error_message, traceback from taskmq.attempt

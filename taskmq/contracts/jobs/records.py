@@ -194,9 +194,15 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class JobAction(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the history of one of many jobs."""
+    """An entry of the history of one of many jobs.
+
+    Attributes:
+        job_id: the store's id.
+        key: the submitter's id; None if the submitter chose none.
+    """
 
     job_id: str
+    key: str | None = None
     tenant: str
     task: str
     queue: str

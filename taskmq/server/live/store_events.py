@@ -6,8 +6,10 @@ from typing import Final
 from taskmq.contracts.jobs import HistoryEntry, JobAction, JobRecord, JobStore
 from taskmq.durable.lookback import Lookback
 from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.keys import tenant_key
 from taskmq.model.states import TERMINAL
 from taskmq.model.telemetry.events import JobEvent
+from taskmq.submission.new_jobs import name_of
 
 __all__ = ["StoreEvents"]
 
@@ -51,13 +53,14 @@ class StoreEvents:
     def _submissions(self, jobs: list[JobRecord]) -> Iterator[JobEvent]:
         for job in jobs:
             if self._looks.is_new((job.id, ""), job.submitted):
-                yield _event("submitted", job, job.id, job.submitted)
+                yield _event("submitted", job, name_of(job), job.submitted)
 
     def _actions(self, actions: list[JobAction]) -> Iterator[JobEvent]:
         for one in actions:
             entry = one.entry
             if self._looks.is_new((one.job_id, f"{entry.kind} {entry.version}"), entry.at):
-                yield _event(_name(entry), one, one.job_id, entry.at)
+                name = one.job_id if one.key is None else tenant_key(one.tenant or None, one.key)
+                yield _event(_name(entry), one, name, entry.at)
 
 
 def _name(entry: HistoryEntry) -> str:
@@ -67,6 +70,7 @@ def _name(entry: HistoryEntry) -> str:
 
 
 def _event(name: str, job: JobRecord | JobAction, job_id: str, at: int) -> JobEvent:
+    # Events of runs have the same name: it stands in the job's messages.
     return JobEvent(
         event=name, number=0, at=at, job_id=job_id, task=job.task, queue=job.queue, tenant=job.tenant, is_stored=True
     )

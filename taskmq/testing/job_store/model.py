@@ -255,7 +255,7 @@ class JobModel:
             if entry.at >= since
         )
         return [
-            JobAction(job_id=job.id, tenant=job.tenant, task=job.task, queue=job.queue, entry=entry)
+            JobAction(job_id=job.id, key=job.key, tenant=job.tenant, task=job.task, queue=job.queue, entry=entry)
             for _, _, job, entry in found[max(0, len(found) - limit) :]
         ]
 

@@ -38,7 +38,7 @@ class Updates(JobStoreCase):
     @case
     async def test_what_was_done_of_late_is_found_whichever_jobs_it_was_done_to(self) -> None:
         driver, store = self.driver(), self.store()
-        first = await driver.make(JobState.SCHEDULED, tenant="acme", queue="q1")
+        first = await driver.make(JobState.SCHEDULED, tenant="acme", key="order-1", queue="q1")
         await driver.updated(first, priority=3)
         second = await driver.make(JobState.QUEUED, queue="q2")
         await driver.update(second, JobState.CANCELLED)
@@ -46,11 +46,11 @@ class Updates(JobStoreCase):
 
         since = (await store.events(first.id))[0].at
         found = [one for one in await store.actions(since, limit=99) if one.job_id in (first.id, second.id)]
-        kinds = [(one.job_id, one.tenant, one.queue, one.task, one.entry.state) for one in found]
+        kinds = [(one.job_id, one.key, one.tenant, one.queue, one.task, one.entry.state) for one in found]
         assert kinds == [
-            (first.id, "acme", "q1", first.task, JobState.SCHEDULED),
-            (second.id, second.tenant, "q2", second.task, JobState.CANCELLED),
-            (first.id, "acme", "q1", first.task, JobState.HELD),
+            (first.id, "order-1", "acme", "q1", first.task, JobState.SCHEDULED),
+            (second.id, None, second.tenant, "q2", second.task, JobState.CANCELLED),
+            (first.id, "order-1", "acme", "q1", first.task, JobState.HELD),
         ]
         assert [one.entry for one in found if one.job_id == first.id] == await store.events(first.id)
         assert await store.actions(since, limit=2) == found[1:]

@@ -404,6 +404,24 @@ async def test_what_is_done_to_jobs_of_the_store_is_found_once_and_in_its_order(
     assert await events.look() == []
 
 
+async def test_events_of_the_store_name_jobs_as_events_of_their_runs_do() -> None:
+    store = MemoryJobStore(JobModel(), clock=FakeClock())
+    driver, events = JobDriver(store), StoreEvents(store)
+    await events.look()
+    await driver.updated(await driver.submit(tenant="acme", key="arch-1", due=HOUR), JobState.HELD, kind="hold")
+    await driver.submit(key="arch-2")
+
+    found = await events.look()
+
+    assert sorted((one.event, one.job_id) for one in found) == [
+        ("held", "@acme:arch-1"),
+        ("submitted", "@acme:arch-1"),
+        ("submitted", "arch-2"),
+    ]
+    wanted = EventFilter(tenant="acme", job_id="arch-1")
+    assert [one.event for one in found if wanted(one)] == ["submitted", "held"]
+
+
 async def test_ends_without_a_run_are_found_once_under_the_names_of_their_states() -> None:
     clock = FakeClock()
     store = MemoryJobStore(JobModel(), clock=clock)

@@ -28,8 +28,8 @@ _ACTIONS: Final = """
     WITH e AS MATERIALIZED (
         SELECT rowid AS number, * FROM event INDEXED BY event_at WHERE at >= ? ORDER BY at DESC, rowid DESC LIMIT ?
     )
-    SELECT e.id, coalesce(j.tenant, h.tenant), coalesce(j.task, h.task), coalesce(j.queue, h.queue),
-        e.version, e.at, e.kind, e.state, e.by, e.note
+    SELECT e.id, coalesce(j.key, h.key), coalesce(j.tenant, h.tenant), coalesce(j.task, h.task),
+        coalesce(j.queue, h.queue), e.version, e.at, e.kind, e.state, e.by, e.note
     FROM e LEFT JOIN job AS j ON j.id = e.id LEFT JOIN job_history AS h ON h.id = e.id
     WHERE j.id IS NOT NULL OR h.id IS NOT NULL
     ORDER BY e.at, e.number
@@ -97,12 +97,15 @@ def actions(transaction: Transaction, since: int, limit: int) -> list[JobAction]
     return [
         JobAction(
             job_id=id_text(job_id),
+            key=key,
             tenant=_name(transaction, tenant),
             task=_name(transaction, task),
             queue=_name(transaction, queue),
             entry=_entry(entry),
         )
-        for job_id, tenant, task, queue, *entry in transaction.connection.execute(_ACTIONS, (since, limit)).fetchall()
+        for job_id, key, tenant, task, queue, *entry in transaction.connection.execute(
+            _ACTIONS, (since, limit)
+        ).fetchall()
     ]
 
 
