@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from taskmq.model.units import Duration
     from taskmq.testing import Harness
 
-__all__ = ["pytest_addoption", "taskmq_app", "taskmq_start", "taskmq_target", "taskmq_timeout"]
+__all__ = ["pytest_addoption", "taskmq_app", "taskmq_start", "taskmq_store", "taskmq_target", "taskmq_timeout"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Two settings: `taskmq_app`, `taskmq_timeout`."""
+    """Three settings: `taskmq_app`, `taskmq_store`, `taskmq_timeout`."""
     parser.addini("taskmq_app", "the app that the fixture taskmq_app puts to the test: MODULE:ATTRIBUTE", default="")
+    parser.addini("taskmq_store", "whether the app has a job store: true or false", default="")
     parser.addini("taskmq_timeout", "real time that a drain() or advance() of taskmq_app may take", default="10s")
 
 
@@ -41,6 +42,21 @@ def taskmq_start() -> datetime | None:
 
 
 @pytest.fixture
+def taskmq_store(request: pytest.FixtureRequest) -> bool | None:
+    """Whether the app has a job store; None: where it says so. Override it, or set `taskmq_store`.
+
+    Raises:
+        InvalidSetting: the setting is neither true nor false.
+    """
+    from taskmq.errors import InvalidSetting
+
+    named: str = request.config.getini("taskmq_store").lower()
+    if named not in ("", "true", "false"):
+        raise InvalidSetting(f"taskmq_store = {named} in pytest's settings: true or false")
+    return None if not named else named == "true"
+
+
+@pytest.fixture
 def taskmq_timeout(request: pytest.FixtureRequest) -> "Duration":
     """How much real time one `drain` or `advance` may take; override it, or set `taskmq_timeout`."""
     named: str = request.config.getini("taskmq_timeout")
@@ -49,7 +65,10 @@ def taskmq_timeout(request: pytest.FixtureRequest) -> "Duration":
 
 @pytest.fixture
 def taskmq_app(
-    taskmq_target: object, taskmq_start: datetime | None, taskmq_timeout: "Duration"
+    taskmq_target: object,
+    taskmq_start: datetime | None,
+    taskmq_timeout: "Duration",
+    taskmq_store: bool | None,  # noqa: FBT001 - pytest passes fixtures by name
 ) -> "Generator[Harness, None, None]":
     """The app under test; see `taskmq.testing.Harness`."""
     from taskmq.app import TaskMQ
@@ -69,5 +88,5 @@ def taskmq_app(
         target = target()
     if not isinstance(target, TaskMQ):
         raise AppNotFound(f"taskmq_target={target!r}: an app, a function that makes one, or MODULE:ATTRIBUTE")
-    with Harness(target, start=taskmq_start, timeout=taskmq_timeout) as harness:
+    with Harness(target, start=taskmq_start, timeout=taskmq_timeout, store=taskmq_store) as harness:
         yield harness

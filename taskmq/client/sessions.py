@@ -239,11 +239,6 @@ class Sessions:
             )
         return store
 
-    @property
-    def keeps_schedules(self) -> bool:
-        """Whether the session's store has the schedules: one that a test puts in place of the app's has jobs only."""
-        return self.job_store is None and self.current().store is not None
-
     def delays(self) -> DelayStore:
         """Where jobs wait for their time in the state, as the running loop's session sees it.
 

@@ -391,7 +391,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
                 graph, flow_id=job_id, keep=KEEP_SECONDS, tenant=entry.tenant or None
             )
         else:
-            is_stored = self._producer.sessions.keeps_schedules
+            is_stored = self._producer.sessions.current().store is not None
             jobs = self._producer.jobs
             if entry.definition:
                 version = entry.definition_version
@@ -499,7 +499,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     def _records(self) -> ScheduleRecords:
         sessions = self._producer.sessions
         session = sessions.current()
-        if session.store is not None and sessions.keeps_schedules:
+        if session.store is not None:
             # Not for those who have none.
             from taskmq.schedules.store_records import StoredRecords
 

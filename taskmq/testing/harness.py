@@ -79,6 +79,8 @@ class Harness:
         start: what time it is at first; default: now.
         timeout: real time for one call of `drain` or `advance`, and for a result that is waited for without a
             timeout.
+        store: whether the app has a job store. Default: it has one if its code, its settings or a task with
+            `lane="store"` say so.
 
     Attributes:
         app: the app.
@@ -88,11 +90,19 @@ class Harness:
 
     __test__ = False
 
-    def __init__(self, app: TaskMQ, *, start: datetime | None = None, timeout: Duration = "10s") -> None:
+    def __init__(
+        self,
+        app: TaskMQ,
+        *,
+        start: datetime | None = None,
+        timeout: Duration = "10s",
+        store: bool | None = None,
+    ) -> None:
         self.app = app
         self.clock = FakeClock(round((start or datetime.now(UTC)).timestamp() * 1000))
         self.failed: list[FailedJob] = []
         self._timeout = parse_seconds(timeout, what="timeout")
+        self._has_store = store
         self._recorder = SendRecorder(app)
         self._catcher = FailureCatcher()
         self._stored: list[FailedRun] = []
@@ -126,10 +136,14 @@ class Harness:
         producer.use_middleware((*before, *middleware))
         origin = {"url": "the test", "state": "the test"}
         store = sessions.job_store
-        if store is not None or sessions.store_url is not None:
+        has_store = self._has_store if self._has_store is not None else self._needs_store()
+        # One of an earlier harness on the same app is not this one's.
+        sessions.job_store = None
+        if has_store:
             model = SharedJobModel()
             sessions.job_store = lambda _: MemoryJobStore(model, clock=self.clock)
-        real = sessions.exchange(Settings(url=url, state=url, origin=origin), self.clock, {})
+        settings = Settings(url=url, state=url, store=url if has_store else None, origin=origin)
+        real = sessions.exchange(settings, self.clock, {})
         sessions.patience = Patience(self._timeout, _ADVICE)
         try:
             yield
@@ -141,6 +155,11 @@ class Harness:
                 sessions.job_store = store
                 sessions.patience = None
                 producer.use_middleware(before)
+
+    def _needs_store(self) -> bool:
+        sessions = self.app.sessions
+        is_said = sessions.job_store is not None or sessions.store_url is not None
+        return is_said or any(task.call_plan.lane == "store" for task in self.app.tasks.values())
 
     @property
     def now(self) -> datetime:

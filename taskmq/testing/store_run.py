@@ -1,6 +1,7 @@
 """A scheduler for tests: no time of its own, no leases to lose, one step whenever something may have moved.
 
-    fire what is due -> dispatch what is ready -> publish invitations -> reports -> apply -> results into the state
+    fire what is due -> let dependents go -> dispatch what is ready -> publish invitations -> reports -> apply
+    -> results into the state
 
 The decisions are the store's, as in production. What `taskmq.scheduler` adds is when to look, how much to dispatch,
 and what to do when something fails: a program's own test is not about that.
@@ -14,15 +15,21 @@ from taskmq.app import TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Consumer, Delivery, Outgoing, Subscription
 from taskmq.contracts.jobs import DispatchedJob, Pick, slot_key
-from taskmq.model.envelope import JSON, Invitation
+from taskmq.model.clock import Clock
+from taskmq.model.envelope import JSON, LAST_INSTANT, Invitation
 from taskmq.model.history.logs import LOGS_TASK, decode_logs
 from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.reports import Report, decode_reports, invite
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.model.topology import ReportQueue, jobs_queue, reports_queue
+from taskmq.scheduler.firing import ScheduleTurns
+from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.ledger import public_name
 from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults
+from taskmq.scheduler.slots import HeldLease
+from taskmq.scheduler.status import SchedulerCounts
+from taskmq.schedules.store_records import StoredRecords
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 
 __all__ = ["FailedRun", "SharedJobModel", "StoreRun"]
@@ -47,6 +54,19 @@ class SharedJobModel(JobModel):
         return _locked(found, super().__getattribute__("_lock"))
 
 
+class _VirtualClock(StoreClock):
+    """The time of a clock that a test moves, which is the store's."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now(self) -> float:
+        return self.now_ms() / 1000
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+
 class FailedRun:
     """A job of the store that has failed."""
 
@@ -60,12 +80,15 @@ class FailedRun:
 class StoreRun:
     """Moves the jobs of one store, by its clock.
 
+    Args:
+        fires: whether schedules are fired.
+
     Attributes:
         moved: how many steps something has come of.
         failed: the jobs that have failed.
     """
 
-    def __init__(self, app: TaskMQ, session: Session, store: MemoryJobStore) -> None:
+    def __init__(self, app: TaskMQ, session: Session, store: MemoryJobStore, *, fires: bool = False) -> None:
         self.moved = 0
         self.failed: list[FailedRun] = []
         self._app = app
@@ -77,6 +100,8 @@ class StoreRun:
         self._arrived: list[Delivery] = []
         self._consumer: Consumer | None = None
         self._epochs: dict[int, int] = {}
+        self._fires = fires
+        self._turns: dict[int, ScheduleTurns] = {}
         self._key: ReportKey | None = None
 
     async def start(self) -> None:
@@ -90,9 +115,19 @@ class StoreRun:
             epoch = await self._dispatching.leases.acquire(slot_key(slot), owner="test", seconds=_FOR_EVER)
             assert isinstance(epoch, int)
             self._epochs[slot] = epoch
+        if self._fires:
+            await StoredRecords(self._store, self._app.name, self._app.producer).upsert(self._app.schedules)
+            self._turns = {slot: self._turns_of(slot, epoch) for slot, epoch in self._epochs.items()}
+
+    def _turns_of(self, slot: int, epoch: int) -> ScheduleTurns:
+        lease = HeldLease(slot, epoch, until=_FOR_EVER)
+        clock = _VirtualClock(self._store.clock)
+        return ScheduleTurns(self._app, self._store, lease, clock, fired=lambda _: None, counts=SchedulerCounts())
 
     async def stop(self) -> None:
         """Give everything back; jobs that a worker has stay dispatched, and their messages at the broker."""
+        for turns in self._turns.values():
+            await turns.aclose()
         for slot, epoch in self._epochs.items():
             await self._dispatching.leases.release(slot_key(slot), token=epoch)
         if self._consumer is not None:
@@ -106,12 +141,14 @@ class StoreRun:
         await self._apply()
         for slot, epoch in self._epochs.items():
             await self._fire(slot, epoch)
+        await self._release_dependents()
+        for slot, epoch in self._epochs.items():
             await self._dispatch(slot, epoch)
 
     @property
-    def is_settled(self) -> bool:
-        """Whether no report waits to be applied."""
-        return not self._arrived
+    def is_starting(self) -> bool:
+        """Whether workflows of schedules are being started."""
+        return any(turns.is_starting for turns in self._turns.values())
 
     def waiting(self) -> int:
         """How many jobs go on by themselves, once their time has come."""
@@ -119,9 +156,12 @@ class StoreRun:
 
     @property
     def next_due(self) -> int | None:
-        """When the first job is due that waits for its time."""
-        jobs = tuple(self._store.model.jobs.values())
-        return min((job.due for job in jobs if job.state in _WAITS), default=None)
+        """When the first job is due that waits for its time, or the first schedule that is fired."""
+        model = self._store.model
+        dues = [job.due for job in tuple(model.jobs.values()) if job.state in _WAITS]
+        for slot in self._turns:
+            dues += [row.due for row in model.schedules.due(slot, slots=model.slots, until=LAST_INSTANT, limit=1)]
+        return min(dues, default=None)
 
     async def _apply(self) -> None:
         arrived, self._arrived[:] = list(self._arrived), []
@@ -153,6 +193,18 @@ class StoreRun:
         if due:
             await self._dispatching.fire(slot, epoch, due)
             self.moved += 1
+        if slot in self._turns:
+            schedules = await self._store.schedules.due(slot, until=await self._store.now_ms() + 1, limit=_MANY)
+            if schedules:
+                await self._turns[slot].fire(schedules)
+                self.moved += 1
+
+    async def _release_dependents(self) -> None:
+        is_more = True
+        while is_more:
+            released = await self._dispatching.release_dependents(limit=_MANY)
+            self.moved += bool(released.queues)
+            is_more = released.is_more
 
     async def _dispatch(self, slot: int, epoch: int) -> None:
         picks = [Pick(lane, _MANY) for lane in await self._dispatching.lanes(slot)]

@@ -68,6 +68,7 @@ class VirtualRun:
                 await self._store.step()
             stats = await self._broker.stats(self._names)
             running = self._worker.running or self._worker.is_telling
+            running = running or (self._store is not None and self._store.is_starting)
             now = (
                 stats,
                 self._activity(),
@@ -120,7 +121,9 @@ async def virtual_run(
     failed: list[FailedRun],
     with_beat: bool,
 ) -> AsyncGenerator[VirtualRun, None]:
-    """A worker of all the app's queues, and of `queues`, and a beat; both are gone afterwards.
+    """A worker of all the app's queues, and of `queues`, a scheduler where there is a store, and a beat.
+
+    All are gone afterwards.
 
     Args:
         failed: gets the jobs of the store that fail.
@@ -135,7 +138,11 @@ async def virtual_run(
     worker = Worker(worker_app, config)
     jobs = [asyncio.create_task(worker.run())]
     session = app.sessions.current()
-    store = StoreRun(app, session, session.store) if isinstance(session.store, MemoryJobStore) else None
+    store = None
+    if isinstance(session.store, MemoryJobStore):
+        store = StoreRun(app, session, session.store, fires=with_beat)
+        # As in production, where a store is: a beat is there for reactions only.
+        with_beat = with_beat and any(each.needs_beat for each in app.reactions.values())
     virtual = VirtualRun(app, session.broker, worker, clock, activity=activity, store=store)
     try:
         await _first(worker.is_ready.wait(), jobs)

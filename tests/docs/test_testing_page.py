@@ -12,7 +12,15 @@ _PAGE = ROOT / "docs" / "testing.md"
 
 
 def test_the_tests_of_the_page_pass_with_its_settings(tmp_path: Path) -> None:
-    files = {"by_hand.py", "shop.py", "test_coroutines.py", "test_failures.py", "test_reports.py", "test_shop.py"}
+    files = {
+        "by_hand.py",
+        "shop.py",
+        "test_coroutines.py",
+        "test_failures.py",
+        "test_nightly.py",
+        "test_reports.py",
+        "test_shop.py",
+    }
     assert write_files(_PAGE, tmp_path) == files
     (settings,) = [block.text for block in blocks_of(_PAGE) if block.file_name is None]
     (tmp_path / "pyproject.toml").write_text(settings)
@@ -22,7 +30,7 @@ def test_the_tests_of_the_page_pass_with_its_settings(tmp_path: Path) -> None:
     ran = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50, check=False
     )
-    assert "7 passed" in ran.stdout, ran.stdout
+    assert "8 passed" in ran.stdout, ran.stdout
     said = subprocess.run(
         [sys.executable, "by_hand.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50
     )

@@ -73,6 +73,10 @@ class StoreClock:
         """Seconds since the epoch: never ahead of the store's."""
         return asyncio.get_running_loop().time() + self._offset
 
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch: never ahead of the store's."""
+        return int(self.now() * 1000)
+
 
 class FiringPace:
     """When loops fire: at once where none of them has for a while, else all of them together when that is over.
@@ -135,10 +139,6 @@ class DueLoop(Generic[D]):
         self._earliest_look = 0.0
         self._waking = asyncio.Event()
         self._is_stopping = asyncio.Event()
-
-    def now_ms(self) -> int:
-        """The store's clock, by its last answer: never ahead of it."""
-        return int(self._clock.now() * 1000)
 
     def expect(self, seconds: float) -> None:
         """Something was given a time which is so far away: look when it comes, if that is before the next look."""

@@ -80,12 +80,13 @@ class ScheduleTurns:
         self._counts = counts
         self._rules = RuleCache(app)
         self._workflows = ScheduledWorkflows(app, store.schedules, counts)
+        self._clock = clock
         self._loop = DueLoop(
             f"slot {lease.slot}: schedules",
             clock=clock,
             pace=FiringPace(_PACE),
             due=self._due,
-            fire=self._fire,
+            fire=self.fire,
             batch=_BATCH,
         )
 
@@ -98,14 +99,28 @@ class ScheduleTurns:
         try:
             await self._loop.run()
         finally:
-            await self._workflows.aclose()
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """Give workflows that are being started half a second. What has not started then is started later."""
+        await self._workflows.aclose()
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether workflows are being started."""
+        return self._workflows.is_starting
 
     async def _due(self, until: int, limit: int) -> list[DueSchedule]:
         return await self._store.due(self._lease.slot, until=until, limit=limit)
 
-    async def _fire(self, batch: Sequence[DueSchedule]) -> None:
+    async def fire(self, batch: Sequence[DueSchedule]) -> None:
+        """Fire those whose time has come, by the clock; what has changed since they were found is as it is now.
+
+        Raises:
+            StoreUnavailable: the store could not be reached; nothing has happened, or all of it.
+        """
         rows = await self._store.load([due.id for due in batch])
-        now = self._loop.now_ms()
+        now = self._clock.now_ms()
         # Of those that were changed since they were found, some are not due any more.
         due = [row for row in rows if row.next is not None and row.next <= now]
         conflicts: frozenset[_Occurrence] = frozenset()
@@ -218,7 +233,7 @@ class ScheduleTurns:
 
     async def _follow(self, done: Sequence[_Decided]) -> None:
         """What comes after the transaction."""
-        at = self._loop.now_ms()
+        at = self._clock.now_ms()
         lanes: set[Lane] = set()
         for one in done:
             for instant, why in one.given_up:

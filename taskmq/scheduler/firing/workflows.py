@@ -50,6 +50,11 @@ class ScheduledWorkflows:
         self._under_way: set[tuple[int, int, str]] = set()
         self._room = asyncio.Semaphore(_TOGETHER)
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether some are being started."""
+        return bool(self._starting)
+
     def start(self, row: StoredSchedule, rule: StoredRule, claims: Sequence[OccurrenceClaim]) -> None:
         """Begin to start those of one schedule; what fails, and what is too much, is started after its lease."""
         new = [claim for claim in claims if _key(row, claim) not in self._under_way]

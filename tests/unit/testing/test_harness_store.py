@@ -1,15 +1,17 @@
 """Jobs of the store in the harness: submitted, due, retried, changed and listed by the test's own time."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from taskmq import RetryPolicy, TaskMQ
-from taskmq.errors import JobCancelled, TaskFailed, UnsupportedFeature
+from taskmq import Context, RetryPolicy, TaskMQ, chain
+from taskmq.errors import InvalidOption, JobCancelled, TaskFailed, UnsupportedFeature
+from taskmq.model.jobs.dependencies import DependencyCondition
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.states import JobState
-from taskmq.schedule import every
+from taskmq.schedule import cron, every
 from taskmq.testing import Harness
 
 
@@ -113,7 +115,52 @@ def test_jobs_are_cancelled_held_changed_and_listed(shop: Harness) -> None:
     assert second.result() == 2
 
 
-def test_schedules_are_emitted_by_the_test_s_beat(shop: Harness) -> None:
+def test_a_job_runs_once_those_that_it_waits_for_have_succeeded(shop: Harness) -> None:
+    jobs = shop.app.jobs
+    first = jobs.submit("count", 1)
+    second = jobs.submit("count", 2, depends_on=[first])
+    third = jobs.submit("count", 3, depends_on=[second, first], delay="2h")
+    assert second.state() is JobState.WAITING
+
+    shop.advance("1h")
+
+    assert (second.result(), third.state()) == (3, JobState.SCHEDULED)
+    shop.drain()
+    assert third.result() == 4
+
+
+def test_each_policy_of_a_dependency_says_what_a_failure_leads_to(shop: Harness) -> None:
+    jobs = shop.app.jobs
+    bad = shop.app.tasks["fail"].send()
+    conditions: tuple[DependencyCondition, ...] = ("succeeded", "ended", "failed")
+    waiting = {each: jobs.submit("count", 1, depends_on=[(bad, each)]) for each in conditions}
+    idle = jobs.submit("count", 1, depends_on=[(jobs.submit("count", 1), "failed")])
+
+    shop.drain(raise_errors=False)
+
+    ends = {each: job.state() for each, job in waiting.items()}
+    assert ends == {
+        "succeeded": JobState.UPSTREAM_FAILED,
+        "ended": JobState.SUCCEEDED,
+        "failed": JobState.SUCCEEDED,
+    }
+    assert idle.state() is JobState.SKIPPED
+    assert [failed.job_id for failed in shop.failed] == [bad.id]
+
+
+def test_a_job_that_is_cancelled_lets_those_go_that_wait_for_it(shop: Harness) -> None:
+    jobs = shop.app.jobs
+    first = jobs.submit("count", 1, delay="1h")
+    after = jobs.submit("count", 2, depends_on=[(first, "ended")])
+    never = jobs.submit("count", 3, depends_on=[after, first])
+
+    jobs.cancel(first.id)
+    shop.advance("1s")
+
+    assert (after.result(), never.state()) == (3, JobState.UPSTREAM_FAILED)
+
+
+def test_schedules_are_fired_as_a_scheduler_does_it(shop: Harness) -> None:
     shop.app.schedules.add("hourly", shop.app.tasks["count"], every("1h"), args=(1,))
 
     shop.advance("3h")
@@ -122,6 +169,68 @@ def test_schedules_are_emitted_by_the_test_s_beat(shop: Harness) -> None:
     shop.advance("3h")
 
     assert len(shop.sent_to("count")) == 3
+
+
+@pytest.mark.parametrize(
+    ("start", "instants"),
+    [
+        (datetime(2027, 3, 27, tzinfo=UTC), ["27 02:30 +0100", "28 03:00 +0200", "29 02:30 +0200"]),
+        (datetime(2026, 10, 24, tzinfo=UTC), ["24 02:30 +0200", "25 02:30 +0200", "26 02:30 +0100"]),
+    ],
+)
+def test_a_schedule_of_a_tenant_runs_over_a_change_of_dst(start: datetime, instants: list[str]) -> None:
+    app = TaskMQ(store="postgresql://never-reached/db")
+    ran: list[tuple[str, str]] = []
+
+    @app.task(name="bill")
+    def bill(month: int, ctx: Context) -> None:
+        local = ctx.scheduled_for.astimezone(ZoneInfo("Europe/Berlin")) if ctx.scheduled_for else start
+        ran.append((f"{ctx.tenant}:{month}", f"{local:%d %H:%M %z}"))
+
+    with Harness(app, start=start) as harness:
+        app.schedules.add("@acme:nightly", bill, cron("30 2 * * *", tz="Europe/Berlin"), args=(3,))
+        harness.advance("3d")
+
+        assert ran == [("acme:3", each) for each in instants]
+        assert {job.tenant for job in app.jobs.list().jobs} == {"acme"}
+        status = app.schedules.status("@acme:nightly")
+        assert status.fired == 3
+
+
+def test_schedules_of_the_code_and_those_that_start_workflows_are_fired_too() -> None:
+    app = TaskMQ(store="postgresql://never-reached/db")
+    ran: list[str] = []
+
+    @app.every("1h")
+    @app.task(name="tick")
+    def tick() -> None:
+        ran.append("tick")
+
+    @app.task(name="add")
+    def add(first: int, second: int) -> int:
+        ran.append(f"{first} + {second}")
+        return first + second
+
+    with Harness(app) as harness:
+        app.schedules.add("sum", chain(add.s(1, 2), add.s(3)), every("2h"))
+        harness.drain()
+        assert ran == []
+        harness.advance("2h")
+
+    assert sorted(ran) == ["1 + 2", "3 + 3", "tick", "tick"]
+
+
+def test_a_run_that_is_asked_for_by_hand_is_a_job_of_the_store() -> None:
+    app = TaskMQ(store="postgresql://never-reached/db")
+    app.task(name="count")(lambda: 7)
+
+    with Harness(app) as harness:
+        app.schedules.add("@acme:daily", app.tasks["count"], every("1d"))
+        job_id = app.schedules.run("@acme:daily")
+        harness.drain()
+
+        assert app.job(job_id).result() == 7
+        assert app.jobs.get(job_id).tenant == "acme"
 
 
 @pytest.mark.real_time
@@ -137,3 +246,50 @@ def test_an_app_without_a_store_has_none_in_a_test_either() -> None:
 
     with Harness(app) as harness, pytest.raises(UnsupportedFeature, match="need a store"):
         harness.app.jobs.submit("count")
+
+
+def test_an_app_has_a_store_in_a_test_where_a_task_of_its_needs_one() -> None:
+    app = TaskMQ("memory://")
+
+    @app.task(name="kept", lane="store")
+    def kept() -> int:
+        return 7
+
+    with Harness(app) as harness:
+        job = kept.send()
+        harness.drain()
+        assert job.result() == 7
+        assert app.jobs.count() == 1
+    assert app.sessions.store_url is None
+
+
+def test_an_app_has_the_store_that_its_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKMQ_STORE", "postgresql://never-reached/db")
+    app = TaskMQ("memory://")
+    app.task(name="count")(lambda: 1)
+
+    with Harness(app) as harness:
+        job = app.jobs.submit("count")
+        harness.drain()
+        assert job.result() == 1
+
+
+@pytest.mark.parametrize("has_store", [True, False])
+def test_whether_there_is_a_store_can_be_said(has_store: bool) -> None:
+    app = TaskMQ("memory://", store=None if has_store else "postgresql://never-reached/db")
+    app.task(name="count")(lambda: 1)
+
+    with Harness(app, store=has_store) as harness:
+        if has_store:
+            assert harness.app.jobs.submit("count").id
+        else:
+            with pytest.raises(UnsupportedFeature, match="need a store"):
+                harness.app.jobs.submit("count")
+
+
+def test_an_app_whose_delays_are_in_the_state_is_refused_a_store_as_in_production() -> None:
+    app = TaskMQ("memory://", store="postgresql://never-reached/db", delay="state")
+    app.task(name="count")(lambda: 1)
+
+    with Harness(app), pytest.raises(InvalidOption, match="delay='state' with a job store"):
+        app.jobs.submit("count")

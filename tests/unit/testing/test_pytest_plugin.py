@@ -171,6 +171,37 @@ def test_how_long_a_drain_may_take_can_be_said(tmp_path: Path, files: dict[str, 
 
 
 @pytest.mark.parametrize(
+    "files",
+    [
+        {"pytest__ini": "[pytest]\ntaskmq_app = shop:app\ntaskmq_store = true\n"},
+        {
+            "pytest__ini": "[pytest]\ntaskmq_app = shop:app\n",
+            "conftest__py": "import pytest\n@pytest.fixture\ndef taskmq_store():\n    return True\n",
+        },
+    ],
+)
+def test_an_app_whose_store_only_its_deployment_names_is_given_one(tmp_path: Path, files: dict[str, str]) -> None:
+    test = """
+    import shop
+
+    def test_it(taskmq_app):
+        job = shop.app.jobs.submit(shop.sell, "hat")
+        taskmq_app.drain()
+        assert job.result() == 1
+    """
+    ran = run(tmp_path, shop__py=_SHOP, test_shop__py=test, **files)
+
+    assert "1 passed" in ran.stdout, ran.stdout
+
+
+def test_a_setting_of_the_store_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    settings = "[pytest]\ntaskmq_app = shop:app\ntaskmq_store = perhaps\n"
+    ran = run(tmp_path, "-k", "first", shop__py=_SHOP, test_shop__py=_TESTS, pytest__ini=settings)
+
+    assert "taskmq_store = perhaps in pytest's settings: true or false" in ran.stdout, ran.stdout
+
+
+@pytest.mark.parametrize(
     ("files", "why"),
     [
         ({}, "which app is put to the test?"),
