@@ -69,6 +69,7 @@ class LetterView(msgspec.Struct, frozen=True, kw_only=True):
 
     job_id: str
     task: str
+    tenant: str
     queue: str
     attempt: int
     reason: str
@@ -93,12 +94,14 @@ class LetterGroupView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         jobs: how many jobs they are of.
+        tenants: whose they are, "" for those that name none.
         sample: the job of the first of them.
     """
 
     fingerprint: str
     count: int
     jobs: int
+    tenants: list[str]
     task: str
     reason: str
     error_type: str

@@ -279,6 +279,7 @@ def bury(
     url: str = _DEFAULT_URL,
     task: str = "shop.double",
     error: str = "ValueError: no",
+    tenant: str = "",
     headers: Mapping[str, HeaderValue] | None = None,
 ) -> None:
     """Put dead letters into a physical queue that is there."""
@@ -292,7 +293,8 @@ def bury(
 
     async def publish(broker: Broker) -> None:
         for name in names:
-            body = json.dumps({"id": name, "task": task, "args": [7], "attempt": 3}).encode()
+            owner = {"tenant": tenant} if tenant else {}
+            body = json.dumps({"id": name, "task": task, "args": [7], "attempt": 3, **owner}).encode()
             message = Outgoing(
                 queue=queue,
                 body=body,

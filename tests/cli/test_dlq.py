@@ -44,6 +44,7 @@ def test_dead_letters_are_listed_oldest_first_and_stay(taskmq: Here) -> None:
     assert [row["job"] for row in result.data] == _NAMES
     assert result.data[0] == {
         "job": "job-0",
+        "tenant": "",
         "task": "shop.fail",
         "attempt": 3,
         "reason": "error",
@@ -108,7 +109,7 @@ def test_no_dead_letters_are_no_error(taskmq: Here, output: str) -> None:
 
     assert result.code == 0
     assert result.out.split() == {
-        "table": ["job", "task", "attempt", "reason", "error", "died"], "json": ["[]"], "jsonl": []
+        "table": ["job", "tenant", "task", "attempt", "reason", "error", "died"], "json": ["[]"], "jsonl": []
     }[output]  # fmt: skip
 
 
@@ -420,6 +421,7 @@ def test_failures_are_grouped_and_one_of_them_is_replayed_by_its_fingerprint(hom
     assert shown.out.splitlines()[0].split() == [
         "count",
         "jobs",
+        "tenants",
         "first",
         "last",
         "task",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from taskmq.model import keys
-from tests.cli.kit import run_here
+from tests.cli.kit import bury, declare, names_in, run_here
 from tests.docs.blocks import ROOT, block_after, blocks_of, write_files
 
 _PAGE = ROOT / "docs" / "tenants.md"
@@ -40,7 +40,7 @@ def test_the_table_has_the_names_that_there_are(tenant: str | None, column: int)
 
 
 def test_the_commands_give_a_user_a_role_on_a_tenant(tmp_path: Path) -> None:
-    (block,) = [block for block in blocks_of(_PAGE) if block.commands]
+    block, _ = [block for block in blocks_of(_PAGE) if block.commands]
     environment = {"TASKMQ_STORE": f"sqlite:///{tmp_path}/jobs.db"}
 
     told = ""
@@ -50,3 +50,18 @@ def test_the_commands_give_a_user_a_role_on_a_tenant(tmp_path: Path) -> None:
         told = done.out
 
     assert "north   ann   submitter  billing.*" in told
+
+
+def test_the_commands_replay_and_purge_the_letters_of_one_tenant(tmp_path: Path) -> None:
+    _, block = [block for block in blocks_of(_PAGE) if block.commands]
+    url = f"local://{tmp_path}/broker"
+    declare("billing", url=url)
+    for tenant in ("north", "south"):
+        bury("billing.dlq", [tenant], tenant=tenant, url=url)
+
+    said = [run_here(tmp_path, *shlex.split(command)[1:], "--url", url) for command in block.commands]
+
+    assert "north" in said[0].out
+    assert "south" not in said[0].out
+    assert (said[1].err, said[2].err.splitlines()[-1]) == ("1 replayed\n", "0 dead letters deleted")
+    assert names_in("billing.dlq", url=url) == ["south"]

@@ -42,7 +42,9 @@ _Result = TypeVar("_Result")
 
 app = App(name="dlq", help="Dead letters: list, groups, show, replay, purge, export.", result_action="return_value")
 
-GROUP_COLUMNS: Final = ("count", "jobs", "queue", "first", "last", "task", "error", "sample", "fingerprint")
+GROUP_COLUMNS: Final = (
+    "count", "jobs", "queue", "tenants", "first", "last", "task", "error", "sample", "fingerprint"
+)  # fmt: skip
 _SEND_TIMEOUT: Final = 30.0
 _EVERYTHING: Final = Filters()
 
@@ -106,6 +108,7 @@ def groups(queue: AnyQueue = None, /, *, filters: Filters = _EVERYTHING) -> None
             "count": group.count,
             "jobs": group.jobs,
             "queue": name,
+            "tenants": ", ".join(sorted(group.tenants)),
             "first": when(group.first),
             "last": when(group.last),
             "task": group.task,
@@ -122,17 +125,19 @@ def groups(queue: AnyQueue = None, /, *, filters: Filters = _EVERYTHING) -> None
 
 @app.command
 @over_http("letters:show")
-def show(queue: Queue, job: str, /, *, depth: Count | None = None) -> int:
+def show(queue: Queue, job: str, /, *, tenant: str | None = None, depth: Count | None = None) -> int:
     """Show one dead letter with its message and traceback.
 
     Parameters
     ----------
     job
         The job's id.
+    tenant
+        Only a letter of this tenant's job.
     depth
         Look at no more than so many letters, the oldest; all when left out.
     """
-    filters = Filters(job=job, depth=depth)
+    filters = Filters(job=job, tenant=tenant, depth=depth)
 
     async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> list[DeadLetter]:
         return await browse(broker, queue, limit=1, choose=choose, depth=depth, progress=progress)

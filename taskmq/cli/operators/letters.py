@@ -16,7 +16,7 @@ from taskmq.operations.dead_letters import Choose, DeadLetter, LetterSelection
 
 __all__ = ["COLUMNS", "Filters", "TerminalProgress", "letter_row", "parse_rate"]
 
-COLUMNS: Final = ("job", "task", "attempt", "reason", "error", "died")
+COLUMNS: Final = ("job", "tenant", "task", "attempt", "reason", "error", "died")
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
@@ -39,6 +39,8 @@ class Filters:
         Only letters of this failure, as `groups` shows it; the beginning is enough.
     job
         Only the letter of this job.
+    tenant
+        Only letters of this tenant's jobs; '' those of jobs that have none.
     older_than
         Only letters that died at least so long ago, for example 1h30m.
     newer_than
@@ -52,6 +54,7 @@ class Filters:
     reason: str | None = None
     fingerprint: str | None = None
     job: str | None = None
+    tenant: str | None = None
     older_than: str | None = None
     newer_than: str | None = None
     depth: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
@@ -68,6 +71,7 @@ class Filters:
             reason=self.reason,
             fingerprint=self.fingerprint,
             job=self.job,
+            tenant=self.tenant,
             older_than=None if self.older_than is None else parse_duration(self.older_than, what="older-than"),
             newer_than=None if self.newer_than is None else parse_duration(self.newer_than, what="newer-than"),
         )
@@ -82,6 +86,7 @@ def letter_row(letter: DeadLetter) -> dict[str, Any]:
     """One line of a list."""
     return {
         "job": letter.job_id,
+        "tenant": letter.tenant,
         "task": letter.task,
         "attempt": letter.attempt,
         "reason": letter.reason,

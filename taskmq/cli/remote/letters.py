@@ -18,6 +18,7 @@ _MOST = 10_000
 
 def list_letters(client: Client, *, queue: str | None, limit: int, filters: Filters) -> int:
     _check(filters, "reason", "older_than", "newer_than", "depth")
+    client = _for(client, filters.tenant)
     found: list[tuple[str, LetterView]] = []
     for name in [queue] if queue else client.dead_letters.queues():
         if left := limit - len(found):
@@ -39,6 +40,7 @@ def list_letters(client: Client, *, queue: str | None, limit: int, filters: Filt
 
 def groups(client: Client, *, queue: str | None, filters: Filters) -> int:
     _check(filters, "task", "error", "reason", "fingerprint", "job", "older_than", "newer_than", "depth")
+    client = _for(client, filters.tenant)
     found = [
         (name, group)
         for name in ([queue] if queue else client.dead_letters.queues())
@@ -53,6 +55,7 @@ def groups(client: Client, *, queue: str | None, filters: Filters) -> int:
             "count": group.count,
             "jobs": group.jobs,
             "queue": names[id(group)],
+            "tenants": ", ".join(group.tenants),
             "first": text_of_instant(group.first),
             "last": text_of_instant(group.last),
             "task": group.task,
@@ -66,9 +69,9 @@ def groups(client: Client, *, queue: str | None, filters: Filters) -> int:
     return OK
 
 
-def show(client: Client, *, queue: str, job: str, depth: int | None) -> int:
+def show(client: Client, *, queue: str, job: str, tenant: str | None, depth: int | None) -> int:
     only_here(depth=depth)
-    letters = client.dead_letters.list(queue, job=job, limit=1)
+    letters = _for(client, tenant).dead_letters.list(queue, job=job, limit=1)
     if not letters:
         note(f"no dead letter of job {job} in {queue!r}")
         return NOT_FOUND
@@ -104,7 +107,7 @@ def replay(
     filters: Filters,
 ) -> int:
     only_here(max_replays=max_replays != 3, duplicates=duplicates, force=force, dry_run=dry_run, depth=filters.depth)
-    done = client.dead_letters.replay(
+    done = _for(client, filters.tenant).dead_letters.replay(
         queue,
         ReplayBody(
             task=filters.task,
@@ -138,11 +141,16 @@ def purge(client: Client, *, queue: str, limit: int | None, yes: bool, dry_run: 
     which = "all" if filters == Filters() else "the chosen"
     if not confirm(f"Delete {which} dead letters of {queue!r}?", yes=yes):
         return FAILED
-    count = client.dead_letters.purge(
+    count = _for(client, filters.tenant).dead_letters.purge(
         queue, task=filters.task, error=filters.error, fingerprint=filters.fingerprint, job=filters.job
     )
     note(f"{count} dead letters deleted")
     return NOT_FOUND if filters.job and not count else OK
+
+
+def _for(client: Client, tenant: str | None) -> Client:
+    """The client for the letters of one tenant; for all that the caller may see where none is named."""
+    return client if tenant is None else client.for_tenant(tenant)
 
 
 def _check(filters: Filters, *names: str) -> None:
@@ -153,6 +161,7 @@ def _check(filters: Filters, *names: str) -> None:
 def _row(letter: LetterView) -> dict[str, Any]:
     return {
         "job": letter.job_id,
+        "tenant": letter.tenant,
         "task": letter.task,
         "attempt": letter.attempt,
         "reason": letter.reason,

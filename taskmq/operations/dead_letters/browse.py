@@ -18,6 +18,7 @@ class LetterGroup:
     Attributes:
         count: how many letters.
         jobs: how many jobs they are of.
+        tenants: whose they are, "" for those that name none.
         first: when the first of them died (ms since the epoch); None when it was not written down.
         last: when the last of them did.
         sample: the job of the first of them in the queue, to `show`.
@@ -27,6 +28,7 @@ class LetterGroup:
     fingerprint: str
     count: int
     jobs: int
+    tenants: frozenset[str]
     task: str
     reason: str
     error_type: str
@@ -116,6 +118,7 @@ async def group_letters(
                 fingerprint=mark,
                 count=1,
                 jobs=1,
+                tenants=frozenset({letter.tenant}),
                 task=letter.task,
                 reason=letter.reason,
                 error_type=letter.error_type,
@@ -130,6 +133,7 @@ async def group_letters(
             known,
             count=known.count + 1,
             jobs=known.jobs + is_first,
+            tenants=known.tenants | {letter.tenant},
             first=min(died, default=None),
             last=max(died, default=None),
         )

@@ -19,6 +19,7 @@ def letter_record(letter: DeadLetter) -> dict[str, Any]:
     record: dict[str, Any] = {
         "job": letter.job_id,
         "task": letter.task,
+        "tenant": letter.tenant,
         "queue": letter.queue,
         "attempt": letter.attempt,
         "reason": letter.reason,

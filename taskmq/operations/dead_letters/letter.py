@@ -22,6 +22,7 @@ class DeadLetter:
     """A dead job, or a message that no worker can run. Times are ms since the epoch; None where unknown.
 
     Attributes:
+        tenant: whose job it is, as its sender wrote into the message; "" where it says none.
         queue: the physical queue it came from; "" when unknown.
         attempt: the one that was its last; 0 where the message is no task.
         reason: why it is dead: `error`, `rejected`, `invalid_arguments`, `timeout`, `memory`, `worker_lost` or
@@ -41,6 +42,7 @@ class DeadLetter:
 
     job_id: str
     task: str
+    tenant: str
     queue: str
     attempt: int
     reason: str
@@ -124,6 +126,7 @@ def read_letter(delivery: Delivery) -> DeadLetter:
     return DeadLetter(
         job_id=(envelope.id if envelope else "") or delivery.message_id or "",
         task=envelope.task if envelope else delivery.task or "",
+        tenant=(envelope.tenant if envelope else None) or "",
         # An embedded broker says in a separate header where an unroutable message was to go.
         queue=text(header.ORIGIN) or text(header.QUEUE) or ("" if is_shared else logical_queue(delivery.queue)),
         attempt=envelope.attempt if envelope else 0,

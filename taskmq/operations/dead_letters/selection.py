@@ -23,6 +23,7 @@ class LetterSelection:
         reason: the reason, or a pattern.
         fingerprint: how the fingerprint begins.
         job: the job's id.
+        tenant: whose; "" those that say no tenant.
         older_than: it died at least so long ago; a letter that does not tell when was never chosen by its age.
         newer_than: it died at most so long ago.
     """
@@ -32,6 +33,7 @@ class LetterSelection:
     reason: str | None = None
     fingerprint: str | None = None
     job: str | None = None
+    tenant: str | None = None
     older_than: timedelta | None = None
     newer_than: timedelta | None = None
 
@@ -48,6 +50,7 @@ class LetterSelection:
         def takes(letter: DeadLetter) -> bool:
             return (
                 self.job in (None, letter.job_id)
+                and self.tenant in (None, letter.tenant)
                 and (self.task is None or _fits(self.task, letter.task))
                 and (self.reason is None or _fits(self.reason, letter.reason))
                 and (self.error is None or _fits_error(self.error, letter))

@@ -22,6 +22,7 @@ _QUEUE: Final[dict[str, Any]] = {
 _LETTER: Final[dict[str, Any]] = {
     "job_id": SOME_ID,
     "task": "shop.resize",
+    "tenant": "acme",
     "queue": "images",
     "attempt": 5,
     "reason": "error",
@@ -102,6 +103,7 @@ QUEUES: Final[Mapping[str, Example]] = {
                         "fingerprint": "8c1d0e2f3a4b5c6d",
                         "count": 40,
                         "jobs": 40,
+                        "tenants": ["acme"],
                         "task": "shop.resize",
                         "reason": "error",
                         "error_type": "OSError",
@@ -116,7 +118,7 @@ QUEUES: Final[Mapping[str, Example]] = {
     ),
     "replayDeadLetters": Example(
         parameters={"queue": "images"},
-        body={"error": "OSError", "rate": 50},
+        body={"error": "OSError", "limit": 50},
         answers={200: {"replayed": 40, "dropped": 0, "too_often": 0, "no_destination": 0}},
     ),
     "purgeDeadLetters": Example(

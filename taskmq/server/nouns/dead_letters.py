@@ -1,4 +1,7 @@
-"""`/dead-letters`: looking at them, sending them again, deleting them. They are of all tenants."""
+"""`/dead-letters`: looking at them, sending them again, deleting them.
+
+A caller who may do that for one tenant alone meets the letters of that tenant, as if there were no others.
+"""
 
 from datetime import timedelta
 from typing import Any, Final
@@ -20,7 +23,8 @@ from taskmq.api.dead_letters import (
 )
 from taskmq.api.queues import PurgedView
 from taskmq.app import TaskMQ
-from taskmq.model.identity import Permission, task_patterns
+from taskmq.errors import NotPermitted
+from taskmq.model.identity import Permission, may, task_patterns
 from taskmq.model.units import parse_duration
 from taskmq.operations.dead_letters import (
     Choose,
@@ -53,10 +57,17 @@ _REPLAY_SECONDS: Final = 30.0
     summary="Queues with dead letters",
     tags=["dead letters"],
 )
-async def list_queues_with_letters(app: ServedApp) -> LetterQueues:
-    """The queues that have dead letters, those of lost messages among them."""
-    names = [queue.name for queue in app.tasks.queues]
-    return LetterQueues(await queues_with_letters(app.sessions.current().broker, names))
+async def list_queues_with_letters(app: ServedApp, caller: CallerGiven) -> LetterQueues:
+    """The queues that have dead letters, those of lost messages among them.
+
+    For one tenant the oldest 10,000 letters of each queue are looked at.
+    """
+    broker = app.sessions.current().broker
+    names = await queues_with_letters(broker, [queue.name for queue in app.tasks.queues])
+    if caller.tenant is None:
+        return LetterQueues(names)
+    own = LetterSelection(tenant=caller.tenant).at(_now(app))
+    return LetterQueues([name for name in names if await browse(broker, name, limit=1, choose=own, depth=_DEPTH)])
 
 
 @get(
@@ -68,6 +79,7 @@ async def list_queues_with_letters(app: ServedApp) -> LetterQueues:
 )
 async def list_letters(
     app: ServedApp,
+    caller: CallerGiven,
     queue: FromPath[str],
     task: FromQuery[str | None] = None,
     error: FromQuery[str | None] = None,
@@ -75,8 +87,9 @@ async def list_letters(
     job: FromQuery[str | None] = None,
     limit: Limit = 50,
 ) -> LetterList:
-    """The oldest letters of a queue that are chosen; they stay where they are."""
-    choose = LetterSelection(task=task, error=error, fingerprint=fingerprint, job=job).at(_now(app))
+    """The oldest letters of a queue that are chosen, of its oldest 10,000; they stay where they are."""
+    selection = LetterSelection(task=task, error=error, fingerprint=fingerprint, job=job, tenant=caller.tenant)
+    choose = selection.at(_now(app))
     broker = app.sessions.current().broker
     letters = await browse(broker, queue, limit=limit, choose=choose, depth=_DEPTH)
     return LetterList(rendered(_view, letters))
@@ -89,9 +102,10 @@ async def list_letters(
     summary="The failures behind dead letters",
     tags=["dead letters"],
 )
-async def list_groups(app: ServedApp, queue: FromPath[str]) -> LetterGroups:
+async def list_groups(app: ServedApp, caller: CallerGiven, queue: FromPath[str]) -> LetterGroups:
     """The failures behind the oldest 10,000 letters of a queue, the most frequent first."""
-    found = await group_letters(app.sessions.current().broker, queue, depth=_DEPTH)
+    own = LetterSelection(tenant=caller.tenant).at(_now(app))
+    found = await group_letters(app.sessions.current().broker, queue, choose=own, depth=_DEPTH)
     return LetterGroups(rendered(_group, found))
 
 
@@ -108,9 +122,12 @@ async def replay_letters(
 ) -> ReplayedView:
     """Send the jobs of the letters that are chosen again; each is taken off once the broker has its copy.
 
-    Letters of tasks that the caller may not call stay where they are.
+    Letters of tasks that the caller may not call stay where they are. `to` and `rate` take a role on the instance: a
+    slow replay hides the letters that it passes from everybody, and any queue could be named.
     """
-    choose = _allowed(caller, _chosen(app, data))
+    if (data.to is not None or data.rate is not None) and not may(caller.identity, caller.permission):
+        raise NotPermitted("you may not: to and rate take a role on the instance, leave them out")
+    choose = _allowed(caller, _chosen(app, caller, data))
     await caller.note_action(app, "dead_letters.replay", subject=queue, after=msgspec.to_builtins(data))
     done = await replay(
         app.sessions.current().broker,
@@ -146,7 +163,9 @@ async def purge_letters(
     """
     check_typed_name(data.name, queue)
     await caller.note_action(app, "dead_letters.purge", subject=queue, after=msgspec.to_builtins(data))
-    selection = LetterSelection(task=data.task, error=data.error, fingerprint=data.fingerprint, job=data.job)
+    selection = LetterSelection(
+        task=data.task, error=data.error, fingerprint=data.fingerprint, job=data.job, tenant=caller.tenant
+    )
     # All of a queue at once, without a look at each, by who may call whatever there is.
     is_whole = selection.is_everything and all("*" in have for have in task_patterns(caller.identity, ""))
     choose = None if is_whole else _allowed(caller, selection.at(_now(app)))
@@ -166,13 +185,14 @@ def _now(app: TaskMQ) -> int:
     return app.sessions.clock.now_ms()
 
 
-def _chosen(app: TaskMQ, choice: LetterChoice) -> Choose:
+def _chosen(app: TaskMQ, caller: Caller, choice: LetterChoice) -> Choose:
     selection = LetterSelection(
         task=choice.task,
         error=choice.error,
         reason=choice.reason,
         fingerprint=choice.fingerprint,
         job=choice.job,
+        tenant=caller.tenant,
         older_than=_span(choice.older_than, "older_than"),
         newer_than=_span(choice.newer_than, "newer_than"),
     )
@@ -191,6 +211,7 @@ def _view(letter: DeadLetter) -> LetterView:
     return LetterView(
         job_id=letter.job_id,
         task=letter.task,
+        tenant=letter.tenant,
         queue=letter.queue,
         attempt=letter.attempt,
         reason=letter.reason,
@@ -210,6 +231,7 @@ def _group(group: LetterGroup) -> LetterGroupView:
         fingerprint=group.fingerprint,
         count=group.count,
         jobs=group.jobs,
+        tenants=sorted(group.tenants),
         task=group.task,
         reason=group.reason,
         error_type=group.error_type,

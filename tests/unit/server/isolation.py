@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from litestar.connection import ASGIConnection
 from litestar.testing import TestClient
 
-from taskmq import TaskMQ
+from taskmq import TaskMQ, WorkQueue
+from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.history import HistoryStore, history_of
 from taskmq.contracts.identity import Actor, NewUser, Tenant
 from taskmq.contracts.jobs import DispatchedJob, JobStore, slot_key
@@ -135,6 +136,10 @@ _OTHERS = st.one_of(
         ("GET", ""), ("GET", "/next"), ("GET", "/explain"), ("POST", "/resume"), ("POST", "/run"), ("DELETE", ""),
     )),
     st.tuples(st.just("flow"), _IDS, _KEYS),
+    *[st.tuples(st.just("letter"), _IDS, _KEYS)] * 2,
+    *_asked("/dead-letters", "/dead-letters/work", "/dead-letters/work/groups", "/dead-letters/work?tenant=OTHER"),
+    _request("POST", "/dead-letters/work/replay", job=_NAMES),
+    _request("POST", "/dead-letters/work/purge", name=st.just("work"), job=_NAMES),
     st.tuples(st.just("event"), _IDS, st.sampled_from(["started", "dead"])),
     *_asked("/workflows", "/workflows?name=*&states=running", "/workflows?tenant=OTHER"),
     _request("GET", "/workflows/{}", _NAMES),
@@ -203,7 +208,7 @@ _LOOKS: Final[Sequence[Step]] = [
             "/schedules/one", "/workflows", "/workflows/one", "/workflows/two", "/audit?limit=200", "/members",
             "/tenants", "/bulk/operations", "/logs", "/rollups?by=task,queue,tenant", "/failures", "/alerts",
             "/alerts/rules", "/alerts/silences", "/alerts/notices", "/jobs/THEIR-JOB", "/jobs/THEIR-JOB/logs",
-            "/bulk/operations/THEIR-BULK",
+            "/bulk/operations/THEIR-BULK", "/dead-letters", "/dead-letters/work", "/dead-letters/work/groups",
         )
     ),
 ]  # fmt: skip
@@ -214,6 +219,7 @@ _MAKES: Final[list[Step]] = [
     ("PUT", "/schedules/one", {"task": "data_processing", "every": 3600}),
     ("PUT", "/members/ann", {"role": "viewer"}),
     ("flow", "one", "a"),
+    ("letter", "one", "a"),
     ("preempt", "", False),
     ("GET", "/jobs/OWN-JOB/explain", None),
     ("preempt", "", True),
@@ -256,6 +262,7 @@ _TRIES: Final[list[Step]] = [
         for method, path in (
             ("GET", "/schedules/@OTHER:one"), ("POST", "/schedules/@OTHER:one/pause"),
             ("POST", "/schedules/@OTHER:one/run"), ("DELETE", "/schedules/@OTHER:one"),
+            ("GET", "/dead-letters/work?job=@OTHER:one"), ("GET", "/dead-letters/work?tenant=OTHER"),
             ("GET", "/workflows/@OTHER:one"), ("POST", "/workflows/@OTHER:one/cancel"),
             ("GET", "/definitions/@OTHER:monthly"), ("GET", "/bulk/operations/THEIR-BULK"),
             ("DELETE", "/bulk/operations/THEIR-BULK"), ("DELETE", "/alerts/silences/THEIR-SILENCE"),
@@ -266,6 +273,8 @@ _TRIES: Final[list[Step]] = [
         )
     ),
     ("POST", "/events?source=shop-OTHER", {"order": 1}),
+    ("POST", "/dead-letters/work/replay", {"job": "@OTHER:one"}),
+    ("POST", "/dead-letters/work/purge", {"name": "work", "job": "@OTHER:one"}),
     ("signed", "theirs", "a"),
     ("POST", "/bulk", {"action": "cancel", "filter": "tenant:OTHER"}),
     ("POST", "/bulk/operations", {"action": "cancel", "filter": "id:THEIR-JOB"}),
@@ -294,12 +303,14 @@ class Town:
         self._do: dict[str, Callable[[str, str, Any], str]] = {
             "flow": self._flow, "event": self._event, "log": self._log, "count": self._count, "watch": self._watch,
             "signed": self._signed, "quota": self._quota, "pool": self._pool, "preempt": self._preempt,
+            "letter": self._letter,
         }  # fmt: skip
         self._run(self._add_users)
 
     async def _add_users(self) -> None:
         accounts = self.site.app.sessions.store().identity.accounts
         await accounts.add_user(NewUser(id=_ANN, name="ann"), by=Actor(user="tests"))
+        await self.site.app.sessions.current().broker.declare([WorkQueue("work")])
 
     def add(self, tenant: str) -> None:
         """Add a tenant, whose shop may send events."""
@@ -321,6 +332,7 @@ class Town:
         for quota in ("queued", "a_day"):
             self._quota(tenant, quota, None)
         self._pool(tenant, "", None)
+        self.site("POST", "/dead-letters/work/purge", {"name": "work"}, by=tenant)
         self.site.served.litestar.state["sources"].pop(f"shop-{tenant}")
         self.site.served.litestar.state.get("samples", {}).clear()
 
@@ -371,6 +383,24 @@ class Town:
             return flow.id
 
         return str(self._run(send))
+
+    def _letter(self, tenant: str, name: str, facts: Any) -> str:
+        """A job of the tenant that was sent has died."""
+        said: dict[str, Any] = {"id": f"@{tenant}:{name}", "tenant": tenant, "task": "data_processing", "attempt": 1}
+        letter = Outgoing(
+            queue="work.dlq",
+            body=json.dumps(said).encode(),
+            content_type="application/json",
+            job_id=said["id"],
+            task="data_processing",
+            headers={"x-taskmq-reason": "error", "x-taskmq-error": f"E: {facts[0]}", "x-taskmq-origin": "work"},
+        )
+
+        async def publish() -> None:
+            await self.site.app.sessions.current().broker.publish(letter, timeout=10)
+
+        self._run(publish)
+        return ""
 
     def _log(self, tenant: str, end: str, facts: Any) -> str:
         """A worker runs a job of the tenant, which logs a line and then ends, or does not."""

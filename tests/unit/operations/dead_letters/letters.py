@@ -11,6 +11,7 @@ def letter(**fields: Any) -> DeadLetter:
     known: dict[str, Any] = {
         "job_id": "job",
         "task": "shop.resize",
+        "tenant": "acme",
         "queue": "images",
         "attempt": 3,
         "reason": "error",

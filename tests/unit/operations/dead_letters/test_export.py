@@ -28,6 +28,7 @@ def test_a_letter_has_everything_that_is_known_about_it() -> None:
     assert record == {
         "job": "job",
         "task": "shop.resize",
+        "tenant": "acme",
         "queue": "images",
         "attempt": 3,
         "reason": "error",

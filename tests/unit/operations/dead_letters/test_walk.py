@@ -279,6 +279,7 @@ async def test_letters_of_one_failure_are_one_group(broker: Broker, /) -> None:
         fingerprint=keys.fingerprint,
         count=3,
         jobs=3,
+        tenants=frozenset({""}),
         task="resize",
         reason="error",
         error_type="KeyError",

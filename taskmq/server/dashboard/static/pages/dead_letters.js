@@ -1,12 +1,15 @@
 // @ts-check
 /** Dead letters, by the failure behind them. */
-import { may, part, send } from "../lib/api.js";
+import { may, part, send, session } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { count } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
 import { JobLink } from "../lib/job_link.js";
 import { Code, Confirm, Empty, Head, notify, Section, Shown, Table, When } from "../lib/parts.js";
 import { change, to } from "../lib/route.js";
+
+/** Whose letters an action is about, where one tenant was chosen. */
+const whose = () => (session.tenant ? ` of tenant ${session.tenant}` : "");
 
 /** @param {{queue: string, group: any, close: () => void, reload: () => void}} props */
 function Replay({ queue, group, close, reload }) {
@@ -16,7 +19,7 @@ function Replay({ queue, group, close, reload }) {
     reload();
   };
   return html`<${Confirm} title="Send again" verb="Send again" typed=${group ? "" : queue} close=${close} act=${act}>
-    <p>${group ? `${count(group.count)} letters of ${group.task}: ${group.error_type}` : `Up to 1,000 letters of ${queue}, whatever they died of`}</p><//>`;
+    <p>${group ? `${count(group.count)} letters${whose()} of ${group.task}: ${group.error_type}` : `Up to 1,000 letters${whose()} in ${queue}, whatever they died of`}</p><//>`;
 }
 
 /** @param {{queue: string, group: any, close: () => void, reload: () => void}} props */
@@ -26,13 +29,13 @@ function Purge({ queue, group, close, reload }) {
     notify(`${count(purged)} letters were deleted.`);
     reload();
   };
-  return html`<${Confirm} title="Delete letters" verb="Delete for good" typed=${queue} close=${close} act=${act}><p>${group ? `${count(group.count)} letters of ${group.task}: ${group.error_type}` : `All letters of ${queue}`}. They are gone then.</p><//>`;
+  return html`<${Confirm} title="Delete letters" verb="Delete for good" typed=${queue} close=${close} act=${act}><p>${group ? `${count(group.count)} letters${whose()} of ${group.task}: ${group.error_type}` : `All letters${whose()} in ${queue}`}. They are gone then.</p><//>`;
 }
 
 function Letters({ queue, fingerprint }) {
   return html`<${Section} title="Letters" actions=${html`<button type="button" onClick=${() => change({ fingerprint: "" })}>Close</button>`}>
     <${Shown} loaded=${useData(`dead-letters/${part(queue)}`, { fingerprint, limit: 50 }, [])}>${({ items }) => items.map((/** @type {any} */ one, /** @type {number} */ at) => html`<div key=${at}>
-      <p><${JobLink} name=${one.job_id} queue=${queue} /> · attempt ${one.attempt} · <${When} at=${one.died} /> at ${one.worker || "a worker"}</p>
+      <p><${JobLink} name=${one.job_id} queue=${queue} />${one.tenant && ` · tenant ${one.tenant}`} · attempt ${one.attempt} · <${When} at=${one.died} /> at ${one.worker || "a worker"}</p>
       <details><summary>Traceback<span class="sr"> of ${one.job_id}</span></summary><${Code} label=${`Traceback ${at + 1}`} text=${one.traceback || one.error} /></details></div>`)}<//><//>`;
 }
 
@@ -45,9 +48,9 @@ function Groups({ queue, fingerprint }) {
       ${may("dead_letters.replay") && html`<button type="button" onClick=${() => show({ what: "replay", group: null })}>Send all again</button>`}
       ${may("dead_letters.purge") && html`<button type="button" class="danger" onClick=${() => show({ what: "purge", group: null })}>Delete all</button>`}<//>
     <${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
-      ? html`<${Table} label="Failures" columns=${["Failure", "Task", "Letters", "Jobs", "First", "Last", ""]}>${items.map((/** @type {any} */ group) => html`<tr key=${group.fingerprint} data-row>
+      ? html`<${Table} label="Failures" columns=${["Failure", "Task", "Tenants", "Letters", "Jobs", "First", "Last", ""]}>${items.map((/** @type {any} */ group) => html`<tr key=${group.fingerprint} data-row>
           <td><a href=${to(["dead-letters", queue], { fingerprint: group.fingerprint })}>${group.error_type || group.reason}</a><br /><span class="dim">${group.error.slice(0, 200)}</span></td>
-          <td>${group.task}</td><td class="number">${count(group.count)}</td><td class="number">${count(group.jobs)}</td><td><${When} at=${group.first} /></td><td><${When} at=${group.last} /></td>
+          <td>${group.task}</td><td>${group.tenants.filter(Boolean).join(", ")}</td><td class="number">${count(group.count)}</td><td class="number">${count(group.jobs)}</td><td><${When} at=${group.first} /></td><td><${When} at=${group.last} /></td>
           <td><div class="actions">${may("dead_letters.replay") && html`<button type="button" data-key="r" onClick=${() => show({ what: "replay", group })}>Send again</button>`}
             ${may("dead_letters.purge") && html`<button type="button" class="danger" onClick=${() => show({ what: "purge", group })}>Delete</button>`}</div></td></tr>`)}<//>`
       : html`<${Empty} title="No dead letters in this queue" />`}<//>

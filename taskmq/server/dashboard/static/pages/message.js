@@ -16,7 +16,7 @@ const Run = ({ of }) => html`<${Section} title="Runs now"><${Facts} of=${[["Stat
 /** What died, or could not be run, and how.
  * @param {{of: any, children: unknown, text: string}} props */
 const Death = ({ of, text, children }) => html`<p><strong>${text || of.reason}</strong></p>
-  <${Facts} of=${[["Task", of.task], ["Queue", of.queue], ["Attempt", of.attempt], ["Reason", of.reason], ["Worker", of.worker],
+  <${Facts} of=${[["Task", of.task], ["Tenant", of.tenant], ["Queue", of.queue], ["Attempt", of.attempt], ["Reason", of.reason], ["Worker", of.worker],
     ["Sent", of.enqueued && html`<${When} at=${of.enqueued} exact />`], ["Died", html`<${When} at=${of.died ?? of.at} exact />`], ["Ran", of.seconds && span(of.seconds)],
     ["Sent again", of.replayed ? `${of.replayed} times` : ""]]} />${children}`;
 

@@ -1,0 +1,150 @@
+"""Dead letters over HTTP, as the operators of two tenants see them that share a queue."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from taskmq.contracts.broker import Outgoing
+from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue
+from tests.unit.server.kit import Site
+
+_OPERATOR = "acme-operator"
+_ALL = "all-operator"
+
+
+@pytest.fixture
+def shared(site: Site) -> Site:
+    """A site whose queue `work` has dead letters of two tenants and of none, in turn."""
+
+    async def fill() -> None:
+        async with site.app:
+            broker = site.app.sessions.current().broker
+            await broker.declare([WorkQueue("work"), WorkQueue("billing")])
+            for number, tenant in enumerate(["acme", "other", "", "acme", "other"]):
+                await broker.publish(_letter(f"d{number}", tenant), timeout=10)
+            await broker.publish(_letter("b0", "other", queue="billing.dlq"), timeout=10)
+
+    asyncio.run(fill())
+    return site
+
+
+def _letter(name: str, tenant: str, *, queue: str = "work.dlq") -> Outgoing:
+    said = f'"tenant": "{tenant}", ' if tenant else ""
+    return Outgoing(
+        queue=queue,
+        body=f'{{"id": "{name}", {said}"task": "data_processing", "attempt": 3}}'.encode(),
+        content_type="application/json",
+        job_id=name,
+        task="data_processing",
+        headers={
+            "x-taskmq-reason": "error",
+            "x-taskmq-error": f"ValueError: of {tenant or 'nobody'}",
+            "x-taskmq-origin": queue.removesuffix(".dlq"),
+        },
+    )
+
+
+def _jobs(site: Site, query: str = "", *, by: str = _ALL) -> list[tuple[str, str]]:
+    items = site("GET", f"/dead-letters/work{query}", by=by).json()["items"]
+    return [(one["job_id"], one["tenant"]) for one in items]
+
+
+def test_a_tenants_operator_sees_the_letters_of_her_tenant_and_no_others(shared: Site) -> None:
+    assert _jobs(shared, by=_OPERATOR) == [("d0", "acme"), ("d3", "acme")]
+    assert _jobs(shared, "?job=d1", by=_OPERATOR) == []
+    assert _jobs(shared, "?job=d2", by=_OPERATOR) == []
+    (group,) = shared("GET", "/dead-letters/work/groups", by=_OPERATOR).json()["items"]
+    assert (group["count"], group["sample"]) == (2, "d0")
+
+
+def test_a_queue_with_letters_of_other_tenants_alone_is_not_listed_for_a_tenant(shared: Site) -> None:
+    assert shared("GET", "/dead-letters", by=_OPERATOR).json() == {"items": ["work"]}
+    assert shared("GET", "/dead-letters?tenant=acme", by=_ALL).json() == {"items": ["work"]}
+    assert shared("GET", "/dead-letters", by=_ALL).json() == {"items": ["billing", "work"]}
+
+
+def test_a_role_on_the_instance_sees_all_letters_those_of_one_tenant_or_of_none(shared: Site) -> None:
+    assert [name for name, _ in _jobs(shared)] == ["d0", "d1", "d2", "d3", "d4"]
+    assert _jobs(shared, "?tenant=other") == [("d1", "other"), ("d4", "other")]
+    assert _jobs(shared, "?tenant=") == [("d2", "")]
+
+
+def test_a_tenants_operator_replays_the_letters_of_her_tenant_and_no_others(shared: Site) -> None:
+    replayed = shared("POST", "/dead-letters/work/replay", {}, by=_OPERATOR)
+    foreign = shared("POST", "/dead-letters/work/replay", {"job": "d1"}, by=_OPERATOR)
+
+    assert (replayed.json()["replayed"], foreign.json()["replayed"]) == (2, 0)
+    assert [name for name, _ in _jobs(shared)] == ["d1", "d2", "d4"]
+    assert shared("GET", "/queues/work?within=0.01", by="all-viewer").json()["ready"] == 2
+    entries = shared("GET", "/audit?action=dead_letters.", by="all-admin").json()["items"]
+    assert [(one["tenant"], one["user"], one["action"]) for one in entries] == [
+        ("acme", _OPERATOR, "dead_letters.replay")
+    ] * 2
+
+
+def test_a_tenants_operator_purges_the_letters_of_her_tenant_and_no_others(shared: Site) -> None:
+    foreign = shared("POST", "/dead-letters/work/purge", {"name": "work", "job": "d4"}, by=_OPERATOR)
+    purged = shared("POST", "/dead-letters/work/purge", {"name": "work"}, by=_OPERATOR)
+
+    assert (foreign.json(), purged.json()) == ({"purged": 0}, {"purged": 2})
+    assert [name for name, _ in _jobs(shared)] == ["d1", "d2", "d4"]
+
+
+def test_a_purge_by_the_instance_for_a_tenant_deletes_those_of_the_tenant_alone(shared: Site) -> None:
+    purged = shared("POST", "/dead-letters/work/purge?tenant=other", {"name": "work"}, by="all-admin")
+
+    assert purged.json() == {"purged": 2}
+    assert [name for name, _ in _jobs(shared)] == ["d0", "d2", "d3"]
+
+
+@pytest.mark.parametrize("body", [{"to": "billing"}, {"rate": 0.01}], ids=str)
+def test_where_letters_go_and_how_slowly_is_said_by_a_role_on_the_instance(
+    shared: Site, body: dict[str, Any]
+) -> None:
+    refused = shared("POST", "/dead-letters/work/replay", body, by=_OPERATOR)
+    by_name = shared("POST", "/dead-letters/work/replay?tenant=acme", {**body, "limit": 1}, by=_ALL)
+
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+    assert (by_name.status_code, by_name.json()["replayed"]) == (200, 1)
+
+
+@pytest.mark.parametrize("by", ["acme-viewer", "acme-submitter", "importer", "nobody"])
+def test_letters_are_not_for_who_may_not_operate_the_tenant(shared: Site, by: str) -> None:
+    answers = [
+        shared("GET", "/dead-letters", by=by),
+        shared("GET", "/dead-letters/work", by=by),
+        shared("POST", "/dead-letters/work/replay", {}, by=by),
+        shared("POST", "/dead-letters/work/purge", {"name": "work"}, by=by),
+    ]
+
+    assert {answer.status_code for answer in answers} == {403}
+
+
+def test_letters_of_another_tenant_cannot_be_asked_for_by_its_name(shared: Site) -> None:
+    answer = shared("GET", "/dead-letters/work?tenant=other", by=_OPERATOR)
+
+    assert (answer.status_code, answer.json()["code"]) == (404, "tenant_not_found")
+
+
+@pytest.mark.parametrize("queue", [PARKING, UNROUTABLE])
+def test_lost_messages_of_a_tenant_are_its_own_and_unreadable_ones_of_nobody(site: Site, queue: str) -> None:
+    async def fill() -> None:
+        async with site.app:
+            broker = site.app.sessions.current().broker
+            await broker.declare([WorkQueue("work")])
+            for name, tenant in (("p0", "acme"), ("p1", "other")):
+                await broker.publish(_letter(name, tenant, queue=queue), timeout=10)
+            broken = Outgoing(
+                queue=queue, body=b'{"tenant": "acme"', content_type="application/json", job_id="p2", task=""
+            )
+            await broker.publish(broken, timeout=10)
+
+    asyncio.run(fill())
+
+    def ids(by: str) -> list[str]:
+        items = site("GET", f"/dead-letters/{queue}", by=by).json()["items"]
+        return [one["job_id"] for one in items]
+
+    assert ids(_OPERATOR) == ["p0"]
+    assert ids(_ALL) == ["p0", "p1", "p2"]
