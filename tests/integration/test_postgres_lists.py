@@ -108,6 +108,8 @@ def _filter_at_random(dice: random.Random, ids: Sequence[str], *, now: int) -> J
         "submitted_from": (0.2, instant),
         "submitted_before": (0.2, instant),
         "due_before": (0.1, instant),
+        "finished_from": (0.1, instant),
+        "finished_before": (0.1, instant),
         "min_attempt": (0.1, lambda: 2),
         "labels": (0.1, lambda: (("team", "ops"),)),
         "ids": (0.1, lambda: tuple(dice.sample(ids, 9))),

@@ -35,12 +35,18 @@ _WORDS: Final[dict[str, frozenset[JobState]]] = {
 }
 _LISTS: Final = {"task": "tasks", "queue": "queues", "key": "keys", "error": "errors", "id": "ids"}
 _SPANS: Final = {"duration": "min_ran", "wait": "min_waited"}
-_TIMES: Final = {"created": "submitted", "due": "due"}
+_TIMES: Final = {"created": "submitted", "due": "due", "ended": "finished"}
 _FIELDS: Final = (
-    "status", "task", "queue", "tenant", "error", "duration", "wait", "attempt", "created", "due", "label.NAME",
-    "key", "id",
+    "status", "task", "queue", "tenant", "error", "duration", "wait", "attempt", "created", "due", "ended",
+    "label.NAME", "key", "id",
 )  # fmt: skip
-_OTHER_NAMES: Final = {"state": "status", "submitted": "created", "name": "task", "ran": "duration"}
+_OTHER_NAMES: Final = {
+    "state": "status",
+    "submitted": "created",
+    "name": "task",
+    "ran": "duration",
+    "finished": "ended",
+}
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -335,4 +341,5 @@ _EXAMPLES: Final = {
     "wait": "wait:>30s",
     "created": "created:>-24h",
     "due": "due:<+1h",
+    "ended": "ended:>-12h",
 }

@@ -20,6 +20,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         errors: that have failed with an error of any of these types.
         submitted_from, submitted_before: submitted at or after, and before.
         due_from, due_before: due at or after, and before.
+        finished_from, finished_before: ended at or after, and before, by the clock of who has ended them.
         min_attempt: of which at least this is the attempt.
         min_ran, min_waited: ms that its last run took, and from when it was due until it started.
         labels: that have all of these.
@@ -37,6 +38,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     submitted_before: int | None = None
     due_from: int | None = None
     due_before: int | None = None
+    finished_from: int | None = None
+    finished_before: int | None = None
     min_attempt: int | None = None
     min_ran: int | None = None
     min_waited: int | None = None

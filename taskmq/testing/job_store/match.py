@@ -31,6 +31,8 @@ def _times_fit(which: JobFilter, job: JobRecord) -> bool:
         and (which.submitted_before is None or job.submitted < which.submitted_before)
         and (which.due_from is None or job.due >= which.due_from)
         and (which.due_before is None or job.due < which.due_before)
+        and (which.finished_from is None or (job.finished is not None and job.finished >= which.finished_from))
+        and (which.finished_before is None or (job.finished is not None and job.finished < which.finished_before))
     )
 
 

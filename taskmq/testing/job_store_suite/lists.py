@@ -16,6 +16,9 @@ from taskmq.testing.runner import case
 __all__ = ["Lists"]
 
 _NO_UUIDS = ("", "1", "no-uuid", "0" * 500, "ö☂", "a\0b", "\ud800", "'", "00000000-0000-7000-8000-00000000000g")
+_TIMES = (
+    "submitted_from", "submitted_before", "due_from", "due_before", "finished_from", "finished_before",
+)  # fmt: skip
 _OF_JOBS: list[JobState] = [state for state in JobState if state is not JobState.UNKNOWN]
 
 
@@ -185,10 +188,12 @@ class Lists(JobStoreCase):
         driver = self.driver()
         jobs = [await driver.submit(due=hours * HOUR) for hours in range(4)]
         jobs += await _live_and_ended(driver)
-        instants = {job.due for job in jobs} | {job.submitted for job in jobs}
+        instants = {
+            instant for job in jobs for instant in (job.due, job.submitted, job.finished) if instant is not None
+        }
 
         for instant in (0, *instants, *(instant + 1 for instant in instants)):
-            for name in ("submitted_from", "submitted_before", "due_from", "due_before"):
+            for name in _TIMES:
                 await _agrees(driver, jobs, replace(EVERYTHING, **{name: instant}))
         first, last = jobs[1].due, jobs[3].due
         assert await _found(driver, due_from=first, due_before=last) == _set(jobs[1:3])

@@ -190,6 +190,10 @@ def _scan(
     conditions: list[_Part] = []
     if is_history and which.submitted_from is not None:
         conditions.append(_ended_after(first_id(which.submitted_from)))
+    if is_history and which.finished_from is not None:
+        conditions.append(("ended >= {}", (which.finished_from - DAY,)))
+    if is_history and which.finished_before is not None:
+        conditions.append(("ended < {}", (which.finished_before + DAY,)))
     if state is not None:
         # What the indexes of all that has not succeeded are made of.
         conditions.append((f"state <> {_SUCCEEDED}", ()))
@@ -210,7 +214,7 @@ def _scan(
         return Scan(table, (), [*conditions, *rest], since=since, before=before, ids=known.ids)
     # What has a beginning says by itself which days it is about.
     names_given = sum(name is not None for name in (known.tenant, known.tasks, state))
-    is_parted = which.submitted_from is None and names_given <= 1
+    is_parted = which.submitted_from is None and which.finished_from is None and names_given <= 1
     until = (which.submitted_before or _LAST_INSTANT) if is_parted else None
     return Scan(table, list(names.items()), conditions, rest, since, before, until_submitted=until)
 
@@ -240,6 +244,10 @@ def _row_conditions(which: JobFilter, *, is_history: bool) -> list[_Part]:
         found.append(("due >= {}", (which.due_from,)))
     if which.due_before is not None:
         found.append(("due < {}", (which.due_before,)))
+    for sign, instant in ((">=", which.finished_from), ("<", which.finished_before)):
+        if instant is not None:
+            # By a worker's clock, while the days are by the store's.
+            found.append((f"finished {sign} {{}}", (instant,)) if is_history else ("false", ()))
     if which.min_attempt is not None:
         found.append(("attempt >= {}", (which.min_attempt,)))
     if which.min_ran is not None:

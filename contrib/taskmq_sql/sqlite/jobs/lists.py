@@ -136,6 +136,11 @@ class _Condition:
             self._add("due >= ?", which.due_from)
         if which.due_before is not None:
             self._add("due < ?", which.due_before)
+        for sign, instant in ((">=", which.finished_from), ("<", which.finished_before)):
+            if instant is not None and self._is_history:
+                self._add(f"finished {sign} ?", instant)
+            elif instant is not None:
+                self._add(_NOTHING)
 
     def _add_rest(self, which: JobFilter) -> None:
         if which.errors:
