@@ -46,10 +46,16 @@ class QueueLines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueuePauseView(msgspec.Struct, frozen=True, kw_only=True):
-    """Since when and why a queue is paused."""
+    """A pause of a queue.
+
+    Attributes:
+        note: why.
+        by: who paused it; empty where that is unknown.
+    """
 
     since: str | None
     note: str
+    by: str = ""
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):

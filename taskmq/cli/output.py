@@ -56,8 +56,9 @@ def print_record(record: Mapping[str, Any]) -> None:
     if current_globals().output == "table":
         width = max(map(len, record), default=0)
         for name, value in record.items():
-            text = printable(value)
-            write_line(f"{name:<{width}}  {text}" if "\n" not in text else f"{name}:\n{text}")
+            texts = _texts_of(value)
+            text = printable(value) if texts is None else "\n".join(f"  {printable(one)}" for one in texts)
+            write_line(f"{name:<{width}}  {text}" if "\n" not in text and not texts else f"{name}:\n{text}")
     elif current_globals().output == "jsonl":
         write_json(record)
     else:
@@ -149,9 +150,18 @@ def write_plain(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, fo
 
 def printable(value: object) -> str:
     """A value for people, which does nothing to their terminal."""
-    text = "" if value is None else str(value)
+    texts = _texts_of(value)
+    text = "" if value is None else str(value) if texts is None else ", ".join(texts)
     # What a message says must not move the cursor or write into the terminal's answers.
     return escape_controls(text) if sys.stdout.isatty() else text
+
+
+def _texts_of(value: object) -> list[str] | None:
+    """The items of a list of texts; None for everything else."""
+    if not isinstance(value, list | tuple):
+        return None
+    items: Sequence[object] = value
+    return [one for one in items if isinstance(one, str)] if all(isinstance(one, str) for one in items) else None
 
 
 def write_json(value: object, *, is_pretty: bool = False) -> None:

@@ -51,15 +51,17 @@ class Queues:
 
 
 class QueuePause(msgspec.Struct, frozen=True):
-    """That a queue is paused.
+    """A pause of a queue.
 
     Attributes:
         since: ms since the epoch.
         note: why, for people.
+        by: who paused it; "": unknown.
     """
 
     since: int
     note: str = ""
+    by: str = ""
 
 
 _decoder = msgspec.json.Decoder(QueuePause)

@@ -230,13 +230,17 @@ async def find_pauses(app: TaskMQ) -> dict[str, QueuePause] | None:
         return None
 
 
-async def pause_queues(app: TaskMQ, names: Sequence[str], *, note: str = "") -> dict[str, QueuePause]:
+async def pause_queues(app: TaskMQ, names: Sequence[str], *, note: str = "", by: str = "") -> dict[str, QueuePause]:
     """Have no worker start anything of these queues until they are resumed; their pauses, by name.
 
     It is kept in the state, so it holds for workers that start later, too. Workers that run stop taking from the
     queues at once, or within ten seconds where they take no commands, and give back what they have taken and not
     begun, without an attempt being counted. What runs goes on; sends, delays and retries do as well, and wait in the
     queue.
+
+    Args:
+        note: why, for people.
+        by: who pauses them; shown with the pause.
 
     Raises:
         InvalidOption: a queue cannot be called that.
@@ -247,7 +251,7 @@ async def pause_queues(app: TaskMQ, names: Sequence[str], *, note: str = "") -> 
     """
     store = _pause_store(app)
     await _check(app, names)
-    pause = QueuePause(app.sessions.clock.now_ms(), note)
+    pause = QueuePause(app.sessions.clock.now_ms(), note, by)
     paused = {name: await pause_queue(store, name, pause) for name in names}
     _tell_workers(app)
     return paused

@@ -242,7 +242,8 @@ class TenantJobs:
 
     async def explain(self, job_id: str) -> Explanation:
         """What the job waits for."""
-        return await explain_job(self._app.sessions.store(), await self.get(job_id), reader=self._tenant)
+        sessions, record = self._app.sessions, await self.get(job_id)
+        return await explain_job(sessions.current(), sessions.store(), record, reader=self._tenant)
 
     async def logs(self, job_id: str, which: LogFilter, *, after: int | None = None, limit: int = 50) -> LogPage:
         """What the job's runs have logged, the earliest first.

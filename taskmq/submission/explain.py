@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from taskmq.client.session import Session
 from taskmq.contracts.jobs import HistoryEntry, JobRecord, JobStore, slot_key
 from taskmq.model.jobs.pools import SLOTS_ASKED, TenantPool, known_reason, path_of, shares_of
 from taskmq.model.jobs.quotas import run_name
@@ -15,6 +16,7 @@ from taskmq.model.topology import jobs_queue, node_queue
 from taskmq.model.units import to_datetime
 from taskmq.options.limits import why_limited
 from taskmq.submission.new_jobs import name_of
+from taskmq.submission.queue_condition import examine_queue, find_pause
 
 __all__ = ["Explanation", "explain_job"]
 
@@ -34,8 +36,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     reasons: list[str]
 
 
-async def explain_job(store: JobStore, record: JobRecord, *, reader: str | None = None) -> Explanation:
-    """What the job waits for, as far as the store knows.
+async def explain_job(
+    session: Session, store: JobStore, record: JobRecord, *, reader: str | None = None
+) -> Explanation:
+    """Find out what the job waits for: from the store, the state and the broker, each as far as it answers.
+
+    What cannot be asked is called unknown in the reasons.
 
     Args:
         reader: the tenant whom it is explained to, which learns no other's name; None: one who may know all.
@@ -49,25 +55,18 @@ async def explain_job(store: JobStore, record: JobRecord, *, reader: str | None 
         case JobState.HELD:
             reasons.append("an operator holds it: release it")
             reasons += await _upstream(store, record)
+            reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.WAITING:
             reasons += await _upstream(store, record) or ["it waits for other jobs"]
+            reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.SCHEDULED | JobState.RETRYING:
             what = "its next attempt" if record.state is JobState.RETRYING else "its time"
             reasons.append(f"it waits for {what}, {_when(record.due)}, in {max(record.due - now, 0) / 1000:.0f} s")
+            reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.QUEUED:
-            reasons.append(f"it is ready since {_when(record.due)} and waits for its turn in queue {record.queue!r}")
-            reasons += await _gave_way(store, record, reader)
-            reasons += await _limit(store, record)
-            reasons += await _place(store, record)
-            reasons += await _quotas(store, record)
-            reasons += await _turn(store, record, now)
+            reasons += await _ready(session, store, record, now=now, reader=reader)
         case JobState.DISPATCHED:
-            placed = await store.nodes.placed([record.id])
-            queue = node_queue(placed[0].node) if placed else record.queue
-            reasons.append(
-                f"its message is at the broker since {_when(record.dispatched)}, in {jobs_queue(queue)}: it waits "
-                "for a worker of that queue, or runs for less than a quarter of a second"
-            )
+            reasons += await _at_broker(session, store, record, reader)
         case JobState.RUNNING:
             reasons.append(f"it runs at {record.worker or 'a worker'} since {_when(record.started)}")
             reasons += await _gives_way(store, record, reader)
@@ -82,6 +81,39 @@ async def explain_job(store: JobStore, record: JobRecord, *, reader: str | None 
     if record.error is not None:
         reasons.append(f"its last attempt failed: {record.error.type_name}: {record.error.message}"[:500])
     return Explanation(state=record.state, reasons=reasons)
+
+
+async def _ready(session: Session, store: JobStore, record: JobRecord, *, now: int, reader: str | None) -> list[str]:
+    """What keeps a job that is ready from its turn."""
+    unknown: list[str] = []
+    if _needs_node(record):
+        # Its workers are those of the node that it is placed on.
+        reasons = await _place(store, record)
+    else:
+        condition = await examine_queue(session, record.queue, reader=reader)
+        reasons, unknown = condition.obstacles, condition.unknown
+    turn = "its turn" if not reasons else "that, and for its turn"
+    reasons.append(f"it is ready since {_when(record.due)} and waits for {turn} in queue {record.queue!r}")
+    reasons += await _gave_way(store, record, reader)
+    reasons += await _limit(store, record)
+    reasons += await _quotas(store, record)
+    reasons += await _turn(store, record, now)
+    return reasons + unknown
+
+
+async def _at_broker(session: Session, store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
+    """What keeps a worker from its message, or how many workers may take it."""
+    placed = await store.nodes.placed([record.id])
+    queue = node_queue(placed[0].node) if placed else record.queue
+    condition = await examine_queue(session, queue, reader=reader)
+    message = f"its message is at the broker since {_when(record.dispatched)}, in {jobs_queue(queue)}"
+    if condition.obstacles:
+        return [*condition.obstacles, message, *condition.unknown]
+    workers = f"{condition.consumers} worker{'' if condition.consumers == 1 else 's'}"
+    # How much others have in the queue is not a tenant's to know.
+    waiting = f", {condition.ready} wait there" if condition.ready and reader is None else ""
+    end = "it waits for a worker with room, or runs for less than a quarter of a second"
+    return [f"{message}: {workers} of that queue take messages{waiting}; {end}", *condition.unknown]
 
 
 async def _gave_way(store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
@@ -112,8 +144,12 @@ async def _limit(store: JobStore, record: JobRecord) -> list[str]:
     return [why_limited(gate)] if gate else []
 
 
+def _needs_node(record: JobRecord) -> bool:
+    return record.detail is not None and record.detail.needs is not None
+
+
 async def _place(store: JobStore, record: JobRecord) -> list[str]:
-    """Why it is on no node yet, where it is to be placed on one."""
+    """Why it is on no node yet."""
     if record.detail is None or record.detail.needs is None:
         return []
     needs = record.detail.needs

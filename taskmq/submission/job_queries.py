@@ -127,7 +127,8 @@ class JobQueries(JobService):
 
     async def aexplain(self, job_id: str) -> Explanation:
         """Do what `explain` does, without blocking the event loop."""
-        return await explain_job(self.sessions.store(), await self._store.get(job_id))
+        record = await self._store.get(job_id)
+        return await explain_job(self.sessions.current(), self.sessions.store(), record)
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
         """See `JobService`; a job of the store ends there."""

@@ -68,7 +68,7 @@ def test_a_queue_goes_by_a_policy_until_that_is_taken_away(shop: Shop) -> None:
     assert shop("pool", "policy", "reports", "fare").code == 2
 
 
-def test_explain_names_the_part_and_the_cap_of_a_jobs_pool(shop: Shop) -> None:
+def test_explain_names_the_part_and_the_cap_of_a_jobs_pool(shop: Shop, taskmq: Here) -> None:
     shop("pool", "policy", "reports", "weighted")
     shop("pool", "set", "acme", "--weight", "3", "--max", "2")
     submitted = [
@@ -77,7 +77,10 @@ def test_explain_names_the_part_and_the_cap_of_a_jobs_pool(shop: Shop) -> None:
 
     explained = shop("job", "explain", submitted[0].data["job"])
 
-    assert "1 other tenants have jobs in that queue, too" in explained.out
+    assert "1 other tenants have jobs in that queue, too" in explained.data["reasons"]
+    lines = taskmq("job", "explain", submitted[0].data["job"], "--app", "shop:app").out.splitlines()
+    assert lines[2] == "reasons:"
+    assert [line.removeprefix("  ") for line in lines[3:]] == explained.data["reasons"]
     assert "due 75.0% of the queue" in explained.out
     assert "pool 'acme' has 0 of at most 2 jobs in flight in that queue" in explained.out
 

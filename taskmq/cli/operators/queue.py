@@ -200,10 +200,13 @@ def resume(*queues: str) -> int:
 
 
 def pause_text(pause: QueuePause | None) -> str:
-    """That a queue is paused, for people."""
-    if pause is None:
-        return ""
-    return f"paused since {when(pause.since)}" + (f" ({pause.note})" if pause.note else "")
+    """Since when, by whom and why a queue is paused, for people."""
+    return "" if pause is None else pause_words(when(pause.since), pause.by, pause.note)
+
+
+def pause_words(since: str, by: str, note: str) -> str:
+    """Describe a pause."""
+    return f"paused since {since}" + (f" by {by}" if by else "") + (f" ({note})" if note else "")
 
 
 def _named(queues: Sequence[str]) -> Sequence[str]:

@@ -9,7 +9,7 @@ from taskmq.api.queues import QueueLine, QueueLines, QueuePauseView
 from taskmq.api.workers import StepView, WorkflowLineView
 from taskmq.cli.exits import FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
-from taskmq.cli.operators.queue import QUEUE_COLUMNS, sums_text
+from taskmq.cli.operators.queue import QUEUE_COLUMNS, pause_words, sums_text
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.operators.workflow import STEP_COLUMNS, WORKFLOW_COLUMNS, in_utc
 from taskmq.cli.output import confirm, note, print_record, print_rows, printable, write_line
@@ -205,9 +205,7 @@ def _named(queues: Sequence[str]) -> list[str]:
 
 
 def _pause_text(pause: QueuePauseView | None) -> str:
-    if pause is None:
-        return ""
-    return f"paused since {text_of_instant(pause.since)}" + (f" ({pause.note})" if pause.note else "")
+    return "" if pause is None else pause_words(text_of_instant(pause.since), pause.by, pause.note)
 
 
 def _step_row(step: StepView) -> dict[str, Any]:

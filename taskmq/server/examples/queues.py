@@ -83,7 +83,7 @@ QUEUES: Final[Mapping[str, Example]] = {
     "pauseQueue": Example(
         parameters={"name": "images"},
         body={"note": "the disk is full"},
-        answers={200: {"since": "2027-01-30T17:12:01.250Z", "note": "the disk is full"}},
+        answers={200: {"since": "2027-01-30T17:12:01.250Z", "note": "the disk is full", "by": "ann"}},
     ),
     "resumeQueue": Example(parameters={"name": "images"}, answers={200: {"was_paused": True}}),
     "moveMessages": Example(

@@ -103,7 +103,7 @@ async def pause_queue(
     """Have no worker start anything of the queue until it is resumed; what runs goes on."""
     note = "" if data is None else data.note
     await caller.note_action(app, "queue.pause", subject=name, note=note)
-    pauses = await pause_queues(app, [name], note=note)
+    pauses = await pause_queues(app, [name], note=note, by=caller.name)
     return _pause(pauses[name])
 
 
@@ -181,4 +181,4 @@ def _line(found: QueueStats, pauses: dict[str, QueuePause] | None) -> QueueLine:
 
 
 def _pause(pause: QueuePause) -> QueuePauseView:
-    return QueuePauseView(since=instant_text(pause.since), note=pause.note)
+    return QueuePauseView(since=instant_text(pause.since), note=pause.note, by=pause.by)

@@ -182,6 +182,11 @@ class Stage:
         """As one sees it who has no part in this."""
         return MemoryJobStore(self.model, clock=self.clock)
 
+    @property
+    def session(self) -> Session:
+        """Connections of someone who has no part in this, and no state."""
+        return Session(self.broker, None, send_timeout=5.0, store=self.store, clock=self.clock)
+
     def start(
         self,
         *,

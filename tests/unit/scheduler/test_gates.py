@@ -96,7 +96,7 @@ async def test_of_a_key_no_more_jobs_are_dispatched_than_may_run_and_others_pass
     await stage.pass_by(5)
     assert sorted(_in_hand(player)) == sorted([acme[0], other[0], *free])
     assert len(stage.model.gates) == 700
-    explained = await explain_job(stage.store, stage.job(acme[1]))
+    explained = await explain_job(stage.session, stage.store, stage.job(acme[1]))
     assert "as many jobs run as the concurrency limit 'one:acme' of its task allows" in explained.reasons
 
     await player.finish()
@@ -152,7 +152,7 @@ async def test_a_rate_dispatches_jobs_at_its_pace(stage: Stage, /) -> None:
 
     await stage.pass_by(2)
     assert 20 <= len(player.deliveries) <= 23
-    explained = await explain_job(stage.store, next(stage.job(job) for job in stage.model.gates))
+    explained = await explain_job(stage.session, stage.store, next(stage.job(job) for job in stage.model.gates))
     assert "as many jobs have started as the rate limit 'paced' of its task allows" in explained.reasons
     await player.has(51)
 

@@ -498,7 +498,7 @@ async def test_no_pool_has_more_of_a_resource_than_its_cap_and_others_pass(stage
     waits = next(job for job in large if stage.job(job).state is JobState.QUEUED)
     assert (
         "pool 'lab' has 2 of at most 2 cpu in that queue, and this job needs 1.5: it waits until another one ends"
-        in (await explain_job(stage.store, stage.job(waits))).reasons
+        in (await explain_job(stage.session, stage.store, stage.job(waits))).reasons
     )
     # Its successor knows what it has.
     await stage.processes[0].kill()

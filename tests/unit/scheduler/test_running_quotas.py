@@ -32,7 +32,7 @@ async def test_jobs_beyond_what_may_run_wait_and_go_when_others_end_in_whichever
     await stage.pass_by(5)
     assert stage.states() == {JobState.DISPATCHED: 7, JobState.QUEUED: 4}
     waiting = next(job for job in stage.model.jobs.values() if job.state is JobState.QUEUED)
-    explained = await explain_job(stage.store, waiting)
+    explained = await explain_job(stage.session, stage.store, waiting)
     assert "quota 'acme' lets 2 jobs be under way at a time, in all queues" in explained.reasons
 
     most = 0
@@ -84,7 +84,7 @@ async def test_a_rate_that_waits_lets_jobs_go_one_after_the_other(stage: Stage, 
     await player.has(3)
     began = stage.clock.monotonic()
     waiting = next(job for job in stage.model.jobs.values() if job.state is JobState.QUEUED)
-    explained = await explain_job(stage.store, waiting)
+    explained = await explain_job(stage.session, stage.store, waiting)
     assert any(
         reason.startswith("quota 'acme/ann' lets 0.1 jobs a second go: the next") for reason in explained.reasons
     )
@@ -92,4 +92,6 @@ async def test_a_rate_that_waits_lets_jobs_go_one_after_the_other(stage: Stage, 
     await player.has(5, within=60)
 
     assert 18 <= stage.clock.since(began) <= 22
-    assert any("jobs a second go" in reason for reason in (await explain_job(stage.store, waiting)).reasons)
+    assert any(
+        "jobs a second go" in reason for reason in (await explain_job(stage.session, stage.store, waiting)).reasons
+    )

@@ -1,0 +1,120 @@
+"""Why a job waits, asked of a store, a broker and a state that a test pauses, empties and takes away."""
+
+from typing import Any
+
+from taskmq import Job
+from taskmq.errors import BrokerUnavailable
+from taskmq.model.states import JobState
+from taskmq.operations.queues import pause_queues, resume_queues
+from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.submission.explain import Explanation, explain_job
+from tests.coroutines import run_by
+from tests.unit.scheduler.stage import Stage, play, until
+from tests.unit.submission.kit import Shop, in_shop
+
+_UNKNOWN = "whether queue 'work' is paused is unknown: this process has no state"
+
+
+async def _dispatched(shop: Shop) -> Job[Any]:
+    """A job whose message no worker takes."""
+    job: Job[Any] = await shop.jobs.asubmit("double", 1)
+    await until(lambda: shop.stage.job(job.id).state is JobState.DISPATCHED)
+    return job
+
+
+async def _explain(shop: Shop, job: Job[Any], *, tenant: str | None = None) -> list[str]:
+    found: Explanation = await TenantJobs(shop.app, tenant, by="ann").explain(job.id)
+    return found.reasons
+
+
+@run_by(in_shop)
+async def test_a_paused_queue_is_the_first_reason_with_its_operator_and_note(shop: Shop, /) -> None:
+    await pause_queues(shop.app, ["work"], note="the printer is broken", by="ann")
+    shop.worker.look_at_pauses()
+    job = await _dispatched(shop)
+    since = shop.stage.clock.now_ms()
+
+    operator, tenant = await _explain(shop, job), await _explain(shop, job, tenant="")
+
+    assert operator[0].startswith("queue 'work' is paused since 2023-11-14T22:13:20")
+    assert operator[0].endswith(" by ann (the printer is broken): `taskmq queue resume work` ends that")
+    assert operator[1].startswith("its message is at the broker since ")
+    # A tenant learns why, and neither who nor what an operator would do.
+    assert tenant[0].endswith("+00:00 (the printer is broken)")
+    assert not any("waits for a worker" in reason or "no worker" in reason for reason in [*operator, *tenant])
+    await resume_queues(shop.app, ["work"])
+    shop.worker.look_at_pauses()
+    assert await job.aresult(timeout=60) == 2
+    assert shop.stage.clock.now_ms() >= since
+
+
+@run_by(in_shop)
+async def test_a_job_that_waits_for_its_time_knows_that_its_queue_is_paused(shop: Shop, /) -> None:
+    later: Job[Any] = await shop.jobs.asubmit("double", 1, delay="1h")
+    held: Job[Any] = await shop.jobs.asubmit("double", 1, held=True)
+    waiting: Job[Any] = await shop.jobs.asubmit("double", 1, depends_on=[held])
+    before = [await _explain(shop, job) for job in (later, held, waiting)]
+
+    await pause_queues(shop.app, ["work"])
+
+    after = [await _explain(shop, job) for job in (later, held, waiting)]
+    assert [len(reasons) for reasons in before] == [1, 1, 1]
+    assert all(reasons[-1].startswith("queue 'work' is paused since ") for reasons in after)
+
+
+@run_by(in_shop)
+async def test_a_queue_that_no_worker_consumes_is_named_with_its_broker(shop: Shop, /) -> None:
+    shop.worker.requeue_now()
+    await shop.running
+    job = await _dispatched(shop)
+
+    operator, tenant = await _explain(shop, job), await _explain(shop, job, tenant="")
+
+    assert (
+        operator[0] == f"no worker consumes queue 'work' at {shop.process.broker.address}: start one that serves it"
+    )
+    assert tenant[0] == "no worker consumes queue 'work': start one that serves it"
+    assert operator[1].endswith(", in work.jobs")
+
+
+@run_by(play)
+async def test_a_job_that_no_scheduler_dispatches_names_the_scheduler_and_the_workers_too(stage: Stage, /) -> None:
+    (job,) = await stage.submit()
+
+    reasons = (await explain_job(stage.session, stage.store, stage.job(job))).reasons
+
+    assert reasons[0].startswith("no worker consumes queue 'work' at memory://")
+    assert reasons[1].endswith("and waits for that, and for its turn in queue 'work'")
+    assert reasons[2] == _UNKNOWN
+    assert reasons[3].startswith("no scheduler has its queue's slot")
+
+
+@run_by(in_shop)
+async def test_a_broker_that_is_away_is_named(shop: Shop, /) -> None:
+    shop.worker.requeue_now()
+    await shop.running
+    job = await _dispatched(shop)
+    shop.process.broker.fail_calls("connect", 1, BrokerUnavailable("gone"))
+
+    reasons = await _explain(shop, job)
+
+    address = shop.process.broker.address
+    assert reasons[0] == f"the broker at {address} does not answer: no job goes to a worker until it is back"
+    assert not any("no worker" in reason for reason in reasons)
+
+
+@run_by(in_shop)
+async def test_a_state_that_is_away_makes_pauses_unknown_and_workers_stay_known(shop: Shop, /) -> None:
+    for _ in range(40):
+        await shop.jobs.asubmit("sleep", 5.0)
+    await until(lambda: JobState.DISPATCHED in shop.stage.states() and JobState.RUNNING in shop.stage.states())
+    job = next(job for job in shop.stage.model.jobs.values() if job.state is JobState.DISPATCHED)
+    state = shop.app.sessions.current().state
+    assert state is not None
+    await state.aclose()
+
+    reasons = (await shop.jobs.aexplain(job.id)).reasons
+
+    assert "1 worker of that queue take" in reasons[0]
+    assert reasons[1] == "whether queue 'work' is paused is unknown: the state does not answer"
+    await shop.stage.all_ended()
