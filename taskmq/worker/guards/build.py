@@ -10,7 +10,7 @@ from taskmq.contracts.stores import Stores
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.guards.base import Guard, GuardRank, Guards
 from taskmq.worker.guards.idempotency import IdempotencyGuard, KeyRefusal
-from taskmq.worker.guards.limits import LimitsGuard, has_limits
+from taskmq.worker.guards.limits import PATIENCE, LimitsGuard, has_limits
 from taskmq.worker.guards.occurrences import OccurrenceGuard
 from taskmq.worker.guards.reactions import ReactionGuard
 from taskmq.worker.guards.uniqueness import UniqueGuard
@@ -61,7 +61,9 @@ def _limits(setup: GuardSetup) -> Guard | None:
     limits = setup.stores.limits
     if limits is None or not has_limits(setup.app):
         return None
-    return LimitsGuard(setup.app, limits, concurrency=setup.concurrency, lease=setup.lease)
+    # Results are waited for patiently in tests only, whose broker goes by the clock that a test moves.
+    patience = PATIENCE if setup.app.sessions.patience is None else 0.0
+    return LimitsGuard(setup.app, limits, concurrency=setup.concurrency, lease=setup.lease, patience=patience)
 
 
 def _uniqueness(setup: GuardSetup) -> Guard | None:

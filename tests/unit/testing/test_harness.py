@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import itertools
 import threading
 import traceback
 from collections.abc import Iterator
@@ -13,12 +14,14 @@ from typing import Any
 import pytest
 
 from taskmq import (
+    Concurrency,
     Context,
     Depends,
     EncodeError,
     Ignore,
     InvalidArguments,
     JobState,
+    RateLimit,
     Reject,
     ResultTimeout,
     RetryPolicy,
@@ -466,3 +469,63 @@ def test_tasks_of_included_modules_are_sent_before_anything_else_asks_for_them(
         job = double.send(4)
         harness.drain()
         assert job.result() == 8
+
+
+def _limited(**options: Any) -> tuple[TaskMQ, list[tuple[int, int]]]:
+    """An app with one task, and its runs: the argument and the instant."""
+    app, ran = TaskMQ("memory://"), list[tuple[int, int]]()
+
+    @app.task(name="push", **options)
+    def push(number: int) -> None:
+        ran.append((number, app.sessions.clock.now_ms()))
+
+    return app, ran
+
+
+@pytest.mark.parametrize("lane", ["broker", "store"])
+def test_a_start_under_a_rate_is_at_its_turn_by_the_time_of_the_test(lane: str) -> None:
+    app, ran = _limited(lane=lane, rate_limit=RateLimit("20/s", strict=True))
+
+    with Harness(app, timeout="50s") as harness:
+        app.tasks["push"].send_many([(number,) for number in range(60)])
+        harness.drain()
+
+    assert sorted(number for number, _ in ran) == list(range(60))
+    starts = [instant for _, instant in ran]
+    # A period of 1.05 s has 20 of them; one that waited in real time would start as early as the clock stands.
+    assert all(53 >= late - early >= 52 for early, late in itertools.pairwise(starts))
+
+
+def test_runs_that_wait_for_their_turn_when_an_advance_ends_start_later_and_once() -> None:
+    app, ran = _limited(rate_limit=RateLimit("20/s", strict=True))
+
+    with Harness(app, timeout="50s") as harness:
+        app.tasks["push"].send_many([(number,) for number in range(30)])
+        for _ in range(20):
+            harness.advance("70ms")
+        assert 20 <= len(ran) <= 29
+        harness.drain()
+
+    assert sorted(number for number, _ in ran) == list(range(30))
+    starts = sorted(instant for _, instant in ran)
+    assert all(late - early > 1_000 for early, late in zip(starts, starts[20:], strict=False))
+
+
+def test_a_concurrency_of_one_holds_and_takes_no_real_time() -> None:
+    app = TaskMQ("memory://")
+    inside, most = 0, 0
+
+    @app.task(name="push", concurrency=Concurrency(1))
+    async def push(number: int) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0)
+        inside -= 1
+
+    with Harness(app, timeout="50s") as harness:
+        push.send_many([(number,) for number in range(50)])
+        harness.drain()
+
+    assert (inside, most) == (0, 1)
+    assert len(harness.sent) == 50
