@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobStore
@@ -18,13 +19,21 @@ from taskmq_sql import open_job_store
 from tests.servers import PostgreSQL
 
 
-class TestMemory(JobStoreSuite):
+class TestMemory(JobTransactions, JobStoreSuite):
     @pytest.fixture(autouse=True)
     def _database(self) -> None:
         self.model, self.clock = JobModel(), FakeClock()
 
     def open_store(self) -> JobStore:
         return MemoryJobStore(self.model, clock=self.clock)
+
+    @asynccontextmanager
+    async def transaction(self, store: JobStore) -> AsyncIterator[Any]:
+        del store
+        engine = create_async_engine("sqlite+aiosqlite://")
+        async with AsyncSession(engine) as session, session.begin():
+            yield session
+        await engine.dispose()
 
 
 class TestPostgreSQL(JobTransactions, JobStoreSuite):

@@ -14,10 +14,12 @@ _PAGE = ROOT / "docs" / "testing.md"
 def test_the_tests_of_the_page_pass_with_its_settings(tmp_path: Path) -> None:
     files = {
         "by_hand.py",
+        "orders.py",
         "shop.py",
         "test_coroutines.py",
         "test_failures.py",
         "test_nightly.py",
+        "test_orders.py",
         "test_reports.py",
         "test_shop.py",
     }
@@ -30,7 +32,7 @@ def test_the_tests_of_the_page_pass_with_its_settings(tmp_path: Path) -> None:
     ran = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50, check=False
     )
-    assert "8 passed" in ran.stdout, ran.stdout
+    assert "10 passed" in ran.stdout, ran.stdout
     said = subprocess.run(
         [sys.executable, "by_hand.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50
     )

@@ -35,7 +35,7 @@ from taskmq.contracts.jobs import (
     slot_key,
 )
 from taskmq.contracts.stores import Lease
-from taskmq.errors import OccurrenceConflict, StateUnavailable, StoreUnavailable, UnsupportedFeature
+from taskmq.errors import OccurrenceConflict, StateUnavailable, StoreUnavailable
 from taskmq.model.clock import Clock
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
@@ -45,6 +45,7 @@ from taskmq.model.jobs.proofs import ReportKey, new_report_key
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage, RunBook, looked_at
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import TERMINAL, UNDERWAY
+from taskmq.testing.caller_transactions import CallerTransactions
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.job_store.bulks import BulksAtWork, MemoryBulks
 from taskmq.testing.job_store.catalogue import CatalogueModel, MemoryDefinitions, MemoryTasks
@@ -62,7 +63,8 @@ _ADDRESS = "memory://jobs"
 class MemoryJobStore:
     """A `JobStore`, and with `dispatching` a `DispatchStore`, over a `JobModel`.
 
-    Several stores over one model are several processes' worth of stores on one database.
+    Several stores over one model are several processes' worth of stores on one database. What is submitted with a
+    `connection=` of SQLAlchemy is there once that one's transaction has committed.
 
     Args:
         model: the jobs; new ones unless it is given.
@@ -83,6 +85,7 @@ class MemoryJobStore:
         self._identity = MemoryIdentities(self.model.identity, look=lambda: self.at_work().now)
         self._bulks = MemoryBulks(self._at_bulks)
         self._schedules = _MemorySchedules(self)
+        self._transactions = CallerTransactions(self._now, lambda model, jobs: model.submit(jobs))
         self._nodes = MemoryNodes(self.at_work)
         self.definitions = MemoryDefinitions(self._catalogue)
         self.tasks = MemoryTasks(self._catalogue)
@@ -113,16 +116,14 @@ class MemoryJobStore:
         return self._nodes
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
-        _refuse(connection)
-        return self.at_work().submit(jobs)
+        model = self.at_work()
+        return model.submit(jobs) if connection is None else self._transactions.submit(connection, jobs)
 
     async def get(self, job_id: str, *, connection: Any = None) -> JobRecord | None:
-        _refuse(connection)
-        return self.at_work().jobs.get(job_id)
+        return self._seen(connection).jobs.get(job_id)
 
     async def find_key(self, tenant: str, key: str, *, connection: Any = None) -> str | None:
-        _refuse(connection)
-        return self.at_work().find_key(tenant, key)
+        return self._seen(connection).find_key(tenant, key)
 
     async def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
         return self.at_work().list_jobs(which, after=after, limit=limit)
@@ -198,6 +199,10 @@ class MemoryJobStore:
         model = self.at_work()
         return HistoryAtWork(model.history, model.now, model.under_way, model.identity.note)
 
+    def _seen(self, connection: Any) -> JobModel:
+        model = self.at_work()
+        return model if connection is None else self._transactions.seen(connection)
+
     def at_work(self) -> JobModel:
         """The model, at the clock's time.
 
@@ -206,6 +211,9 @@ class MemoryJobStore:
         """
         if self._is_closed or not self.is_reachable:
             raise StoreUnavailable(f"{_ADDRESS} is {'closed' if self._is_closed else 'not reachable'}")
+        return self._now()
+
+    def _now(self) -> JobModel:
         # One that was read never goes back, as in a database.
         self.model.now = max(self.model.now, self.clock.now_ms())
         return self.model
@@ -385,11 +393,6 @@ class _MemorySlotLeases:
             return self._store.at_work()
         except StoreUnavailable as error:
             raise StateUnavailable(str(error)) from error
-
-
-def _refuse(connection: Any) -> None:
-    if connection is not None:
-        raise UnsupportedFeature(f"{_ADDRESS} has no connections: leave connection= out, or use a store with SQL")
 
 
 def _dispatch_within(

@@ -53,6 +53,7 @@ from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
 from taskmq.model.units import storable
+from taskmq.testing.caller_transactions import Branching
 from taskmq.testing.job_store.catalogue import CatalogueModel
 from taskmq.testing.job_store.dependencies import DependencyModel, admitted
 from taskmq.testing.job_store.history import HistoryModel
@@ -79,7 +80,7 @@ class _Batch(msgspec.Struct):
     confirmed: bool = False
 
 
-class JobModel:
+class JobModel(Branching):
     """The contracts `JobStore` and `DispatchStore` without their awaits.
 
     Attributes:

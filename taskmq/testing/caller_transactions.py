@@ -1,0 +1,170 @@
+"""Submissions in transactions of SQLAlchemy that are the caller's own, for a store without a database.
+
+submit    on a branch of the store's jobs, where all is done again that the transaction has submitted: it sees its
+          own jobs, and what others have committed
+commit    the same on the store's own jobs
+rollback  what was submitted since then, or since the savepoint, is forgotten
+"""
+
+import copy
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, Self, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from taskmq.contracts.jobs import NewJob, Submitted
+from taskmq.errors import UnsupportedFeature
+
+__all__ = ["Branching", "CallerTransactions"]
+
+M = TypeVar("M", bound="Branching")
+
+# What a session, or a connection, of SQLAlchemy says of its transactions.
+_SESSION: Final = ("after_commit", "after_soft_rollback", "after_transaction_create", "after_transaction_end")
+_CONNECTION: Final = ("commit", "rollback", "savepoint", "release_savepoint", "rollback_savepoint")
+
+
+class Branching:
+    """Base of models whose containers hold values that never change."""
+
+    def branch(self) -> Self:
+        """Return the same, apart: what happens to either of the two is not seen in the other one."""
+        twin = copy.copy(self)
+        twin.__dict__.update({name: _apart(value) for name, value in vars(self).items()})
+        return twin
+
+
+class CallerTransactions(Generic[M]):
+    """The transactions of one store's callers.
+
+    Args:
+        model: the store's jobs, at its time.
+        submit: on a model.
+    """
+
+    def __init__(self, model: Callable[[], M], submit: Callable[[M, Sequence[NewJob]], list[Submitted]]) -> None:
+        self._model = model
+        self._submit = submit
+        self._open: WeakKeyDictionary[Any, _Submissions] = WeakKeyDictionary()
+
+    def submit(self, connection: Any, jobs: Sequence[NewJob]) -> list[Submitted]:
+        """Keep the jobs once the transaction of this session or connection commits; begin one where there is none.
+
+        Raises:
+            UnsupportedFeature: it does not say when it commits.
+        """
+        subject = _subject(connection)
+        if not subject.in_transaction():
+            subject.begin()
+        submissions = self._of(subject)
+        answers = self._submit(self._branch(submissions), jobs)
+        submissions.batches.append(list(jobs))
+        return answers
+
+    def seen(self, connection: Any) -> M:
+        """Return the jobs as the transaction sees them.
+
+        Raises:
+            UnsupportedFeature: as `submit` does.
+        """
+        return self._branch(self._of(_subject(connection)))
+
+    def _of(self, subject: Any) -> "_Submissions":
+        if (found := self._open.get(subject)) is None:
+            found = self._open[subject] = _Submissions(self._commit)
+            found.follow(subject)
+        return found
+
+    def _branch(self, submissions: "_Submissions") -> M:
+        branch = self._model().branch()
+        for jobs in submissions.batches:
+            self._submit(branch, jobs)
+        return branch
+
+    def _commit(self, batches: list[list[NewJob]]) -> None:
+        for jobs in batches:
+            self._submit(self._model(), jobs)
+
+
+class _Submissions:
+    """What the transaction of a session or connection has submitted that has not ended; its events come here.
+
+    Attributes:
+        batches: in their order.
+    """
+
+    def __init__(self, commit: Callable[[list[list[NewJob]]], None]) -> None:
+        self.batches: list[list[NewJob]] = []
+        self._keep = commit
+        # How many batches there were when each savepoint began: a session says which one ends, a connection ends the
+        # last one.
+        self._began: dict[Any, int] = {}
+        self._stack: list[int] = []
+
+    def follow(self, subject: Any) -> None:
+        """Hear of commits and rollbacks, for as long as the session or connection is there."""
+        events = cast("Any", sys.modules["sqlalchemy.event"])
+        for name in _SESSION if hasattr(subject, "get_bind") else _CONNECTION:
+            events.listen(subject, name, getattr(self, name))
+
+    def after_commit(self, session: Any) -> None:
+        # Of a savepoint, too; what was submitted since it began is a part of what commits later.
+        if not session.in_nested_transaction():
+            self.commit(session)
+
+    def after_transaction_create(self, session: Any, transaction: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
+        self._began[transaction] = len(self.batches)
+
+    def after_soft_rollback(self, session: Any, transaction: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
+        # One that began before the first submission undoes all of them. It may be said twice.
+        del self.batches[self._began.get(transaction, 0) :]
+
+    def after_transaction_end(self, session: Any, transaction: Any) -> None:
+        if transaction.parent is None:
+            # It was closed without a commit.
+            self.rollback(session)
+
+    def commit(self, subject: Any) -> None:
+        batches = list(self.batches)
+        self.rollback(subject)
+        self._keep(batches)
+
+    def rollback(self, subject: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
+        self.batches.clear()
+        self._began.clear()
+        self._stack.clear()
+
+    def savepoint(self, connection: Any, name: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
+        self._stack.append(len(self.batches))
+
+    def release_savepoint(self, connection: Any, name: Any, context: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
+        del self._stack[-1:]
+
+    def rollback_savepoint(self, connection: Any, name: Any, context: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
+        del self.batches[self._stack.pop() if self._stack else 0 :]
+
+
+def _subject(connection: Any) -> Any:
+    """What says when it commits: the session or connection below an asynchronous one."""
+    for name in ("sync_session", "sync_connection"):
+        connection = getattr(connection, name, connection)
+    kinds = (("sqlalchemy.orm", "Session"), ("sqlalchemy.engine", "Connection"))
+    known = tuple(getattr(sys.modules[module], name) for module, name in kinds if module in sys.modules)
+    if isinstance(connection, known):
+        return connection
+    raise UnsupportedFeature(
+        f"connection={type(connection).__name__}: in a test, where jobs are kept in memory, they follow the "
+        "transaction of a session or connection of SQLAlchemy, asynchronous or not; any other does not say when it "
+        "commits"
+    )
+
+
+def _apart(value: Any) -> Any:
+    if isinstance(value, Branching):
+        return value.branch()
+    kind: type[Any] = type(value)
+    if issubclass(kind, dict):
+        twin = copy.copy(value)
+        twin.update((key, _apart(each)) for key, each in value.items())
+        return twin
+    return copy.copy(value) if issubclass(kind, list | set) else value
