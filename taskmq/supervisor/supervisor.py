@@ -258,10 +258,10 @@ class Supervisor:
     async def _look_around(self) -> None:
         while True:
             await asyncio.sleep(_LOOK)
-            self._orphans.collect()
-            if self.is_stopping:
-                continue
             try:
+                self._orphans.collect()
+                if self.is_stopping:
+                    continue
                 self._look_for_hung()
                 self._look_for_limits()
                 if self._supervision.most is not None:

@@ -124,6 +124,7 @@ def prometheus(tmp_path: Path, amqp_url: str, job_store_url: str) -> Iterator[ht
         stack.callback(server.close)
         server.start()
         client = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{own}/api/v1", timeout=30))
+        eventually(lambda: _is_ready(client), "Prometheus has opened its data", within=_PATIENCE)
         eventually(lambda: len(_up(client)) == len(ports), "all processes scraped", within=_PATIENCE)
         # Of a counter that begins with 1 Prometheus knows no growth.
         assert stack.enter_context(Started(tmp_path, "send", "fails", env=environment)).process.wait(60) == 0
@@ -136,11 +137,16 @@ def _asked(client: httpx.Client, path: str, **query: str) -> Any:
     return answer.json()["data"]
 
 
-def _up(client: httpx.Client) -> list[Any]:
+def _is_ready(client: httpx.Client) -> bool:
+    """Whether Prometheus answers queries: it listens before it has opened its data, and answers 503 until then."""
     try:
-        found: list[Any] = _asked(client, "/query", query="up == 1")["result"]
+        return client.get(client.base_url.join("/-/ready")).status_code == 200
     except httpx.TransportError:
-        return []
+        return False
+
+
+def _up(client: httpx.Client) -> list[Any]:
+    found: list[Any] = _asked(client, "/query", query="up == 1")["result"]
     return found
 
 

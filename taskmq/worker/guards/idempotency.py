@@ -89,7 +89,11 @@ class IdempotencyGuard:
         return has_key and attempt.cancelled is None
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
-        key = _key_of(attempt)
+        try:
+            key = _key_of(attempt)
+        except InvalidArguments as error:
+            # Without its key the job could run a second time.
+            return Dead("invalid_arguments", error)
         if key is None:
             return _NOTHING
         name = _name(attempt, key)
@@ -276,7 +280,13 @@ _NOTHING: Final = _NoClaim()
 
 
 def _key_of(attempt: Attempt) -> str | None:
-    """The job's key: what was sent with it, else what its arguments make."""
+    """Return the job's key: what was sent with it, else what its arguments make.
+
+    None where the task makes no keys, and where the arguments do not fit it.
+
+    Raises:
+        InvalidArguments: the arguments fit, and make no key.
+    """
     if attempt.envelope.key:
         return attempt.envelope.key
     maker, envelope = attempt.task.idempotency_key, attempt.envelope
@@ -286,10 +296,10 @@ def _key_of(attempt: Attempt) -> str | None:
         arguments = attempt.task.signature.decode(
             envelope.args, envelope.kwargs, attempt.delivery.content_type or JSON
         )
-        return maker.of(*arguments)
     except InvalidArguments:
         # The run says so, too.
         return None
+    return maker.of(*arguments)
 
 
 def _ttl_of(attempt: Attempt) -> float:

@@ -112,13 +112,23 @@ class Part:
 
     Args:
         failures: how often `run` raises first.
+        error: what it raises then.
         ignores: `stop` does not end it.
     """
 
-    def __init__(self, name: str, story: list[str], *, failures: int = 0, ignores: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        story: list[str],
+        *,
+        failures: int = 0,
+        error: BaseException | None = None,
+        ignores: bool = False,
+    ) -> None:
         self._name = name
         self._story = story
         self._failures = failures
+        self._error = error or ZeroDivisionError()
         self._ignores = ignores
         self._stopping = asyncio.Event()
 
@@ -131,7 +141,7 @@ class Part:
         self._story.append(f"run {self._name}")
         if self._failures:
             self._failures -= 1
-            raise ZeroDivisionError
+            raise self._error
         try:
             await self._stopping.wait()
             await asyncio.sleep(0.1)
@@ -213,6 +223,18 @@ async def test_a_service_that_fails_is_logged_and_runs_again_after_a_pause(caplo
         "the part has failed, and starts again in 1 s",
         "the part has failed, and starts again in 2 s",
     ]
+
+
+async def test_a_service_that_exits_runs_again_and_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    story: list[str] = []
+    async with ServiceGroup() as services:
+        await services.start(Part("a", story, failures=1, error=SystemExit(3)), "the part")
+        await services.start(Part("b", story), "b")
+        await asyncio.sleep(2)
+        assert story == ["run a", "run b", "run a"]
+
+    assert story == ["run a", "run b", "run a", "stop b", "end b", "stop a", "end a"]
+    assert [record.getMessage() for record in caplog.records] == ["the part has failed, and starts again in 1 s"]
 
 
 async def test_pauses_begin_again_where_a_service_has_run_for_long_before_it_failed(

@@ -5,18 +5,29 @@ import contextlib
 import sys
 import uuid
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
+from typing import Self
 
 import pytest
 
-from taskmq import Job
+from taskmq import Job, JobEvent, TaskMQ
 from taskmq.model.states import JobState
 from taskmq.options.task_options import ExecutorKind
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq.testing.store_run import StoreRun
 from taskmq.worker import Worker, WorkerConfig
-from tests.unit.worker.foreign_code import BORDERS, FAILURES, FINE, HARMLESS, RUNS, STARTS, app
+from tests.unit.worker.foreign_code import (
+    FAILURES,
+    FINE,
+    HARMLESS,
+    KEYED,
+    RUNS,
+    STARTS,
+    app,
+    borders_of,
+    ordered_queue,
+)
 
 __all__ = ["check_every_border", "watch_runs"]
 
@@ -44,7 +55,9 @@ async def working(executor: ExecutorKind, *, stored: bool, url: str) -> AsyncGen
     model = JobModel()
     app.sessions.configure(url=url or state, state=state, store=None)
     app.sessions.job_store = (lambda _: MemoryJobStore(model, clock=app.sessions.clock)) if stored else None
-    config = WorkerConfig(queues=(executor,), concurrency=1, force=True, name="w", slow_loop_warning=0)
+    config = WorkerConfig(
+        queues=(executor, ordered_queue(executor)), concurrency=1, force=True, name="w", slow_loop_warning=0
+    )
     worker = Worker(app, config, target="tests.unit.worker.foreign_code:app")
     running = asyncio.create_task(worker.run())
     moving: asyncio.Task[None] | None = None
@@ -76,26 +89,88 @@ async def send(task: str, argument: object, *, stored: bool) -> Job[object]:
     return await (app.jobs.asubmit(called, argument) if stored else called.asend(argument))
 
 
+async def _send_without_code(task: str, argument: dict[str, str] | str, *, queue: str, stored: bool) -> Job[object]:
+    """Send as a program does that knows a task's name and nothing else: it cannot make the job's key."""
+    sender = TaskMQ(app.sessions.url, state=app.sessions.state_url, name=app.name)
+    sender.sessions.job_store = app.sessions.job_store
+
+    @sender.task(name=task, queue=queue, retry=None)
+    async def unknown(given: dict[str, str] | str) -> None: ...
+
+    try:
+        sent = await (sender.jobs.asubmit(unknown, argument) if stored else unknown.asend(argument))
+    finally:
+        await sender.aclose()
+    return app.job(sent.id)
+
+
+async def _send_to(border: str, executor: ExecutorKind, how: str, *, stored: bool) -> Job[object]:
+    name = f"{border}.{executor}"
+    if border in KEYED:
+        argument = {"how": how} if border == "template" else how
+        return await _send_without_code(name, argument, queue=executor, stored=stored)
+    return await send(name, how, stored=stored)
+
+
+class EventReader:
+    """Reads the events of all jobs, and what the errors of failed ones said, while its block runs."""
+
+    def __init__(self) -> None:
+        self.ends: Counter[str] = Counter()
+        self._reading: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        is_open = asyncio.Event()
+        self._reading = asyncio.create_task(self._read(is_open))
+        await is_open.wait()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._reading is not None
+        self._reading.cancel()
+        await asyncio.wait((self._reading,))
+
+    async def _read(self, is_open: asyncio.Event) -> None:
+        async with app.events("job.#") as events:
+            is_open.set()
+            async for event in events:
+                if isinstance(event, JobEvent) and event.event in {"succeeded", "dead"}:
+                    self.ends[event.job_id] += 1
+
+    async def has(self, jobs: Iterable[Job[object]]) -> None:
+        """Return once each of these jobs has ended, as events say."""
+        wanted = {job.id for job in jobs}
+        while not wanted <= self.ends.keys():
+            await asyncio.sleep(0.01)
+
+
 async def check_every_border(executor: ExecutorKind, runs: Path, *, stored: bool, url: str = "") -> None:
-    """Send a job for each border and failure, and as many that work behind them.
+    """Send a job for each border and failure, and as many that work behind them, while a reader has all events.
 
     Args:
         runs: the file that each run writes a line into.
         stored: the jobs are those of a store.
         url: of the broker; default: one in memory.
     """
+    borders = borders_of(executor, stored=stored)
     expected = {
         (border, how): JobState.SUCCEEDED if border in HARMLESS else JobState.FAILED
-        for border in BORDERS
+        for border in borders
         for how in FAILURES
     }
-    async with asyncio.timeout(_PATIENCE), working(executor, stored=stored, url=url) as worker:
-        jobs = {(border, how): await send(f"{border}.{executor}", how, stored=stored) for border, how in expected}
+    async with (
+        asyncio.timeout(_PATIENCE),
+        working(executor, stored=stored, url=url) as worker,
+        EventReader() as reader,
+    ):
+        jobs = {(border, how): await _send_to(border, executor, how, stored=stored) for border, how in expected}
         fine = [await send(FINE[executor].name, number, stored=stored) for number in range(len(jobs))]
         outcomes = {name: await job.aoutcome(timeout=_PATIENCE) for name, job in jobs.items()}
         assert [await job.aresult(timeout=_PATIENCE) for job in fine] == list(range(len(jobs)))
         assert worker.status().unsettled == 0
+        await reader.has([*jobs.values(), *fine])
+        assert set(reader.ends.values()) == {1}
     assert {name: outcome.state for name, outcome in outcomes.items()} == expected
     assert all(outcome.error is not None for name, outcome in outcomes.items() if name[0] not in HARMLESS)
     seen = Counter(line.partition(".")[0] for line in runs.read_text().splitlines())
-    assert seen == Counter({border: STARTS.get(border, 1) * len(FAILURES) for border in BORDERS})
+    assert seen == Counter({border: STARTS.get(border, 1) * len(FAILURES) for border in borders})

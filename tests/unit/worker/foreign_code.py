@@ -5,18 +5,35 @@ import contextvars
 import gc
 import logging
 import os
+import signal
 import weakref
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
+import msgspec
 import pydantic
 
-from taskmq import Depends, Execution, Middleware, Proceed, RetryPolicy, Task, TaskMQ
+from taskmq import Depends, Execution, Middleware, Proceed, RetryPolicy, Task, TaskMQ, WorkQueue
 from taskmq.options.limits import RateLimit
 from taskmq.options.task_options import ExecutorKind
 
-__all__ = ["BORDERS", "EXECUTORS", "FAILURES", "FINE", "HARMLESS", "RUNS", "STARTS", "app", "fail", "ran"]
+__all__ = [
+    "BORDERS",
+    "EXECUTORS",
+    "FAILURES",
+    "FINE",
+    "HARMLESS",
+    "KEYED",
+    "ORDERED",
+    "RUNS",
+    "STARTS",
+    "app",
+    "borders_of",
+    "fail",
+    "ordered_queue",
+    "ran",
+]
 
 RUNS = "TASKMQ_TEST_RUNS"
 """Names the file that each run writes a line into."""
@@ -106,6 +123,16 @@ class Items(set[str]):
         fail(self.how)
 
 
+class Order(msgspec.Struct):
+    """An argument whose attribute, which the template of a key names, is code of the app."""
+
+    how: str
+
+    @property
+    def number(self) -> str:
+        fail(self.how)
+
+
 class Unpicklable(Exception):
     def __reduce__(self) -> NoReturn:
         raise SystemExit(5)
@@ -129,7 +156,19 @@ variable.set(Unequal())
 # What the run that goes on was asked for; one goes on at a time.
 _asked: list[str] = []
 
-app = TaskMQ("memory://foreign-code", state="memory://foreign-code", name="foreign", middleware=[Around()])
+
+def ordered_queue(executor: ExecutorKind) -> str:
+    """Return the name of an executor's ordered queue."""
+    return f"{executor}-ordered"
+
+
+app = TaskMQ(
+    "memory://foreign-code",
+    state="memory://foreign-code",
+    name="foreign",
+    middleware=[Around()],
+    queues=[WorkQueue(ordered_queue(executor), ordered=2) for executor in EXECUTORS],
+)
 
 
 def ran(task: str) -> None:
@@ -197,6 +236,15 @@ def stops(how: str) -> None:
     raise StopIteration(Unrepresentable())
 
 
+def handles(how: str) -> None:
+    """Have a handler of a signal raise, as libraries do that watch over the time."""
+    earlier = signal.signal(signal.SIGUSR2, lambda *_: fail(how))
+    try:
+        signal.raise_signal(signal.SIGUSR2)
+    finally:
+        signal.signal(signal.SIGUSR2, earlier)
+
+
 def takes(how: str) -> None:
     """Do nothing: its key, its dependency or its middleware fails."""
 
@@ -217,22 +265,62 @@ BORDERS: dict[str, Callable[[str], Any]] = {
     "middleware-before": takes,
     "middleware-after": takes,
     "never": raises,
+    "handles": handles,
+    "early": raises,
+    "early-writes": writes,
+    "idempotency": takes,
+    "template": takes,
+    "ordered": raises,
+    "ordered-twice": raises,
+    "ordered-writes": writes,
+    "ordered-key": takes,
 }
+KEYED: Final = ("idempotency", "template")
+"""The worker makes the keys of their jobs: a sender without the task's code has sent them."""
+ORDERED: Final = tuple(border for border in BORDERS if border.startswith("ordered"))
+"""Borders in ordered queues, which jobs of the store do not use."""
 HARMLESS = {"compares", "leaves"}
 """Their jobs succeed: nobody asked for what raises there."""
-STARTS = {"raises-twice": 2, "key": 0, "middleware-before": 0}
+STARTS = {
+    "raises-twice": 2,
+    "key": 0,
+    "middleware-before": 0,
+    "idempotency": 0,
+    "template": 0,
+    "ordered-twice": 2,
+    "ordered-key": 0,
+}
 """How often a job of each runs, if that is not once."""
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "raises-twice": {"retry": RetryPolicy(max_attempts=2, base=0)},
     "key": {"rate_limit": RateLimit("1000/s", key=key_of)},
     "never": {"retry": RetryPolicy(max_attempts=3, base=0, never=(Never,))},
+    "early": {"ack": "early"},
+    "early-writes": {"ack": "early"},
+    "idempotency": {"idempotency_key": key_of},
+    "template": {"idempotency_key": "order:{order.number}"},
+    "ordered-twice": {"retry": RetryPolicy(max_attempts=2, base=0)},
+    "ordered-key": {"rate_limit": RateLimit("1000/s", key=key_of)},
 }
+
+
+def borders_of(executor: ExecutorKind, *, stored: bool) -> list[str]:
+    """Return the borders that jobs of an executor meet.
+
+    Args:
+        stored: the jobs are those of the store.
+    """
+    # Only the main thread may set a handler, and a handler runs there alone.
+    without = {"handles"} if executor == "thread" else set[str]()
+    return [border for border in BORDERS if border not in without and not (stored and border in ORDERED)]
 
 
 def _define(border: str, function: Callable[[str], Any], executor: ExecutorKind) -> None:
     name = f"{border}.{executor}"
     options: dict[str, Any] = {"name": name, "queue": executor, "retry": None, **_OPTIONS.get(border, {})}
+    if border in ORDERED:
+        options |= {"queue": ordered_queue(executor), "order_key": "how"}
 
     def run(how: str) -> Any:
         _asked.append(how)
@@ -248,10 +336,18 @@ def _define(border: str, function: Callable[[str], Any], executor: ExecutorKind)
     async def depend_async(how: str, given: str = Depends(provides)) -> Any:
         return run(how)
 
+    def run_order(order: Order) -> Any:
+        return run(order.how)
+
+    async def run_order_async(order: Order) -> Any:
+        return run(order.how)
+
+    chosen: Any
     if executor == "async":
-        app.task(**options)(depend_async if border == "teardown" else run_async)
+        chosen = {"teardown": depend_async, "template": run_order_async}.get(border, run_async)
     else:
-        app.task(executor=executor, **options)(depend if border == "teardown" else run)
+        chosen = {"teardown": depend, "template": run_order}.get(border, run)
+    app.task(executor=executor, **options)(chosen)
 
 
 for _executor in EXECUTORS:

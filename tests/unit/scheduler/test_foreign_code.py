@@ -1,0 +1,98 @@
+"""Code of the app that a scheduler runs, its middleware: whatever it raises, only its own schedule waits."""
+
+import itertools
+import logging
+from typing import Any
+
+import pytest
+
+from taskmq import Middleware, TaskMQ, chain
+from taskmq.contracts.jobs import JobRecord
+from taskmq.middleware.chain import Sending
+from taskmq.model.envelope import decode_envelope
+from taskmq.run.context import SCHEDULED_FOR
+from taskmq.schedule import every
+from tests.unit.scheduler.stage import START, Process, Stage, play, until
+from tests.unit.worker.foreign_code import FAILURES, fail
+
+
+class _Refusing(Middleware):
+    """Raises for one task, as a test says."""
+
+    def __init__(self, how: str) -> None:
+        self._how = how
+
+    def send(self, sending: Sending) -> None:
+        if sending.envelope.task == "refused":
+            fail(self._how)
+
+
+def _define(app: TaskMQ, how: str) -> None:
+    @app.task(name="fine", queue="work")
+    async def fine() -> None: ...
+
+    @app.task(name="refused", queue="work")
+    async def refused(name: str = "") -> str:
+        return name
+
+    app.producer.use_middleware([_Refusing(how)])
+
+
+async def _begun(stage: Stage) -> Process:
+    process = stage.start()
+    await until(lambda: len(process.scheduler.status().slots) == 8)
+    await process.app.schedules.aadd("fine", process.app.tasks["fine"], every("1s"))
+    return process
+
+
+def _instants(stage: Stage) -> list[int]:
+    return sorted(_instant(job) for job in stage.model.jobs.values() if job.task == "fine")
+
+
+def _instant(job: JobRecord) -> int:
+    return int((decode_envelope(job.body).meta or {})[SCHEDULED_FOR]) - START
+
+
+def _check_fired_each_second(stage: Stage, process: Process) -> None:
+    instants = _instants(stage)
+    assert len(instants) >= 15
+    assert {later - earlier for earlier, later in itertools.pairwise(instants)} == {1000}
+    assert not process.task.done()
+    assert not any(job.task == "refused" for job in stage.model.jobs.values())
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_middleware_that_raises_anything_holds_up_its_own_schedule_alone(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        await process.app.schedules.aadd("refused", process.app.tasks["refused"], every("1s"))
+        await stage.pass_by(20)
+        _check_fired_each_second(stage, process)
+
+    play(test, lambda app: _define(app, how))
+    assert any(_names(record, "schedule %s is not fired", "refused") for record in caplog.records)
+    assert not any("has failed, and starts again" in record.msg for record in caplog.records)
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_a_workflow_whose_middleware_raises_anything_is_started_later(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        refused = process.app.tasks["refused"]
+        flow: Any = chain(refused.s("a"), refused.s("b"))
+        await process.app.schedules.aadd("flow", flow, every("5s"))
+        await stage.pass_by(20)
+        _check_fired_each_second(stage, process)
+
+    play(test, lambda app: _define(app, how))
+    assert any(_names(record, "is started later", "flow") for record in caplog.records)
+    assert not any("has failed, and starts again" in record.msg for record in caplog.records)
+
+
+def _names(record: logging.LogRecord, words: str, name: str) -> bool:
+    """Whether a line says so of that name; the error in it may be one that cannot be written."""
+    return words in record.msg and isinstance(record.args, tuple) and record.args[:1] == (name,)

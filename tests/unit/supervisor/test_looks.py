@@ -1,0 +1,77 @@
+"""The look at the worker processes, once a second: one that fails is not the last one."""
+
+import asyncio
+import logging
+
+import pytest
+
+from taskmq.supervisor import Supervisor
+from taskmq.supervisor.config import SupervisorConfig
+from taskmq.worker import WorkerConfig
+from taskmq.worker.child_protocol import ChildSpec
+
+
+class Hanging:
+    """A process that says nothing, and whose silence cannot be read at first.
+
+    Args:
+        failures: how many looks fail.
+    """
+
+    pid = 4711
+    consumes = True
+
+    def __init__(self, *, failures: int) -> None:
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.failures = failures
+        self.looks = 0
+        self.is_killed = False
+
+    @property
+    def silent(self) -> float:
+        self.looks += 1
+        if self.failures:
+            self.failures -= 1
+            raise ZeroDivisionError
+        return 100.0
+
+    def kill(self) -> None:
+        self.is_killed = True
+
+
+def _supervisor(child: Hanging) -> Supervisor:
+    order = ChildSpec(target="shop:app", config=WorkerConfig())
+    supervisor = Supervisor(order, SupervisorConfig(unresponsive_after=10))
+    supervisor._children.add(child)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    return supervisor
+
+
+async def test_a_look_that_fails_is_logged_and_the_next_one_kills_what_hangs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    child = Hanging(failures=2)
+    looking = asyncio.create_task(_supervisor(child)._look_around())
+    await asyncio.sleep(2.5)
+    assert (child.looks, child.is_killed) == (2, False)
+
+    await asyncio.sleep(1)
+    assert child.is_killed
+    looking.cancel()
+    await asyncio.wait((looking,))
+
+    failed = [record for record in caplog.records if record.levelno == logging.CRITICAL]
+    assert [record.getMessage() for record in failed] == [
+        "a look at the worker processes has failed; the next one is in 1 s"
+    ] * 2
+
+
+async def test_a_supervisor_that_stops_looks_at_nothing() -> None:
+    child = Hanging(failures=0)
+    supervisor = _supervisor(child)
+    supervisor._signals = 1
+    looking = asyncio.create_task(supervisor._look_around())
+    await asyncio.sleep(5)
+    looking.cancel()
+    await asyncio.wait((looking,))
+
+    assert child.looks == 0
