@@ -216,6 +216,11 @@ def _processes(snapshot: Snapshot) -> Iterator[Metric]:
         "Threads that were given up after a timeout and have not returned.",
         sum(process.abandoned for process in there),
     )
+    yield GaugeMetricFamily(
+        "taskmq_worker_unsettled_jobs",
+        "Jobs that have run and keep their slots because their outcomes cannot be settled.",
+        sum(process.unsettled for process in there),
+    )
     states = GaugeMetricFamily(
         "taskmq_worker_processes",
         "Worker processes: `starting`, `running`, `disconnected`, `draining`.",

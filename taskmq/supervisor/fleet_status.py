@@ -175,6 +175,7 @@ def _gauges(slot: ProcessSlot) -> ProcessGauges | None:
         running=status.running,
         backlog=status.backlog,
         abandoned=status.abandoned,
+        unsettled=status.unsettled,
         memory=status.memory,
         descriptors=status.descriptors,
         loop_lag=status.loop_lag,

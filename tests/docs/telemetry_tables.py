@@ -37,7 +37,7 @@ _SOURCES: Final[Mapping[str, Source]] = {
     "worker": lambda: Snapshot(
         "1",
         [Count("t", "q", {"succeeded": 1})],
-        [ProcessGauges(0, "running", 1, 0, 0, 0, 0, 0, 0.0, 0.0)],
+        [ProcessGauges(0, "running", 1, 0, 0, 0, 0, 0, 0, 0.0, 0.0)],
         1,
         {"exit": 1},
         {"q": 1},

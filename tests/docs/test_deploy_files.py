@@ -80,7 +80,7 @@ def _emitted() -> set[str]:
     histogram = Histogram()
     histogram.add(0.1)
     schedules = [ScheduleCount("t", {"due": 1}, 1, histogram)]
-    gauges = ProcessGauges(0, "running", 1, 0, 0, 0, 1, 1, 0.0, 0.0)
+    gauges = ProcessGauges(0, "running", 1, 0, 0, 0, 0, 1, 1, 0.0, 0.0)
     snapshots = (
         Snapshot("1", [Count("t", "q", {"succeeded": 1}, histogram, histogram)], [gauges], 1, {"exit": 1}, {"q": 1}),
         BeatSnapshot("1", schedules, 1, 0.0),

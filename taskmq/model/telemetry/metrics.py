@@ -109,6 +109,7 @@ class ProcessGauges(NamedTuple):
 
     Attributes:
         slot: its number, from 0; a process that replaces another has the same.
+        unsettled: jobs that keep their slots because their outcomes cannot be settled.
         memory: resident bytes.
         loop_lag: seconds.
         cpu: cores used since the report before, 0 to 1 and a bit.
@@ -120,6 +121,7 @@ class ProcessGauges(NamedTuple):
     running: int
     backlog: int
     abandoned: int
+    unsettled: int
     memory: int
     descriptors: int
     loop_lag: float

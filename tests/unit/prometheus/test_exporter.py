@@ -106,8 +106,8 @@ def test_run_times_are_a_histogram_whose_buckets_add_up() -> None:
 
 
 def test_processes_have_gauges_by_seat() -> None:
-    first = ProcessGauges(0, "running", 32, 5, 7, 1, 50_000_000, 20, 0.25, 0.5)
-    second = ProcessGauges(1, "draining", 32, 1, 0, 0, 60_000_000, 21, 0.0, 0.1)
+    first = ProcessGauges(0, "running", 32, 5, 7, 1, 2, 50_000_000, 20, 0.25, 0.5)
+    second = ProcessGauges(1, "draining", 32, 1, 0, 0, 1, 60_000_000, 21, 0.0, 0.1)
 
     samples = _read(_snapshot(processes=(first, second), default=12))
 
@@ -115,6 +115,7 @@ def test_processes_have_gauges_by_seat() -> None:
     assert _of(samples, "taskmq_worker_slots", state="free") == 58
     assert _of(samples, "taskmq_worker_backlog") == 7
     assert _of(samples, "taskmq_worker_abandoned_threads") == 1
+    assert _of(samples, "taskmq_worker_unsettled_jobs") == 3
     assert _of(samples, "taskmq_worker_processes", state="draining") == 1
     assert _of(samples, "taskmq_worker_processes_wanted") == 2
     assert _of(samples, "taskmq_worker_process_ends_total", how="out of memory") == 3

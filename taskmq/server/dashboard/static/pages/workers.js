@@ -11,7 +11,8 @@ const Slots = ({ worker }) => html`<div class="slots" role="img" aria-label=${`$
 
 const One = ({ worker }) => html`<${Section} title=${worker.name} actions=${html`<span class="state">${worker.state}</span>`}>
   <${Slots} worker=${worker} />
-  <${Facts} of=${[["Busy", `${worker.running} of ${worker.slots}`], ["Wait for a slot", count(worker.backlog)], ["Queues", worker.queues.join(", ")], ["Paused", worker.paused.join(", ")],
+  <${Facts} of=${[["Busy", `${worker.running} of ${worker.slots}`], ["Wait for a slot", count(worker.backlog)],
+    ["Cannot be settled", worker.unsettled > 0 ? count(worker.unsettled) : ""], ["Queues", worker.queues.join(", ")], ["Paused", worker.paused.join(", ")],
     ["Host", worker.host], ["Process", worker.pid], ["Memory", size(worker.memory)], ["Version", worker.version], ["Started", html`<${When} at=${worker.started} />`]]} />
   ${worker.jobs.length > 0 && html`<${Table} label=${`Runs at ${worker.name}`} columns=${["Runs", "Task", "Queue", "For"]}>${worker.jobs.map((/** @type {any} */ job) => html`<tr key=${job.job_id} data-row>
     <td><${JobLink} name=${job.job_id} queue=${job.queue} /></td><td>${job.task}</td><td>${job.queue}</td><td class="number">${span(job.seconds)}</td></tr>`)}<//>`}<//>`;
