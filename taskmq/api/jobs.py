@@ -30,6 +30,7 @@ __all__ = [
     "ProgressView",
     "RefusalView",
     "RefusedJob",
+    "ResultProblem",
     "SubmittedJob",
     "SubmittedJobs",
 ]
@@ -119,6 +120,18 @@ class JobLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     log_message: str
 
 
+class ResultProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the result of a job that succeeded cannot be shown.
+
+    Attributes:
+        code: `result_expired`, `result_damaged`, or `unsupported` where this server does not reach large results.
+        detail: the same in words.
+    """
+
+    code: str
+    detail: str
+
+
 class JobDetails(JobView, frozen=True, kw_only=True, omit_defaults=False):
     """A job with what was asked for by `expand`.
 
@@ -126,12 +139,14 @@ class JobDetails(JobView, frozen=True, kw_only=True, omit_defaults=False):
         payload: its arguments by name; None where they were not asked for, or are kept elsewhere.
         args: those by place.
         result: what its task has returned.
+        result_problem: why there is no `result` of a job that has succeeded; None where there is one.
         logs: what is known of its course, the earliest first.
     """
 
     payload: dict[str, Any] | None = None
     args: list[Any] | None = None
     result: Any = None
+    result_problem: ResultProblem | None = None
     logs: list[JobLogEntry] | None = None
 
 

@@ -12,7 +12,7 @@ from taskmq.api.job_requests import ChangeBody, SubmitBody, UpstreamJob
 from taskmq.api.jobs import JobDetails, RefusedJob, SubmittedJob, SubmittedJobs
 from taskmq.api.values import PriorityLevel
 from taskmq.errors import InvalidOption, JobCancelled, TaskFailed
-from taskmq.http.exchange import decoded
+from taskmq.http.exchange import decoded, error_named
 from taskmq.http.retries import seconds_of_duration
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration
@@ -130,10 +130,14 @@ def result_of(job: JobDetails) -> Any:
     Raises:
         TaskFailed: it has failed.
         JobCancelled: it was cancelled, has expired, was skipped, or an upstream failed.
+        ResultExpired, ResultDamaged: its result is not kept any more, or is not what was stored.
+        UnsupportedFeature: its result is kept where the server does not reach it.
         InvalidOption: it has not ended.
     """
     match job.state:
         case JobState.SUCCEEDED:
+            if job.result_problem is not None:
+                raise error_named(job.result_problem.code, job.result_problem.detail)
             return job.result
         case JobState.FAILED:
             error = job.error

@@ -35,6 +35,7 @@ __all__ = [
     "Prepared",
     "address_of",
     "decoded",
+    "error_named",
     "error_of",
     "headers_of",
     "prepared",
@@ -245,6 +246,11 @@ def error_of(status: int, content: bytes, *, operation: str, server: str) -> Tas
     if problem.request_id:
         error.add_note(f"request {problem.request_id} at {server}")
     return error
+
+
+def error_named(code: str, detail: str) -> TaskMQError:
+    """Return the error that has this code in the API, with these words."""
+    return _error(ProblemDetails(type="", title="", status=0, code=code, detail=detail), 0, "")
 
 
 def retry_after_of(headers: Mapping[str, str]) -> float | None:

@@ -269,6 +269,7 @@ class TenantJobs:
 
         Raises:
             ResultExpired, ResultDamaged: it is not kept any more, or is not what was stored.
+            UnsupportedFeature: it is kept where this process does not reach it.
         """
         return await self._app.job(record.id).aresult(0)
 

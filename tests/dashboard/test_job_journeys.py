@@ -5,9 +5,13 @@ import time
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from playwright.sync_api import Page, Route, expect
 
+from taskmq.client.large_values import REFERENCE, reference_to
+from taskmq.model.envelope import JSON, BlobReference
 from taskmq.server.examples import EXAMPLES
+from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.dashboard.kit import Eyes, Served, a_job, answer, violations
 
 pytestmark = pytest.mark.timeout(120)
@@ -98,6 +102,21 @@ def test_how_far_jobs_are_is_seen_in_the_list_and_goes_on_on_the_page(eyes: Eyes
     expect(page.get_by_role("progressbar", name="Done: 3 of 10")).to_be_visible(timeout=20_000)
     expect(page.locator("dd", has_text="of 10")).to_contain_text(found["progress"]["note"])
     assert all("progress" in url for url in asked)
+
+
+def test_a_job_whose_large_value_is_lost_is_shown_and_says_so(eyes: Eyes, site: Served) -> None:
+    async def succeed() -> str:
+        driver = JobDriver(site.app.sessions.store())
+        blob = BlobReference(name="lost", size=4, sha256="0" * 64)
+        job = await driver.dispatched(key="large")
+        await driver.accepted(job, "succeeded", content_type=REFERENCE, result=Raw(reference_to(JSON, blob)))
+        return job.id
+
+    page = eyes.open(f"jobs/{site.begin(succeed()).result(30)}").page
+
+    expect(page.locator("h1").first).to_have_text("large")
+    expect(page.locator(".reason", has_text="The value is gone or out of reach")).to_be_visible()
+    assert violations(page) == []
 
 
 def test_why_jobs_are_late_is_asked_once_for_those_on_the_screen(eyes: Eyes, site: Served) -> None:

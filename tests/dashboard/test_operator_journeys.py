@@ -6,7 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from taskmq import dag
-from tests.dashboard.kit import Eyes, Served, violations
+from taskmq.server.examples import EXAMPLES
+from tests.dashboard.kit import Eyes, Served, answer, violations
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -75,6 +76,19 @@ def test_a_node_is_drained_and_shows_whose_its_parts_are(eyes: Eyes, site: Serve
     eyes.click("Resume")
     expect(page.locator(".head .state")).to_contain_text("available")
     assert violations(page) == []
+
+
+def test_a_worker_with_jobs_that_cannot_be_settled_says_how_many(eyes: Eyes) -> None:
+    (found,) = EXAMPLES["listWorkers"].answers[200]["items"]
+    stuck = found | {"name": "stuck", "jobs": [], "unsettled": 2}
+    eyes.page.route(
+        re.compile(r"/api/v1/workers"), lambda route: answer(route, {"items": [found, stuck], "next": None})
+    )
+    facts = eyes.open("workers").page.locator("dl.facts")
+
+    expect(facts.nth(1)).to_contain_text("Cannot be settled2")
+    expect(facts.nth(0)).not_to_contain_text("Cannot be settled")
+    assert violations(eyes.page) == []
 
 
 def test_a_pool_gets_another_weight_once_its_new_share_was_seen(eyes: Eyes, site: Served) -> None:

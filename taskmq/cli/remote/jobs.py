@@ -314,7 +314,8 @@ def _facts(name: str, job: JobDetails, *, values: bool) -> dict[str, Any]:
     if values:
         called = msgspec.json.encode({"args": job.args, "kwargs": job.payload}).decode()
         traceback = None if job.error is None else job.error.traceback
-        facts |= {"body": called, "result": job.result, "traceback": traceback}
+        problem = None if job.result_problem is None else job.result_problem.detail
+        facts |= {"body": called, "result": job.result, "result_problem": problem, "traceback": traceback}
     return facts
 
 

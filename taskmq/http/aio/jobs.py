@@ -240,6 +240,8 @@ class AsyncJobCalls:
             TaskFailed: it has failed.
             JobCancelled: it was cancelled, has expired, or was not to run.
             ResultTimeout: it has not ended within `timeout`; it goes on.
+            ResultExpired, ResultDamaged: its result is not kept any more, or is not what was stored.
+            UnsupportedFeature: its result is kept where the server does not reach it.
         """
         ended = await self.wait(job_id, timeout=timeout)
         return result_of(await self.get(ended.id, expand=["result"]))

@@ -8,11 +8,21 @@ from litestar import Request, Response, get
 from litestar.datastructures import State
 from litestar.params import FromPath, QueryParameter
 
-from taskmq.api.jobs import AttemptList, HistoryList, JobCount, JobCountOf, JobCounts, JobView, ProgressView
+from taskmq.api.jobs import (
+    AttemptList,
+    HistoryList,
+    JobCount,
+    JobCountOf,
+    JobCounts,
+    JobView,
+    ProgressView,
+    ResultProblem,
+)
 from taskmq.api.problems import FieldProblem
 from taskmq.api.values import Instant, ListPage
 from taskmq.client.progress import JobProgress
 from taskmq.contracts.jobs import JobRecord
+from taskmq.errors import ResultDamaged, ResultExpired, UnsupportedFeature
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
@@ -31,7 +41,7 @@ from taskmq.server.jobs.views import (
     status_words,
 )
 from taskmq.server.live.samples import MaxAge, shared_look
-from taskmq.server.problems import Problem
+from taskmq.server.problems import Problem, problem_of
 from taskmq.server.settings import API
 from taskmq.submission.explain import Explanation
 
@@ -146,7 +156,10 @@ async def get_job(
     if not expansions and request.headers.get("if-none-match") == etag:
         return Response(None, status_code=304, headers={"ETag": etag})  # type: ignore[arg-type]
     view = msgspec.to_builtins(job_view(record, jobs.name_of(record), words=words))
-    content: Any = selected(view | await _expanded(jobs, record, expansions), fields)
+    names = _names_in(fields)
+    # Without its problem, a null would pass for the result.
+    can_say = not names or "result_problem" in names
+    content: Any = selected(view | await _expanded(jobs, record, expansions, can_say=can_say), fields)
     return Response(content, headers={"ETag": etag})
 
 
@@ -222,7 +235,12 @@ def _states(status: str) -> frozenset[JobState]:
 
 def _fields_to_expand(fields: str | None, known: Sequence[str]) -> set[str]:
     """The expansions that `fields` names: asking for one of them is enough."""
-    return {name.strip() for name in (fields or "").split(",")} & set(known) - {"retries"}
+    names = {"result" if name == "result_problem" else name for name in _names_in(fields)}
+    return names & set(known) - {"retries"}
+
+
+def _names_in(fields: str | None) -> set[str]:
+    return {name.strip() for name in (fields or "").split(",")} - {""}
 
 
 def _expansions(expand: str | None, known: Sequence[str]) -> set[str]:
@@ -233,7 +251,12 @@ def _expansions(expand: str | None, known: Sequence[str]) -> set[str]:
     return wanted
 
 
-async def _expanded(jobs: TenantJobs, record: JobRecord, wanted: set[str]) -> dict[str, Any]:
+async def _expanded(jobs: TenantJobs, record: JobRecord, wanted: set[str], *, can_say: bool) -> dict[str, Any]:
+    """Read what is wanted beside the job.
+
+    Args:
+        can_say: the answer has room for what is wrong with the result; else that is raised.
+    """
     found: dict[str, Any] = {}
     if wanted & {"logs", "retries"}:
         attempts = list(await jobs.attempts(record.id))
@@ -244,10 +267,23 @@ async def _expanded(jobs: TenantJobs, record: JobRecord, wanted: set[str]) -> di
     if "payload" in wanted:
         found |= payload_of(record)
     if "result" in wanted:
-        found["result"] = await jobs.value_of(record) if record.state is JobState.SUCCEEDED else None
+        found |= await _result_of(jobs, record, can_say=can_say)
     if "progress" in wanted:
         found["progress"] = _progress_of(record, await jobs.progress([record]))
     return found
+
+
+async def _result_of(jobs: TenantJobs, record: JobRecord, *, can_say: bool) -> dict[str, Any]:
+    """The value that a job's task has returned, or why there is none: the job can be shown all the same."""
+    if record.state is not JobState.SUCCEEDED:
+        return {"result": None, "result_problem": None}
+    try:
+        return {"result": await jobs.value_of(record), "result_problem": None}
+    except (ResultExpired, ResultDamaged, UnsupportedFeature) as error:
+        if not can_say:
+            raise
+        problem = problem_of(error)
+        return {"result": None, "result_problem": ResultProblem(code=problem.code, detail=problem.detail)}
 
 
 def _shown(

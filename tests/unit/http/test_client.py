@@ -5,18 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
+from msgspec import Raw
 
 from taskmq import TaskMQ
 from taskmq.api.accounts import NewRole
 from taskmq.api.dead_letters import ReplayBody
 from taskmq.api.history.alerts import RuleBody
 from taskmq.api.job_requests import SubmitBody
-from taskmq.api.jobs import RefusedJob, SubmittedJob
+from taskmq.api.jobs import JobDetails, RefusedJob, ResultProblem, SubmittedJob
 from taskmq.api.nodes import AllocateBody, RegisterBody
 from taskmq.api.pools import PolicyBody, PoolBody, QuotaBody
 from taskmq.api.schedules import PutScheduleBody, ScheduleRule
 from taskmq.api.workers import ControlBody
+from taskmq.client.large_values import REFERENCE, reference_to
 from taskmq.errors import (
     DefinitionConflict,
     DefinitionNotFound,
@@ -34,14 +37,22 @@ from taskmq.errors import (
     NotPermitted,
     QueueMissing,
     RequestRefused,
+    ResultDamaged,
+    ResultExpired,
     ResultTimeout,
     ScheduleNotFound,
+    TaskMQError,
     UnknownTask,
+    UnsupportedFeature,
 )
 from taskmq.http import AsyncClient, Client
+from taskmq.http.bodies import result_of
 from taskmq.http.operations import OPERATIONS
+from taskmq.model.envelope import JSON, BlobReference
 from taskmq.model.identity import Role
 from taskmq.server import build
+from taskmq.server.examples import EXAMPLES
+from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.unit.app_kit import new_url
 from tests.unit.http.conftest import NO_WAIT, PASSWORD, Served
 from tests.unit.server.kit import define
@@ -96,6 +107,41 @@ def test_every_method_makes_its_call_and_reads_the_answer(site: Served) -> None:
 
     # A stream has no end here: tests/e2e/test_server.py follows one.
     assert site.asked == set(OPERATIONS) - {"followEvents"}
+
+
+def _succeed_with_large_value(served: Served) -> str:
+    """Make a job whose result is kept where the server does not reach it; return its id."""
+
+    async def succeed() -> str:
+        driver = JobDriver(served.app.sessions.store())
+        blob = BlobReference(name="job-1/0", size=4, sha256="0" * 64)
+        job = await driver.dispatched()
+        await driver.accepted(job, "succeeded", content_type=REFERENCE, result=Raw(reference_to(JSON, blob)))
+        return job.id
+
+    with served.http.portal() as portal:
+        return portal.call(succeed)
+
+
+def test_a_result_that_the_server_cannot_reach_is_an_error_and_its_job_is_not(site: Served) -> None:
+    job = _succeed_with_large_value(site)
+
+    found = site.client.jobs.get(job, expand=["result"])
+
+    assert (found.state, found.result) == ("succeeded", None)
+    assert found.result_problem is not None
+    assert found.result_problem.code == "unsupported"
+    with pytest.raises(UnsupportedFeature, match="results_at="):
+        site.client.jobs.result(job)
+
+
+@pytest.mark.parametrize(("code", "kind"), [("result_expired", ResultExpired), ("result_damaged", ResultDamaged)])
+def test_a_result_that_is_gone_is_the_error_that_it_is_in_python(code: str, kind: type[TaskMQError]) -> None:
+    problem = ResultProblem(code=code, detail="it is gone")
+    shown = msgspec.convert({**EXAMPLES["getJob"].answers[200], "state": "succeeded"}, JobDetails)
+
+    with pytest.raises(kind, match="it is gone"):
+        result_of(msgspec.structs.replace(shown, result_problem=problem))
 
 
 def _use_jobs(client: Client) -> None:

@@ -149,7 +149,13 @@ def open_site(
     clock: Clock | None = None,
 ) -> Iterator[Site]:
     """Serve an app of its own."""
-    app = TaskMQ(new_url(), store=store or f"sqlite:///{folder}/jobs.db", queues=queues, clock=clock)
+    app = TaskMQ(
+        new_url(),
+        store=store or f"sqlite:///{folder}/jobs.db",
+        results_at=f"file://{folder}/values",
+        queues=queues,
+        clock=clock,
+    )
     define(app)
 
     async def identify(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:

@@ -3,7 +3,10 @@
 from typing import Any
 
 import pytest
+from msgspec import Raw
+from msgspec.structs import replace
 
+from taskmq.client.large_values import REFERENCE, reference_to
 from taskmq.contracts.jobs import DispatchedJob
 from taskmq.contracts.stores import ProgressRecord
 from taskmq.model.jobs.pools import pool_group, preemption_reason
@@ -360,6 +363,50 @@ def test_a_tenant_does_not_read_for_which_other_one_its_run_was_stopped(site: Si
     assert 'other"' not in asked + gone
     assert "pool other" not in asked + gone
     assert shown.count("preempted by pool other") == 3
+
+
+def _succeed_with_large_value(site: Site, **damage: str) -> str:
+    """Make a job of acme whose large result is kept elsewhere, and refer to it wrongly; return the store's id."""
+
+    async def succeed() -> str:
+        driver = JobDriver(site.app.sessions.store())
+        large = site.app.sessions.current().large_values
+        assert large is not None
+        job = await driver.dispatched(tenant="acme")
+        blob = replace(await large.keep(job.id, b"1234", ttl=60), **damage)
+        await driver.accepted(
+            job, "succeeded", content_type=REFERENCE, result=Raw(reference_to("application/json", blob))
+        )
+        return job.id
+
+    with site.client.portal() as portal:
+        return portal.call(succeed)
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"), [({"name": "lost"}, "result_expired"), ({"sha256": "0" * 64}, "result_damaged")]
+)
+def test_a_job_whose_large_value_is_lost_is_shown_and_says_so(site: Site, damage: dict[str, str], code: str) -> None:
+    job = _succeed_with_large_value(site, **damage)
+
+    answer = site("GET", f"/jobs/{job}?expand=payload,result,progress")
+
+    assert answer.status_code == 200
+    found = answer.json()
+    assert (found["state"], found["result"], found["result_problem"]["code"]) == ("succeeded", None, code)
+    assert job in found["result_problem"]["detail"] or code == "result_damaged"
+    chosen = site("GET", f"/jobs/{job}?fields=result,result_problem").json()
+    assert chosen == {"result": None, "result_problem": found["result_problem"]}
+    alone = site("GET", f"/jobs/{job}?fields=state,result")
+    assert (alone.status_code, alone.json()["code"]) == (410, code)
+
+
+def test_a_job_whose_value_is_there_has_no_problem_with_it(site: Site) -> None:
+    job = _succeed_with_large_value(site)
+
+    found = site("GET", f"/jobs/{job}?expand=result").json()
+
+    assert (found["result"], found["result_problem"]) == (1234, None)
 
 
 def _say_progress(site: Site, *, key: str | None = None, tenant: str = "acme", **fields: Any) -> str:

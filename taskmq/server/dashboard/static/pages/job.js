@@ -211,7 +211,9 @@ function Details({ job, reload, level, from }) {
         <${Section} title="Arguments">${job.payload === null && job.args === null ? html`<p class="dim">They are kept elsewhere, for they are large.</p>`
           : html`${Object.keys(job.payload ?? {}).length > 0 && html`<${Code} label="Arguments by name" text=${pretty(job.payload)} />`}${(job.args ?? []).length > 0 && html`<${Code} label="Arguments by place" text=${pretty(job.args)} />`}
             ${!Object.keys(job.payload ?? {}).length && !(job.args ?? []).length && html`<p class="dim">None.</p>`}`}<//>
-        ${job.state === "succeeded" && html`<${Section} title="Result"><${Code} label="Result" text=${pretty(job.result)} /><//>`}
+        ${job.state === "succeeded" && html`<${Section} title="Result">${job.result_problem
+          ? html`<p class="reason">The value is gone or out of reach: ${job.result_problem.detail}</p>`
+          : html`<${Code} label="Result" text=${pretty(job.result)} />`}<//>`}
         ${may("logs.read") && html`<${Log} job=${job} level=${level} from=${from} />`}
         <${Section} title="History"><${Shown} loaded=${history}>${(/** @type {any} */ { items }) => items.length
           ? html`<${Table} label="History" columns=${["When", "What", "By", "Note"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.version}><td><${When} at=${one.at} /></td><td>${one.kind}</td><td>${one.by}</td><td>${one.note}</td></tr>`)}<//>`
