@@ -3,17 +3,14 @@
 import functools
 import importlib
 import inspect
-import os
 from collections.abc import Callable, Mapping, Sequence
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import print_record, print_rows
-from taskmq.errors import InvalidOption, InvalidSetting, NotAuthenticated, NotPermitted, UnsupportedFeature
+from taskmq.errors import InvalidOption, NotAuthenticated, NotPermitted, UnsupportedFeature
 
 if TYPE_CHECKING:
     from taskmq.http import Client
@@ -65,36 +62,11 @@ def _through(use: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
 def _client() -> "Client":
     try:
         from taskmq.http import Client
-        from taskmq.http.exchange import address_of
     except ImportError as error:
         raise UnsupportedFeature(f"--server needs {error.name}: pip install 'taskmq[client]'") from error
 
     options = current_globals()
-    if not options.is_insecure and os.environ.get("TASKMQ_TOKEN"):
-        _check_privacy(address_of(options.server))
-    return Client(options.server)
-
-
-def _check_privacy(address: str) -> None:
-    """See that no machine on the way can read the token.
-
-    Raises:
-        InvalidSetting: the address is another machine's and has no TLS.
-    """
-    parts = urlsplit(address)
-    if parts.scheme == "http" and not _is_here(parts.hostname or ""):
-        raise InvalidSetting(
-            f"{address} has no TLS, so $TASKMQ_TOKEN could be read on the way: use https://, or say --insecure"
-        )
-
-
-def _is_here(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return Client(options.server, insecure=options.is_insecure)
 
 
 def only_here(**given: Any) -> None:

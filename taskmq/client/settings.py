@@ -21,7 +21,7 @@ _PREFIX: Final = "TASKMQ_"
 OTHER_VARIABLES: Final[Mapping[str, str]] = {
     "TASKMQ_SERVER": "commands and HTTP clients: the server to go through, such as `http://localhost:8787`",
     "TASKMQ_TOKEN": "commands and HTTP clients: the API token for that server",
-    "TASKMQ_INSECURE": "commands: `1` lets `TASKMQ_TOKEN` go to a server on another machine over `http://`",
+    "TASKMQ_INSECURE": "commands, `taskmq.http`: `1` lets tokens and passwords go to a server on another machine over `http://`",
     "TASKMQ_HEALTH_PORT": "`taskmq worker` and `taskmq probe`: the health port",
     "TASKMQ_CONSOLE_LOG": "services and workers: `off` leaves log lines to handlers of the app",
     "TASKMQ_OIDC_SECRET": "`taskmq server`: the secret of `--oidc-client`",

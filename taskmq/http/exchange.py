@@ -5,6 +5,7 @@ import os
 import ssl
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from ipaddress import ip_address
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -34,6 +35,7 @@ __all__ = [
     "ListedPage",
     "Prepared",
     "address_of",
+    "check_secrecy",
     "decoded",
     "error_named",
     "error_of",
@@ -48,6 +50,7 @@ T_co = TypeVar("T_co", covariant=True)
 CursorT_co = TypeVar("CursorT_co", covariant=True)
 
 _BUSY: Final = frozenset({502, 503, 504})
+_YES: Final = frozenset({"1", "true", "yes"})
 # Those of the server's own that are no errors of taskmq there.
 _BY_CODE: Final[Mapping[str, type[TaskMQError]]] = {
     "task_not_found": UnknownTask,
@@ -149,14 +152,36 @@ def trust_in(address: str) -> ssl.SSLContext | bool:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if urlsplit(address).scheme == "http" else True
 
 
-def headers_of(token: str | None) -> dict[str, str]:
+def check_secrecy(address: str, *, what: str, insecure: bool | None) -> None:
+    """Return if no machine on the way to this address can read a secret.
+
+    Args:
+        what: the secret, for the error.
+        insecure: it may be read; default: whether `$TASKMQ_INSECURE` says so.
+
+    Raises:
+        InvalidSetting: the address is another machine's and has no TLS.
+    """
+    parts = urlsplit(address)
+    if insecure is None:
+        insecure = os.environ.get("TASKMQ_INSECURE", "").lower() in _YES
+    if not insecure and parts.scheme == "http" and not _is_here(parts.hostname or ""):
+        raise InvalidSetting(
+            f"{address} has no TLS, so {what} could be read on the way: use https://, or accept that: "
+            "insecure=True for a client, --insecure for a command, TASKMQ_INSECURE=1 for both"
+        )
+
+
+def headers_of(token: str | None, *, address: str, insecure: bool | None) -> dict[str, str]:
     """What goes with every request.
 
     Args:
         token: default: `$TASKMQ_TOKEN`; "": none.
+        address: of the server.
+        insecure: see `check_secrecy`.
 
     Raises:
-        InvalidSetting: it cannot be sent.
+        InvalidSetting: it cannot be sent, or others could read it on the way.
     """
     headers = {"accept": "application/json, application/problem+json", "user-agent": f"taskmq/{VERSION}"}
     secret = os.environ.get("TASKMQ_TOKEN", "") if token is None else token
@@ -165,6 +190,7 @@ def headers_of(token: str | None) -> dict[str, str]:
             raise InvalidSetting(
                 "the token has characters that no token has: was all of it copied, and nothing more?"
             )
+        check_secrecy(address, what="the token", insecure=insecure)
         headers["authorization"] = f"Bearer {secret}"
     return headers
 
@@ -278,6 +304,15 @@ def _error(problem: ProblemDetails, status: int, operation: str) -> TaskMQError:
     if kind is InvalidFilter:
         error.__dict__["column"] = problem.column
     return error
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _segment(name: str) -> str:

@@ -187,7 +187,7 @@ def test_a_token_goes_to_another_machine_over_tls_alone(taskmq: Here, monkeypatc
     refused = taskmq("--server", "http://192.0.2.1:1", "job", "list")
 
     assert refused.code == 2
-    assert "http://192.0.2.1:1 has no TLS, so $TASKMQ_TOKEN could be read on the way" in refused.err
+    assert "http://192.0.2.1:1 has no TLS, so the token could be read on the way" in refused.err
     assert "--insecure" in refused.err
     assert "tmq_secret" not in refused.err
 

@@ -29,10 +29,10 @@ def show_activity(client: Client, *, every: str, count: int | None, queues: str 
     # Events and looks come at the same time, which takes coroutines.
     del client
     names = {name.strip() for name in queues.split(",")} if queues else None
-    server = current_globals().server
+    options = current_globals()
 
     def run(pause: float, looks: int | None, show: Callable[[Sample], None]) -> None:
-        asyncio.run(_Watch(names, pause, looks, show).run(AsyncClient(server)))
+        asyncio.run(_Watch(names, pause, looks, show).run(AsyncClient(options.server, insecure=options.is_insecure)))
 
     watch(every, count, run)
     return OK

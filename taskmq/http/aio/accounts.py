@@ -62,7 +62,12 @@ class AsyncAccountCalls:
         self._connection = connection
 
     async def login(self, username: str, password: str) -> LoginView:
-        """Begin a session, which this client presents from now on."""
+        """Begin a session, which this client presents from now on.
+
+        Raises:
+            InvalidSetting: others could read the password on the way; nothing was sent.
+        """
+        self._connection.check_secrecy("the password")
         begun = await self._connection.ask("logIn", LoginView, body=LoginBody(username=username, password=password))
         self._connection.present(begun.token)
         return begun

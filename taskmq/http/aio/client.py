@@ -56,9 +56,11 @@ class AsyncClient:
         timeout: seconds that the server has for an answer.
         retries: how often a call is made again.
         http: a client of httpx of one's own, for proxies and certificates; it is not closed.
+        insecure: tokens and passwords may go to another machine over `http://`, where every machine on the way can
+            read them. Default: no, unless `$TASKMQ_INSECURE` is 1.
 
     Raises:
-        InvalidSetting: the URL or the token cannot be.
+        InvalidSetting: the URL or the token cannot be, or others could read the token on the way.
     """
 
     def __init__(
@@ -70,9 +72,10 @@ class AsyncClient:
         timeout: float = 30.0,
         retries: Retries = Retries(),  # noqa: B008 - a value
         http: httpx.AsyncClient | None = None,
+        insecure: bool | None = None,
     ) -> None:
         self._connection = AsyncHttpConnection(
-            url, token=token, tenant=tenant, timeout=timeout, retries=retries, http=http
+            url, token=token, tenant=tenant, timeout=timeout, retries=retries, http=http, insecure=insecure
         )
 
     def __repr__(self) -> str:

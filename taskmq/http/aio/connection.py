@@ -12,6 +12,7 @@ from taskmq.http.exchange import (
     ListedPage,
     Prepared,
     address_of,
+    check_secrecy,
     decoded,
     error_of,
     headers_of,
@@ -43,6 +44,10 @@ class AsyncHttpConnection:
         tenant: whose things are meant.
         timeout: seconds that a server has for an answer.
         http: a client of one's own, for proxies and certificates; it is not closed.
+        insecure: secrets may go to another machine without TLS; default: whether `$TASKMQ_INSECURE` says so.
+
+    Raises:
+        InvalidSetting: the URL or the token cannot be, or others could read the token on the way.
     """
 
     def __init__(
@@ -54,9 +59,11 @@ class AsyncHttpConnection:
         timeout: float,
         retries: Retries,
         http: httpx.AsyncClient | None,
+        insecure: bool | None,
     ) -> None:
         self.address: str = address_of(url)
-        self._headers = headers_of(token)
+        self._insecure = insecure
+        self._headers = headers_of(token, address=self.address, insecure=insecure)
         self._tenant = tenant
         self._timeout = timeout
         self._retries = retries
@@ -70,8 +77,20 @@ class AsyncHttpConnection:
         return other
 
     def present(self, token: str | None) -> None:
-        """Present another token from now on; None: none."""
-        self._headers = headers_of(token or "")
+        """Present another token from now on; None: none.
+
+        Raises:
+            InvalidSetting: others could read it on the way.
+        """
+        self._headers = headers_of(token or "", address=self.address, insecure=self._insecure)
+
+    def check_secrecy(self, what: str) -> None:
+        """Return if a secret may be sent to this server.
+
+        Raises:
+            InvalidSetting: others could read it on the way.
+        """
+        check_secrecy(self.address, what=what, insecure=self._insecure)
 
     async def aclose(self) -> None:
         """Close what is open; a client that was given stays."""

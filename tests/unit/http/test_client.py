@@ -448,11 +448,43 @@ def test_server_and_token_come_from_the_environment(site: Served, monkeypatch: p
     monkeypatch.setenv("TASKMQ_SERVER", f"{site.url}/")
     monkeypatch.setenv("TASKMQ_TOKEN", site.token)
 
-    with Client(http=site.http) as client:
+    with Client(http=site.http, insecure=True) as client:
         assert client.jobs.count().count == 0
     monkeypatch.setenv("TASKMQ_TOKEN", "two words")
     with pytest.raises(InvalidSetting, match="the token has characters"):
         Client()
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+def test_a_token_goes_to_another_machine_over_tls_alone(
+    client: type[Client] | type[AsyncClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TASKMQ_INSECURE", raising=False)
+    with pytest.raises(InvalidSetting, match="has no TLS, so the token could be read on the way") as refused:
+        client("http://jobs.example.com", token="tmq_secret")
+    assert "insecure=True" in str(refused.value)
+    assert "tmq_secret" not in str(refused.value)
+    monkeypatch.setenv("TASKMQ_TOKEN", "tmq_secret")
+    with pytest.raises(InvalidSetting, match="has no TLS"):
+        client("http://192.0.2.1:8787")
+
+    client("http://jobs.example.com", insecure=True)
+    client("http://jobs.example.com", token="")
+    for own in ("127.0.0.1:8787", "[::1]:8787", "localhost", "jobs.localhost"):
+        client(f"http://{own}")
+    monkeypatch.setenv("TASKMQ_INSECURE", "1")
+    client("http://jobs.example.com")
+    with pytest.raises(InvalidSetting, match="has no TLS"):
+        client("http://jobs.example.com", insecure=False)
+
+
+def test_a_password_goes_to_another_machine_over_tls_alone(site: Served) -> None:
+    with Client(site.url, token="", http=site.http, retries=NO_WAIT) as client:
+        with pytest.raises(InvalidSetting, match="the password could be read on the way"):
+            client.account.login("root", PASSWORD)
+        assert site.asked == set()
+    with Client(site.url, token="", http=site.http, retries=NO_WAIT, insecure=True) as client:
+        assert client.account.login("root", PASSWORD).user == "root"
 
 
 async def _use_coroutines(client: AsyncClient) -> list[str]:
@@ -480,6 +512,6 @@ def test_the_client_for_coroutines_does_the_same(tmp_path: Any) -> None:
             return CALLERS["all-admin"]
 
         async with app, httpx.AsyncClient(transport=httpx.ASGITransport(app=build(app, identify=identify))) as http:  # type: ignore[arg-type]
-            return await _use_coroutines(AsyncClient("http://here", token="x", http=http, retries=NO_WAIT))
+            return await _use_coroutines(AsyncClient("http://localhost", token="x", http=http, retries=NO_WAIT))
 
     assert asyncio.run(run()) == ["report", "report", "report", "data_processing"]

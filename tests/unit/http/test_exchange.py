@@ -44,7 +44,8 @@ class _Server:
 
     def client(self, **more: Any) -> Client:
         http = httpx.Client(transport=httpx.MockTransport(self))
-        return Client("http://server", token="t", http=http, **({"retries": Retries(base=0)} | more))
+        options: dict[str, Any] = {"retries": Retries(base=0), "insecure": True} | more
+        return Client("http://server", token="t", http=http, **options)
 
 
 def _problem(status: int, code: str, detail: str = "", **headers: str) -> httpx.Response:

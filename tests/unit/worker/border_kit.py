@@ -17,6 +17,7 @@ from taskmq.options.task_options import ExecutorKind
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq.testing.store_run import StoreRun
 from taskmq.worker import Worker, WorkerConfig
+from tests.servers import until
 from tests.unit.worker.foreign_code import (
     FAILURES,
     FINE,
@@ -140,8 +141,7 @@ class EventReader:
     async def has(self, jobs: Iterable[Job[object]]) -> None:
         """Return once each of these jobs has ended, as events say."""
         wanted = {job.id for job in jobs}
-        while not wanted <= self.ends.keys():
-            await asyncio.sleep(0.01)
+        await until(lambda: wanted <= self.ends.keys(), "each job's end is an event")
 
 
 async def check_every_border(executor: ExecutorKind, runs: Path, *, stored: bool, url: str = "") -> None:
