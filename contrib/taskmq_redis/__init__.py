@@ -40,6 +40,8 @@ What happens when:
   done all the same. What is safe to do twice is sent once more after a connection was lost.
 - It comes back: the next call connects anew. Who waits for a result goes on waiting; once the channels are subscribed
   again everything is looked at again, so nothing that was published meanwhile is missed.
+- A sentinel says where the primary is (`?sentinel=`): it is asked for each new connection, so after a failover the
+  next call goes to the new primary. While the sentinels name none, or one that is no primary yet, calls fail at once.
 - It loads its data, fails over, or moves slots (LOADING, TRYAGAIN, CLUSTERDOWN, MOVED, ASK): the call goes on to
   where it belongs, or tries again until its time is up. READONLY: the call fails and the next of the URL's hosts
   is tried.

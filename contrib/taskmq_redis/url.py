@@ -5,7 +5,7 @@ port, path or query.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -17,10 +17,21 @@ from taskmq.model.units import seconds_in
 __all__ = ["Endpoint", "Host", "Tls", "parse_url"]
 
 _PORT: Final = 6379
+_SENTINEL_PORT: Final = 26379
 _TIMEOUT: Final = 5.0
 _LONGEST_TIMEOUT: Final = 60.0
 _PREFIX: Final = "taskmq"
-_KNOWN: Final = ("prefix", "timeout", "db", "cafile", "certfile", "keyfile")
+_KNOWN: Final = (
+    "prefix",
+    "timeout",
+    "db",
+    "cafile",
+    "certfile",
+    "keyfile",
+    "sentinel",
+    "sentinel_user",
+    "sentinel_password",
+)
 _PARTS = re.compile(
     r"(?P<scheme>redis|rediss|unix)://(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?"
 )
@@ -51,11 +62,12 @@ class Endpoint:
     """Where the state is, and who we are there.
 
     Attributes:
-        hosts: tried in turn; nodes of one cluster, or a primary and its replicas.
+        hosts: tried in turn; nodes of one cluster, a primary and its replicas, or the sentinels of `service`.
         path: of a Unix socket, instead of hosts.
         database: its number.
         prefix: of all keys and channels.
         timeout: seconds for a call.
+        service: the name under which the sentinels know the primary; "": the hosts are the servers themselves.
     """
 
     hosts: tuple[Host, ...] = ()
@@ -66,6 +78,14 @@ class Endpoint:
     prefix: str = _PREFIX
     timeout: float = _TIMEOUT
     tls: Tls | None = None
+    service: str = ""
+    sentinel_user: str = ""
+    sentinel_password: str = field(default="", repr=False)
+
+    @property
+    def of_sentinels(self) -> "Endpoint":
+        """Who we are at the sentinels."""
+        return replace(self, user=self.sentinel_user, password=self.sentinel_password, database=0, service="")
 
     @property
     def address(self) -> str:
@@ -74,7 +94,8 @@ class Endpoint:
         if self.path is not None:
             return f"unix://{user}{quote(self.path)}?db={self.database}"
         scheme = "redis" if self.tls is None else "rediss"
-        return f"{scheme}://{user}{','.join(map(str, self.hosts))}/{self.database}"
+        service = f"?sentinel={self.service}" if self.service else ""
+        return f"{scheme}://{user}{','.join(map(str, self.hosts))}/{self.database}{service}"
 
 
 def parse_url(url: str) -> Endpoint:
@@ -90,12 +111,16 @@ def parse_url(url: str) -> Endpoint:
     if "@" in credentials or ":" in password:
         _refuse(_ENCODE)
     options = _options(parts["query"] or "")
+    service = _service(options)
+    port = _SENTINEL_PORT if service else _PORT
     is_socket = parts["scheme"] == "unix"
     path = _decode(parts["path"] or "")
     if is_socket and (hosts or len(path) < 2):
         _refuse(f"a Unix socket looks like unix:///path/to/socket; {_ENCODE}")
+    if is_socket and service:
+        _refuse("sentinel needs the hosts of the sentinels, as redis://host1,host2,host3/0?sentinel=NAME")
     return Endpoint(
-        hosts=() if is_socket else tuple(_host(text) for text in (hosts or "localhost").split(",")),
+        hosts=() if is_socket else tuple(_host(text, port) for text in (hosts or "localhost").split(",")),
         path=path if is_socket else None,
         user=_decode(user),
         password=_decode(password),
@@ -103,12 +128,15 @@ def parse_url(url: str) -> Endpoint:
         prefix=_prefix(options),
         timeout=_timeout(options),
         tls=_tls(parts["scheme"], options),
+        service=service,
+        sentinel_user=options.get("sentinel_user", ""),
+        sentinel_password=options.get("sentinel_password", ""),
     )
 
 
-def _host(text: str) -> Host:
+def _host(text: str, default_port: int) -> Host:
     found = _HOST.fullmatch(text)
-    if found is None or not 0 < (port := int(found["port"] or _PORT)) < 65536:
+    if found is None or not 0 < (port := int(found["port"] or default_port)) < 65536:
         _refuse(f"a host or port cannot be read; {_ENCODE}")
     return Host(_decode(found["v6"] or found["name"]), port)
 
@@ -136,6 +164,15 @@ def _prefix(options: dict[str, str]) -> str:
     # A brace would be taken for a hash tag.
     if not re.fullmatch(r"[A-Za-z0-9_.:/-]{1,64}", text):
         _refuse("prefix is 1 to 64 letters, digits and _ . : / -")
+    return text
+
+
+def _service(options: dict[str, str]) -> str:
+    text = options.get("sentinel", "")
+    if "sentinel" in options and not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", text):
+        _refuse("sentinel is the name of the service as the sentinels know it: letters, digits and . _ -")
+    if not text and not options.keys().isdisjoint(("sentinel_user", "sentinel_password")):
+        _refuse("sentinel_user and sentinel_password need sentinel")
     return text
 
 

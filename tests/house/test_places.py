@@ -49,6 +49,7 @@ _STARTS_TASKS: set[str] = {
     "brokers/taskmq_rabbitmq/publish/queue_repairs.py",
     "contrib/taskmq_redis/link/pipeline.py",
     "contrib/taskmq_redis/link/pubsub.py",
+    "contrib/taskmq_redis/link/sentinel.py",
     "contrib/taskmq_redis/state.py",
     "contrib/taskmq_redis/stores/results.py",
     "contrib/taskmq_s3/blobs.py",

@@ -94,6 +94,7 @@ _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
             "test_order_is_kept_over_a_cut",
         },
         "integration/test_rabbitmq_watchdog.py": {"test_a_busy_consumer_is_left_alone"},
+        "integration/test_redis_sentinel.py": {"test_what_a_failover_loses_is_counted_and_writing_goes_on"},
         "unit/client/test_bulk.py": {"test_a_slow_maker_s_calls_are_confirmed_meanwhile"},
         "unit/worker/border_kit.py": {"_keep_moving"},
         "unit/worker/test_reporter.py": {"test_a_supervisor_that_does_not_read_holds_nothing_up_and_misses_no_run"},

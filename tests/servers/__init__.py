@@ -20,6 +20,7 @@ from tests.servers.postgres import PostgreSQL
 from tests.servers.proxy import TcpProxy
 from tests.servers.rabbitmq import RabbitMQ, StartRabbitMQ
 from tests.servers.redis import Redis
+from tests.servers.sentinel import RedisSentinel
 from tests.servers.waiting import eventually, until
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "RabbitMQ",
     "RabbitMQCluster",
     "Redis",
+    "RedisSentinel",
     "ServerError",
     "ServerFailed",
     "ServerUnavailable",

@@ -92,7 +92,9 @@ def ask(url: str, *words: str) -> Answer:
     if parts.password:
         login = (parts.username, parts.password) if parts.username else (parts.password,)
         commands.append(("AUTH", *map(unquote, login)))
-    commands += [("SELECT", parts.path.strip("/") or "0"), words]
+    if database := parts.path.strip("/"):
+        commands.append(("SELECT", database))
+    commands.append(words)
     answer: Answer = None
     with (
         socket.create_connection((parts.hostname or "localhost", parts.port or 6379), timeout=2) as connection,

@@ -10,6 +10,7 @@ from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 from taskmq.errors import StateUnavailable
 from taskmq_redis.link.call import Call, Reply, packed
 from taskmq_redis.link.connect import Connection, abandon, close, is_stale
+from taskmq_redis.link.sentinel import NotSent
 
 __all__ = ["Pipeline"]
 
@@ -107,13 +108,14 @@ class Pipeline:
                     unanswered[0].answer(await _read(connection, is_asking=unanswered[0].is_asking))
                     unanswered.popleft()
                 self._used = asyncio.get_running_loop().time()
-        except BusyLoadingError:
+        except (BusyLoadingError, NotSent) as error:
             # Refused, all of them.
             await self.drop()
             for call in unanswered:
                 call.was_sent = False
             self._waiting.extendleft(reversed(unanswered))
-            await asyncio.sleep(_LOADING_PAUSE)
+            if isinstance(error, BusyLoadingError):
+                await asyncio.sleep(_LOADING_PAUSE)
         except (RedisError, OSError, TimeoutError) as error:
             await self.drop()
             self._lost(unanswered, error)

@@ -20,6 +20,7 @@ from taskmq.errors import StateUnavailable
 from taskmq_redis.link.call import Call, Reply, Word, packed
 from taskmq_redis.link.connect import Connection, Target, new_connection, targets_of
 from taskmq_redis.link.pipeline import Pipeline
+from taskmq_redis.link.sentinel import PrimaryConnection
 from taskmq_redis.scripts.script import Script
 from taskmq_redis.url import Endpoint, Host
 
@@ -51,6 +52,8 @@ class Server:
 
     def new_connection(self) -> Connection:
         """A connection, not open yet, to the next of the known places."""
+        if self._endpoint.service:
+            return PrimaryConnection(self._endpoint, first=next(self._turns), name=self._name)
         target = self._targets[next(self._turns) % len(self._targets)]
         return new_connection(self._endpoint, target, name=self._name)
 

@@ -1,0 +1,158 @@
+"""The primary that Redis Sentinels name at the moment, and a connection to it."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, cast
+
+from redis.exceptions import RedisError
+
+from taskmq_redis.link.call import Reply, packed
+from taskmq_redis.link.connect import Connection, abandon, is_stale, new_connection
+from taskmq_redis.url import Endpoint, Host
+
+__all__ = ["NotSent", "PrimaryConnection"]
+
+# A sentinel that does not answer takes so small a part of a call's time, and the next one is asked.
+_SHARE: Final = 3
+_SWITCHED: Final = "+switch-master"
+_LISTENS: Final = 10.0
+_PAUSE: Final = 0.5
+
+
+class NotSent(RedisError):
+    """The commands were not sent: another server is the primary now."""
+
+
+class PrimaryConnection:
+    """A connection to the primary: where that is, sentinels are asked each time it is opened.
+
+    It ends as soon as the sentinels name another primary. The old one may take writes for seconds after that, until
+    a sentinel reaches it, and they are lost once it follows the new one.
+
+    Args:
+        endpoint: whose hosts are the sentinels.
+        first: which of them is asked first.
+        name: what `CLIENT LIST` shows.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, first: int, name: str) -> None:
+        self._endpoint = endpoint
+        self._first = first
+        self._name = name
+        self._connection: Connection | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._is_over = False
+
+    async def connect(self) -> None:
+        """Connect to the primary.
+
+        Raises:
+            RedisError: no sentinel names one, or the one that they name does not know of it yet.
+        """
+        primary = await self._find()
+        connection = self._connection = new_connection(self._endpoint, primary, name=self._name)
+        await connection.connect()
+        await _say(connection, "ROLE")
+        role = cast("list[bytes]", await connection.read_response())[0]
+        if role != b"master":
+            raise RedisError(f"{primary} is not the primary yet")
+        self._watching = asyncio.get_running_loop().create_task(self._watch(primary))
+
+    async def disconnect(self, *, nowait: bool = False) -> None:
+        """Let go of it, if it is open."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
+        if self._connection is not None:
+            await self._connection.disconnect(nowait=nowait)
+
+    async def send_packed_command(self, command: Iterable[bytes], *, check_health: bool = True) -> None:
+        """Send commands to the primary.
+
+        Raises:
+            NotSent: it is the primary no more.
+        """
+        assert self._connection is not None
+        if self._is_over:
+            raise NotSent("another server is the primary now")
+        await self._connection.send_packed_command(command, check_health=check_health)
+
+    async def read_response(self) -> Reply:
+        """Return the next reply; an error that the primary answers with is raised."""
+        assert self._connection is not None
+        return await self._connection.read_response()
+
+    async def can_read(self) -> bool:
+        """Whether something is there without a request."""
+        assert self._connection is not None
+        return self._is_over or await is_stale(self._connection)
+
+    async def _find(self) -> Host:
+        problems: list[str] = []
+        for sentinel in self._sentinels():
+            try:
+                async with asyncio.timeout(self._endpoint.timeout / _SHARE):
+                    found = await self._ask(sentinel)
+            except TimeoutError:
+                problems.append(f"{sentinel} does not answer")
+            except (RedisError, OSError) as error:
+                problems.append(f"{sentinel}: {error}")
+            else:
+                if found is not None:
+                    return found
+                problems.append(f"{sentinel} knows no {self._endpoint.service!r}")
+        raise RedisError(f"no sentinel names a primary ({'; '.join(problems)})")
+
+    async def _ask(self, sentinel: Host) -> Host | None:
+        connection = new_connection(self._endpoint.of_sentinels, sentinel, name="")
+        try:
+            await connection.connect()
+            await _say(connection, "SENTINEL", "get-master-addr-by-name", self._endpoint.service)
+            answer = cast("list[bytes] | None", await connection.read_response())
+        finally:
+            await abandon(connection)
+        return None if answer is None else Host(answer[0].decode(), int(answer[1]))
+
+    async def _watch(self, primary: Host) -> None:
+        """End the connection once the sentinels name another primary."""
+        while True:
+            for sentinel in self._sentinels():
+                try:
+                    if await self._hears_of_another(sentinel, primary):
+                        self._is_over = True
+                        assert self._connection is not None
+                        await abandon(self._connection)
+                        return
+                except (RedisError, OSError, TimeoutError):
+                    await asyncio.sleep(_PAUSE)
+
+    async def _hears_of_another(self, sentinel: Host, primary: Host) -> bool:
+        """Listen for some seconds, and say whether the sentinel names another primary by then."""
+        connection = new_connection(self._endpoint.of_sentinels, sentinel, name="")
+        try:
+            async with asyncio.timeout(self._endpoint.timeout):
+                await connection.connect()
+                await _say(connection, "SUBSCRIBE", _SWITCHED)
+                await connection.read_response()
+                # What it has said before it was listened to, it answers.
+                if await self._ask(sentinel) not in (None, primary):
+                    return True
+            try:
+                async with asyncio.timeout(_LISTENS):
+                    while True:
+                        said = cast("list[bytes]", await connection.read_response())
+                        if said[-1].split()[:1] == [self._endpoint.service.encode()]:
+                            return True
+            except TimeoutError:
+                return False
+        finally:
+            await abandon(connection)
+
+    def _sentinels(self) -> list[Host]:
+        hosts = self._endpoint.hosts
+        first = self._first % len(hosts)
+        return [*hosts[first:], *hosts[:first]]
+
+
+async def _say(connection: Connection, *words: str) -> None:
+    await connection.send_packed_command([packed(words)], check_health=False)
